@@ -1,0 +1,126 @@
+//! Status conditions as Kubernetes defines them, and how one replaces another.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One entry of `status.conditions` (metav1.Condition).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What the condition is about, in CamelCase.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    pub status: String,
+    /// The generation of the object that the condition speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When `status` last changed (RFC 3339).
+    pub last_transition_time: Timestamp,
+    /// Why, as one CamelCase word for programs.
+    pub reason: String,
+    /// Why, in a sentence for people.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// A condition as a decision states it: the transition time follows from what was there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionState {
+    pub type_: &'static str,
+    pub status: bool,
+    pub reason: String,
+    pub message: String,
+}
+
+impl ConditionState {
+    pub fn new(
+        type_: &'static str,
+        status: bool,
+        reason: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        ConditionState {
+            type_,
+            status,
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// Brings `states` into `conditions`. The transition time moves only when the status does, so that a
+/// change of message is not mistaken for a change of state. Conditions not named are left alone.
+pub fn merge(
+    conditions: &mut Vec<Condition>,
+    states: &[ConditionState],
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    for state in states {
+        let status = if state.status { "True" } else { "False" };
+        let since = conditions
+            .iter()
+            .find(|c| c.type_ == state.type_ && c.status == status)
+            .map_or(now, |c| c.last_transition_time);
+        let condition = Condition {
+            type_: state.type_.to_owned(),
+            status: status.to_owned(),
+            observed_generation: generation,
+            last_transition_time: since,
+            reason: state.reason.clone(),
+            message: state.message.clone(),
+        };
+        match conditions.iter_mut().find(|c| c.type_ == state.type_) {
+            Some(old) => *old = condition,
+            None => conditions.push(condition),
+        }
+    }
+}
+
+/// True when the condition is there and True.
+pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
+    conditions
+        .iter()
+        .any(|c| c.type_ == type_ && c.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transition_time_moves_with_the_status_only() {
+        let at = |s: i64| Timestamp::from_second(s).unwrap();
+        let mut all = vec![];
+        merge(
+            &mut all,
+            &[ConditionState::new("Ready", false, "A", "a")],
+            Some(1),
+            at(1),
+        );
+        merge(
+            &mut all,
+            &[ConditionState::new("Ready", false, "B", "b")],
+            Some(2),
+            at(2),
+        );
+        assert_eq!(
+            (
+                all[0].last_transition_time,
+                all[0].reason.as_str(),
+                all[0].observed_generation
+            ),
+            (at(1), "B", Some(2))
+        );
+        merge(
+            &mut all,
+            &[ConditionState::new("Ready", true, "C", "c")],
+            Some(2),
+            at(3),
+        );
+        assert_eq!((all.len(), all[0].last_transition_time), (1, at(3)));
+        assert!(is_true(&all, "Ready") && !is_true(&all, "Held"));
+    }
+}

@@ -1,0 +1,139 @@
+//! LynqForm: the templates of one product.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::conditions::Condition;
+use crate::api::policy::Rollout;
+use crate::api::resource::ResourceArrays;
+
+/// Templates of the resources that every active row of a hub gets.
+#[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "operator.lynq.sh",
+    version = "v1",
+    kind = "LynqForm",
+    namespaced,
+    status = "FormStatus",
+    shortname = "lform",
+    category = "lynq",
+    printcolumn(json_path = ".spec.hubId", name = "Hub", type_ = "string"),
+    printcolumn(json_path = ".status.totalNodes", name = "Total", type_ = "integer"),
+    printcolumn(json_path = ".status.readyNodes", name = "Ready", type_ = "integer"),
+    printcolumn(
+        json_path = ".status.rollout.phase",
+        name = "Rollout",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".status.rollout.updatingNodes",
+        name = "Updating",
+        type_ = "integer"
+    ),
+    printcolumn(
+        json_path = ".status.rollout.heldNodes",
+        name = "Held",
+        type_ = "integer"
+    ),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type==\"Applied\")].status",
+        name = "Applied",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".status.rollout.message",
+        name = "Message",
+        type_ = "string",
+        priority = 1
+    ),
+    printcolumn(
+        json_path = ".metadata.creationTimestamp",
+        name = "Age",
+        type_ = "date"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct FormSpec {
+    /// Name of the LynqHub, in the same namespace, whose rows this form is for. Immutable.
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "hubId is immutable"}]))]
+    pub hub_id: String,
+    /// The language of the templates: Go (text/template with sprig, as in Lynq) or Jinja.
+    #[serde(default)]
+    pub template_engine: TemplateEngine,
+    /// How a change of this form reaches its nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+    #[serde(flatten)]
+    pub content: ResourceArrays,
+}
+
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub enum TemplateEngine {
+    #[default]
+    Go,
+    Jinja,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FormStatus {
+    /// Generation of the form that the operator has rendered for every row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Nodes of this form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_nodes: Option<i32>,
+    /// Nodes that are ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_nodes: Option<i32>,
+    /// Absent where no window applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<FormRolloutStatus>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// There are no nodes.
+    Idle,
+    /// Nodes are held or in flight.
+    InProgress,
+    /// As many nodes failed as maxFailures allows: nothing but repairs is released.
+    Failed,
+    /// Every node runs the content of the newest generation and is ready.
+    Complete,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FormRolloutStatus {
+    pub phase: Phase,
+    /// Generation of the form that is being rolled out.
+    pub target_generation: i64,
+    pub total_nodes: i32,
+    /// Nodes whose live content is the newest.
+    pub updated_nodes: i32,
+    /// Nodes with the newest content that are not ready yet.
+    pub updating_nodes: i32,
+    /// Nodes with the newest content that are ready.
+    pub ready_updated_nodes: i32,
+    /// Nodes whose newest content waits at the gate.
+    pub held_nodes: i32,
+    /// Nodes that were released and did not become ready before the deadline.
+    pub failed_nodes: i32,
+    /// Slots of this form in the hub's ledger.
+    pub slots: i32,
+    /// When this rollout began (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_time: Option<jiff::Timestamp>,
+    /// When it was complete (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<jiff::Timestamp>,
+    /// What it waits for, in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}

@@ -1,0 +1,198 @@
+//! LynqHub: where the rows are.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::conditions::Condition;
+use crate::api::policy::Skew;
+
+/// A data source: one row of it is one tenant, and each LynqForm that names this hub makes one LynqNode of each active row.
+#[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "operator.lynq.sh",
+    version = "v1",
+    kind = "LynqHub",
+    namespaced,
+    status = "HubStatus",
+    shortname = "lhub",
+    category = "lynq",
+    printcolumn(
+        json_path = ".status.referencingTemplates",
+        name = "Templates",
+        type_ = "integer"
+    ),
+    printcolumn(json_path = ".status.desired", name = "Desired", type_ = "integer"),
+    printcolumn(json_path = ".status.ready", name = "Ready", type_ = "integer"),
+    printcolumn(json_path = ".status.failed", name = "Failed", type_ = "integer"),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        name = "Conditions",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".metadata.creationTimestamp",
+        name = "Age",
+        type_ = "date"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct HubSpec {
+    /// Where the rows come from.
+    pub source: Source,
+    /// Which columns make a row a tenant.
+    pub value_mappings: ValueMappings,
+    /// More template variables: name of the variable, and the column that it comes from.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra_value_mappings: BTreeMap<String, String>,
+    /// A window over all forms of this hub, beside the forms' own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<HubRollout>,
+    /// How many nodes a sync may delete without being asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guard>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// The kind of data source.
+    #[serde(rename = "type")]
+    pub type_: SourceType,
+    /// How often the rows are read: a number with s, m or h.
+    #[serde(default = "thirty_seconds")]
+    #[schemars(default = "thirty_seconds", regex(pattern = "^[0-9]+(s|m|h)$"))]
+    pub sync_interval: String,
+    /// Where the MySQL or MariaDB server is; required when type is mysql.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mysql: Option<Mysql>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceType {
+    Mysql,
+}
+
+fn thirty_seconds() -> String {
+    "30s".into()
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Mysql {
+    /// Host name or address of the server.
+    pub host: String,
+    /// Port of the server.
+    #[serde(default = "mysql_port")]
+    #[schemars(default = "mysql_port", range(min = 1, max = 65535))]
+    pub port: i32,
+    /// User to log in as; it needs SELECT on the table, no more.
+    pub username: String,
+    /// The Secret, in the hub's namespace, that has the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_ref: Option<SecretKey>,
+    /// Database (schema) of the table.
+    pub database: String,
+    /// Table or view with one row a tenant; `database.table` is accepted.
+    pub table: String,
+}
+
+fn mysql_port() -> i32 {
+    3306
+}
+
+/// A key of a Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SecretKey {
+    /// Name of the Secret.
+    pub name: String,
+    /// Key in its data.
+    pub key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ValueMappings {
+    /// Column with the tenant's unique id; becomes part of names, so it must be a DNS label.
+    pub uid: String,
+    /// Column that says whether the tenant is active: 1, true, TRUE, True, yes, YES or Yes.
+    pub activate: String,
+    /// Deprecated: column with a host or URL; use extraValueMappings and the toHost function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_or_url: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HubRollout {
+    /// How many nodes of all forms together may be non-ready at a time.
+    #[serde(default)]
+    #[schemars(default)]
+    pub max_skew: Skew,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Guard {
+    /// The most nodes that one sync may delete. Default: half of the hub's nodes, or 5 where that is more.
+    /// More than that is held until the annotation lynq.sh/confirm-deletions names the count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_deletions: Option<Skew>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HubStatus {
+    /// Generation of the hub that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Forms that name this hub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referencing_templates: Option<i32>,
+    /// Nodes that there should be: good active rows times forms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired: Option<i32>,
+    /// Nodes that are ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<i32>,
+    /// Nodes that are not ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<i32>,
+    /// Rows that were left out because they cannot be a tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped_rows: Option<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The ledger of the release loop. Written by the operator's leader alone; never edit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<HubRolloutStatus>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HubRolloutStatus {
+    /// The nodes that may be in flight.
+    #[serde(default)]
+    pub slots: Vec<Slot>,
+}
+
+/// The right of one node to be in flight: written before its release, removed after it has settled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Slot {
+    /// Name of the LynqNode.
+    pub node: String,
+    /// Its metadata.uid: a node of the same name made later is another.
+    pub uid: String,
+    /// The form whose window the slot is taken from.
+    pub form: String,
+    /// Hash of the content that the release makes live.
+    pub hash: String,
+    /// The node's resourceVersion that the release carries.
+    pub resource_version: String,
+    /// Whether the node was non-ready before the slot was taken.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repair: bool,
+}

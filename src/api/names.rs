@@ -1,0 +1,69 @@
+//! Every label, annotation, finalizer, field manager and lease name that appears on the wire, once.
+//!
+//! Those that Lynq also has are its, byte for byte, so that a cluster can be taken over.
+
+/// API group of the three kinds.
+pub const GROUP: &str = "operator.lynq.sh";
+/// The one served and stored version.
+pub const VERSION: &str = "v1";
+
+/// Field manager of every server-side apply (Lynq's own, so takeover meets no conflict).
+pub const FIELD_MANAGER: &str = "lynq-operator";
+/// Field manager of the hub's counters and of the ledger (`status` merge patches).
+pub const STATUS_MANAGER: &str = "lynq-operator-status";
+/// Leader election lease.
+pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
+/// The Secret with the webhook certificate authority.
+pub const CERTIFICATE_SECRET: &str = "lynq-webhook-ca";
+/// Webhook configurations.
+pub const MUTATING_CONFIGURATION: &str = "lynq-mutating-webhook-configuration";
+pub const VALIDATING_CONFIGURATION: &str = "lynq-validating-webhook-configuration";
+/// Webhook paths of LynqNode admission.
+pub const MUTATE_NODE_PATH: &str = "/mutate-operator-lynq-sh-v1-lynqnode";
+pub const VALIDATE_NODE_PATH: &str = "/validate-operator-lynq-sh-v1-lynqnode";
+
+/// Finalizers.
+pub const HUB_FINALIZER: &str = "lynq.sh/hub-finalizer";
+pub const NODE_FINALIZER: &str = "lynqnode.operator.lynq.sh/finalizer";
+
+/// On a LynqNode: the hub and the row it belongs to.
+pub const LABEL_HUB: &str = "lynq.sh/hub";
+pub const LABEL_UID: &str = "lynq.sh/uid";
+/// On a child: what made it, and (where an owner reference is impossible) whose it is.
+pub const LABEL_MANAGED: &str = "lynq.sh/managed";
+pub const LABEL_NODE: &str = "lynq.sh/node";
+pub const LABEL_NODE_NAMESPACE: &str = "lynq.sh/node-namespace";
+pub const LABEL_ORPHANED: &str = "lynq.sh/orphaned";
+
+/// Gate state on a LynqNode; owned by the mutating webhook (see `decide::gate`).
+pub const DESIRED_HASH: &str = "lynq.sh/desired-hash";
+pub const LIVE_HASH: &str = "lynq.sh/live-hash";
+pub const START_TIME: &str = "lynq.sh/rollout-update-start-time";
+pub const HELD_SINCE: &str = "lynq.sh/held-since";
+pub const HELD_BY: &str = "lynq.sh/held-by";
+/// Markers by which the operator asks the gate to let content go live.
+pub const RELEASE: &str = "lynq.sh/release";
+pub const UNGATED: &str = "lynq.sh/ungated";
+/// On a LynqNode: every change goes live at once while this is `"true"`.
+pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
+
+/// On a LynqNode, written by the hub together with its content.
+pub const TEMPLATE_GENERATION: &str = "lynq.sh/template-generation";
+pub const HUB_ID: &str = "lynq.sh/hubId";
+pub const RENDERED_HASH: &str = "lynq.sh/rendered-hash";
+pub const ROW_HASH: &str = "lynq.sh/row-hash";
+/// When the hub first saw this row: what `now` means in its templates.
+pub const FIRST_SEEN: &str = "lynq.sh/first-seen";
+
+/// On a LynqHub: how many deletions the user has agreed to.
+pub const CONFIRM_DELETIONS: &str = "lynq.sh/confirm-deletions";
+
+/// On a child object.
+pub const DELETION_POLICY: &str = "lynq.sh/deletion-policy";
+pub const CREATED_ONCE: &str = "lynq.sh/created-once";
+pub const APPLIED_HASH: &str = "lynq.sh/applied-hash";
+pub const ORPHANED_AT: &str = "lynq.sh/orphaned-at";
+pub const ORPHANED_REASON: &str = "lynq.sh/orphaned-reason";
+
+/// The values that `lynq.sh/*` booleans take.
+pub const TRUE: &str = "true";

@@ -1,0 +1,132 @@
+//! LynqNode: one form rendered for one row.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::api::conditions::Condition;
+use crate::api::resource::ResourceArrays;
+
+/// The resources of one row, fully rendered. Made and changed by the operator; a changed node is held until it is released.
+#[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "operator.lynq.sh",
+    version = "v1",
+    kind = "LynqNode",
+    namespaced,
+    status = "NodeStatus",
+    shortname = "lnode",
+    category = "lynq",
+    printcolumn(json_path = ".spec.uid", name = "UID", type_ = "string"),
+    printcolumn(json_path = ".spec.templateRef", name = "Form", type_ = "string"),
+    printcolumn(
+        json_path = ".status.readyResources",
+        name = "Ready",
+        type_ = "integer"
+    ),
+    printcolumn(
+        json_path = ".status.desiredResources",
+        name = "Desired",
+        type_ = "integer"
+    ),
+    printcolumn(
+        json_path = ".status.skippedResources",
+        name = "Skipped",
+        type_ = "integer",
+        priority = 1
+    ),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type==\"Conflicted\")].status",
+        name = "Conflicted",
+        type_ = "string",
+        priority = 1
+    ),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
+        name = "Conditions",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type==\"Held\")].status",
+        name = "Held",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type==\"Held\")].reason",
+        name = "Reason",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".metadata.annotations.lynq\\.sh/held-since",
+        name = "Since",
+        type_ = "date"
+    ),
+    printcolumn(
+        json_path = ".metadata.creationTimestamp",
+        name = "Age",
+        type_ = "date"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeSpec {
+    /// The row's uid. Immutable.
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "uid is immutable: it decides whose node this is"}]))]
+    pub uid: String,
+    /// Name of the LynqForm. Immutable.
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "templateRef is immutable: it decides whose window this node counts in"}]))]
+    pub template_ref: String,
+    /// Name of the LynqHub.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hub_id: Option<String>,
+    /// The live content, there only while the node is held: what runs now, until the content beside it is released.
+    /// Owned by the operator's webhook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "released")]
+    pub released: Option<Value>,
+    #[serde(flatten)]
+    pub content: ResourceArrays,
+}
+
+fn released(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "x-kubernetes-map-type": "atomic",
+    })
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStatus {
+    /// Generation of the node that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Hash of the live content that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_hash: Option<String>,
+    /// The lynq.sh/rollout-update-start-time that this status speaks of: a content that was live before, and is so
+    /// again, is not taken for settled because of what was seen then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_start_time: Option<String>,
+    /// Resources of the live content that are ready.
+    #[serde(default)]
+    pub ready_resources: i32,
+    /// Resources of the live content.
+    #[serde(default)]
+    pub desired_resources: i32,
+    /// Resources that failed.
+    #[serde(default)]
+    pub failed_resources: i32,
+    /// Resources that were skipped because one that they depend on failed.
+    #[serde(default)]
+    pub skipped_resources: i32,
+    /// Ids of the skipped resources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped_resource_ids: Vec<String>,
+    /// Objects that were applied, each as `Kind/namespace/name@id`, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applied_resources: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,212 @@
+//! The rollout policy of a form or hub, and the number-or-percentage that its fields use.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A number of nodes, or a percentage of a form's nodes (`3`, `"10%"`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Skew {
+    Count(u32),
+    Percent(u8),
+}
+
+/// The largest window of one hub: its ledger is part of the hub's status, and that has a size limit.
+pub const WINDOW_MAX: usize = 1_000;
+
+impl Skew {
+    /// Nodes out of `total`: a percentage is rounded down, but is at least 1. A count of 0 stays 0.
+    pub fn of(self, total: usize) -> usize {
+        match self {
+            Skew::Count(n) => (n as usize).min(WINDOW_MAX),
+            Skew::Percent(p) => (total * p as usize / 100).clamp(1, WINDOW_MAX),
+        }
+    }
+
+    /// From the text of a percentage: `1%` to `100%`.
+    pub fn parse_percent(text: &str) -> Result<Skew, String> {
+        match text.strip_suffix('%').map(str::parse::<u8>) {
+            Some(Ok(p @ 1..=100)) if !text.starts_with(['+', '0']) => Ok(Skew::Percent(p)),
+            Some(Ok(0)) => {
+                Err("0% would release nothing; to stop a rollout set paused: true".into())
+            }
+            _ => Err(format!(
+                "{text:?} is neither a number nor a percentage from 1% to 100%"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Skew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Skew::Count(n) => write!(f, "{n}"),
+            Skew::Percent(p) => write!(f, "{p}%"),
+        }
+    }
+}
+
+impl Serialize for Skew {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Skew::Count(n) => serializer.serialize_u32(*n),
+            Skew::Percent(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Skew {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(
+            untagged,
+            expecting = "a number of nodes from 0 on, or a percentage from \"1%\" to \"100%\""
+        )]
+        enum Raw {
+            Count(u32),
+            Text(String),
+        }
+        match Raw::deserialize(deserializer)? {
+            Raw::Count(n) => Ok(Skew::Count(n)),
+            Raw::Text(text) => Skew::parse_percent(&text).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+impl JsonSchema for Skew {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Skew".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "x-kubernetes-int-or-string": true,
+            "minimum": 0,
+            "maximum": u32::MAX,
+            "pattern": "^([1-9][0-9]?|100)%$",
+            "x-kubernetes-validations": [{
+                "rule": "type(self) == int || self != '0%'",
+                "message": "0% would release nothing; to stop a rollout set paused: true",
+            }],
+        })
+    }
+}
+
+/// Whether new nodes wait for a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Creation {
+    /// Like updates, as in Lynq.
+    #[default]
+    Gated,
+    /// They go live at once.
+    Immediate,
+}
+
+/// How changes of a form reach its nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// How many nodes may be non-ready at a time: a number, or a percentage of the form's nodes (rounded down, at
+    /// least 1). 0: no window, changes reach every node at once.
+    #[serde(default)]
+    #[schemars(default)]
+    pub max_skew: Skew,
+    /// Seconds that a released node has to become ready before it counts as failed.
+    #[serde(default = "ten_minutes")]
+    #[schemars(default = "ten_minutes", range(min = 60, max = 3600))]
+    pub progress_deadline_seconds: i32,
+    /// Seconds that a released node must stay ready before its slot is free for the next one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 86400))]
+    pub min_ready_seconds: i32,
+    /// How many failed nodes halt the rollout: a number from 1 on, or a percentage. Default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "max_failures")]
+    pub max_failures: Option<Skew>,
+    /// Stops the rollout: nothing held is released, except by force. What is in flight goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// Whether new nodes wait for a slot like updates do (Gated), or go live at once (Immediate).
+    #[serde(default)]
+    pub creation: Creation,
+}
+
+impl Default for Skew {
+    fn default() -> Self {
+        Skew::Count(0)
+    }
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Rollout {
+            max_skew: Skew::default(),
+            progress_deadline_seconds: ten_minutes(),
+            min_ready_seconds: 0,
+            max_failures: None,
+            paused: false,
+            creation: Creation::Gated,
+        }
+    }
+}
+
+fn ten_minutes() -> i32 {
+    600
+}
+
+fn is_zero(n: &i32) -> bool {
+    *n == 0
+}
+
+fn max_failures(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut schema = Skew::json_schema(generator);
+    schema.insert("minimum".into(), 1.into());
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentage_is_rounded_down_and_at_least_one() {
+        for (text, total, expected) in [
+            ("10%", 20, 2),
+            ("10%", 29, 2),
+            ("10%", 5, 1),
+            ("100%", 7, 7),
+            ("50%", 0, 1),
+            ("100%", 9_000, WINDOW_MAX),
+        ] {
+            assert_eq!(
+                Skew::parse_percent(text).unwrap().of(total),
+                expected,
+                "{text} of {total}"
+            );
+        }
+        assert_eq!((Skew::Count(0).of(10), Skew::Count(30).of(10)), (0, 30));
+    }
+
+    #[test]
+    fn what_is_no_skew_is_refused_with_the_reason() {
+        for (json, said) in [
+            ("\"0%\"", "paused: true"),
+            ("\"101%\"", "1% to 100%"),
+            ("\"-1%\"", "1% to 100%"),
+            ("\"10 %\"", "1% to 100%"),
+            ("\"+5%\"", "1% to 100%"),
+            ("\"3\"", "1% to 100%"),
+            ("-1", "number of nodes"),
+            ("4294967296", "number of nodes"),
+            ("1.5", "number of nodes"),
+        ] {
+            let error = serde_json::from_str::<Skew>(json).unwrap_err().to_string();
+            assert!(error.contains(said), "{json}: {error}");
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! Content: the resource arrays of a node's spec, how two of them are compared, and how large one may be.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::{Map, Number, Value};
+use sha2::{Digest, Sha256};
+
+use crate::api::resource::{ARRAYS, DEFAULTS};
+
+/// The largest content, in bytes as the API server encodes it. A held node carries its content twice, and etcd takes
+/// about 1.5 MiB an object.
+pub const SIZE_MAX: usize = 600 * 1024;
+
+/// The algorithm behind [`hash`]; stands before every hash, so that nodes of another version can be told apart.
+const HASH_VERSION: &str = "1";
+
+/// Hash of a content: `1:` and 32 hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hash(String);
+
+impl Hash {
+    /// A hash of the version that this operator writes; None for anything else, other versions included.
+    pub fn parse(text: &str) -> Option<Hash> {
+        let digits = text.strip_prefix(HASH_VERSION)?.strip_prefix(':')?;
+        let good = digits.len() == 32
+            && digits
+                .bytes()
+                .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        good.then(|| Hash(text.to_owned()))
+    }
+
+    /// True for text in the form of a hash, but of another version: an older or newer operator wrote it.
+    pub fn is_of_another_version(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(version, digits)| {
+            version != HASH_VERSION
+                && !version.is_empty()
+                && version.bytes().all(|b| b.is_ascii_digit())
+                && digits.bytes().all(|b| b.is_ascii_hexdigit())
+        })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The 16 arrays of `spec` that are not empty, as they stand there; everything else of it left out.
+pub fn of_spec(spec: Option<&Value>) -> Value {
+    let mut content = Map::new();
+    for array in ARRAYS {
+        if let Some(list) = spec
+            .and_then(|s| s.get(array))
+            .filter(|list| !is_empty(list))
+        {
+            content.insert(array.to_owned(), list.clone());
+        }
+    }
+    Value::Object(content)
+}
+
+/// Hash of the content in `spec` (a node's spec, or its `released`): SHA-256 over canonical JSON of the normalised
+/// arrays. Equal contents hash alike whatever the order of keys and resources, and whether defaults are filled in.
+///
+/// Not RFC 8785: its crates turn numbers into doubles, so that two large integers would hash alike.
+pub fn hash(spec: Option<&Value>) -> Hash {
+    let mut arrays: Vec<&str> = ARRAYS.to_vec();
+    arrays.sort_unstable();
+    let mut digest = Sha256::new();
+    for array in arrays {
+        let Some(Value::Array(list)) = spec.and_then(|s| s.get(array)) else {
+            continue;
+        };
+        let mut resources: Vec<Vec<u8>> = list.iter().map(canonical_resource).collect();
+        resources.sort_unstable();
+        if !resources.is_empty() {
+            digest.update(array);
+            digest.update((resources.len() as u64).to_be_bytes());
+        }
+        for resource in resources {
+            digest.update((resource.len() as u64).to_be_bytes());
+            digest.update(resource);
+        }
+    }
+    let digits: String = digest.finalize()[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    Hash(format!("{HASH_VERSION}:{digits}"))
+}
+
+/// Hash of any JSON value, with its own key order ignored: for what is compared but is not content.
+pub fn hash_value(value: &Value) -> String {
+    let mut text = Vec::new();
+    canonical(value, &mut text);
+    Sha256::digest(&text)[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// True when the arrays hold no resource.
+pub fn is_content_empty(spec: Option<&Value>) -> bool {
+    ARRAYS
+        .iter()
+        .all(|array| spec.and_then(|s| s.get(array)).is_none_or(is_empty))
+}
+
+/// Content that is too large to be held. Names the largest resource, for that is where to cut.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the content has {size} bytes, and a node may have {SIZE_MAX}; the largest resource is {id:?} in {array} with {largest} bytes: \
+     make it smaller, or move part of it into another form"
+)]
+pub struct TooLarge {
+    pub size: usize,
+    pub array: &'static str,
+    pub id: String,
+    pub largest: usize,
+}
+
+/// Whether the content fits into an object that holds it twice.
+pub fn check_size(spec: Option<&Value>) -> Result<(), TooLarge> {
+    let mut error = TooLarge {
+        size: 0,
+        array: ARRAYS[0],
+        id: String::new(),
+        largest: 0,
+    };
+    for array in ARRAYS {
+        for resource in spec
+            .and_then(|s| s.get(array))
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let size = encoded_len(resource);
+            error.size += size + 1;
+            if size > error.largest {
+                error.largest = size;
+                error.array = array;
+                error.id = resource
+                    .get("id")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned();
+            }
+        }
+    }
+    if error.size > SIZE_MAX {
+        Err(error)
+    } else {
+        Ok(())
+    }
+}
+
+/// One resource with defaults and empty fields dropped: never inside its `spec`, where an empty value means something.
+fn canonical_resource(resource: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    let Value::Object(fields) = resource else {
+        canonical(resource, &mut out);
+        return out;
+    };
+    let kept = fields.iter().filter(|(name, value)| {
+        let name = name.as_str();
+        name == "spec"
+            || !(is_empty(value)
+                || DEFAULTS
+                    .iter()
+                    .any(|(field, default)| *field == name && **value == default()))
+    });
+    // The id first, so that the sorted texts are in the order of ids.
+    canonical(resource.get("id").unwrap_or(&Value::Null), &mut out);
+    canonical_object(kept, &mut out);
+    out
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// JSON with sorted keys and numbers as they are after one trip through the API server. The depth is bounded by
+/// serde_json, which refuses to read more than 128 levels.
+fn canonical(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.extend(b"null"),
+        Value::Bool(yes) => out.extend(if *yes { b"true".as_slice() } else { b"false" }),
+        Value::Number(number) => out.extend(canonical_number(number).as_bytes()),
+        Value::String(text) => canonical_string(text, out),
+        Value::Array(list) => {
+            out.push(b'[');
+            for (i, item) in list.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                canonical(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(fields) => canonical_object(fields.iter(), out),
+    }
+}
+
+fn canonical_object<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>, out: &mut Vec<u8>) {
+    // serde_json's own order depends on a feature that any crate in the tree may turn on.
+    let mut fields: Vec<_> = fields.collect();
+    fields.sort_unstable_by_key(|(name, _)| name.as_str());
+    out.push(b'{');
+    for (i, (name, value)) in fields.into_iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        canonical_string(name, out);
+        out.push(b':');
+        canonical(value, out);
+    }
+    out.push(b'}');
+}
+
+/// Strings are only compared, so it is enough that the encoding is unambiguous.
+fn canonical_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for byte in text.bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+/// The API server keeps integers of 64 bits with a sign; everything else is a double, and a double without a fraction
+/// is written without one, so it comes back as an integer (`1.0` as `1`, `-0` as `0`).
+fn canonical_number(number: &Number) -> Cow<'static, str> {
+    if let Some(integer) = number.as_i64() {
+        return integer.to_string().into();
+    }
+    let double = number.as_f64().unwrap_or_default();
+    if double.fract() == 0.0 && double.abs() < 9_223_372_036_854_775_808.0 {
+        (double as i64).to_string().into()
+    } else {
+        format!("{double:e}").into()
+    }
+}
+
+/// Bytes of the value as Go's encoding/json writes it, which is what the API server stores.
+fn encoded_len(value: &Value) -> usize {
+    match value {
+        Value::Null => 4,
+        Value::Bool(yes) => 5 - usize::from(*yes),
+        Value::Number(number) => number.to_string().len(),
+        Value::String(text) => encoded_string_len(text),
+        Value::Array(list) => {
+            list.iter()
+                .map(|item| encoded_len(item) + 1)
+                .sum::<usize>()
+                .max(1)
+                + 1
+        }
+        Value::Object(fields) => {
+            fields
+                .iter()
+                .map(|(name, item)| encoded_string_len(name) + encoded_len(item) + 2)
+                .sum::<usize>()
+                .max(1)
+                + 1
+        }
+    }
+}
+
+fn encoded_string_len(text: &str) -> usize {
+    let escaped = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => 6,
+        other => other.len_utf8(),
+    };
+    text.chars().map(escaped).sum::<usize>() + 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn spec(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_means_the_same_hashes_alike() {
+        let plain =
+            r#"{"uid":"a","services":[{"id":"x","spec":{"b":1,"a":2}},{"id":"y","spec":{}}]}"#;
+        for (name, other) in [
+            (
+                "key order",
+                r#"{"services":[{"spec":{"a":2,"b":1},"id":"x"},{"id":"y","spec":{}}]}"#,
+            ),
+            (
+                "resource order",
+                r#"{"services":[{"id":"y","spec":{}},{"id":"x","spec":{"a":2,"b":1}}]}"#,
+            ),
+            (
+                "empty arrays",
+                r#"{"services":[{"id":"x","spec":{"b":1,"a":2}},{"id":"y","spec":{}}],"jobs":[],"secrets":null}"#,
+            ),
+            (
+                "defaults filled in",
+                r#"{"services":[{"id":"x","spec":{"b":1,"a":2},"waitForReady":true,"timeoutSeconds":300,"creationPolicy":"WhenNeeded"},{"id":"y","spec":{},"dependIds":[],"nameTemplate":""}]}"#,
+            ),
+            (
+                "a double that is an integer",
+                r#"{"services":[{"id":"x","spec":{"b":1.0,"a":2e0}},{"id":"y","spec":{}}]}"#,
+            ),
+        ] {
+            assert_eq!(hash(Some(&spec(plain))), hash(Some(&spec(other))), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_differs_hashes_differently() {
+        let of = |text: &str| hash(Some(&spec(text)));
+        for (name, a, b) in [
+            (
+                "a value",
+                r#"{"jobs":[{"id":"x","spec":{"a":1}}]}"#,
+                r#"{"jobs":[{"id":"x","spec":{"a":2}}]}"#,
+            ),
+            (
+                "null inside spec",
+                r#"{"jobs":[{"id":"x","spec":{"a":null}}]}"#,
+                r#"{"jobs":[{"id":"x","spec":{}}]}"#,
+            ),
+            (
+                "a default's value inside spec",
+                r#"{"jobs":[{"id":"x","spec":{"waitForReady":true}}]}"#,
+                r#"{"jobs":[{"id":"x","spec":{}}]}"#,
+            ),
+            (
+                "the array",
+                r#"{"jobs":[{"id":"x","spec":{}}]}"#,
+                r#"{"cronJobs":[{"id":"x","spec":{}}]}"#,
+            ),
+            (
+                "two large integers",
+                r#"{"jobs":[{"id":"x","spec":{"a":9007199254740993}}]}"#,
+                r#"{"jobs":[{"id":"x","spec":{"a":9007199254740992}}]}"#,
+            ),
+            (
+                "text and number",
+                r#"{"jobs":[{"id":"x","spec":{"a":"1"}}]}"#,
+                r#"{"jobs":[{"id":"x","spec":{"a":1}}]}"#,
+            ),
+            (
+                "quotes",
+                r#"{"jobs":[{"id":"x","spec":{"a":"\",\"b\":\""}}]}"#,
+                r#"{"jobs":[{"id":"x","spec":{"a":"","b":""}}]}"#,
+            ),
+            (
+                "a policy",
+                r#"{"jobs":[{"id":"x","spec":{},"deletionPolicy":"Retain"}]}"#,
+                r#"{"jobs":[{"id":"x","spec":{}}]}"#,
+            ),
+        ] {
+            assert_ne!(of(a), of(b), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_hash_of_version_1_never_changes() {
+        let content =
+            spec(r#"{"services":[{"id":"x","spec":{"b":[1,-2.5,"é<"],"a":null,"c":true}}]}"#);
+        assert_eq!(
+            hash(Some(&content)).as_str(),
+            "1:4504204cb00b16ede8c035b997942d72"
+        );
+        assert_eq!(hash(None), hash(Some(&json!({"jobs": []}))));
+    }
+
+    #[test]
+    fn hashes_are_recognised() {
+        let text = hash(None).to_string();
+        assert_eq!(Hash::parse(&text).unwrap().as_str(), text);
+        for bad in [
+            "none",
+            "unknown",
+            "1:abc",
+            "2:00000000000000000000000000000000",
+            &text.to_uppercase().replace('A', "G"),
+        ] {
+            assert_eq!(
+                Hash::parse(bad).filter(|h| h.as_str() != text),
+                None,
+                "{bad}"
+            );
+        }
+        assert!(
+            Hash::is_of_another_version("2:00ff")
+                && !Hash::is_of_another_version(&text)
+                && !Hash::is_of_another_version("none")
+        );
+    }
+
+    #[test]
+    fn size_is_counted_as_the_api_server_encodes() {
+        for (text, size) in [
+            ("a", 3),
+            ("<>&", 20),
+            ("\n\u{1}", 10),
+            ("é", 4),
+            ("\u{2028}", 8),
+        ] {
+            assert_eq!(encoded_len(&json!(text)), size, "{text:?}");
+        }
+        for (value, size) in [
+            (json!({}), 2),
+            (json!([]), 2),
+            (json!({"a": 1}), 7),
+            (json!([1, 2]), 5),
+            (json!([true, null]), 11),
+        ] {
+            assert_eq!(encoded_len(&value), size, "{value}");
+        }
+    }
+
+    #[test]
+    fn too_large_names_the_largest_resource() {
+        let spec = json!({"jobs": [{"id": "small", "spec": {}}, {"id": "big", "spec": {"a": "<".repeat(110_000)}}]});
+        let error = check_size(Some(&spec)).unwrap_err();
+        assert_eq!((error.array, error.id.as_str()), ("jobs", "big"));
+        assert!(error.to_string().contains("\"big\" in jobs"), "{error}");
+        assert_eq!(
+            check_size(Some(
+                &json!({"jobs": [{"id": "big", "spec": {"a": "a".repeat(500_000)}}]})
+            )),
+            Ok(())
+        );
+    }
+}

@@ -1,0 +1,342 @@
+//! The gate: what a write to a LynqNode makes live, and what it leaves held.
+//!
+//! A pure function of the stored object, the written object and the writer. It reads no cache and asks nobody: the
+//! state is on the object itself, and it is derived from the *stored* object and the new content, never from the state
+//! that a client sends along. It also gives the same answer when it is asked again about its own answer, because the
+//! API server does that whenever a later webhook changes the object.
+//!
+//! The state, all of it owned by this gate:
+//! - `lynq.sh/desired-hash`, `lynq.sh/live-hash`: held iff they differ. The live hash may be `none` (held since its
+//!   creation: nothing was ever live) or `unknown` (what runs was not let through by this gate);
+//! - `spec.released`: the live content, there only while held and known; `{}` where the live hash is `none`;
+//! - `lynq.sh/rollout-update-start-time`: when the live content last changed;
+//! - `lynq.sh/held-since`, `lynq.sh/held-by`: only while held;
+//! - `lynq.sh/release`, `lynq.sh/ungated`: the operator's markers. A marker counts when it differs from the stored one
+//!   and is never taken off: a gate that took it off would see none when asked again, and hold what it just released.
+
+mod state;
+
+use jiff::Timestamp;
+use json_patch::PatchOperation;
+use serde_json::Value;
+
+use crate::api::names;
+use crate::decide::content;
+use crate::decide::content::Hash;
+use state::{Live, State, annotation};
+
+/// What is written, over what, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// The stored object; None for a creation.
+    pub old: Option<&'a Value>,
+    pub new: &'a Value,
+    /// User name of the writer.
+    pub user: &'a str,
+    /// User name of the operator itself.
+    pub operator: &'a str,
+}
+
+/// What the gate did; `code` is the audit annotation and the metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The content did not change, and neither did the hold.
+    Unchanged,
+    /// The content waits; the one before it stays live.
+    Held,
+    /// The content is again the live one: nothing waits any more.
+    Unheld,
+    Released,
+    Ungated,
+    Forced,
+}
+
+impl Outcome {
+    pub fn code(self) -> &'static str {
+        match self {
+            Outcome::Unchanged => "unchanged",
+            Outcome::Held => "held",
+            Outcome::Unheld => "unheld",
+            Outcome::Released => "released",
+            Outcome::Ungated => "ungated",
+            Outcome::Forced => "forced",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub outcome: Outcome,
+    /// Whether content waits after this write.
+    pub held: bool,
+    /// What brings the written object to the state decided on. Empty when it is there already.
+    pub patch: Vec<PatchOperation>,
+    /// For the person who wrote.
+    pub warnings: Vec<String>,
+}
+
+/// Why a write is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    #[error(
+        "stale release: {marker:?} does not name the content that lynqnode {node} has now ({current}); read the node again"
+    )]
+    StaleRelease {
+        node: String,
+        marker: String,
+        current: String,
+    },
+    #[error(
+        "a release changes nothing but its marker, but this one also changes the content of lynqnode {node}"
+    )]
+    ReleaseWithContent { node: String },
+    #[error(
+        "only lynqgate itself sets {annotation} (you are {user}). To let the waiting content of lynqnode {node} go live now: \
+         kubectl annotate lynqnode {node} lynq.sh/force-rollout=true"
+    )]
+    NotTheOperator {
+        node: String,
+        annotation: &'static str,
+        user: String,
+    },
+    #[error("lynqnode {node}: {reason}")]
+    TooLarge {
+        node: String,
+        reason: content::TooLarge,
+    },
+    #[error(
+        "lynqnode {node}: after the gate, another webhook left {what}; it must not change LynqNodes, or must ask for reinvocation"
+    )]
+    Tampered { node: String, what: &'static str },
+}
+
+impl Denial {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Denial::StaleRelease { .. } => "stale_release",
+            Denial::ReleaseWithContent { .. } => "release_with_content",
+            Denial::NotTheOperator { .. } => "not_the_operator",
+            Denial::TooLarge { .. } => "too_large",
+            Denial::Tampered { .. } => "tampered",
+        }
+    }
+}
+
+/// The mutating half: the first rule that matches decides.
+pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
+    let (outcome, state) = next_state(write, now)?;
+    let mut warnings = vec![];
+    if let Some(value) =
+        annotation(write.new, names::FORCE_ROLLOUT).filter(|value| *value != names::TRUE)
+    {
+        warnings.push(format!(
+            "{}: only \"true\" forces; {value:?} does nothing",
+            names::FORCE_ROLLOUT
+        ));
+    }
+    Ok(Decision {
+        outcome,
+        held: state.held(),
+        patch: state.patch(write.new),
+        warnings,
+    })
+}
+
+/// The validating half, which sees what every other webhook left: it must be what the gate decides on it, stamps aside.
+pub fn check(write: &Write, now: Timestamp) -> Result<(), Denial> {
+    let (_, state) = next_state(write, now)?;
+    match state.mismatch(write.new) {
+        Some(what) => Err(Denial::Tampered {
+            node: name(write),
+            what,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'a>), Denial> {
+    let spec = write.new.get("spec");
+    let desired = content::hash(spec);
+    let old = write.old.map(State::of_stored);
+    let changed = old.as_ref().is_none_or(|old| old.desired != desired);
+    if changed {
+        content::check_size(spec).map_err(|reason| Denial::TooLarge {
+            node: name(write),
+            reason,
+        })?;
+    }
+
+    // What every rule starts from: the stored state, speaking of the new content.
+    let mut next = match &old {
+        Some(old) => State {
+            desired: desired.clone(),
+            ..old.clone()
+        },
+        None => State::new(desired.clone()),
+    };
+    let release = marker(
+        write,
+        names::RELEASE,
+        old.as_ref().and_then(|old| old.release),
+    )?;
+    let ungated = marker(
+        write,
+        names::UNGATED,
+        old.as_ref().and_then(|old| old.ungated),
+    )?;
+
+    // The operator releases what waits.
+    if let (Some(value), Some(old)) = (release, &old) {
+        if changed {
+            return Err(Denial::ReleaseWithContent { node: name(write) });
+        }
+        check_marker(write, old, value, &desired, true)?;
+        next.release = Some(value);
+        let outcome = if old.held() {
+            Outcome::Released
+        } else {
+            Outcome::Unchanged
+        };
+        next.go_live(now);
+        return Ok((outcome, next));
+    }
+    // The operator says that no window applies.
+    if let Some(value) = ungated {
+        if let Some(old) = &old {
+            check_marker(write, old, value, &desired, false)?;
+        } else if value != desired.as_str() {
+            return Err(stale(write, value, &desired));
+        }
+        next.ungated = Some(value);
+        next.go_live(now);
+        return Ok((Outcome::Ungated, next));
+    }
+    // Forced, for as long as the annotation is there.
+    if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) {
+        let was_settled = !changed && old.as_ref().is_some_and(|old| !old.held());
+        next.go_live(now);
+        return Ok((
+            if was_settled {
+                Outcome::Unchanged
+            } else {
+                Outcome::Forced
+            },
+            next,
+        ));
+    }
+    let Some(old) = old else {
+        // A creation. Without content there is nothing to wait for.
+        if content::is_content_empty(spec) {
+            next.go_live(now);
+            return Ok((Outcome::Unchanged, next));
+        }
+        next.hold(write.user, now);
+        return Ok((Outcome::Held, next));
+    };
+    // Left by Lynq, or written past the gate: what runs is not known, so it stays exactly as it is until the release.
+    if old.live == Live::Unknown {
+        if changed || old.held_since.text().is_none() {
+            next.hold(write.user, now);
+        }
+        return Ok((
+            if changed {
+                Outcome::Held
+            } else {
+                Outcome::Unchanged
+            },
+            next,
+        ));
+    }
+    // Metadata, a re-apply, or a PUT by somebody who does not know `spec.released`.
+    if !changed {
+        return Ok((Outcome::Unchanged, next));
+    }
+    // Back to what is live: a revert before the release disturbs nobody.
+    if next.live_hash() == Some(&desired) {
+        next.unhold();
+        return Ok((Outcome::Unheld, next));
+    }
+    next.hold(write.user, now);
+    Ok((Outcome::Held, next))
+}
+
+/// A marker of the operator's that this write sets or changes. Removed, it is put back (the state keeps the old one).
+fn marker<'a>(
+    write: &Write<'a>,
+    which: &'static str,
+    old: Option<&str>,
+) -> Result<Option<&'a str>, Denial> {
+    let Some(new) = annotation(write.new, which).filter(|new| Some(*new) != old) else {
+        return Ok(None);
+    };
+    if write.old.is_none() && which == names::RELEASE {
+        // Nothing waits yet when an object is made; a restored backup has the marker of its former life, which the
+        // state does not carry over.
+        return Ok(None);
+    }
+    if write.user != write.operator {
+        return Err(Denial::NotTheOperator {
+            node: name(write),
+            annotation: which,
+            user: write.user.to_owned(),
+        });
+    }
+    Ok(Some(new))
+}
+
+/// Whether the marker names the content, and for a release also the version of the stored object, that it was decided on.
+fn check_marker(
+    write: &Write,
+    old: &State,
+    value: &str,
+    desired: &Hash,
+    release: bool,
+) -> Result<(), Denial> {
+    let (hash, version) = match value.rsplit_once('/') {
+        Some((hash, version)) if release => (hash, Some(version)),
+        _ => (value, None),
+    };
+    // An operator of another version decided on the hash that it reads on the object.
+    let stored = write
+        .old
+        .and_then(|old| annotation(old, names::DESIRED_HASH));
+    let named_as_stored =
+        stored == Some(hash) && Hash::is_of_another_version(hash) && old.desired == *desired;
+    let stored_version = write
+        .old
+        .and_then(|old| old.pointer("/metadata/resourceVersion"))
+        .and_then(Value::as_str);
+    let current =
+        (hash == desired.as_str() || named_as_stored) && (!release || version == stored_version);
+    if current {
+        Ok(())
+    } else {
+        Err(stale(write, value, desired))
+    }
+}
+
+fn stale(write: &Write, marker: &str, current: &Hash) -> Denial {
+    Denial::StaleRelease {
+        node: name(write),
+        marker: marker.to_owned(),
+        current: current.to_string(),
+    }
+}
+
+fn name(write: &Write) -> String {
+    let text = |pointer| {
+        write
+            .new
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    format!(
+        "{} -n {}",
+        text("/metadata/name"),
+        text("/metadata/namespace")
+    )
+}
+
+#[cfg(test)]
+mod tests;

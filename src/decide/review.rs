@@ -1,0 +1,236 @@
+//! AdmissionReview: how a request body is read and how the answer is written. Decides nothing about objects.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use json_patch::PatchOperation;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The part of `admission.k8s.io/v1` AdmissionRequest that decisions look at.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    pub uid: String,
+    pub operation: String,
+    #[serde(default)]
+    pub sub_resource: String,
+    #[serde(default)]
+    pub user_info: UserInfo,
+    #[serde(default)]
+    pub object: Option<Value>,
+    #[serde(default)]
+    pub old_object: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub struct UserInfo {
+    #[serde(default)]
+    pub username: String,
+}
+
+/// A body that has no request which could be answered: HTTP 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("the body is not an AdmissionReview: {0}")]
+    NotJson(String),
+    #[error("the body is {found}, not admission.k8s.io/v1 AdmissionReview")]
+    WrongKind { found: String },
+    #[error("the AdmissionReview has no request with a uid of 1 to {UID_MAX} characters")]
+    NoUid,
+}
+
+const UID_MAX: usize = 256;
+
+/// Reads the body. Only what is certain to have no usable uid is an error; everything else gets an answer.
+pub fn read(body: &[u8]) -> Result<Request, Malformed> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Review {
+        #[serde(default)]
+        api_version: Value,
+        #[serde(default)]
+        kind: Value,
+        #[serde(default)]
+        request: Option<Request>,
+    }
+    // The error's own text quotes the body at times; its position and category are enough, and leak nothing.
+    let review: Review = serde_json::from_slice(body).map_err(|e| {
+        Malformed::NotJson(format!(
+            "{:?} error at line {} column {}",
+            e.classify(),
+            e.line(),
+            e.column()
+        ))
+    })?;
+    if review.api_version != "admission.k8s.io/v1" || review.kind != "AdmissionReview" {
+        let shown = |value: &Value| {
+            value
+                .as_str()
+                .unwrap_or("?")
+                .chars()
+                .take(60)
+                .collect::<String>()
+        };
+        return Err(Malformed::WrongKind {
+            found: format!("{} {}", shown(&review.api_version), shown(&review.kind)),
+        });
+    }
+    review
+        .request
+        .filter(|r| (1..=UID_MAX).contains(&r.uid.len()))
+        .ok_or(Malformed::NoUid)
+}
+
+/// The answer to one request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Why it is refused; None allows.
+    pub denied: Option<String>,
+    pub patch: Vec<PatchOperation>,
+    pub warnings: Vec<String>,
+    /// For the API server's audit log: name (without prefix) and value.
+    pub audit: Vec<(&'static str, String)>,
+}
+
+impl Answer {
+    pub fn allow() -> Self {
+        Answer::default()
+    }
+
+    pub fn deny(reason: impl Into<String>) -> Self {
+        Answer {
+            denied: Some(reason.into()),
+            ..Answer::default()
+        }
+    }
+
+    /// The response body. An empty patch is left out together with its type: the API server refuses one without the other.
+    pub fn body(&self, uid: &str) -> Value {
+        let mut response = Map::new();
+        response.insert("uid".into(), uid.into());
+        response.insert("allowed".into(), self.denied.is_none().into());
+        if let Some(reason) = &self.denied {
+            response.insert(
+                "status".into(),
+                json!({"code": 403, "reason": "Forbidden", "message": plain(reason, MESSAGE_MAX)}),
+            );
+        } else if !self.patch.is_empty() {
+            let patch = serde_json::to_vec(&self.patch).expect("a JSON patch is JSON");
+            response.insert("patchType".into(), "JSONPatch".into());
+            response.insert("patch".into(), STANDARD.encode(patch).into());
+        }
+        if !self.warnings.is_empty() {
+            let warnings: Vec<_> = self
+                .warnings
+                .iter()
+                .take(WARNINGS_MAX)
+                .map(|w| plain(w, WARNING_MAX))
+                .collect();
+            response.insert("warnings".into(), warnings.into());
+        }
+        if !self.audit.is_empty() {
+            let audit: Map<_, _> = self
+                .audit
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.as_str().into()))
+                .collect();
+            response.insert("auditAnnotations".into(), audit.into());
+        }
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+    }
+}
+
+const MESSAGE_MAX: usize = 1_000;
+/// The API server cuts a warning at 256 characters when there are several, and 4,096 in all.
+const WARNING_MAX: usize = 200;
+const WARNINGS_MAX: usize = 5;
+
+/// One line of printable text: warnings travel in an HTTP header.
+fn plain(text: &str, chars_max: usize) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(chars_max)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_without_a_request_to_answer_are_malformed() {
+        let good = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE"}}"#;
+        assert_eq!(read(good.as_bytes()).unwrap().uid, "u");
+        let deep = format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","operation":"CREATE","object":{}{}}}}}"#,
+            "[".repeat(10_000),
+            "]".repeat(10_000)
+        );
+        for (name, body, said) in [
+            ("empty", "", "Eof error"),
+            ("truncated", &good[..40], "Eof error"),
+            ("two documents", &format!("{good}{good}"), "Syntax error"),
+            (
+                "byte order mark",
+                &format!("\u{feff}{good}"),
+                "Syntax error",
+            ),
+            (
+                "v1beta1",
+                &good.replace("io/v1", "io/v1beta1"),
+                "v1beta1 AdmissionReview, not",
+            ),
+            (
+                "another kind",
+                &good.replace("AdmissionReview", "Pod"),
+                "Pod, not",
+            ),
+            (
+                "no request",
+                r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#,
+                "no request with a uid",
+            ),
+            (
+                "empty uid",
+                &good.replace("\"u\"", "\"\""),
+                "no request with a uid",
+            ),
+            (
+                "huge uid",
+                &good.replace("\"u\"", &format!("{:?}", "u".repeat(300))),
+                "no request with a uid",
+            ),
+            ("a number as uid", &good.replace("\"u\"", "7"), "Data error"),
+            ("nested too deeply", &deep, "Syntax error"),
+            (
+                "a lone surrogate",
+                &good.replace("CREATE", "\\ud800"),
+                "Syntax error",
+            ),
+        ] {
+            let error = read(body.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(said), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_allowed_answer_without_patch_has_no_patch_type() {
+        let body = Answer::allow().body("u");
+        assert_eq!(body["response"], json!({"uid": "u", "allowed": true}));
+    }
+
+    #[test]
+    fn texts_are_one_bounded_line() {
+        let answer = Answer {
+            warnings: vec!["a\nb\u{7}".into(), "x".repeat(5_000)],
+            ..Answer::deny("c\r\nd")
+        };
+        let body = answer.body("u");
+        assert_eq!(body["response"]["warnings"][0], "a b ");
+        assert_eq!(
+            body["response"]["warnings"][1].as_str().unwrap().len(),
+            WARNING_MAX
+        );
+        assert_eq!(body["response"]["status"]["message"], "c  d");
+    }
+}

@@ -1,0 +1,351 @@
+//! Cases for the release rule, the ledger and the status.
+
+use super::*;
+use crate::api::form::Phase;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+/// Nodes `n0`, `n1`, ... of form `web`. `a`: live on the old content and ready; `A`: the same, held for the new;
+/// `x`: live on the new content, not ready; `X`: live on something broken and held for the new; `y`: new and ready;
+/// `N`: never live, held.
+fn fleet(states: &str, max_skew: u32) -> Snapshot {
+    let mut snapshot = Snapshot {
+        resource_version: "1000".into(),
+        ..Snapshot::default()
+    };
+    let policy = Rollout {
+        max_skew: Skew::Count(max_skew),
+        ..Rollout::default()
+    };
+    snapshot.forms.insert(
+        "web".into(),
+        Form {
+            policy,
+            rendered_generation: 2,
+            previous: None,
+        },
+    );
+    for (i, state) in states.chars().enumerate() {
+        let live = match state {
+            'a' | 'A' => Live::Hash("old".into()),
+            'x' | 'y' => Live::Hash("new".into()),
+            'X' => Live::Hash("broken".into()),
+            _ => Live::None,
+        };
+        let node = Node {
+            uid: format!("uid-{i}"),
+            resource_version: "100".into(),
+            form: "web".into(),
+            desired: if state == 'a' {
+                "old".into()
+            } else {
+                "new".into()
+            },
+            live,
+            start: Some(at(0)),
+            settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
+            deleting: false,
+        };
+        snapshot.nodes.insert(format!("n{i}"), node);
+    }
+    snapshot
+}
+
+fn slot(i: usize, resource_version: &str) -> Slot {
+    Slot {
+        node: format!("n{i}"),
+        uid: format!("uid-{i}"),
+        form: "web".into(),
+        hash: "new".into(),
+        resource_version: resource_version.into(),
+        repair: false,
+    }
+}
+
+fn released(plan: &Plan) -> Vec<&str> {
+    plan.releases
+        .iter()
+        .map(|release| release.node.as_str())
+        .collect()
+}
+
+fn confirmed(snapshot: &mut Snapshot, i: usize) {
+    let node = &snapshot.nodes[&format!("n{i}")];
+    let ready = Confirmation::Ready {
+        uid: node.uid.clone(),
+        resource_version: node.resource_version.clone(),
+    };
+    snapshot.confirmed.insert(ready);
+}
+
+#[test]
+fn the_window_bounds_what_goes() {
+    for (name, states, skew, expected) in [
+        ("a free window", "AAAA", 2, vec!["n0", "n1"]),
+        (
+            "in flight counts, with a slot or not",
+            "xAAA",
+            2,
+            vec!["n1"],
+        ),
+        ("full", "xxAA", 2, vec![]),
+        ("a new node is like an update", "NNN", 2, vec!["n0", "n1"]),
+        (
+            "what is broken is repaired first, in a window that is full of it",
+            "AAXX",
+            2,
+            vec!["n2", "n3"],
+        ),
+        (
+            "and only as many as the window at a time",
+            "AXXX",
+            2,
+            vec!["n1", "n2"],
+        ),
+        ("by number, not by text", "xxxxxxxxxxAA", 11, vec!["n10"]),
+        ("larger than the fleet", "AA", 50, vec!["n0", "n1"]),
+        ("nothing held", "aay", 2, vec![]),
+    ] {
+        assert_eq!(
+            released(&plan(&fleet(states, skew), at(1))),
+            expected,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn every_release_has_its_slot_in_the_same_ledger_write() {
+    let plan = plan(&fleet("AAX", 2), at(1));
+    let ledger = plan.ledger.unwrap();
+    for release in &plan.releases {
+        let slot = ledger
+            .iter()
+            .find(|slot| slot.node == release.node)
+            .unwrap();
+        assert_eq!(
+            (&slot.hash, &slot.resource_version),
+            (&release.hash, &release.resource_version)
+        );
+        assert_eq!(slot.repair, release.node == "n2");
+    }
+}
+
+#[test]
+fn a_slot_seen_but_not_used_is_written_again() {
+    let mut snapshot = fleet("AA", 1);
+    snapshot.slots = vec![slot(0, "100")];
+    let plan = plan(&snapshot, at(1));
+    assert_eq!(released(&plan), ["n0"]);
+    assert_eq!(plan.ledger, Some(vec![slot(0, "100")]));
+}
+
+#[test]
+fn a_slot_is_freed_by_a_newer_settled_observation_and_a_live_read() {
+    let with_slot = |states: &str, version: &str| {
+        let mut snapshot = fleet(states, 1);
+        snapshot.slots = vec![slot(0, version)];
+        snapshot
+    };
+    for (name, snapshot, confirms) in [
+        ("settled after the release", with_slot("yA", "99"), true),
+        ("seen before the release", with_slot("yA", "100"), false),
+        ("not settled", with_slot("xA", "99"), false),
+    ] {
+        let first = plan(&snapshot, at(1));
+        assert_eq!(
+            (first.confirm.len(), first.ledger),
+            (usize::from(confirms), None),
+            "{name}"
+        );
+    }
+    let mut snapshot = with_slot("yA", "99");
+    confirmed(&mut snapshot, 0);
+    let second = plan(&snapshot, at(1));
+    assert_eq!(released(&second), ["n1"]);
+    assert_eq!(
+        second.ledger.unwrap(),
+        [slot(1, "100")],
+        "freed and reserved in one write"
+    );
+}
+
+#[test]
+fn the_slot_of_a_deleted_node_stays_until_it_is_gone() {
+    let mut snapshot = fleet("yA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    snapshot.nodes.get_mut("n0").unwrap().deleting = true;
+    let plan_now = plan(&snapshot, at(1));
+    assert!(plan_now.confirm.is_empty() && plan_now.releases.is_empty());
+    snapshot.nodes.remove("n0");
+    assert_eq!(
+        plan(&snapshot, at(1)).confirm,
+        [Confirm::Gone {
+            node: "n0".into(),
+            uid: "uid-0".into()
+        }]
+    );
+    snapshot.confirmed.insert(Confirmation::Gone {
+        uid: "uid-0".into(),
+    });
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n1"]);
+}
+
+#[test]
+fn min_ready_seconds_holds_the_slot() {
+    let mut snapshot = fleet("yA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    snapshot
+        .forms
+        .get_mut("web")
+        .unwrap()
+        .policy
+        .min_ready_seconds = 30;
+    confirmed(&mut snapshot, 0);
+    let soaking = plan(&snapshot, at(29));
+    assert_eq!((soaking.releases.len(), soaking.wake_at), (0, Some(at(30))));
+    assert_eq!(released(&plan(&snapshot, at(30))), ["n1"]);
+}
+
+#[test]
+fn an_edit_of_a_node_in_flight_keeps_its_slot() {
+    let mut snapshot = fleet("XAA", 1);
+    snapshot.slots = vec![Slot {
+        hash: "broken".into(),
+        ..slot(0, "99")
+    }];
+    let plan = plan(&snapshot, at(1));
+    assert_eq!(released(&plan), ["n0"]);
+    assert_eq!(
+        plan.ledger.unwrap(),
+        [slot(0, "100")],
+        "not a repair: the slot was taken for a healthy node"
+    );
+}
+
+#[test]
+fn paused_releases_nothing_and_says_so() {
+    let mut snapshot = fleet("AXA", 2);
+    snapshot.forms.get_mut("web").unwrap().policy.paused = true;
+    let plan = plan(&snapshot, at(1));
+    assert!(plan.releases.is_empty());
+    assert!(
+        plan.waiting
+            .values()
+            .all(|reason| *reason == Reason::Paused)
+            && plan.waiting.len() == 3
+    );
+}
+
+#[test]
+fn no_window_releases_everything_without_slots() {
+    let plan = plan(&fleet("AAXx", 0), at(1));
+    assert_eq!(released(&plan), ["n2", "n0", "n1"]);
+    assert!(plan.ledger.is_none() && plan.releases.iter().all(|release| !release.gated));
+}
+
+#[test]
+fn the_hubs_window_is_over_all_forms() {
+    let mut snapshot = fleet("AxAA", 3);
+    snapshot.hub_skew = Skew::Count(2);
+    let other = Form {
+        policy: Rollout {
+            max_skew: Skew::Count(0),
+            ..Rollout::default()
+        },
+        ..Form::default()
+    };
+    snapshot.forms.insert("api".into(), other);
+    snapshot.nodes.get_mut("n3").unwrap().form = "api".into();
+    let plan = plan(&snapshot, at(1));
+    assert_eq!(released(&plan), ["n0"]);
+    assert_eq!(plan.waiting["n2"].code(), "HubWindowFull");
+    assert_eq!(
+        plan.waiting["n3"].code(),
+        "HubWindowFull",
+        "no window of its own, but the hub's"
+    );
+}
+
+#[test]
+fn creation_immediate_needs_no_slot() {
+    let mut snapshot = fleet("xNA", 1);
+    snapshot.forms.get_mut("web").unwrap().policy.creation = Creation::Immediate;
+    let plan = plan(&snapshot, at(1));
+    assert_eq!(
+        (released(&plan), plan.releases[0].gated),
+        (vec!["n1"], false)
+    );
+}
+
+#[test]
+fn a_failure_halts_all_but_repairs() {
+    let mut snapshot = fleet("xAAX", 3);
+    snapshot.slots = vec![slot(0, "99")];
+    let plan_before = plan(&snapshot, at(599));
+    assert_eq!(
+        (released(&plan_before), plan_before.wake_at),
+        (vec!["n3", "n1"], Some(at(600)))
+    );
+    let halted = plan(&snapshot, at(600));
+    assert_eq!(released(&halted), ["n3"]);
+    assert_eq!(halted.waiting["n1"].code(), "BudgetSpent");
+    assert_eq!(halted.forms["web"].rollout.phase, Phase::Failed);
+    assert!(
+        halted.forms["web"]
+            .rollout
+            .message
+            .contains("n0 did not become ready in time"),
+        "{}",
+        halted.forms["web"].rollout.message
+    );
+    // A repair never spends the budget.
+    snapshot.slots[0].repair = true;
+    assert_eq!(
+        plan(&snapshot, at(600)).forms["web"].rollout.phase,
+        Phase::InProgress
+    );
+}
+
+#[test]
+fn the_status_is_counted_from_the_nodes() {
+    for (states, phase, updated, updating, held) in [
+        ("", Phase::Idle, 0, 0, 0),
+        ("yyy", Phase::Complete, 3, 0, 0),
+        ("yyA", Phase::InProgress, 2, 0, 1),
+        ("yxA", Phase::InProgress, 2, 1, 1),
+        ("yx", Phase::InProgress, 2, 1, 0),
+    ] {
+        let rollout = plan(&fleet(states, 1), at(1)).forms["web"].rollout.clone();
+        assert_eq!(
+            (
+                rollout.phase,
+                rollout.updated_nodes,
+                rollout.updating_nodes,
+                rollout.held_nodes
+            ),
+            (phase, updated, updating, held),
+            "{states}"
+        );
+    }
+}
+
+#[test]
+fn a_rollouts_times_begin_and_end_with_it() {
+    let mut snapshot = fleet("yA", 1);
+    let mut step = |states: &str, generation: i64, second: i64| {
+        let nodes = fleet(states, 1).nodes;
+        snapshot.nodes = nodes;
+        snapshot.forms.get_mut("web").unwrap().rendered_generation = generation;
+        let rollout = plan(&snapshot, at(second)).forms["web"].rollout.clone();
+        snapshot.forms.get_mut("web").unwrap().previous = Some(rollout.clone());
+        (rollout.start_time, rollout.completion_time)
+    };
+    assert_eq!(step("yA", 2, 10), (Some(at(10)), None));
+    assert_eq!(step("yx", 2, 20), (Some(at(10)), None));
+    assert_eq!(step("yy", 2, 30), (Some(at(10)), Some(at(30))));
+    assert_eq!(step("yy", 2, 40), (Some(at(10)), Some(at(30))));
+    assert_eq!(step("yA", 3, 50), (Some(at(50)), None));
+}

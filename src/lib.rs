@@ -1,0 +1,14 @@
+//! lynqgate: one set of Kubernetes resources per database row, changed a few rows at a time.
+//!
+//! The layers, lowest first; each may use only those before it (`tests/tidy.rs` holds this):
+//! `api` has the nouns, `decide` every decision (pure), `cluster` and `datasource` talk to the world,
+//! `controller` and `server` are shells of observe, decide, act, and `cli` starts them.
+
+pub mod api;
+pub mod cli;
+pub mod cluster;
+pub mod controller;
+pub mod datasource;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+pub mod decide;
+pub mod server;
