@@ -1,1 +1,11 @@
-//! Stub.
+//! The only calls to the API server: requests, watches, leader election, events. No decisions.
+
+pub mod catalog;
+pub mod children;
+pub mod client;
+pub mod events;
+pub mod lease;
+pub mod nodes;
+pub mod objects;
+pub mod queue;
+pub mod watch;

@@ -1,1 +1,214 @@
-//! Stub.
+//! The loops of the leader: each observes, lets `decide` decide, and acts without a choice left.
+
+pub mod hub;
+pub mod metrics;
+pub mod node;
+pub mod rollout;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use kube::CustomResourceExt;
+
+use crate::api::form::{FormSpec, FormStatus, LynqForm};
+use crate::api::hub::{HubSpec, HubStatus, LynqHub};
+use crate::api::node::LynqNode;
+use crate::api::names;
+use crate::cluster::catalog::{Catalog, Form, Hub};
+use crate::cluster::children::Children;
+use crate::cluster::events::Events;
+use crate::cluster::nodes::{Changed, HubKey, Nodes};
+use crate::cluster::objects::Objects;
+use crate::cluster::queue::Queue;
+use crate::cluster::watch::follow;
+use crate::decide::child::{Kind, NodeKey, ObjectKey};
+use crate::decide::node_plan::status::HoldReason;
+use metrics::Metrics;
+
+/// The kinds that Lynq's arrays are for.
+pub const BUILT_IN: [(&str, &str); 15] = [
+    ("v1", "ServiceAccount"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
+    ("v1", "Service"),
+    ("networking.k8s.io/v1", "Ingress"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+    ("v1", "PersistentVolumeClaim"),
+    ("batch/v1", "Job"),
+    ("batch/v1", "CronJob"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"),
+    ("v1", "Namespace"),
+];
+
+/// How many keys each loop works on at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Workers {
+    pub hubs: usize,
+    pub nodes: usize,
+}
+
+/// What the loops share.
+pub struct World {
+    pub objects: Objects,
+    pub events: Events,
+    pub metrics: Metrics,
+    pub nodes: Nodes,
+    pub children: Children,
+    pub hubs: Catalog<HubSpec, HubStatus>,
+    pub forms: Catalog<FormSpec, FormStatus>,
+    pub node_queue: Queue<NodeKey>,
+    pub hub_queue: Queue<HubKey>,
+    pub rollout_queue: Queue<HubKey>,
+    /// Why each held node waits; written by the release loop, shown in the node's status.
+    pub holds: Mutex<BTreeMap<NodeKey, HoldReason>>,
+    /// The generation of each form that every row has been rendered from, and why a form cannot be rendered at all.
+    pub rendered: Mutex<BTreeMap<(String, String), Rendered>>,
+    /// Hubs whose deletions are held back.
+    pub deletions_held: Mutex<BTreeSet<HubKey>>,
+    node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
+    hub_memory: tokio::sync::Mutex<BTreeMap<HubKey, Arc<tokio::sync::Mutex<hub::Memory>>>>,
+    rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
+}
+
+/// What the hub loop made of a form.
+#[derive(Clone, Debug, Default)]
+pub struct Rendered {
+    pub generation: i64,
+    pub error: Option<String>,
+}
+
+impl World {
+    pub fn new(objects: Objects, events: Events, metrics: Metrics) -> Arc<Self> {
+        let node_queue: Queue<NodeKey> = Queue::default();
+        let touched = node_queue.clone();
+        Arc::new(World {
+            objects,
+            events,
+            metrics,
+            nodes: Nodes::default(),
+            children: Children::new(move |node| touched.add(node)),
+            hubs: Catalog::default(),
+            forms: Catalog::default(),
+            node_queue,
+            hub_queue: Queue::default(),
+            rollout_queue: Queue::default(),
+            holds: Mutex::default(),
+            rendered: Mutex::default(),
+            deletions_held: Mutex::default(),
+            node_memory: Mutex::default(),
+            hub_memory: tokio::sync::Mutex::default(),
+            rollout_memory: Mutex::default(),
+        })
+    }
+
+    /// Runs every loop until the process ends.
+    pub async fn lead(self: Arc<Self>, workers: Workers) {
+        self.watch();
+        self.watch_built_in_kinds().await;
+        self.hubs.wait_listed().await;
+        self.forms.wait_listed().await;
+        self.nodes.wait_listed().await;
+        tracing::info!(nodes = self.nodes.keys().len(), "leading");
+        let (hubs, rollouts, nodes) = (self.clone(), self.clone(), self.clone());
+        tokio::join!(
+            self.hub_queue.clone().run(workers.hubs, move |key| hub::reconcile(hubs.clone(), key)),
+            self.rollout_queue.clone().run(workers.hubs, move |key| rollout::reconcile(rollouts.clone(), key)),
+            self.node_queue.clone().run(workers.nodes, move |key| node::reconcile(nodes.clone(), key)),
+        );
+    }
+
+    /// Objects of these kinds are found though no content names their kind any more. Other kinds are watched once some
+    /// content names them.
+    async fn watch_built_in_kinds(&self) {
+        for (api_version, kind) in BUILT_IN {
+            let kind = Kind { api_version: api_version.into(), kind: kind.into() };
+            match self.objects.served(&kind).await {
+                Ok(Some(served)) => self.children.watch(&kind, &served, &self.objects.client),
+                Ok(None) => tracing::warn!(%kind, "the cluster does not serve this kind"),
+                Err(error) => tracing::warn!(%kind, %error, "the kind could not be looked up; it is watched once a node names it"),
+            }
+        }
+    }
+
+    fn watch(self: &Arc<Self>) {
+        let (world, client) = (self.clone(), self.objects.client.clone());
+        tokio::spawn(async move {
+            let on_change = |change| {
+                for changed in world.nodes.change(change) {
+                    world.node_changed(&changed);
+                }
+            };
+            follow(client, LynqNode::api_resource(), None, on_change).await;
+        });
+        let (world, client) = (self.clone(), self.objects.client.clone());
+        tokio::spawn(async move {
+            let on_change = |change| {
+                for (before, now) in world.forms.change(change) {
+                    world.form_changed(before.as_deref(), now.as_deref());
+                }
+            };
+            follow(client, LynqForm::api_resource(), None, on_change).await;
+        });
+        let (world, client) = (self.clone(), self.objects.client.clone());
+        tokio::spawn(async move {
+            let on_change = |change| {
+                for (before, now) in world.hubs.change(change) {
+                    world.hub_changed(before.as_deref(), now.as_deref());
+                }
+            };
+            follow(client, LynqHub::api_resource(), None, on_change).await;
+        });
+    }
+
+    /// A node's event concerns its own loop and its hub's releases; a node that is gone may have to be made again.
+    pub fn node_changed(&self, changed: &Changed) {
+        let node = changed.node();
+        let hub = (node.key.namespace.clone(), node.hub.clone());
+        self.node_queue.add(node.key.clone());
+        if changed.now.is_none() {
+            self.hub_queue.add(hub.clone());
+        }
+        self.rollout_queue.add(hub);
+    }
+
+    fn form_changed(&self, before: Option<&Form>, now: Option<&Form>) {
+        for form in [before, now].into_iter().flatten() {
+            if let Ok(spec) = &form.spec {
+                let hub = (form.namespace.clone(), spec.hub_id.clone());
+                self.rollout_queue.add(hub.clone());
+                let same = matches!((before, now), (Some(a), Some(b)) if a.uid == b.uid && a.generation == b.generation && a.annotations == b.annotations);
+                if !same {
+                    self.hub_queue.add(hub);
+                }
+            }
+        }
+    }
+
+    fn hub_changed(&self, before: Option<&Hub>, now: Option<&Hub>) {
+        let Some(hub) = now.or(before) else { return };
+        let key = (hub.namespace.clone(), hub.name.clone());
+        let unchanged = |a: &Hub, b: &Hub| a.uid == b.uid && a.generation == b.generation && a.annotations == b.annotations && a.deleting == b.deleting;
+        if !matches!((before, now), (Some(a), Some(b)) if unchanged(a, b)) {
+            self.hub_queue.add(key.clone());
+        }
+        if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout) || before.map(|h| h.generation) != now.map(|h| h.generation) {
+            self.rollout_queue.add(key);
+        }
+    }
+
+    /// The forms that name this hub, by name.
+    pub fn forms_of(&self, hub: &HubKey) -> Vec<Arc<Form>> {
+        let names_hub = |form: &Arc<Form>| form.spec.as_ref().is_ok_and(|spec| spec.hub_id == hub.1);
+        self.forms.in_namespace(&hub.0).into_iter().filter(|form| names_hub(form) && !form.deleting).collect()
+    }
+}
+
+/// One of our own objects.
+pub fn own_key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
+    let kind = Kind { api_version: format!("{}/{}", names::GROUP, names::VERSION), kind: kind.to_owned() };
+    ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+}

@@ -3,8 +3,14 @@
 //! A decision takes one immutable snapshot, and `now` where time matters, and returns a plan that leaves nothing to
 //! choose to the shell that carries it out.
 
+pub mod child;
 pub mod content;
+pub mod election;
 pub mod gate;
+pub mod graph;
+pub mod node;
+pub mod node_plan;
+pub mod readiness;
 pub mod review;
 pub mod rollout;
 pub mod version;

@@ -23,7 +23,8 @@ use serde_json::Value;
 use crate::api::names;
 use crate::decide::content;
 use crate::decide::content::Hash;
-use state::{Live, State, annotation};
+pub use state::annotation;
+use state::{Live, State};
 
 /// What is written, over what, and by whom.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,154 @@
+//! The hubs and forms of the cluster, whole: there are few of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch::{Receiver, Sender, channel};
+
+use crate::api::form::{FormSpec, FormStatus};
+use crate::api::hub::{HubSpec, HubStatus};
+use crate::cluster::watch::Change;
+use crate::decide::version;
+
+/// An object with its spec, or why the spec cannot be read.
+#[derive(Clone, Debug)]
+pub struct Entry<Spec, Status> {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub resource_version: String,
+    pub generation: i64,
+    pub deleting: bool,
+    pub finalizers: Vec<String>,
+    pub annotations: BTreeMap<String, String>,
+    pub spec: Result<Arc<Spec>, String>,
+    pub status: Status,
+}
+
+pub type Hub = Entry<HubSpec, HubStatus>;
+pub type Form = Entry<FormSpec, FormStatus>;
+
+impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Entry<Spec, Status> {
+    pub fn of(object: &Value) -> Self {
+        let metadata = &object["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        Entry {
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            generation: metadata["generation"].as_i64().unwrap_or_default(),
+            deleting: !metadata["deletionTimestamp"].is_null(),
+            finalizers: serde_json::from_value(metadata["finalizers"].clone()).unwrap_or_default(),
+            annotations: serde_json::from_value(metadata["annotations"].clone()).unwrap_or_default(),
+            spec: serde_json::from_value(object["spec"].clone()).map(Arc::new).map_err(|e| format!("spec: {e}")),
+            status: serde_json::from_value(object["status"].clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// All objects of one kind. Cheap to clone; all clones are one store.
+pub struct Catalog<Spec, Status> {
+    entries: Arc<RwLock<Entries<Spec, Status>>>,
+    listed: (Arc<Sender<bool>>, Receiver<bool>),
+}
+
+type Key = (String, String);
+
+struct Entries<Spec, Status> {
+    all: BTreeMap<Key, Arc<Entry<Spec, Status>>>,
+    /// While the watch lists anew: what it has not named yet.
+    unseen: Option<Vec<Key>>,
+}
+
+impl<Spec, Status> Clone for Catalog<Spec, Status> {
+    fn clone(&self) -> Self {
+        Catalog { entries: self.entries.clone(), listed: self.listed.clone() }
+    }
+}
+
+impl<Spec, Status> Default for Catalog<Spec, Status> {
+    fn default() -> Self {
+        let (sender, receiver) = channel(false);
+        let entries = Entries { all: BTreeMap::new(), unseen: None };
+        Catalog { entries: Arc::new(RwLock::new(entries)), listed: (Arc::new(sender), receiver) }
+    }
+}
+
+/// One object before and after an event; either may be absent.
+pub type Changed<Spec, Status> = (Option<Arc<Entry<Spec, Status>>>, Option<Arc<Entry<Spec, Status>>>);
+
+impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, Status> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Entry<Spec, Status>>> {
+        self.entries.read().expect("the catalog's lock").all.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Entry<Spec, Status>>> {
+        let entries = self.entries.read().expect("the catalog's lock");
+        entries.all.range((namespace.to_owned(), String::new())..).take_while(|((ns, _), _)| ns == namespace).map(|(_, e)| e.clone()).collect()
+    }
+
+    /// Until the first list is complete.
+    pub async fn wait_listed(&self) {
+        let mut listed = self.listed.1.clone();
+        // The sender lives as long as this store.
+        let _ = listed.wait_for(|listed| *listed).await;
+    }
+
+    /// Takes an object that a write returned.
+    pub fn learn(&self, object: &Value) -> Arc<Entry<Spec, Status>> {
+        let entry = Arc::new(Entry::of(object));
+        self.entries.write().expect("the catalog's lock").put(entry).1
+    }
+
+    /// Takes a watch event; returns what changed.
+    pub fn change(&self, change: Change) -> Vec<Changed<Spec, Status>> {
+        let mut entries = self.entries.write().expect("the catalog's lock");
+        match change {
+            Change::Restarted => {
+                entries.unseen = Some(entries.all.keys().cloned().collect());
+                vec![]
+            }
+            Change::Applied(object) => {
+                let entry: Entry<Spec, Status> = Entry::of(&object);
+                let key = (entry.namespace.clone(), entry.name.clone());
+                if let Some(unseen) = &mut entries.unseen {
+                    unseen.retain(|seen| *seen != key);
+                }
+                let (before, now) = entries.put(Arc::new(entry));
+                vec![(before, Some(now))]
+            }
+            Change::Deleted(object) => {
+                let entry: Entry<Spec, Status> = Entry::of(&object);
+                let key = (entry.namespace, entry.name);
+                match entries.all.get(&key).is_some_and(|known| known.uid == entry.uid) {
+                    true => vec![(entries.all.remove(&key), None)],
+                    false => vec![],
+                }
+            }
+            Change::Listed => {
+                let gone = entries.unseen.take().unwrap_or_default();
+                let changed = gone.into_iter().filter_map(|key| Some((Some(entries.all.remove(&key)?), None))).collect();
+                drop(entries);
+                self.listed.0.send_replace(true);
+                changed
+            }
+        }
+    }
+}
+
+impl<Spec, Status> Entries<Spec, Status> {
+    /// What was known before, and what holds now: events and replies of our own writes come in any order.
+    fn put(&mut self, entry: Arc<Entry<Spec, Status>>) -> (Option<Arc<Entry<Spec, Status>>>, Arc<Entry<Spec, Status>>) {
+        let key = (entry.namespace.clone(), entry.name.clone());
+        if let Some(old) = self.all.get(&key)
+            && old.uid == entry.uid
+            && version::is_newer(&old.resource_version, &entry.resource_version)
+        {
+            return (Some(old.clone()), old.clone());
+        }
+        (self.all.insert(key, entry.clone()), entry)
+    }
+}

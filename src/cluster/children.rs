@@ -1,0 +1,175 @@
+//! The objects that belong to LynqNodes, as digests: one watch for each kind that any node's content names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, RwLock};
+
+use serde_json::Value;
+
+use crate::api::names;
+use crate::cluster::objects::Served;
+use crate::cluster::watch::{Change, follow};
+use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of};
+use crate::decide::version;
+
+/// Cheap to clone; all clones are one store.
+#[derive(Clone)]
+pub struct Children {
+    inner: Arc<RwLock<Inner>>,
+    /// Told of every node whose objects changed.
+    touched: Arc<dyn Fn(NodeKey) + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Inner {
+    children: BTreeMap<ObjectKey, Arc<Child>>,
+    by_node: BTreeMap<NodeKey, BTreeSet<ObjectKey>>,
+    kinds: BTreeMap<Kind, Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    listed: bool,
+    /// While the watch lists anew: what it has not named yet.
+    unseen: Option<BTreeSet<ObjectKey>>,
+    /// Nodes that wait for the first list.
+    waiting: BTreeSet<NodeKey>,
+}
+
+impl Children {
+    pub fn new(touched: impl Fn(NodeKey) + Send + Sync + 'static) -> Self {
+        Children { inner: Arc::default(), touched: Arc::new(touched) }
+    }
+
+    /// Whether every object of the kind is known. Where not, a watch is started, and the node is told when it is so.
+    pub fn is_listed(&self, kind: &Kind, served: &Served, client: &kube::Client, node: &NodeKey) -> bool {
+        self.watch(kind, served, client);
+        let mut inner = self.inner.write().expect("the children's lock");
+        let watched = inner.watched(kind);
+        if !watched.listed {
+            watched.waiting.insert(node.clone());
+        }
+        watched.listed
+    }
+
+    /// Starts a watch of the kind, if there is none.
+    pub fn watch(&self, kind: &Kind, served: &Served, client: &kube::Client) {
+        let mut inner = self.inner.write().expect("the children's lock");
+        if inner.kinds.contains_key(kind) {
+            return;
+        }
+        inner.kinds.insert(kind.clone(), Watched::default());
+        let (store, kind, resource, client) = (self.clone(), kind.clone(), served.resource.clone(), client.clone());
+        tokio::spawn(async move {
+            let selector = format!("{}={}", names::LABEL_MANAGED, names::TRUE);
+            follow(client, resource, Some(&selector), |change| store.change(&kind, change)).await;
+        });
+    }
+
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<Child>> {
+        self.inner.read().expect("the children's lock").children.get(key).cloned()
+    }
+
+    /// Every known object of the node.
+    pub fn of_node(&self, node: &NodeKey) -> BTreeMap<ObjectKey, Arc<Child>> {
+        let inner = self.inner.read().expect("the children's lock");
+        let keys = inner.by_node.get(node).into_iter().flatten();
+        keys.filter_map(|key| Some((key.clone(), inner.children.get(key)?.clone()))).collect()
+    }
+
+    /// Takes an object that a write or a live read returned.
+    pub fn learn(&self, object: &Value) -> Arc<Child> {
+        self.inner.write().expect("the children's lock").put(object).0
+    }
+
+    /// The object was found to be gone.
+    pub fn forget(&self, key: &ObjectKey) {
+        self.inner.write().expect("the children's lock").remove(key);
+    }
+
+    fn change(&self, kind: &Kind, change: Change) {
+        let touched = self.inner.write().expect("the children's lock").change(kind, change);
+        for node in touched {
+            (self.touched)(node);
+        }
+    }
+}
+
+impl Inner {
+    fn change(&mut self, kind: &Kind, change: Change) -> BTreeSet<NodeKey> {
+        match change {
+            Change::Restarted => {
+                let known = self.children.keys().filter(|key| key.kind == *kind).cloned().collect();
+                self.watched(kind).unseen = Some(known);
+                BTreeSet::new()
+            }
+            Change::Applied(object) => {
+                if let Some(unseen) = &mut self.watched(kind).unseen {
+                    unseen.remove(&key_of(&object));
+                }
+                self.put(&object).1
+            }
+            Change::Deleted(object) => {
+                let key = key_of(&object);
+                // An object of the same name made since is another one.
+                let same = self.children.get(&key).is_some_and(|child| object["metadata"]["uid"] == child.uid.as_str());
+                if same { self.remove(&key) } else { BTreeSet::new() }
+            }
+            Change::Listed => {
+                let watched = self.watched(kind);
+                watched.listed = true;
+                let mut touched = std::mem::take(&mut watched.waiting);
+                for key in watched.unseen.take().unwrap_or_default() {
+                    touched.extend(self.remove(&key));
+                }
+                touched
+            }
+        }
+    }
+
+    fn watched(&mut self, kind: &Kind) -> &mut Watched {
+        self.kinds.entry(kind.clone()).or_default()
+    }
+
+    /// Returns the digest that holds now, and the nodes for which something changed.
+    fn put(&mut self, object: &Value) -> (Arc<Child>, BTreeSet<NodeKey>) {
+        let key = key_of(object);
+        let child = Child::of(object);
+        if let Some(old) = self.children.get(&key)
+            && old.uid == child.uid
+            && version::is_newer(&old.resource_version, &child.resource_version)
+        {
+            return (old.clone(), BTreeSet::new());
+        }
+        let child = Arc::new(child);
+        let old = self.children.insert(key.clone(), child.clone());
+        // Heartbeats in a status, and the echo of our own writes, are no news.
+        let news = old.as_ref().is_none_or(|old| Child { resource_version: String::new(), ..(**old).clone() } != Child { resource_version: String::new(), ..(*child).clone() });
+        let mut touched: BTreeSet<NodeKey> = BTreeSet::new();
+        if let Some(node) = old.as_ref().and_then(|old| old.node()).filter(|node| Some(*node) != child.node()) {
+            self.unlist(node, &key);
+            touched.insert(node.clone());
+        }
+        if let Some(node) = child.node() {
+            self.by_node.entry(node.clone()).or_default().insert(key);
+            if news {
+                touched.insert(node.clone());
+            }
+        }
+        (child, touched)
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> BTreeSet<NodeKey> {
+        let Some(node) = self.children.remove(key).and_then(|old| old.node().cloned()) else { return BTreeSet::new() };
+        self.unlist(&node, key);
+        BTreeSet::from([node])
+    }
+
+    fn unlist(&mut self, node: &NodeKey, key: &ObjectKey) {
+        if let Some(keys) = self.by_node.get_mut(node) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_node.remove(node);
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! One watch of one kind: its events in order, forever, as JSON with apiVersion and kind.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde_json::Value;
+
+/// A page of the first list. Larger than most fleets need, small enough not to hold many megabytes at once.
+const PAGE_SIZE: u32 = 500;
+/// The server ends a watch after this long, so one that died without a word is noticed.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
+
+/// What happened to the watched objects.
+#[derive(Debug)]
+pub enum Change {
+    /// The list begins anew: what is not applied before `Listed` is gone.
+    Restarted,
+    Applied(Value),
+    Deleted(Value),
+    Listed,
+}
+
+/// Follows the kind in all namespaces; `on_change` sees every event in order.
+pub async fn follow(client: kube::Client, resource: ApiResource, labels: Option<&str>, mut on_change: impl FnMut(Change)) {
+    let mut config = watcher::Config::default().page_size(PAGE_SIZE).timeout(WATCH_TIMEOUT.as_secs() as u32);
+    if let Some(labels) = labels {
+        config = config.labels(labels);
+    }
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let mut events = watcher(api, config).default_backoff().boxed();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => on_change(Change::Restarted),
+            Ok(Event::InitApply(object) | Event::Apply(object)) => on_change(Change::Applied(json(object, &resource))),
+            Ok(Event::Delete(object)) => on_change(Change::Deleted(json(object, &resource))),
+            Ok(Event::InitDone) => on_change(Change::Listed),
+            Err(error) => tracing::warn!(kind = %resource.kind, %error, "a watch was interrupted; it is taken up again"),
+        }
+    }
+}
+
+/// The items of a list come without apiVersion and kind.
+fn json(object: DynamicObject, resource: &ApiResource) -> Value {
+    let mut value = serde_json::to_value(object).expect("an object is JSON");
+    value["apiVersion"] = resource.api_version.as_str().into();
+    value["kind"] = resource.kind.as_str().into();
+    value
+}

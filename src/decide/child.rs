@@ -1,0 +1,347 @@
+//! Child objects: what of one is kept in memory, whose it is, and how a resource becomes its manifest.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::api::names;
+use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource};
+use crate::decide::content::hash_value;
+use crate::decide::readiness::{Readiness, readiness};
+
+/// apiVersion and kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    pub api_version: String,
+    pub kind: String,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version, self.kind)
+    }
+}
+
+/// Where objects of a kind live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Namespaced,
+    Cluster,
+}
+
+/// One object of the cluster; the namespace is empty for cluster-scoped kinds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectKey {
+    pub kind: Kind,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.kind.kind, self.namespace, self.name)
+    }
+}
+
+/// A LynqNode as its children name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeKey {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl fmt::Display for NodeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Whose an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A LynqNode's; the uid is known where an owner reference says it.
+    Node { key: NodeKey, uid: Option<String> },
+    /// Another controller's, as `Kind name`.
+    Other(String),
+    Nobody,
+}
+
+/// What is kept of a child object: a digest, so that memory grows with the number of objects and not with their size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Child {
+    pub uid: String,
+    pub resource_version: String,
+    pub owner: Owner,
+    /// Hash of the resource that was last applied.
+    pub applied_hash: Option<String>,
+    /// Hash of the set of fields that our applies own: it changes when somebody takes one of them over.
+    pub fields_hash: Option<String>,
+    pub once: bool,
+    pub orphaned: bool,
+    pub retain: bool,
+    pub deleting: bool,
+    pub readiness: Readiness,
+}
+
+impl Child {
+    pub fn of(object: &Value) -> Self {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
+        let ours = object["metadata"]["managedFields"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|entry| entry["manager"] == names::FIELD_MANAGER && entry["operation"] == "Apply" && entry["subresource"].is_null());
+        Child {
+            uid: text("/metadata/uid").unwrap_or_default().to_owned(),
+            resource_version: text("/metadata/resourceVersion").unwrap_or_default().to_owned(),
+            owner: owner(object),
+            applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
+            fields_hash: ours.map(|entry| hash_value(&entry["fieldsV1"])),
+            once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
+            orphaned: object["metadata"]["labels"][names::LABEL_ORPHANED] == names::TRUE,
+            retain: annotation(names::DELETION_POLICY) == Some("Retain"),
+            deleting: text("/metadata/deletionTimestamp").is_some(),
+            readiness: readiness(object),
+        }
+    }
+
+    /// The node that this object belongs to.
+    pub fn node(&self) -> Option<&NodeKey> {
+        match &self.owner {
+            Owner::Node { key, .. } => Some(key),
+            Owner::Other(_) | Owner::Nobody => None,
+        }
+    }
+}
+
+pub fn key_of(object: &Value) -> ObjectKey {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    ObjectKey {
+        kind: Kind { api_version: text("/apiVersion"), kind: text("/kind") },
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name"),
+    }
+}
+
+fn owner(object: &Value) -> Owner {
+    let metadata = &object["metadata"];
+    let controller = metadata["ownerReferences"].as_array().into_iter().flatten().find(|reference| reference["controller"] == true);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some(reference) = controller {
+        let is_node = reference["kind"] == "LynqNode" && text(&reference["apiVersion"]).starts_with(names::GROUP);
+        if !is_node {
+            return Owner::Other(format!("{} {}", text(&reference["kind"]), text(&reference["name"])));
+        }
+        let key = NodeKey { namespace: text(&metadata["namespace"]), name: text(&reference["name"]) };
+        return Owner::Node { key, uid: Some(text(&reference["uid"])) };
+    }
+    match metadata["labels"][names::LABEL_NODE].as_str() {
+        Some(name) if metadata["labels"][names::LABEL_ORPHANED].is_null() => {
+            let namespace = metadata["labels"][names::LABEL_NODE_NAMESPACE].as_str().map_or_else(|| text(&metadata["namespace"]), str::to_owned);
+            Owner::Node { key: NodeKey { namespace, name: name.to_owned() }, uid: None }
+        }
+        _ => Owner::Nobody,
+    }
+}
+
+/// Name and namespace of a resource's object. Without a namespace of its own it goes where its node is.
+pub fn object_key(resource: &Resource, node: &NodeKey, scope: Scope) -> ObjectKey {
+    let text = |pointer: &str| resource.spec.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let name = if resource.name_template.is_empty() { text("/metadata/name").unwrap_or_default() } else { &resource.name_template };
+    let namespace = match scope {
+        Scope::Cluster => "",
+        Scope::Namespaced if !resource.target_namespace.is_empty() => &resource.target_namespace,
+        Scope::Namespaced => text("/metadata/namespace").unwrap_or(&node.namespace),
+    };
+    ObjectKey { kind: kind_of(&resource.spec), namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+pub fn kind_of(manifest: &Value) -> Kind {
+    let text = |field: &str| manifest[field].as_str().unwrap_or_default().to_owned();
+    Kind { api_version: text("apiVersion"), kind: text("kind") }
+}
+
+/// Hash of everything of a resource that ends up in its object. Fields that are left to others do not count, so that a
+/// change of theirs is no reason to apply.
+pub fn applied_hash(resource: &Resource) -> String {
+    let mut spec = resource.spec.clone();
+    for pointer in ignored_pointers(resource, &resource.spec) {
+        remove(&mut spec, &pointer);
+    }
+    hash_value(&json!([
+        spec,
+        resource.name_template,
+        resource.target_namespace,
+        resource.labels_template,
+        resource.annotations_template,
+        resource.deletion_policy,
+        resource.patch_strategy,
+        resource.creation_policy,
+    ]))
+}
+
+/// The object as it is applied. `live` is the object in the cluster, if there is one: fields that the resource leaves
+/// to others keep their value from there.
+pub fn manifest(resource: &Resource, node: &NodeKey, node_uid: &str, scope: Scope, live: Option<&Value>) -> Value {
+    let mut object = resource.spec.clone();
+    if let Some(live) = live {
+        keep_ignored(&mut object, resource, live);
+    }
+    let key = object_key(resource, node, scope);
+    let mut labels = texts(&object, "labels");
+    let mut annotations = texts(&object, "annotations");
+    labels.extend(resource.labels_template.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
+    annotations.extend(resource.annotations_template.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
+    labels.insert(names::LABEL_MANAGED.into(), names::TRUE.into());
+    annotations.insert(names::DELETION_POLICY.into(), json!(resource.deletion_policy));
+    annotations.insert(names::APPLIED_HASH.into(), applied_hash(resource).into());
+    if resource.creation_policy == CreationPolicy::Once {
+        annotations.insert(names::CREATED_ONCE.into(), names::TRUE.into());
+    }
+    let mut metadata = Map::from_iter([("name".to_owned(), Value::from(key.name))]);
+    if scope == Scope::Namespaced {
+        metadata.insert("namespace".into(), key.namespace.as_str().into());
+    }
+    // An owner reference cannot cross namespaces, and the garbage collector would delete what is to be retained.
+    if scope == Scope::Namespaced && key.namespace == node.namespace && resource.deletion_policy == DeletionPolicy::Delete {
+        metadata.insert("ownerReferences".into(), json!([owner_reference(node, node_uid)]));
+    } else {
+        labels.insert(names::LABEL_NODE.into(), node.name.as_str().into());
+        labels.insert(names::LABEL_NODE_NAMESPACE.into(), node.namespace.as_str().into());
+    }
+    metadata.insert("labels".into(), labels.into());
+    metadata.insert("annotations".into(), annotations.into());
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("metadata".into(), metadata.into());
+        fields.remove("status");
+    }
+    object
+}
+
+fn owner_reference(node: &NodeKey, uid: &str) -> Value {
+    json!({
+        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
+        "kind": "LynqNode",
+        "name": node.name,
+        "uid": uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+fn texts(object: &Value, field: &str) -> Map<String, Value> {
+    object["metadata"][field].as_object().cloned().unwrap_or_default()
+}
+
+/// Server-side apply takes a field away that its owner no longer names, so an ignored field is applied with the value
+/// that it has in the cluster; absent there, it is left out.
+fn keep_ignored(object: &mut Value, resource: &Resource, live: &Value) {
+    for pointer in ignored_pointers(resource, object) {
+        remove(object, &pointer);
+    }
+    for pointer in ignored_pointers(resource, live) {
+        if let Some(value) = live.pointer(&pointer)
+            && let Some((parent, field)) = pointer.rsplit_once('/')
+            && let Some(Value::Object(fields)) = object.pointer_mut(parent)
+        {
+            fields.insert(unescaped(field), value.clone());
+        }
+    }
+}
+
+/// JSON pointers of what `ignoreFields` matches in the object. A path that does not parse matches nothing here; form
+/// admission refuses it.
+fn ignored_pointers(resource: &Resource, object: &Value) -> Vec<String> {
+    use jsonpath_rust::JsonPath;
+    let found = resource.ignore_fields.iter().filter_map(|path| object.query_only_path(path).ok()).flatten();
+    found.map(|path| pointer_of(&path)).collect()
+}
+
+/// `$['spec']['containers'][0]` as `/spec/containers/0`.
+fn pointer_of(path: &str) -> String {
+    let inner = path.trim_start_matches('$').trim_start_matches('[').trim_end_matches(']');
+    let tokens = inner.split("][").map(|token| token.trim_matches('\'').replace('~', "~0").replace('/', "~1"));
+    tokens.map(|token| format!("/{token}")).collect()
+}
+
+fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
+fn remove(object: &mut Value, pointer: &str) {
+    let Some((parent, field)) = pointer.rsplit_once('/') else { return };
+    if let Some(Value::Object(fields)) = object.pointer_mut(parent) {
+        fields.remove(&unescaped(field));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(extra: Value) -> Resource {
+        let mut base = json!({"id": "app", "nameTemplate": "acme-app", "spec": {
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"labels": {"app": "acme"}, "annotations": {"a": "b"}, "namespace": "elsewhere"},
+            "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:1"}]}}}}});
+        base.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        serde_json::from_value(base).unwrap()
+    }
+
+    fn node() -> NodeKey {
+        NodeKey { namespace: "tenants".into(), name: "acme-web".into() }
+    }
+
+    #[test]
+    fn a_child_beside_its_node_has_an_owner_reference() {
+        let object = manifest(&resource(json!({"targetNamespace": "tenants", "labelsTemplate": {"plan": "pro"}})), &node(), "u1", Scope::Namespaced, None);
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "u1");
+        assert_eq!(object["metadata"]["labels"], json!({"app": "acme", "plan": "pro", "lynq.sh/managed": "true"}));
+        assert_eq!(object["metadata"]["annotations"]["a"], "b");
+        assert_eq!(Child::of(&object).owner, Owner::Node { key: node(), uid: Some("u1".into()) });
+    }
+
+    #[test]
+    fn elsewhere_and_retained_children_have_labels_instead() {
+        for (name, extra, scope, namespace) in [
+            ("another namespace", json!({}), Scope::Namespaced, "elsewhere"),
+            ("cluster-scoped", json!({}), Scope::Cluster, ""),
+            ("retained", json!({"targetNamespace": "tenants", "deletionPolicy": "Retain"}), Scope::Namespaced, "tenants"),
+        ] {
+            let object = manifest(&resource(extra), &node(), "u1", scope, None);
+            assert!(object["metadata"].get("ownerReferences").is_none(), "{name}");
+            assert_eq!(key_of(&object).namespace, namespace, "{name}");
+            assert_eq!(Child::of(&object).owner, Owner::Node { key: node(), uid: None }, "{name}");
+        }
+    }
+
+    #[test]
+    fn ignored_fields_keep_what_the_cluster_has() {
+        let resource = resource(json!({"ignoreFields": ["$.spec.replicas", "$.spec.template.spec.containers[*].image", "$.spec.paused"]}));
+        let mut live = resource.spec.clone();
+        live["spec"]["replicas"] = json!(7);
+        live["spec"]["template"]["spec"]["containers"][1]["image"] = json!("y:2");
+        let object = manifest(&resource, &node(), "u1", Scope::Namespaced, Some(&live));
+        assert_eq!(object["spec"]["replicas"], 7);
+        assert_eq!(object["spec"]["template"]["spec"]["containers"], json!([{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:2"}]));
+        assert!(object["spec"].get("paused").is_none());
+        let mut scaled = resource.clone();
+        scaled.spec["spec"]["replicas"] = json!(9);
+        assert_eq!(applied_hash(&resource), applied_hash(&scaled));
+        assert_eq!(manifest(&scaled, &node(), "u1", Scope::Namespaced, None)["spec"]["replicas"], 9, "set at creation");
+    }
+
+    #[test]
+    fn whose_an_object_is() {
+        let object = |metadata: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        for (name, metadata, expected) in [
+            ("nobody's", json!({}), Owner::Nobody),
+            ("another controller's", json!({"ownerReferences": [{"controller": true, "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "x"}]}), Owner::Other("Deployment d".into())),
+            ("an orphan", json!({"labels": {"lynq.sh/orphaned": "true", "lynq.sh/node": "acme-web"}}), Owner::Nobody),
+            ("by label, in its node's namespace", json!({"namespace": "tenants", "labels": {"lynq.sh/node": "acme-web"}}), Owner::Node { key: node(), uid: None }),
+        ] {
+            assert_eq!(Child::of(&object(metadata)).owner, expected, "{name}");
+        }
+    }
+}

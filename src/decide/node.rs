@@ -1,0 +1,193 @@
+//! What is kept of a LynqNode in memory, read from the object as its event passes.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::api::node::NodeStatus;
+use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource, ResourceArrays};
+use crate::api::{conditions, names, stamp};
+use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, kind_of, object_key};
+use crate::decide::content::{self, Hash};
+use crate::decide::gate::annotation;
+use crate::decide::rollout;
+use crate::decide::rollout::Live;
+
+/// One resource of the live content, without its manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    pub id: String,
+    pub kind: Kind,
+    pub name: String,
+    /// Its namespace, were its kind namespaced.
+    pub namespace: String,
+    pub hash: String,
+    pub depend_ids: Vec<String>,
+    pub skip_on_dependency_failure: bool,
+    pub wait_for_ready: bool,
+    pub timeout_seconds: i32,
+    pub once: bool,
+    pub retain: bool,
+    /// Why it did not render.
+    pub render_error: Option<String>,
+}
+
+/// A LynqNode, in memory.
+#[derive(Clone, Debug)]
+pub struct NodeDigest {
+    pub key: NodeKey,
+    pub uid: String,
+    pub resource_version: String,
+    pub generation: i64,
+    pub deleting: bool,
+    pub has_finalizer: bool,
+    pub hub: String,
+    pub row_uid: String,
+    pub form: String,
+    pub desired: String,
+    pub live: Live,
+    pub start: Option<String>,
+    pub rendered_hash: Option<String>,
+    pub row_hash: Option<String>,
+    pub status: Arc<NodeStatus>,
+    /// The resources of the live content; empty where none is known.
+    pub facts: Arc<Vec<Facts>>,
+    /// The live content itself, kept only until the status says that it was seen rolled out.
+    pub content: Option<Arc<ResourceArrays>>,
+}
+
+impl NodeDigest {
+    /// Reads the object; what the last digest of it already knew is shared, not computed again.
+    pub fn of(object: &Value, previous: Option<&NodeDigest>) -> Self {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let label = |name: &str| object["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
+        let status: NodeStatus = serde_json::from_value(object["status"].clone()).unwrap_or_default();
+        let key = NodeKey { namespace: text("/metadata/namespace"), name: text("/metadata/name") };
+        let finalizers = object["metadata"]["finalizers"].as_array();
+        let mut digest = NodeDigest {
+            uid: text("/metadata/uid"),
+            resource_version: text("/metadata/resourceVersion"),
+            generation: object["metadata"]["generation"].as_i64().unwrap_or_default(),
+            deleting: !text("/metadata/deletionTimestamp").is_empty(),
+            has_finalizer: finalizers.is_some_and(|all| all.iter().any(|f| f == names::NODE_FINALIZER)),
+            hub: label(names::LABEL_HUB),
+            row_uid: text("/spec/uid"),
+            form: text("/spec/templateRef"),
+            desired: annotation(object, names::DESIRED_HASH).unwrap_or_default().to_owned(),
+            live: Live::Unknown,
+            start: annotation(object, names::START_TIME).map(str::to_owned),
+            rendered_hash: annotation(object, names::RENDERED_HASH).map(str::to_owned),
+            row_hash: annotation(object, names::ROW_HASH).map(str::to_owned),
+            status: Arc::new(status),
+            facts: Arc::default(),
+            content: None,
+            key,
+        };
+        digest.read_live(object, previous.filter(|p| p.uid == digest.uid));
+        digest
+    }
+
+    /// The live content, believed only where its own hash is the live hash: what got past the gate is not applied.
+    fn read_live(&mut self, object: &Value, previous: Option<&NodeDigest>) {
+        let claimed = match annotation(object, names::LIVE_HASH) {
+            Some("none") => {
+                self.live = Live::None;
+                return;
+            }
+            Some(text) => text.to_owned(),
+            None => return,
+        };
+        let spec = &object["spec"];
+        let source = if claimed == self.desired { spec } else { &spec["released"] };
+        if Hash::parse(&claimed).is_none() || content::hash(Some(source)).as_str() != claimed {
+            return;
+        }
+        self.live = Live::Hash(claimed);
+        let unchanged = previous.filter(|p| p.live == self.live && p.start == self.start);
+        let keep_content = !self.status_is_current();
+        if let Some(previous) = unchanged.filter(|p| !keep_content || p.content.is_some()) {
+            self.facts = previous.facts.clone();
+            self.content = previous.content.clone().filter(|_| keep_content);
+            return;
+        }
+        let Some(arrays) = arrays(source) else {
+            // The schema let through what the type does not take: nothing of it can be applied.
+            self.live = Live::Unknown;
+            return;
+        };
+        self.facts = Arc::new(arrays.iter().map(|resource| facts(resource, &self.key)).collect());
+        self.content = keep_content.then(|| Arc::new(arrays));
+    }
+
+    /// Whether the status speaks of the content that is live now.
+    pub fn status_is_current(&self) -> bool {
+        matches!(&self.live, Live::Hash(hash) if self.status.observed_hash.as_ref() == Some(hash)) && self.status.observed_start_time == self.start
+    }
+
+    pub fn held(&self) -> bool {
+        !matches!(&self.live, Live::Hash(hash) if *hash == self.desired)
+    }
+
+    /// Since when the live content is rolled out; None while it is not.
+    pub fn settled_since(&self) -> Option<Timestamp> {
+        let since = |type_: &str| {
+            let condition = self.status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
+            condition.map(|c| c.last_transition_time)
+        };
+        match self.live {
+            Live::None => None,
+            // Left by Lynq, which has no Rolled: what its own status says is the best there is.
+            Live::Unknown => since("Ready"),
+            Live::Hash(_) => since("Rolled").filter(|_| self.status_is_current()),
+        }
+    }
+
+    /// The node as the release planner sees it.
+    pub fn for_rollout(&self) -> rollout::Node {
+        rollout::Node {
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+            form: self.form.clone(),
+            desired: self.desired.clone(),
+            live: self.live.clone(),
+            start: self.start.as_deref().and_then(stamp::parse),
+            settled_since: self.settled_since(),
+            deleting: self.deleting,
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        conditions::is_true(&self.status.conditions, "Ready")
+    }
+}
+
+/// The live content of a LynqNode, if it is the one with this hash.
+pub fn live_content(object: &Value, live: &Live) -> Option<ResourceArrays> {
+    let Live::Hash(hash) = live else { return None };
+    let spec = &object["spec"];
+    let source = if annotation(object, names::DESIRED_HASH) == Some(hash) { spec } else { &spec["released"] };
+    (content::hash(Some(source)).as_str() == hash).then(|| arrays(source)).flatten()
+}
+
+fn arrays(source: &Value) -> Option<ResourceArrays> {
+    serde_json::from_value(content::of_spec(Some(source))).ok()
+}
+
+fn facts(resource: &Resource, node: &NodeKey) -> Facts {
+    let key = object_key(resource, node, Scope::Namespaced);
+    Facts {
+        id: resource.id.clone(),
+        kind: kind_of(&resource.spec),
+        name: key.name,
+        namespace: key.namespace,
+        hash: applied_hash(resource),
+        depend_ids: resource.depend_ids.clone(),
+        skip_on_dependency_failure: resource.skip_on_dependency_failure,
+        wait_for_ready: resource.wait_for_ready,
+        timeout_seconds: resource.timeout_seconds,
+        once: resource.creation_policy == CreationPolicy::Once,
+        retain: resource.deletion_policy == DeletionPolicy::Retain,
+        render_error: Some(resource.render_error.clone()).filter(|error| !error.is_empty()),
+    }
+}

@@ -1,0 +1,236 @@
+//! What the node controller does next for one node: which resources it applies, which objects it takes down, and what
+//! the status says. Asked again after every step, until nothing is left to do.
+
+pub mod status;
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::decide::child::{Child, ObjectKey, Owner, Scope};
+use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
+use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::readiness::Readiness;
+use crate::decide::rollout::Live;
+
+/// How the last apply of a resource ended, where it failed. Forgotten when the resource or its object changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+    pub retry_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Somebody else has the object or a field of it.
+    Conflict,
+    Refused,
+}
+
+/// One resource with what is known of its object.
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    pub facts: &'a Facts,
+    /// None: its kind is not installed in the cluster.
+    pub scope: Option<Scope>,
+    pub child: Option<&'a Child>,
+    pub failure: Option<&'a Failure>,
+    /// A field of ours was changed by somebody else since we applied it.
+    pub drifted: bool,
+    /// When the wait for readiness began; None once it was ready.
+    pub waiting_since: Option<Timestamp>,
+}
+
+/// How an object that no resource names any more is taken down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeDown {
+    Delete,
+    /// Left in the cluster, marked as an orphan.
+    Orphan,
+}
+
+/// What has become of one resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub state: State,
+    pub step: StepKind,
+    pub conflict: bool,
+    /// Why it is not ready, for people; empty when it is.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    Go,
+    Blocked,
+    Skipped,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodePlan {
+    /// Indices of the resources to apply now, side by side.
+    pub apply: Vec<usize>,
+    pub take_down: Vec<(ObjectKey, TakeDown)>,
+    /// One for each resource, in their order. Empty where the content is not live or the graph is broken.
+    pub outcomes: Vec<Outcome>,
+    pub graph_error: Option<GraphError>,
+    pub wake_at: Option<Timestamp>,
+}
+
+/// `others` are objects of this node that no resource of its live content names.
+pub fn plan(node: &NodeDigest, seen: &[Seen], others: &BTreeMap<ObjectKey, Child>, now: Timestamp) -> NodePlan {
+    let mut plan = NodePlan::default();
+    // Without known live content the children stay exactly as they are.
+    if !matches!(node.live, Live::Hash(_)) {
+        return plan;
+    }
+    let vertices: Vec<Vertex> = seen.iter().map(|s| vertex(s.facts)).collect();
+    let graph = match Graph::new(&vertices) {
+        Ok(graph) => graph,
+        Err(error) => {
+            plan.graph_error = Some(error);
+            return plan;
+        }
+    };
+    let assessed: Vec<Assessed> = seen.iter().map(|s| assess(s, node, now)).collect();
+    let states: Vec<State> = assessed.iter().map(|a| a.state).collect();
+    for (i, (step, a)) in graph.steps(&states).into_iter().zip(&assessed).enumerate() {
+        let (kind, message) = match step {
+            Step::Apply | Step::Proceed { .. } => (StepKind::Go, a.message.clone()),
+            Step::Blocked { on } => (StepKind::Blocked, format!("waits for {on}")),
+            Step::Skip { because } => (StepKind::Skipped, format!("skipped because {because} failed")),
+        };
+        if kind == StepKind::Go && a.apply {
+            plan.apply.push(i);
+        }
+        plan.wake_at = [plan.wake_at, a.wake_at].into_iter().flatten().min();
+        plan.outcomes.push(Outcome { state: a.state, step: kind, conflict: a.conflict, message });
+    }
+    // What replaces an object is there before the object goes.
+    let pending = plan.outcomes.iter().any(|o| o.state == State::NotApplied && o.step != StepKind::Skipped);
+    if !pending {
+        plan.take_down = others.iter().filter(|(_, child)| is_ours(child, node) && !child.deleting).map(|(key, child)| (key.clone(), take_down(child))).collect();
+    }
+    plan
+}
+
+/// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone.
+pub fn plan_deletion(node: &NodeDigest, children: &BTreeMap<ObjectKey, Child>, key_of: impl Fn(&Facts) -> Option<ObjectKey>) -> Deletion {
+    let mut deletion = Deletion::default();
+    let mut left: BTreeMap<&ObjectKey, &Child> = children.iter().filter(|(_, child)| is_ours(child, node)).collect();
+    let vertices: Vec<Vertex> = node.facts.iter().map(vertex).collect();
+    let levels = Graph::new(&vertices).map(|graph| graph.deletion_order().into_iter().map(|level| level.into_iter().map(str::to_owned).collect()).collect());
+    let levels: Vec<Vec<String>> = levels.unwrap_or_default();
+    for level in levels {
+        let here: Vec<ObjectKey> = level.iter().filter_map(|id| node.facts.iter().find(|f| f.id == *id)).filter_map(&key_of).collect();
+        for key in here {
+            if let Some((key, child)) = left.remove_entry(&key) {
+                deletion.push(key, child);
+            }
+        }
+        if deletion.pending {
+            return deletion;
+        }
+    }
+    for (key, child) in left {
+        deletion.push(key, child);
+    }
+    deletion
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Deletion {
+    pub take_down: Vec<(ObjectKey, TakeDown)>,
+    /// Something is there still: the finalizer stays.
+    pub pending: bool,
+}
+
+impl Deletion {
+    fn push(&mut self, key: &ObjectKey, child: &Child) {
+        self.pending = true;
+        if !child.deleting {
+            self.take_down.push((key.clone(), take_down(child)));
+        }
+    }
+}
+
+fn take_down(child: &Child) -> TakeDown {
+    if child.retain { TakeDown::Orphan } else { TakeDown::Delete }
+}
+
+fn vertex(facts: &Facts) -> Vertex<'_> {
+    Vertex {
+        id: &facts.id,
+        depend_ids: &facts.depend_ids,
+        skip_on_dependency_failure: facts.skip_on_dependency_failure,
+        wait_for_ready: facts.wait_for_ready,
+    }
+}
+
+struct Assessed {
+    state: State,
+    apply: bool,
+    conflict: bool,
+    message: String,
+    wake_at: Option<Timestamp>,
+}
+
+/// Whether the object belongs to this very node, not to one of the same name before it.
+fn is_ours(child: &Child, node: &NodeDigest) -> bool {
+    matches!(&child.owner, Owner::Node { key, uid } if *key == node.key && uid.as_ref().is_none_or(|uid| *uid == node.uid))
+}
+
+fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
+    let settled = |state, message: String| Assessed { state, apply: false, conflict: false, message, wake_at: None };
+    if let Some(error) = &seen.facts.render_error {
+        return settled(State::ApplyFailed, error.clone());
+    }
+    if seen.scope.is_none() {
+        return settled(State::ApplyFailed, format!("the cluster has no kind {}: install its CustomResourceDefinition", seen.facts.kind));
+    }
+    if let Some(failure) = seen.failure.filter(|failure| failure.retry_at > now) {
+        return Assessed {
+            conflict: failure.kind == FailureKind::Conflict,
+            wake_at: Some(failure.retry_at),
+            ..settled(State::ApplyFailed, failure.message.clone())
+        };
+    }
+    let apply = |message: &str| Assessed { apply: true, ..settled(State::NotApplied, message.to_owned()) };
+    let Some(child) = seen.child else { return apply("not created yet") };
+    if child.deleting {
+        return settled(State::NotApplied, "the object of that name is being deleted".to_owned());
+    }
+    let foreign = match &child.owner {
+        Owner::Node { .. } if is_ours(child, node) => None,
+        Owner::Node { key, .. } => Some(format!("lynqnode {key}")),
+        Owner::Other(owner) => Some(owner.clone()),
+        Owner::Nobody => None,
+    };
+    if let Some(owner) = foreign {
+        let message = format!("{}/{} belongs to {owner}: give one of them another name", seen.facts.namespace, seen.facts.name);
+        return Assessed { conflict: true, ..settled(State::ApplyFailed, message) };
+    }
+    let current = child.applied_hash.as_ref() == Some(&seen.facts.hash) && !seen.drifted && is_ours(child, node);
+    if !(current || (seen.facts.once && child.once && is_ours(child, node))) {
+        return apply("its newest content is not applied yet");
+    }
+    await_ready(seen, child, now)
+}
+
+fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
+    let done = |state, message: String, wake_at| Assessed { state, apply: false, conflict: false, message, wake_at };
+    if !seen.facts.wait_for_ready {
+        return done(State::Ready, String::new(), None);
+    }
+    let reason = match &child.readiness {
+        Readiness::Ready => return done(State::Ready, String::new(), None),
+        Readiness::Failed(reason) => return done(State::Failed, reason.to_string(), None),
+        Readiness::Waiting(reason) => reason.to_string(),
+    };
+    let limit = SignedDuration::from_secs(seen.facts.timeout_seconds.into());
+    match seen.waiting_since.and_then(|since| since.checked_add(limit).ok()) {
+        Some(end) if end <= now => done(State::Failed, format!("not ready after {}s: {reason}", seen.facts.timeout_seconds), None),
+        end => done(State::Waiting, reason, end),
+    }
+}

@@ -1,0 +1,92 @@
+//! Is an object ready, judged from its own fields alone? One file per kind below; no rule may look at
+//! another object, at the time, or at anything but the object that it is given.
+//!
+//! Unknown is not ready. The objects are `serde_json::Value`s as the API server shows them: a field that
+//! is missing or of the wrong type counts as absent and never panics.
+
+mod any_other;
+mod api_service;
+mod custom_resource_definition;
+mod daemon_set;
+mod deployment;
+mod existence;
+mod horizontal_pod_autoscaler;
+mod ingress;
+mod job;
+mod namespace;
+mod object;
+mod persistent_volume_claim;
+mod pod;
+mod reason;
+pub mod rolling;
+mod service;
+mod stateful_set;
+
+use serde_json::Value;
+
+use object::Object;
+pub use reason::Reason;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// What the object promises is there now, for its newest generation.
+    Ready,
+    /// Not ready, and its controller is (or may still be) working on it.
+    Waiting(Reason),
+    /// Its controller has given up, or says that it cannot succeed.
+    Failed(Reason),
+}
+
+type Rule = fn(&Object<'_>) -> Readiness;
+
+/// The readiness of one live object.
+///
+/// A resource's own `readyProbe` and `minDelay` come before and after [`any_other`]: they belong to the
+/// resource and not to the object, so they will be arguments here.
+pub fn readiness(object: &Value) -> Readiness {
+    let object = Object::new(object);
+    let Some(rule) = rule_for(&object) else {
+        return Readiness::Waiting(Reason::Unidentified {
+            name: object.name(),
+        });
+    };
+    // Whatever its status says, it is about to be gone.
+    if object.has("/metadata/deletionTimestamp") {
+        return Readiness::Waiting(Reason::Terminating {
+            name: object.name(),
+        });
+    }
+    rule(&object)
+}
+
+/// Whether `Ready` can be read from the object. Where it cannot, `Ready` means no more than "applied", and
+/// the status shows `ReadinessUnknown`.
+pub fn is_readable(object: &Value) -> bool {
+    let object = Object::new(object);
+    match rule_for(&object) {
+        Some(rule) if std::ptr::fn_addr_eq(rule, any_other::rule as Rule) => {
+            any_other::is_readable(&object)
+        }
+        Some(_) => true,
+        None => false,
+    }
+}
+
+fn rule_for(object: &Object<'_>) -> Option<Rule> {
+    Some(match (object.group()?, object.kind()?) {
+        ("", "Namespace") => namespace::rule,
+        ("", "PersistentVolumeClaim") => persistent_volume_claim::rule,
+        ("", "Pod") => pod::rule,
+        ("", "Service") => service::rule,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => custom_resource_definition::rule,
+        ("apiregistration.k8s.io", "APIService") => api_service::rule,
+        ("apps", "DaemonSet") => daemon_set::rule,
+        ("apps", "Deployment") => deployment::rule,
+        ("apps", "StatefulSet") => stateful_set::rule,
+        ("autoscaling", "HorizontalPodAutoscaler") => horizontal_pod_autoscaler::rule,
+        ("batch", "Job") => job::rule,
+        ("networking.k8s.io", "Ingress") => ingress::rule,
+        identity if existence::KINDS.contains(&identity) => existence::rule,
+        _ => any_other::rule,
+    })
+}

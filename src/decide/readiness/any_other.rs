@@ -1,0 +1,49 @@
+//! Any kind without a rule of its own, custom resources above all: by the conditions that most controllers
+//! write. It must not take a status that it cannot read for ready.
+//!
+//! Here is also where a resource's `readyProbe` (before the conditions) and `minDelay` (where there are
+//! none) find their place.
+
+use crate::decide::readiness::Readiness;
+use crate::decide::readiness::Reason;
+use crate::decide::readiness::object::Object;
+
+/// The condition that decides: the first of these that is there.
+const DECISIVE: [&str; 3] = ["Ready", "Available", "Healthy"];
+
+/// Crossplane leaves Ready as it was when it could not bring the newest spec to the provider; then only
+/// this one is False.
+const SYNCED: &str = "Synced";
+
+pub(super) fn rule(object: &Object<'_>) -> Readiness {
+    if let Some(reason) = object.unobserved_if_reported() {
+        return Readiness::Waiting(reason);
+    }
+    if !is_readable(object) {
+        return Readiness::Ready;
+    }
+    not_ready(object).map_or(Readiness::Ready, Readiness::Waiting)
+}
+
+/// Without conditions nothing can be read, and applied has to be enough (as in Lynq).
+pub(super) fn is_readable(object: &Object<'_>) -> bool {
+    object.conditions().next().is_some()
+}
+
+fn not_ready(object: &Object<'_>) -> Option<Reason> {
+    if let Some(synced) = object.condition(SYNCED)
+        && let Some(reason) = object.condition_not_true(&synced)
+    {
+        return Some(reason);
+    }
+    match DECISIVE.into_iter().find_map(|kind| object.condition(kind)) {
+        Some(condition) => object.condition_not_true(&condition),
+        None => Some(Reason::NoKnownCondition {
+            name: object.name(),
+            found: object
+                .conditions()
+                .map(|condition| condition.kind().to_owned())
+                .collect(),
+        }),
+    }
+}

@@ -1,0 +1,95 @@
+//! StatefulSet: settled when every pod is of the newest revision, ready and available, and the controller
+//! has made that revision the current one. It must not count ready pods of an old revision.
+//!
+//! A partition is no way out: pods held below it are not updated, whoever set it. With `OnDelete` the
+//! pods change when somebody deletes them, so only ready pods can be asked for.
+
+use crate::decide::readiness::Readiness;
+use crate::decide::readiness::Reason;
+use crate::decide::readiness::object::Object;
+
+pub(super) fn rule(object: &Object<'_>) -> Readiness {
+    if let Some(reason) = object.unobserved() {
+        return Readiness::Waiting(reason);
+    }
+    if object.replicas() == 0 {
+        return Readiness::Ready;
+    }
+    let on_delete = object.text("/spec/updateStrategy/type") == Some("OnDelete");
+    let reason = if on_delete {
+        not_ready(object)
+    } else {
+        not_rolled_out(object)
+    };
+    reason.map_or(Readiness::Ready, Readiness::Waiting)
+}
+
+fn not_ready(object: &Object<'_>) -> Option<Reason> {
+    let (name, wanted) = (object.name(), object.replicas());
+    let ready = object.status_count("readyReplicas");
+    if ready > wanted {
+        return Some(Reason::SurplusPods {
+            name,
+            pods: ready,
+            wanted,
+        });
+    }
+    (ready < wanted).then_some(Reason::PodsNotReady {
+        name,
+        ready,
+        wanted,
+    })
+}
+
+fn not_rolled_out(object: &Object<'_>) -> Option<Reason> {
+    let (name, wanted) = (object.name(), object.replicas());
+    let updated = object.status_count("updatedReplicas");
+    let available = object.status_count("availableReplicas");
+    let update_revision = object.text("/status/updateRevision");
+    let revision_is_current =
+        update_revision.is_some() && object.text("/status/currentRevision") == update_revision;
+
+    if updated < wanted && !revision_is_current {
+        return Some(pods_outdated(object, updated, wanted));
+    }
+    if let Some(reason) = not_ready(object) {
+        return Some(reason);
+    }
+    // Waits only for minReadySeconds, which the pods have to be ready for.
+    if available < wanted {
+        return Some(Reason::PodsNotAvailable {
+            name,
+            available,
+            wanted,
+        });
+    }
+    if updated != wanted {
+        return Some(pods_outdated(object, updated, wanted));
+    }
+    if available > wanted {
+        return Some(Reason::SurplusPods {
+            name,
+            pods: available,
+            wanted,
+        });
+    }
+    (!revision_is_current).then_some(Reason::RevisionNotCurrent { name })
+}
+
+fn pods_outdated(object: &Object<'_>, updated: u32, wanted: u32) -> Reason {
+    let name = object.name();
+    let first_ordinal = object.count("/spec/ordinals/start").unwrap_or(0);
+    match object.count("/spec/updateStrategy/rollingUpdate/partition") {
+        Some(partition) if partition > first_ordinal => Reason::HeldByPartition {
+            name,
+            updated,
+            wanted,
+            partition,
+        },
+        _ => Reason::PodsOutdated {
+            name,
+            updated,
+            wanted,
+        },
+    }
+}
