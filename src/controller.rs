@@ -70,7 +70,7 @@ pub struct World {
     /// Hubs whose deletions are held back.
     pub deletions_held: Mutex<BTreeSet<HubKey>>,
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
-    hub_memory: tokio::sync::Mutex<BTreeMap<HubKey, Arc<tokio::sync::Mutex<hub::Memory>>>>,
+    hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
 }
 
@@ -100,7 +100,7 @@ impl World {
             rendered: Mutex::default(),
             deletions_held: Mutex::default(),
             node_memory: Mutex::default(),
-            hub_memory: tokio::sync::Mutex::default(),
+            hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),
         })
     }
@@ -147,20 +147,24 @@ impl World {
         let (world, client) = (self.clone(), self.objects.client.clone());
         tokio::spawn(async move {
             let on_change = |change| {
-                for (before, now) in world.forms.change(change) {
-                    world.form_changed(before.as_deref(), now.as_deref());
-                }
-            };
-            follow(client, LynqForm::api_resource(), None, on_change).await;
-        });
-        let (world, client) = (self.clone(), self.objects.client.clone());
-        tokio::spawn(async move {
-            let on_change = |change| {
                 for (before, now) in world.hubs.change(change) {
                     world.hub_changed(before.as_deref(), now.as_deref());
                 }
             };
             follow(client, LynqHub::api_resource(), None, on_change).await;
+        });
+    }
+
+    /// Every replica follows the forms: the webhook's warnings name their windows.
+    pub fn follow_forms(self: &Arc<Self>) {
+        let (world, client) = (self.clone(), self.objects.client.clone());
+        tokio::spawn(async move {
+            let on_change = |change| {
+                for (before, now) in world.forms.change(change) {
+                    world.form_changed(before.as_deref(), now.as_deref());
+                }
+            };
+            follow(client, LynqForm::api_resource(), None, on_change).await;
         });
     }
 

@@ -1,1 +1,31 @@
-//! Stub.
+//! Where a hub's rows come from. Reads and converts; what the rows mean is for `decide::rows` to say.
+//!
+//! A new kind of source is one file here and one arm of [`DataSource`].
+
+pub mod error;
+pub mod mysql;
+
+use crate::decide::rows::{Columns, RawRow, RowCount};
+
+pub use error::SourceError;
+
+#[derive(Debug)]
+pub enum DataSource {
+    Mysql(mysql::Mysql),
+}
+
+impl DataSource {
+    /// Reads the mapped columns of every row, and hands each row over as it arrives.
+    ///
+    /// `Ok` means that the result was complete. After an error, whatever `on_row` saw is worthless: nothing may be
+    /// concluded from a row that is not in it.
+    pub async fn rows(
+        &self,
+        columns: &Columns,
+        on_row: impl FnMut(RawRow),
+    ) -> Result<RowCount, SourceError> {
+        match self {
+            Self::Mysql(mysql) => mysql.rows(columns, on_row).await,
+        }
+    }
+}

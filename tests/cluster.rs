@@ -7,6 +7,7 @@
 // The tests and the demo include this module, and each uses a part of it.
 #![allow(dead_code)]
 
+pub mod access;
 pub mod audit;
 pub mod credentials;
 pub mod database;
@@ -19,22 +20,20 @@ pub mod wait;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use kube::api::{ListParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::OnceCell;
 
 use audit::AuditLog;
-use credentials::{Credentials, Identity};
+use credentials::Credentials;
 use process::{AtEnd, Process, ProcessGroup};
 use programs::{Component, Layout};
 
@@ -248,7 +247,11 @@ impl Cluster {
 
     /// A process of the test's own, an operator say, that ends at the latest when the cluster does. Its log is
     /// `<name>.log` in the directory of the cluster.
-    pub fn process(&self, name: &str, command: Command) -> Result<Process> {
+    pub fn process(&self, name: &str, mut command: Command) -> Result<Process> {
+        // The way to 127.0.0.1 goes through no proxy.
+        for variable in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+            command.env_remove(variable);
+        }
         Process::new(&self.group, name, command)
     }
 
@@ -270,123 +273,6 @@ impl Cluster {
         &self.programs
     }
 
-    /// The kubeconfig of an administrator, whom RBAC does not bind. Never for the operator under test.
-    pub fn admin_kubeconfig(&self) -> &Path {
-        &self.admin
-    }
-
-    pub async fn admin(&self) -> Result<Client> {
-        client(&self.admin).await
-    }
-
-    pub async fn client_for(&self, identity: &Identity) -> Result<Client> {
-        client(&self.kubeconfig_for(identity).await?).await
-    }
-
-    /// A new kubeconfig file of this user, who has no rights but those that RBAC gives. A service account must exist;
-    /// its token is valid for a day.
-    pub async fn kubeconfig_for(&self, identity: &Identity) -> Result<PathBuf> {
-        let server = self.server_url();
-        match identity {
-            Identity::User { name, group } => {
-                self.credentials
-                    .certificate_kubeconfig(&server, name, group.as_deref())
-            }
-            Identity::ServiceAccount { namespace, name } => {
-                let accounts = Api::<ServiceAccount>::namespaced(self.admin().await?, namespace);
-                let spec = TokenRequestSpec {
-                    expiration_seconds: Some(24 * 3600),
-                    ..Default::default()
-                };
-                let request = TokenRequest {
-                    spec: Some(spec),
-                    ..Default::default()
-                };
-                let answer = accounts
-                    .create_token_request(name, &PostParams::default(), &request)
-                    .await;
-                let answer = answer.with_context(|| {
-                    format!("asking for a token of the service account {namespace}/{name}")
-                })?;
-                let token = answer
-                    .status
-                    .and_then(|status| status.token)
-                    .context("the API server answered without a token")?;
-                self.credentials
-                    .token_kubeconfig(&server, &identity.username(), &token)
-            }
-        }
-    }
-
-    /// A new namespace whose name begins with `prefix`, in which pods can be created.
-    pub async fn namespace(&self, prefix: &str) -> Result<String> {
-        let admin = self.admin().await?;
-        let wanted = serde_json::from_value(
-            json!({ "metadata": { "generateName": format!("{prefix}-") } }),
-        )?;
-        let created = Api::<Namespace>::all(admin.clone())
-            .create(&PostParams::default(), &wanted)
-            .await?;
-        let name = created
-            .metadata
-            .name
-            .context("the API server answered without a name")?;
-        let accounts = Api::<ServiceAccount>::namespaced(admin, &name);
-        wait::until(
-            "the namespace's default service account",
-            START_DEADLINE,
-            async || Ok(accounts.get("default").await?),
-        )
-        .await?;
-        Ok(name)
-    }
-
-    /// Runs kubectl as administrator, or as whom a `--kubeconfig` among the arguments says.
-    pub async fn kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<Outcome> {
-        self.run("kubectl", arguments, input).await
-    }
-
-    /// The manifests that a kustomization directory stands for.
-    pub async fn kustomize_build(&self, directory: &Path) -> Result<String> {
-        let directory = directory.to_str().context("the path is not UTF-8")?;
-        self.run("kustomize", &["build", directory], None)
-            .await?
-            .expect_success()
-    }
-
-    async fn run(&self, program: &str, arguments: &[&str], input: Option<&str>) -> Result<Outcome> {
-        let mut command = tokio::process::Command::new(self.programs.join(program));
-        command
-            .args(arguments)
-            .env("HOME", self.group.directory())
-            .env("KUBECONFIG", &self.admin)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(self.group.id())
-            .kill_on_drop(true);
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("starting {program}"))?;
-        let mut stdin = child
-            .stdin
-            .take()
-            .context("the child has no standard input")?;
-        let input = input.unwrap_or_default().as_bytes();
-        let write = async move {
-            // A program that ends without reading all of its input is judged by its outcome.
-            let _ = stdin.write_all(input).await;
-        };
-        let ((), output) = tokio::join!(write, child.wait_with_output());
-        let output = output?;
-        Ok(Outcome {
-            command: format!("{program} {}", arguments.join(" ")),
-            success: output.status.success(),
-            stdout: String::from_utf8(output.stdout)?,
-            stderr: String::from_utf8(output.stderr)?,
-        })
-    }
-
     /// A reader of the requests that the API server answers from now on.
     pub async fn audit(&self) -> Result<AuditLog> {
         AuditLog::from_here(
@@ -395,32 +281,6 @@ impl Cluster {
         )
         .await
     }
-}
-
-/// How a command ended.
-#[derive(Debug)]
-pub struct Outcome {
-    command: String,
-    pub success: bool,
-    pub stdout: String,
-    pub stderr: String,
-}
-
-impl Outcome {
-    /// What the command printed, or an error with what it complained about.
-    pub fn expect_success(self) -> Result<String> {
-        if !self.success {
-            bail!("`{}` failed: {}{}", self.command, self.stdout, self.stderr);
-        }
-        Ok(self.stdout)
-    }
-}
-
-async fn client(kubeconfig: &Path) -> Result<Client> {
-    let read = Kubeconfig::read_from(kubeconfig)?;
-    let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
-    config.connect_timeout = Some(Duration::from_secs(5));
-    Ok(Client::try_from(config)?)
 }
 
 fn takes_pods(node: &Node) -> bool {

@@ -49,7 +49,7 @@ pub struct NodeDigest {
     pub live: Live,
     pub start: Option<String>,
     pub rendered_hash: Option<String>,
-    pub row_hash: Option<String>,
+    pub first_seen: Option<String>,
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
@@ -78,7 +78,7 @@ impl NodeDigest {
             live: Live::Unknown,
             start: annotation(object, names::START_TIME).map(str::to_owned),
             rendered_hash: annotation(object, names::RENDERED_HASH).map(str::to_owned),
-            row_hash: annotation(object, names::ROW_HASH).map(str::to_owned),
+            first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
             status: Arc::new(status),
             facts: Arc::default(),
             content: None,

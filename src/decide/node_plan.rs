@@ -107,8 +107,10 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], others: &BTreeMap<ObjectKey, Child
         plan.wake_at = [plan.wake_at, a.wake_at].into_iter().flatten().min();
         plan.outcomes.push(Outcome { state: a.state, step: kind, conflict: a.conflict, message });
     }
-    // What replaces an object is there before the object goes.
-    let pending = plan.outcomes.iter().any(|o| o.state == State::NotApplied && o.step != StepKind::Skipped);
+    // What replaces an object is there before the object goes; and what does not render has no name by which its
+    // last applied object could be told from the others.
+    let pending = plan.outcomes.iter().any(|o| o.state == State::NotApplied && o.step != StepKind::Skipped)
+        || seen.iter().any(|s| s.facts.render_error.is_some());
     if !pending {
         plan.take_down = others.iter().filter(|(_, child)| is_ours(child, node) && !child.deleting).map(|(key, child)| (key.clone(), take_down(child))).collect();
     }

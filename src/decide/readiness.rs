@@ -37,15 +37,13 @@ pub enum Readiness {
     Failed(Reason),
 }
 
-type Rule = fn(&Object<'_>) -> Readiness;
-
 /// The readiness of one live object.
 ///
-/// A resource's own `readyProbe` and `minDelay` come before and after [`any_other`]: they belong to the
-/// resource and not to the object, so they will be arguments here.
+/// A resource's own `readyProbe` and `minDelay` come before and after the conditions in [`any_other`]: they
+/// belong to the resource and not to the object, so they will be arguments here.
 pub fn readiness(object: &Value) -> Readiness {
     let object = Object::new(object);
-    let Some(rule) = rule_for(&object) else {
+    let (Some(group), Some(kind)) = (object.group(), object.kind()) else {
         return Readiness::Waiting(Reason::Unidentified {
             name: object.name(),
         });
@@ -56,24 +54,23 @@ pub fn readiness(object: &Value) -> Readiness {
             name: object.name(),
         });
     }
-    rule(&object)
+    rule_of(group, kind).unwrap_or(any_other::rule)(&object)
 }
 
-/// Whether `Ready` can be read from the object. Where it cannot, `Ready` means no more than "applied", and
-/// the status shows `ReadinessUnknown`.
+/// Whether the object says at all if it is ready. Where it does not, `Ready` means no more than "applied",
+/// and the status shows `ReadinessUnknown`.
 pub fn is_readable(object: &Value) -> bool {
     let object = Object::new(object);
-    match rule_for(&object) {
-        Some(rule) if std::ptr::fn_addr_eq(rule, any_other::rule as Rule) => {
-            any_other::is_readable(&object)
-        }
-        Some(_) => true,
-        None => false,
-    }
+    let (Some(group), Some(kind)) = (object.group(), object.kind()) else {
+        return false;
+    };
+    rule_of(group, kind).is_some() || any_other::is_readable(&object)
 }
 
-fn rule_for(object: &Object<'_>) -> Option<Rule> {
-    Some(match (object.group()?, object.kind()?) {
+type Rule = fn(&Object<'_>) -> Readiness;
+
+fn rule_of(group: &str, kind: &str) -> Option<Rule> {
+    Some(match (group, kind) {
         ("", "Namespace") => namespace::rule,
         ("", "PersistentVolumeClaim") => persistent_volume_claim::rule,
         ("", "Pod") => pod::rule,
@@ -87,6 +84,6 @@ fn rule_for(object: &Object<'_>) -> Option<Rule> {
         ("batch", "Job") => job::rule,
         ("networking.k8s.io", "Ingress") => ingress::rule,
         identity if existence::KINDS.contains(&identity) => existence::rule,
-        _ => any_other::rule,
+        _ => return None,
     })
 }

@@ -19,29 +19,28 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
     };
     let updated = object.status_count("updatedNumberScheduled");
     let available = object.status_count("numberAvailable");
-    let on_delete = object.text("/spec/updateStrategy/type") == Some("OnDelete");
-    Readiness::Waiting(match (updated, available) {
-        _ if wanted == 0 => return Readiness::Ready,
-        (updated, _) if updated < wanted && on_delete => Reason::AwaitsPodDeletion {
-            name,
-            updated,
-            wanted,
-        },
-        (updated, _) if updated < wanted => Reason::PodsOutdated {
-            name,
-            updated,
-            wanted,
-        },
-        (_, available) if available < wanted => Reason::PodsNotAvailable {
+    // Only the Kubernetes nodes that should run the pod are counted, so neither can exceed `wanted`.
+    if updated < wanted {
+        let on_delete = object.text("/spec/updateStrategy/type") == Some("OnDelete");
+        return Readiness::Waiting(match on_delete {
+            true => Reason::AwaitsPodDeletion {
+                name,
+                updated,
+                wanted,
+            },
+            false => Reason::PodsOutdated {
+                name,
+                updated,
+                wanted,
+            },
+        });
+    }
+    if available < wanted {
+        return Readiness::Waiting(Reason::PodsNotAvailable {
             name,
             available,
             wanted,
-        },
-        (updated, available) if updated.max(available) > wanted => Reason::SurplusPods {
-            name,
-            pods: updated.max(available),
-            wanted,
-        },
-        _ => return Readiness::Ready,
-    })
+        });
+    }
+    Readiness::Ready
 }

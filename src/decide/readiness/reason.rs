@@ -56,7 +56,7 @@ pub enum Reason {
         availability: Availability,
         cause: Option<String>,
     },
-    #[error("{name}: {availability}; {}", if_empty(.message, "pods are refused without a reason"))]
+    #[error("{name}: {availability}; {}", if_empty(trimmed(.message), "pods are refused without a reason"))]
     ReplicaFailure {
         name: String,
         availability: Availability,
@@ -235,9 +235,13 @@ impl Reason {
     }
 }
 
-/// A message of the API server as a part of a sentence.
+/// A message of the API server as a part of a sentence: kubelets end some with ". ".
+fn trimmed(message: &str) -> &str {
+    message.trim_matches(['.', ' ', '\n'])
+}
+
 fn after(separator: &str, message: &str) -> String {
-    match message.trim_end_matches('.') {
+    match trimmed(message) {
         "" => String::new(),
         message => format!("{separator}{message}"),
     }

@@ -49,27 +49,25 @@ fn not_rolled_out(object: &Object<'_>) -> Option<Reason> {
     let revision_is_current =
         update_revision.is_some() && object.text("/status/currentRevision") == update_revision;
 
+    let pods = updated.max(available);
+    if pods > wanted {
+        return Some(Reason::SurplusPods { name, pods, wanted });
+    }
+    // With only one revision about, missing pods are not outdated, they are not there yet.
     if updated < wanted && !revision_is_current {
         return Some(pods_outdated(object, updated, wanted));
     }
     if let Some(reason) = not_ready(object) {
         return Some(reason);
     }
-    // Waits only for minReadySeconds, which the pods have to be ready for.
+    if updated < wanted {
+        return Some(pods_outdated(object, updated, wanted));
+    }
+    // Ready, but not for minReadySeconds yet.
     if available < wanted {
         return Some(Reason::PodsNotAvailable {
             name,
             available,
-            wanted,
-        });
-    }
-    if updated != wanted {
-        return Some(pods_outdated(object, updated, wanted));
-    }
-    if available > wanted {
-        return Some(Reason::SurplusPods {
-            name,
-            pods: available,
             wanted,
         });
     }

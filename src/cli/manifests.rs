@@ -1,0 +1,153 @@
+//! The manifests that follow from the code: CRDs, RBAC, webhook configurations.
+
+use serde_json::{Value, json};
+
+use crate::api::{crd, names};
+
+/// Where the API server finds the webhooks.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// In the cluster, by the Service.
+    Service,
+    /// Outside, at this base URL.
+    Url(String),
+}
+
+/// File names and contents, as `lynqgate generate` writes them.
+pub fn files() -> Vec<(String, String)> {
+    let mut files = vec![];
+    for definition in crd::definitions() {
+        let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default().to_owned();
+        files.push((format!("crd-{plural}.yaml"), yaml(&[definition])));
+    }
+    files.push(("rbac.yaml".to_owned(), yaml(&[cluster_role(), role()])));
+    files.push(("webhooks.yaml".to_owned(), yaml(&webhook_configurations(&Address::Service))));
+    files
+}
+
+fn yaml(documents: &[Value]) -> String {
+    let mut text = "# Written by `lynqgate generate`; change the code instead.\n".to_owned();
+    for document in documents {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(document).expect("JSON is YAML"));
+    }
+    text
+}
+
+/// Both configurations, without the `caBundle`: that is kept by the operator.
+pub fn webhook_configurations(address: &Address) -> [Value; 2] {
+    let configuration = |kind: &str, name: &str, webhook: &str, path: &str, extra: Value| {
+        let client_config = match address {
+            Address::Service => json!({"service": {"name": "lynq-webhook-service", "namespace": "lynq-system", "path": path}}),
+            Address::Url(base) => json!({"url": format!("{}{path}", base.trim_end_matches('/'))}),
+        };
+        let mut entry = json!({
+            "name": webhook,
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": client_config,
+            "failurePolicy": "Fail",
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "timeoutSeconds": 5,
+            "rules": [{"apiGroups": [names::GROUP], "apiVersions": [names::VERSION], "operations": ["CREATE", "UPDATE"], "resources": ["lynqnodes"], "scope": "Namespaced"}],
+            // A node on its way out must be able to lose its finalizer while no webhook answers.
+            "matchConditions": [{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}],
+        });
+        entry.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": name},
+            "webhooks": [entry],
+        })
+    };
+    [
+        configuration(
+            "MutatingWebhookConfiguration",
+            names::MUTATING_CONFIGURATION,
+            "mlynqnode.kb.io",
+            names::MUTATE_NODE_PATH,
+            json!({"reinvocationPolicy": "IfNeeded"}),
+        ),
+        configuration(
+            "ValidatingWebhookConfiguration",
+            names::VALIDATING_CONFIGURATION,
+            "vlynqnode.kb.io",
+            names::VALIDATE_NODE_PATH,
+            json!({}),
+        ),
+    ]
+}
+
+/// What the operator may do in the whole cluster.
+fn cluster_role() -> Value {
+    let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
+    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
+    let named = |mut rule: Value, names: &[&str]| {
+        rule["resourceNames"] = json!(names);
+        rule
+    };
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "lynq-manager-role"},
+        "rules": [
+            rule(&[names::GROUP], &["lynqhubs", "lynqforms"], &["get", "list", "watch", "patch"]),
+            rule(&[names::GROUP], &["lynqnodes"], &all),
+            rule(&[names::GROUP], &["lynqhubs/status", "lynqforms/status", "lynqnodes/status"], &["get", "patch"]),
+            // An owner reference that blocks deletion needs it.
+            rule(&[names::GROUP], &["lynqhubs/finalizers", "lynqnodes/finalizers"], &["update"]),
+            rule(&[""], &["namespaces", "serviceaccounts", "services", "configmaps", "secrets", "persistentvolumeclaims"], &all),
+            rule(&["apps"], &["deployments", "statefulsets", "daemonsets"], &all),
+            rule(&["batch"], &["jobs", "cronjobs"], &all),
+            rule(&["networking.k8s.io"], &["ingresses", "networkpolicies"], &all),
+            rule(&["policy"], &["poddisruptionbudgets"], &all),
+            rule(&["autoscaling"], &["horizontalpodautoscalers"], &all),
+            rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
+            rule(&["authentication.k8s.io"], &["selfsubjectreviews"], &["create"]),
+            rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["list", "watch"]),
+            named(
+                rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["get", "create", "patch"]),
+                &[names::MUTATING_CONFIGURATION, names::VALIDATING_CONFIGURATION],
+            ),
+        ],
+    })
+}
+
+/// What the operator may do in its own namespace.
+fn role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "lynq-leader-election-role", "namespace": "lynq-system"},
+        "rules": [
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]},
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch", "create", "update", "patch"]},
+        ],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifests_in_the_repository_are_those_of_the_code() {
+        for (name, text) in files() {
+            let path = format!("{}/manifests/{name}", env!("CARGO_MANIFEST_DIR"));
+            let found = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(found == text, "manifests/{name} is stale: run `make generate`");
+        }
+    }
+
+    #[test]
+    fn the_gate_has_no_way_round() {
+        for configuration in webhook_configurations(&Address::Service) {
+            let webhook = &configuration["webhooks"][0];
+            assert_eq!(webhook["failurePolicy"], "Fail");
+            for selector in ["namespaceSelector", "objectSelector"] {
+                assert!(webhook.get(selector).is_none(), "a {selector} is a way round the gate");
+            }
+        }
+    }
+}

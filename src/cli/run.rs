@@ -1,0 +1,269 @@
+//! `lynqgate run`: puts the parts together and takes them apart again in order.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use webhook_certs::WebhookCerts;
+
+use crate::api::names;
+use crate::cli::manifests::{self, Address};
+use crate::cluster::client;
+use crate::cluster::events::Events;
+use crate::cluster::lease::{Election, identity};
+use crate::cluster::objects::Objects;
+use crate::controller::metrics::Metrics;
+use crate::controller::{Workers, World};
+use crate::decide::child::key_of;
+use crate::server::{probes, tls, webhook};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Kubeconfig to use. Default: the KUBECONFIG variable, ~/.kube/config, or the service account of the pod.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace of the operator itself: its lease and its certificate Secret are there.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "lynq-system")]
+    namespace: String,
+    /// Where metrics are served; 0 turns them off.
+    #[arg(long, default_value = "0")]
+    metrics_bind_address: String,
+    /// Where /healthz and /readyz are served.
+    #[arg(long, default_value = ":8081")]
+    health_probe_bind_address: String,
+    /// Where the webhooks are served.
+    #[arg(long, default_value = ":9443")]
+    webhook_bind_address: String,
+    /// Register the webhooks under this URL (https://10.0.0.5:9443): for an operator outside of the cluster. Default: the
+    /// configurations installed with the manifests, which name the Service.
+    #[arg(long)]
+    webhook_url: Option<String>,
+    /// Name of the Service in front of the webhooks.
+    #[arg(long, default_value = "lynq-webhook-service")]
+    webhook_service: String,
+    /// Take part in the leader election: for more than one replica.
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    leader_elect: bool,
+    /// Hubs to work on at a time.
+    #[arg(long, default_value_t = 3)]
+    hub_concurrency: usize,
+    /// Nodes to work on at a time.
+    #[arg(long, default_value_t = 10)]
+    node_concurrency: usize,
+    /// The user name of the operator, where it is not the one of its own credentials.
+    #[arg(long)]
+    operator_user: Option<String>,
+    /// Seconds between the signal to stop and the end of the webhooks: Services take a moment to send requests elsewhere.
+    #[arg(long, default_value_t = 5)]
+    shutdown_settle_seconds: u64,
+    /// What is logged: error, warn, info, debug, trace, or a filter such as lynqgate=debug.
+    #[arg(long, default_value = "info")]
+    zap_log_level: String,
+    /// Form of the log: json or console.
+    #[arg(long, default_value = "json")]
+    zap_encoder: Encoder,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Encoder {
+    Json,
+    Console,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("--{flag} {value:?} is no address: give HOST:PORT or :PORT")]
+    Address { flag: &'static str, value: String },
+    #[error("--{flag}: cannot listen on {address}: {reason}")]
+    Listen { flag: &'static str, address: SocketAddr, reason: std::io::Error },
+    #[error("--webhook-url {0:?}: give https://HOST:PORT")]
+    WebhookUrl(String),
+    #[error("the webhook configuration {name} could not be registered: {reason}")]
+    Register { name: String, reason: String },
+    #[error("lost the leader election; ending, so that nothing of this process goes on")]
+    LostLease,
+}
+
+type AnyError = Box<dyn std::error::Error>;
+
+pub fn run(arguments: Arguments) -> Result<(), AnyError> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&arguments.zap_log_level)?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match arguments.zap_encoder {
+        Encoder::Json => log.json().flatten_event(true).init(),
+        Encoder::Console => log.init(),
+    }
+    tokio::runtime::Runtime::new()?.block_on(operate(arguments))
+}
+
+async fn operate(arguments: Arguments) -> Result<(), AnyError> {
+    let (stop_sender, stop) = watch::channel(Stage::Running);
+    let kubeconfig = arguments.kubeconfig.as_ref().map(|path| path.display().to_string());
+    let (kube, user) = client::connect(kubeconfig.as_deref()).await?;
+    let operator = arguments.operator_user.clone().unwrap_or(user);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), operator, "starting");
+
+    let mut registry = Registry::default();
+    let metrics = Metrics::default();
+    metrics.register(&mut registry);
+    let webhook_metrics = webhook::Metrics::register(&mut registry);
+    let registry = Arc::new(registry);
+    let hostname = std::env::var("HOSTNAME").unwrap_or_else(|_| "lynqgate".to_owned());
+    let objects = Objects::new(kube.clone());
+    let world = World::new(objects.clone(), Events::start(kube.clone(), Some(hostname.clone())), metrics);
+
+    if let Some(url) = &arguments.webhook_url {
+        register(&objects, url).await?;
+    }
+    let (certs, keep_certs) = WebhookCerts::start(kube.clone(), certificates(&arguments)?)?;
+    tokio::spawn(keep_certs);
+    world.follow_forms();
+
+    let stopping = Arc::new(AtomicBool::new(false));
+    let not_ready = readiness(certs.clone(), stopping.clone());
+    let health = listen("health-probe-bind-address", &arguments.health_probe_bind_address).await?;
+    let mut tasks = vec![tokio::spawn(probes::serve(health, probes::probes(not_ready), reached(stop.clone(), Stage::Ended)))];
+    if arguments.metrics_bind_address != "0" {
+        let listener = listen("metrics-bind-address", &arguments.metrics_bind_address).await?;
+        tasks.push(tokio::spawn(probes::serve(listener, probes::metrics(registry), reached(stop.clone(), Stage::Ended))));
+    }
+    let app = webhook::router(webhook::Webhook { operator, window: window_text(&world), metrics: webhook_metrics });
+    let listener = listen("webhook-bind-address", &arguments.webhook_bind_address).await?;
+    tasks.push(tokio::spawn(tls::serve(listener, certs.server_config(), app, reached(stop.clone(), Stage::Settled))));
+
+    let mut election = Election::new(objects, &arguments.namespace, names::LEADER_LEASE, identity(&hostname));
+    let workers = Workers { hubs: arguments.hub_concurrency, nodes: arguments.node_concurrency };
+    let led = tokio::select! {
+        led = lead(world, workers, &mut election, arguments.leader_elect, certs) => led,
+        () = signalled() => Ok(()),
+    };
+    stopping.store(true, Ordering::Relaxed);
+    // The loops have ended with the select above; the webhooks go on until nobody sends them requests any more.
+    if arguments.leader_elect && led.is_ok() {
+        election.release().await;
+    }
+    tracing::info!("stopping");
+    if led.is_ok() {
+        tokio::time::sleep(Duration::from_secs(arguments.shutdown_settle_seconds)).await;
+    }
+    stop_sender.send_replace(Stage::Settled);
+    if let Some(webhooks) = tasks.pop() {
+        let _ = webhooks.await;
+    }
+    stop_sender.send_replace(Stage::Ended);
+    led
+}
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Running,
+    /// Requests go to other replicas by now.
+    Settled,
+    Ended,
+}
+
+async fn reached(mut stop: watch::Receiver<Stage>, stage: Stage) {
+    // A dropped sender means that the process ends.
+    let _ = stop.wait_for(|now| *now >= stage).await;
+}
+
+async fn signalled() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
+    let mut interrupt = signal(SignalKind::interrupt()).expect("signals can be listened to");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Runs the loops once this process leads and its own gate answers; returns only when it must not lead any more.
+async fn lead(world: Arc<World>, workers: Workers, election: &mut Election, elect: bool, certs: WebhookCerts) -> Result<(), AnyError> {
+    if elect {
+        election.acquire().await;
+    }
+    let mut status = certs.watch_status();
+    // Without the gate every write of a node would be refused.
+    let _ = status.wait_for(|status| status.ready()).await;
+    let loops = world.lead(workers);
+    if elect {
+        tokio::select! {
+            () = loops => Ok(()),
+            () = election.hold() => Err(Error::LostLease.into()),
+        }
+    } else {
+        loops.await;
+        Ok(())
+    }
+}
+
+fn readiness(certs: WebhookCerts, stopping: Arc<AtomicBool>) -> probes::NotReady {
+    Arc::new(move || {
+        if stopping.load(Ordering::Relaxed) {
+            return Some("stopping".to_owned());
+        }
+        let status = certs.status();
+        (!status.ready()).then(|| format!("webhook certificate: {}", status.reason))
+    })
+}
+
+fn window_text(world: &Arc<World>) -> webhook::WindowText {
+    let forms = world.forms.clone();
+    Arc::new(move |namespace, form| {
+        let form = forms.get(namespace, form)?;
+        let skew = form.spec.as_ref().ok()?.rollout.as_ref()?.max_skew;
+        Some(format!("maxSkew {skew}"))
+    })
+}
+
+fn certificates(arguments: &Arguments) -> Result<webhook_certs::Config, Error> {
+    let (mut dns_names, mut ip_addresses) = (vec![], vec![]);
+    match &arguments.webhook_url {
+        None => {
+            let base = format!("{}.{}.svc", arguments.webhook_service, arguments.namespace);
+            dns_names.push(format!("{base}.cluster.local"));
+            dns_names.push(base);
+        }
+        Some(url) => {
+            let bad = || Error::WebhookUrl(url.clone());
+            let parsed: http::Uri = url.parse().map_err(|_| bad())?;
+            let host = parsed.host().filter(|_| parsed.scheme_str() == Some("https")).ok_or_else(bad)?;
+            match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+                Ok(address) => ip_addresses.push(address),
+                Err(_) => dns_names.push(host.to_owned()),
+            }
+        }
+    }
+    Ok(webhook_certs::Config {
+        namespace: arguments.namespace.clone(),
+        secret_name: names::CERTIFICATE_SECRET.to_owned(),
+        field_manager: "lynqgate-ca-bundle".to_owned(),
+        dns_names,
+        ip_addresses,
+        mutating: vec![names::MUTATING_CONFIGURATION.to_owned()],
+        validating: vec![names::VALIDATING_CONFIGURATION.to_owned()],
+        lifetimes: webhook_certs::Lifetimes::default(),
+    })
+}
+
+/// Installs the webhook configurations with the URL; in a cluster the manifests do that, with the Service.
+async fn register(objects: &Objects, url: &str) -> Result<(), Error> {
+    for configuration in manifests::webhook_configurations(&Address::Url(url.to_owned())) {
+        let key = key_of(&configuration);
+        let applied = objects.apply(&key, &configuration, true).await;
+        applied.map_err(|reason| Error::Register { name: key.name, reason: reason.to_string() })?;
+    }
+    Ok(())
+}
+
+async fn listen(flag: &'static str, value: &str) -> Result<TcpListener, Error> {
+    let full = if value.starts_with(':') { format!("0.0.0.0{value}") } else { value.to_owned() };
+    let address: SocketAddr = full.parse().map_err(|_| Error::Address { flag, value: value.to_owned() })?;
+    TcpListener::bind(address).await.map_err(|reason| Error::Listen { flag, address, reason })
+}

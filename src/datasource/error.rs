@@ -1,0 +1,129 @@
+//! Why rows could not be read, in words for whoever is on call. Carries no text that came from a server and no
+//! secret: neither may end up in a condition, an event or a log.
+
+use std::fmt;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    #[error("cannot reach the database at {}:{port}: {cause}; check source host and port, and that the network allows it", host.escape_debug())]
+    Unreachable {
+        host: String,
+        port: u16,
+        cause: &'static str,
+    },
+    #[error("no TLS with the database at {}:{port}: {cause}", host.escape_debug())]
+    Tls {
+        host: String,
+        port: u16,
+        cause: &'static str,
+    },
+    #[error("the database did not finish {stage} within {seconds} s; {}", stage.remedy())]
+    Timeout { seconds: u64, stage: Stage },
+    #[error(
+        "the database denies user {user:?} access; check the user name and the Secret with the password{hint}"
+    )]
+    AccessDenied { user: String, hint: &'static str },
+    #[error(
+        "the database wants an authentication method of user {user:?} that is not supported; give the user mysql_native_password or caching_sha2_password"
+    )]
+    AuthUnsupported { user: String },
+    #[error("the database lets user {user:?} in, but not read {object}; GRANT it SELECT on it")]
+    NotAllowed { user: String, object: String },
+    #[error("there is no database {database:?} on the server; check its name")]
+    UnknownDatabase { database: String },
+    #[error(
+        "there is no table or view {table}; the name is taken as it stands (`table` or `database.table`), so put any other SQL into a view"
+    )]
+    TableMissing { table: String },
+    #[error("{table} has no column {column}; correct the hub's value mappings or the table")]
+    ColumnMissing { column: String, table: String },
+    #[error("{name:?} cannot be the name of a {what}: {why}")]
+    InvalidName {
+        what: &'static str,
+        name: String,
+        why: &'static str,
+    },
+    #[error(
+        "the connection to the database broke after {rows_read} rows; nothing was concluded from them, and the next sync reads again"
+    )]
+    Interrupted { rows_read: u64 },
+    #[error(
+        "the result is too large: {limit}; read fewer rows or columns, for example through a view"
+    )]
+    TooLarge { limit: Limit },
+    #[error(
+        "the server at {}:{port} does not keep to the protocol ({cause}); check that host and port are those of the database", host.escape_debug()
+    )]
+    Protocol {
+        host: String,
+        port: u16,
+        cause: &'static str,
+    },
+    #[error("the database refused with error {code}: {text}")]
+    Refused { code: u16, text: &'static str },
+}
+
+impl SourceError {
+    /// For conditions, events and metric labels.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "Unreachable",
+            Self::Tls { .. } => "TlsFailed",
+            Self::Timeout { .. } => "Timeout",
+            Self::AccessDenied { .. } => "AccessDenied",
+            Self::AuthUnsupported { .. } => "AuthUnsupported",
+            Self::NotAllowed { .. } => "NotAllowed",
+            Self::UnknownDatabase { .. } => "UnknownDatabase",
+            Self::TableMissing { .. } => "TableMissing",
+            Self::ColumnMissing { .. } => "ColumnMissing",
+            Self::InvalidName { .. } => "InvalidName",
+            Self::Interrupted { .. } => "Interrupted",
+            Self::TooLarge { .. } => "TooLarge",
+            Self::Protocol { .. } => "Protocol",
+            Self::Refused { .. } => "Refused",
+        }
+    }
+}
+
+/// What was going on when time ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Connect,
+    Query,
+}
+
+impl Stage {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Connect => "check source host and port, and whether the server is overloaded",
+            Self::Query => "make the table or view faster, or smaller",
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "connecting",
+            Self::Query => "the query",
+        })
+    }
+}
+
+/// The bound that a result went over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Rows(u64),
+    Bytes(u64),
+    RowBytes(u64),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rows(rows) => write!(f, "over {rows} rows"),
+            Self::Bytes(bytes) => write!(f, "over {bytes} bytes"),
+            Self::RowBytes(bytes) => write!(f, "a row of over {bytes} bytes"),
+        }
+    }
+}

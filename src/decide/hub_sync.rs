@@ -1,0 +1,218 @@
+//! One sync of a hub: which nodes are written, which go, and what is said about the rows that cannot be used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::api::policy::{Rollout, Skew};
+use crate::api::resource::ARRAYS;
+use crate::api::{names, stamp};
+use crate::decide::child::NodeKey;
+use crate::decide::content;
+use crate::decide::node::NodeDigest;
+use crate::decide::render::{CompiledForm, RowInputs};
+use crate::decide::rollout::{Live, is_ungated};
+use crate::decide::rows::guard::{Deletions, Held, Verdict, guard};
+use crate::decide::rows::names::node_name;
+use crate::decide::rows::{Row, Rows};
+
+/// The hub, as far as a sync needs it.
+#[derive(Clone, Debug)]
+pub struct Hub {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub skew: Skew,
+    pub max_deletions: Option<Skew>,
+    /// The annotation `lynq.sh/confirm-deletions`.
+    pub confirmation: Option<String>,
+    /// The secret that repeatable random values are drawn from.
+    pub seed: [u8; 32],
+}
+
+/// A form that can be rendered.
+pub struct Form {
+    pub generation: i64,
+    pub policy: Rollout,
+    pub compiled: Arc<CompiledForm>,
+}
+
+/// What was rendered before: by form and uid, what from and what came out.
+pub type Rendered = BTreeMap<(String, String), (String, String)>;
+
+/// What one sync sees.
+pub struct Seen<'a> {
+    pub hub: &'a Hub,
+    pub forms: &'a BTreeMap<String, Form>,
+    /// Forms that are there but cannot be rendered: their nodes stay as they are.
+    pub broken_forms: &'a BTreeSet<String>,
+    pub rows: &'a Rows,
+    /// The hub's nodes.
+    pub nodes: &'a [Arc<NodeDigest>],
+    /// A node of this name that is not the hub's.
+    pub foreign: &'a (dyn Fn(&NodeKey) -> bool + Sync),
+    pub rendered: &'a Rendered,
+}
+
+/// One node to write by server-side apply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeWrite {
+    pub name: String,
+    pub form: String,
+    pub uid: String,
+    pub object: Value,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub writes: Vec<NodeWrite>,
+    /// Name and uid of the nodes to delete.
+    pub deletes: Vec<(String, String)>,
+    /// Deletions that wait for the user.
+    pub held: Option<Held>,
+    /// Nodes that there should be.
+    pub desired: usize,
+    /// What is left out and why, a line each.
+    pub skipped: Vec<String>,
+    /// Resources and nodes that did not render, a line each.
+    pub render_errors: Vec<String>,
+    pub rendered: Rendered,
+}
+
+pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    plan.skipped.extend(seen.rows.skipped.iter().map(ToString::to_string));
+    let gone: Vec<&Arc<NodeDigest>> = seen.nodes.iter().filter(|node| is_gone(seen, node)).collect();
+    let existing = seen.nodes.iter().filter(|node| !node.deleting).count();
+    let verdict = guard(&Deletions {
+        existing: existing as u64,
+        to_delete: gone.len() as u64,
+        unidentified: seen.rows.unidentified,
+        max: seen.hub.max_deletions.map(|max| max.of(existing) as u64),
+        confirmation: seen.hub.confirmation.as_deref(),
+    });
+    match verdict {
+        Verdict::Allow => plan.deletes = gone.iter().map(|node| (node.key.name.clone(), node.uid.clone())).collect(),
+        Verdict::Held(held) => plan.held = Some(held),
+    }
+    let form_names: BTreeSet<&str> = seen.forms.keys().map(String::as_str).collect();
+    let colliding: BTreeMap<(String, String), String> =
+        seen.rows.skipped_nodes(&form_names).into_iter().map(|s| ((s.uid.clone(), s.form.clone()), s.to_string())).collect();
+    let existing: BTreeMap<&str, &Arc<NodeDigest>> = seen.nodes.iter().map(|node| (node.key.name.as_str(), node)).collect();
+    for (form_name, form) in seen.forms {
+        for row in seen.rows.rows.values() {
+            if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
+                plan.skipped.push(reason.clone());
+                continue;
+            }
+            plan.desired += 1;
+            let name = node_name(&row.uid, form_name);
+            let node = existing.get(name.as_str()).copied();
+            if node.is_some_and(|node| node.deleting) {
+                continue;
+            }
+            let key = NodeKey { namespace: seen.hub.namespace.clone(), name };
+            let taken = (seen.foreign)(&key) || node.is_some_and(|node| node.form != *form_name || node.row_uid != row.uid);
+            if taken {
+                plan.skipped.push(format!("lynqnode {} is another hub's or form's: rename the form, or delete that node", key.name));
+                continue;
+            }
+            render_node(seen, &mut plan, form_name, form, row, &key, node, now);
+        }
+    }
+    plan
+}
+
+/// Whether the data gives a reason to delete the node.
+fn is_gone(seen: &Seen, node: &NodeDigest) -> bool {
+    if node.deleting || seen.broken_forms.contains(&node.form) {
+        return false;
+    }
+    !seen.forms.contains_key(&node.form) || seen.rows.is_gone(&node.row_uid)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn render_node(
+    seen: &Seen,
+    plan: &mut Plan,
+    form_name: &str,
+    form: &Form,
+    row: &Row,
+    key: &NodeKey,
+    node: Option<&Arc<NodeDigest>>,
+    now: Timestamp,
+) {
+    let id = (form_name.to_owned(), row.uid.clone());
+    let row_hash = row.hash();
+    let source = format!("{} {row_hash}", form.compiled.hash());
+    if let Some((known_source, known)) = seen.rendered.get(&id)
+        && *known_source == source
+        && node.is_some_and(|node| node.rendered_hash.as_ref() == Some(known))
+    {
+        plan.rendered.insert(id, (source, known.clone()));
+        return;
+    }
+    // Milliseconds, as the annotation has it: `now` must be the same when it is read back.
+    let first_seen = node.and_then(|node| node.first_seen.clone()).unwrap_or_else(|| stamp::format(now));
+    let inputs = RowInputs {
+        hub: &seen.hub.name,
+        form: form_name,
+        row,
+        first_seen: stamp::parse(&first_seen).unwrap_or(now),
+        seed: seen.hub.seed,
+    };
+    let (content, errors) = form.compiled.render(&inputs);
+    plan.render_errors.extend(errors.iter().map(|(id, error)| format!("lynqnode {}, resource {id}: {error}", key.name)));
+    if let Err(error) = content::check_size(Some(&content)) {
+        plan.render_errors.push(format!("lynqnode {}: {error}", key.name));
+        return;
+    }
+    let mut spec = Map::from_iter([
+        ("uid".to_owned(), json!(row.uid)),
+        ("templateRef".to_owned(), json!(form_name)),
+        ("hubId".to_owned(), json!(seen.hub.name)),
+    ]);
+    // An array left out would not be pruned: what another manager wrote there would stay.
+    for array in ARRAYS {
+        spec.insert(array.to_owned(), content.get(array).cloned().unwrap_or_else(|| json!([])));
+    }
+    let rendered_hash = content::hash_value(&json!([spec, seen.hub.uid]));
+    plan.rendered.insert(id, (source, rendered_hash.clone()));
+    if node.is_some_and(|node| node.rendered_hash.as_ref() == Some(&rendered_hash)) {
+        return;
+    }
+    let mut annotations = Map::from_iter([
+        (names::HUB_ID.to_owned(), json!(seen.hub.name)),
+        (names::TEMPLATE_GENERATION.to_owned(), json!(form.generation.to_string())),
+        (names::RENDERED_HASH.to_owned(), json!(rendered_hash)),
+        (names::ROW_HASH.to_owned(), json!(row_hash)),
+        (names::FIRST_SEEN.to_owned(), json!(first_seen)),
+    ]);
+    let creation = node.is_none_or(|node| node.live == Live::None);
+    if is_ungated(&form.policy, seen.hub.skew, creation) && !(creation && plan.held.is_some()) {
+        annotations.insert(names::UNGATED.to_owned(), json!(content::hash(Some(&content)).as_str()));
+    }
+    let object = json!({
+        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
+        "kind": "LynqNode",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "labels": {names::LABEL_HUB: seen.hub.name, names::LABEL_UID: row.uid},
+            "annotations": annotations,
+            "finalizers": [names::NODE_FINALIZER],
+            "ownerReferences": [{
+                "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
+                "kind": "LynqHub",
+                "name": seen.hub.name,
+                "uid": seen.hub.uid,
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": spec,
+    });
+    plan.writes.push(NodeWrite { name: key.name.clone(), form: form_name.to_owned(), uid: row.uid.clone(), object });
+}

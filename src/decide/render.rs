@@ -1,0 +1,253 @@
+//! A form rendered for one row: every text of it once, by the hub. What comes out is resolved content; the values of a
+//! row are never parsed as templates.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::api::form::{FormSpec, TemplateEngine};
+use crate::api::resource::Resource;
+use crate::decide::content;
+use crate::decide::graph::{Graph, Vertex};
+use crate::decide::rows::Row;
+use crate::decide::template::budget::Limits;
+use crate::decide::template::facts::{Facts, Seed};
+use crate::decide::template::{Engine, Inputs, Template};
+
+/// A form whose templates are parsed; rendered for thousands of rows.
+pub struct CompiledForm {
+    hash: String,
+    /// Name of the array, and the resource.
+    resources: Vec<(&'static str, CompiledResource)>,
+}
+
+struct CompiledResource {
+    /// Everything that is not a template.
+    fixed: Resource,
+    name: Template,
+    namespace: Template,
+    labels: BTreeMap<String, Template>,
+    annotations: BTreeMap<String, Template>,
+    spec: Tree,
+}
+
+/// Why a form cannot be rendered for any row.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormError {
+    /// In Lynq's words.
+    #[error("template validation failed: invalid {field} in resource '{id}': {message}")]
+    Template { id: String, field: String, message: String },
+    #[error("{0}")]
+    Graph(String),
+}
+
+/// What a row brings to its templates.
+pub struct RowInputs<'a> {
+    pub hub: &'a str,
+    pub form: &'a str,
+    pub row: &'a Row,
+    /// What `now` gives.
+    pub first_seen: Timestamp,
+    pub seed: [u8; 32],
+}
+
+impl CompiledForm {
+    pub fn parse(form: &str, spec: &FormSpec) -> Result<Self, FormError> {
+        let engine = match spec.template_engine {
+            TemplateEngine::Go => Engine::Go,
+            TemplateEngine::Jinja => Engine::Jinja,
+        };
+        let all: Vec<&Resource> = spec.content.iter().collect();
+        let vertices: Vec<Vertex> = all
+            .iter()
+            .map(|r| Vertex {
+                id: &r.id,
+                depend_ids: &r.depend_ids,
+                skip_on_dependency_failure: r.skip_on_dependency_failure,
+                wait_for_ready: r.wait_for_ready,
+            })
+            .collect();
+        Graph::new(&vertices).map_err(|e| FormError::Graph(e.to_string()))?;
+        let mut resources = vec![];
+        for (array, list) in spec.content.arrays() {
+            for resource in list {
+                resources.push((array, CompiledResource::parse(engine, form, resource)?));
+            }
+        }
+        let hash = content::hash_value(&json!([spec.template_engine, spec.content]));
+        Ok(CompiledForm { hash, resources })
+    }
+
+    /// Changes exactly when the form would render differently.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The resource arrays, and the resources that did not render: id and why. Those are in the content too, without a
+    /// manifest, so that nobody takes them for deleted.
+    pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
+        let variables = variables(inputs);
+        let (mut arrays, mut errors) = (Map::new(), vec![]);
+        for (array, resource) in &self.resources {
+            let facts = Facts {
+                first_seen: inputs.first_seen,
+                seed: Seed { key: inputs.seed, uid: inputs.row.uid.clone(), resource_id: resource.fixed.id.clone() },
+            };
+            let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default());
+            let rendered = resource.render(&inputs).unwrap_or_else(|error| {
+                errors.push((resource.fixed.id.clone(), error.clone()));
+                resource.unrendered(error)
+            });
+            let list = arrays.entry(array.to_string()).or_insert_with(|| json!([]));
+            list.as_array_mut().expect("it was made one").push(json!(rendered));
+        }
+        (Value::Object(arrays), errors)
+    }
+}
+
+/// As Lynq has them when it renders manifests: `hostOrUrl` falls back on the uid, and a row may overrule all but the
+/// hub's and the form's name.
+fn variables(inputs: &RowInputs) -> BTreeMap<String, String> {
+    let mut variables = BTreeMap::from([("uid".to_owned(), inputs.row.uid.clone())]);
+    variables.extend(inputs.row.variables.clone());
+    let url = variables.entry("hostOrUrl".to_owned()).or_insert_with(|| inputs.row.uid.clone()).clone();
+    variables.entry("host".to_owned()).or_insert_with(|| host_of(&url));
+    variables.insert("hubId".to_owned(), inputs.hub.to_owned());
+    variables.insert("templateRef".to_owned(), inputs.form.to_owned());
+    variables
+}
+
+/// Lynq's `toHost`, by the function table itself.
+fn host_of(url: &str) -> String {
+    let variables = BTreeMap::from([("url".to_owned(), url.to_owned())]);
+    let inputs = Inputs::new(&variables, None, Limits::default());
+    let template = Template::parse(Engine::Go, "host", "{{ .url | toHost }}");
+    let rendered = template.and_then(|template| template.render(&inputs, "host"));
+    rendered.map(|rendered| rendered.into_text()).unwrap_or_default()
+}
+
+impl CompiledResource {
+    fn parse(engine: Engine, form: &str, resource: &Resource) -> Result<Self, FormError> {
+        let parse = |field: &str, text: &str| {
+            Template::parse(engine, form, text).map_err(|error| FormError::Template {
+                id: resource.id.clone(),
+                field: field.to_owned(),
+                message: format!("failed to parse template: {error}"),
+            })
+        };
+        let all = |field: &str, texts: &BTreeMap<String, String>| {
+            let parsed = texts.iter().map(|(key, text)| Ok((key.clone(), parse(&format!("{field}[{key}]"), text)?)));
+            parsed.collect::<Result<BTreeMap<_, _>, FormError>>()
+        };
+        let fixed = Resource {
+            name_template: String::new(),
+            target_namespace: String::new(),
+            labels_template: BTreeMap::new(),
+            annotations_template: BTreeMap::new(),
+            spec: Value::Null,
+            ..resource.clone()
+        };
+        let kind = resource.spec["kind"].as_str().unwrap_or_default();
+        Ok(CompiledResource {
+            fixed,
+            name: parse("NameTemplate", &resource.name_template)?,
+            namespace: parse("TargetNamespace", &resource.target_namespace)?,
+            labels: all("LabelsTemplate", &resource.labels_template)?,
+            annotations: all("AnnotationsTemplate", &resource.annotations_template)?,
+            spec: Tree::parse(&resource.spec, &Place { path: "spec".to_owned(), key: "", parent: "", keeps_data: matches!(kind, "ConfigMap" | "Secret") }, &parse)?,
+        })
+    }
+
+    fn render(&self, inputs: &Inputs) -> Result<Resource, String> {
+        let text = |template: &Template, path: &str| {
+            template.render(inputs, path).map(|rendered| rendered.into_text()).map_err(|error| format!("{path}: {error}"))
+        };
+        let all = |templates: &BTreeMap<String, Template>, field: &str| {
+            let rendered = templates.iter().map(|(key, template)| Ok((key.clone(), text(template, &format!("{field}[{key}]"))?)));
+            rendered.collect::<Result<BTreeMap<_, _>, String>>()
+        };
+        Ok(Resource {
+            name_template: text(&self.name, "nameTemplate")?,
+            target_namespace: text(&self.namespace, "targetNamespace")?,
+            labels_template: all(&self.labels, "labelsTemplate")?,
+            annotations_template: all(&self.annotations, "annotationsTemplate")?,
+            spec: self.spec.render(inputs)?,
+            ..self.fixed.clone()
+        })
+    }
+
+    fn unrendered(&self, error: String) -> Resource {
+        Resource { render_error: error, spec: json!({}), ..self.fixed.clone() }
+    }
+}
+
+/// A manifest whose texts are parsed templates.
+enum Tree {
+    Fixed(Value),
+    Text { template: Template, path: String, keep_text: bool },
+    List(Vec<Tree>),
+    Map(Vec<(String, Tree)>),
+}
+
+/// Where in a manifest a value stands.
+struct Place<'a> {
+    path: String,
+    key: &'a str,
+    parent: &'a str,
+    /// Whether `data` and its like hold texts only: in a ConfigMap and a Secret.
+    keeps_data: bool,
+}
+
+impl Place<'_> {
+    /// Fields that stay text though their template writes a number or a boolean (Lynq's list).
+    fn keep_text(&self) -> bool {
+        matches!(self.key, "apiVersion" | "kind")
+            || matches!(self.parent, "annotations" | "labels" | "matchLabels" | "nodeSelector")
+            || (self.keeps_data && matches!(self.parent, "data" | "binaryData" | "stringData"))
+    }
+}
+
+type Parse<'a> = dyn Fn(&str, &str) -> Result<Template, FormError> + 'a;
+
+impl Tree {
+    fn parse(value: &Value, place: &Place, parse: &Parse) -> Result<Tree, FormError> {
+        Ok(match value {
+            Value::String(text) => {
+                let template = parse(&place.path, text)?;
+                if template.is_plain() {
+                    return Ok(Tree::Fixed(value.clone()));
+                }
+                Tree::Text { template, path: place.path.clone(), keep_text: place.keep_text() }
+            }
+            Value::Array(items) => {
+                let at = |i: usize| Place { path: format!("{}[{i}]", place.path), ..*place };
+                Tree::List(items.iter().enumerate().map(|(i, item)| Tree::parse(item, &at(i), parse)).collect::<Result<_, _>>()?)
+            }
+            Value::Object(fields) => {
+                let at = |key: &'_ String| format!("{}.{key}", place.path);
+                let parsed = fields.iter().map(|(key, item)| {
+                    let inner = Place { path: at(key), key, parent: place.key, keeps_data: place.keeps_data };
+                    Ok((key.clone(), Tree::parse(item, &inner, parse)?))
+                });
+                Tree::Map(parsed.collect::<Result<_, FormError>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => Tree::Fixed(value.clone()),
+        })
+    }
+
+    fn render(&self, inputs: &Inputs) -> Result<Value, String> {
+        Ok(match self {
+            Tree::Fixed(value) => value.clone(),
+            Tree::Text { template, path, keep_text } => {
+                template.render(inputs, path).map_err(|error| format!("{path}: {error}"))?.into_leaf(*keep_text)
+            }
+            Tree::List(items) => Value::Array(items.iter().map(|item| item.render(inputs)).collect::<Result<_, _>>()?),
+            Tree::Map(fields) => {
+                let rendered = fields.iter().map(|(key, item)| Ok((key.clone(), item.render(inputs)?)));
+                Value::Object(rendered.collect::<Result<_, String>>()?)
+            }
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Why a row is skipped, in words for whoever has to mend the table. Never shows a value other than the uid.
+
+use std::fmt;
+
+use crate::decide::rows::VALUE_BYTES_MAX;
+use crate::decide::rows::uid::UID_CHARS_MAX;
+
+/// One way for an active row to be unusable.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum SkipReason {
+    #[error("its uid is NULL; give it a uid or deactivate the row")]
+    UidNull,
+    #[error("its uid is empty; give it a uid or deactivate the row")]
+    UidEmpty,
+    #[error(
+        "its uid has white space or NUL characters around it; trim the column, or read it through a view that does"
+    )]
+    UidSpace,
+    #[error("its uid has {chars} characters; at most {UID_CHARS_MAX} fit into a Kubernetes label")]
+    UidTooLong { chars: u64 },
+    #[error("its uid is not UTF-8 text; map a column that is, or convert it in a view")]
+    UidNotText,
+    #[error(
+        "its uid cannot be part of a Kubernetes name; use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+    )]
+    UidInvalid,
+    #[error(
+        "{rows} active rows have this uid (case and surrounding white space aside); leave one of them active"
+    )]
+    UidDuplicate { rows: u64 },
+    #[error(
+        "column {column:?} does not hold UTF-8 text; map a text column, or convert it in a view"
+    )]
+    ValueNotText { column: String },
+    #[error(
+        "column {column:?} holds {bytes} bytes; at most {VALUE_BYTES_MAX} can be used in a template"
+    )]
+    ValueTooLarge { column: String, bytes: u64 },
+}
+
+impl SkipReason {
+    /// For conditions, events and metric labels.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UidNull => "UidNull",
+            Self::UidEmpty => "UidEmpty",
+            Self::UidSpace => "UidSpace",
+            Self::UidTooLong { .. } => "UidTooLong",
+            Self::UidNotText => "UidNotText",
+            Self::UidInvalid => "UidInvalid",
+            Self::UidDuplicate { .. } => "UidDuplicate",
+            Self::ValueNotText { .. } => "ValueNotText",
+            Self::ValueTooLarge { .. } => "ValueTooLarge",
+        }
+    }
+}
+
+/// A row that cannot be used. Its display names the uid, or, without one, the place in the result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedRow {
+    pub number: u64,
+    /// Escaped and cut for display; empty for NULL and for the empty uid.
+    pub uid: String,
+    pub reason: SkipReason,
+}
+
+impl SkippedRow {
+    pub(super) fn new(number: u64, uid: String, reason: SkipReason) -> Self {
+        Self {
+            number,
+            uid,
+            reason,
+        }
+    }
+}
+
+impl fmt::Display for SkippedRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The place may change from read to read: a message that named it always would change as often.
+        if self.uid.is_empty() {
+            write!(f, "row {} is skipped: {}", self.number, self.reason)
+        } else {
+            write!(f, "row \"{}\" is skipped: {}", self.uid, self.reason)
+        }
+    }
+}

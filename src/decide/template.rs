@@ -1,0 +1,203 @@
+//! Templates of a form: Go's dialect or Jinja over one function table, under limits. Reads no clock, file or environment, and never parses a row's values.
+
+pub mod budget;
+pub mod facts;
+pub mod format;
+pub mod functions;
+pub mod go;
+pub mod jinja;
+pub mod number;
+pub mod output;
+pub mod quote;
+pub mod runes;
+pub mod signature;
+pub mod tree;
+pub mod value;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use budget::{Budget, Limit, Limits};
+use facts::{Facts, Place};
+use functions::Context;
+use value::{Dict, Text, Typed, Value};
+
+/// The language of a form's templates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Engine {
+    /// Go's text/template with sprig's and Lynq's functions.
+    #[default]
+    Go,
+    Jinja,
+}
+
+impl Engine {
+    /// Whether the text holds anything to be rendered. All else is taken as it is.
+    fn has_template(self, text: &str) -> bool {
+        match self {
+            Engine::Go => text.contains("{{"),
+            Engine::Jinja => ["{{", "{%", "{#"].iter().any(|start| text.contains(start)),
+        }
+    }
+}
+
+/// Why a template did not parse or render.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct TemplateError {
+    /// The name it was parsed under.
+    pub template: String,
+    pub line: Option<u32>,
+    /// In bytes, the first is 0.
+    pub column: Option<u32>,
+    /// For a user, with name and place in it.
+    pub message: String,
+    /// The limit that ended the rendering, if one did.
+    pub limit: Option<Limit>,
+}
+
+/// A parsed template: parsed once, rendered for every row, from any thread.
+#[derive(Debug)]
+pub struct Template {
+    text: Arc<str>,
+    parsed: Parsed,
+}
+
+#[derive(Debug)]
+enum Parsed {
+    /// Text without a template.
+    Plain,
+    Go(go::Template),
+    Jinja(jinja::Template),
+}
+
+const _: () = {
+    const fn shared_between_threads<T: Send + Sync>() {}
+    shared_between_threads::<Template>();
+};
+
+impl Template {
+    pub fn parse(engine: Engine, name: &str, text: &str) -> Result<Template, TemplateError> {
+        let parsed = match engine {
+            _ if !engine.has_template(text) => Parsed::Plain,
+            Engine::Go => Parsed::Go(go::Template::parse(name, text)?),
+            Engine::Jinja => Parsed::Jinja(jinja::Template::parse(name, text)?),
+        };
+        Ok(Template {
+            text: Arc::from(text),
+            parsed,
+        })
+    }
+
+    /// Renders for one row. `path` says where in the resource the template stands: random values depend on it.
+    pub fn render(&self, inputs: &Inputs, path: &str) -> Result<Rendered, TemplateError> {
+        let (text, typed) = match &self.parsed {
+            Parsed::Plain => (self.text.to_string(), None),
+            Parsed::Go(template) => {
+                let mut context = self.context(inputs, path);
+                let variables = Value::Dict(inputs.variables());
+                template.render(&variables, &mut context)?.finish()
+            }
+            Parsed::Jinja(template) => template.render(inputs, self.context(inputs, path))?,
+        };
+        Ok(Rendered { text, typed })
+    }
+
+    /// Whether every row gets the same text, the one it was parsed from.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.parsed, Parsed::Plain)
+    }
+
+    fn context(&self, inputs: &Inputs, path: &str) -> Context {
+        let budget = Budget::new(inputs.limits);
+        match &inputs.facts {
+            Some(facts) => {
+                let place = Place {
+                    path: path.to_owned(),
+                    text: self.text.clone(),
+                };
+                Context::with_facts(budget, facts.clone(), place)
+            }
+            None => Context::new(budget),
+        }
+    }
+}
+
+/// What one row gives to the templates of one resource.
+#[derive(Debug, Clone)]
+pub struct Inputs {
+    variables: BTreeMap<Text, Text>,
+    facts: Option<Arc<Facts>>,
+    limits: Limits,
+}
+
+impl Inputs {
+    /// Without facts, random functions and `now` are errors.
+    pub fn new(
+        variables: &BTreeMap<String, String>,
+        facts: Option<Arc<Facts>>,
+        limits: Limits,
+    ) -> Inputs {
+        let variables = variables
+            .iter()
+            .map(|(name, value)| (Arc::from(name.as_bytes()), Arc::from(value.as_bytes())))
+            .collect();
+        Inputs {
+            variables,
+            facts,
+            limits,
+        }
+    }
+
+    /// A dict of its own for every rendering: a template may change it.
+    fn variables(&self) -> Dict {
+        let entries = self.variables.iter();
+        Dict::new(
+            entries
+                .map(|(name, value)| (name.clone(), Value::Str(value.clone())))
+                .collect(),
+        )
+    }
+}
+
+/// What a template wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rendered {
+    text: String,
+    /// The value of `int`, `float` or `bool`, if it is all that was written.
+    typed: Option<Typed>,
+}
+
+impl Rendered {
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    /// The leaf of a resource: a number or boolean if the template wrote a typed value and nothing else, unless
+    /// the field must stay text.
+    pub fn into_leaf(self, keep_text: bool) -> serde_json::Value {
+        match self.typed.and_then(typed_leaf) {
+            Some(leaf) if !keep_text => leaf,
+            _ => serde_json::Value::String(self.text),
+        }
+    }
+}
+
+/// A float without a fraction becomes an integer, as in Go's JSON: `2.0` would be refused where an integer is wanted.
+/// What JSON has no number for stays text.
+fn typed_leaf(typed: Typed) -> Option<serde_json::Value> {
+    match typed {
+        Typed::Int(number) => Some(number.into()),
+        Typed::Bool(yes) => Some(yes.into()),
+        Typed::Float(float) => {
+            let is_whole = float.fract() == 0.0 && float.abs() < 2f64.powi(63);
+            if is_whole {
+                Some((float as i64).into())
+            } else {
+                serde_json::Number::from_f64(float).map(serde_json::Value::Number)
+            }
+        }
+    }
+}

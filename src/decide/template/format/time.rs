@@ -1,0 +1,209 @@
+//! Times in UTC under Go's layouts (`2006-01-02 15:04:05`). Parses nothing, and knows no other zone.
+
+use jiff::Timestamp;
+use jiff::civil::{DateTime, Weekday};
+use jiff::tz::Offset;
+
+/// As Go's `Time.String` prints a time without a monotonic reading.
+pub fn string(timestamp: Timestamp) -> String {
+    format(timestamp, "2006-01-02 15:04:05.999999999 -0700 MST")
+}
+
+/// As Go's JSON writes a time.
+pub fn rfc3339(timestamp: Timestamp) -> String {
+    format(timestamp, "2006-01-02T15:04:05.999999999Z07:00")
+}
+
+/// The time under a layout; what is no element of a layout stays as it is.
+pub fn format(timestamp: Timestamp, layout: &str) -> String {
+    let time = Offset::UTC.to_datetime(timestamp);
+    let mut text = String::new();
+    let mut rest = layout;
+    while let Some(c) = rest.chars().next() {
+        match element(rest) {
+            Some((element, size)) => {
+                text.push_str(&show(element, time));
+                rest = &rest[size..];
+            }
+            None if rest.starts_with("_2006") => {
+                text.push('_');
+                rest = &rest[1..];
+            }
+            None => {
+                text.push(c);
+                rest = &rest[c.len_utf8()..];
+            }
+        }
+    }
+    text
+}
+
+/// One element of a layout.
+#[derive(Debug, Clone, Copy)]
+enum Element {
+    LongMonth,
+    Month,
+    NumberMonth,
+    ZeroMonth,
+    LongWeekday,
+    Weekday,
+    Day,
+    SpaceDay,
+    ZeroDay,
+    SpaceYearDay,
+    ZeroYearDay,
+    Hour,
+    Hour12,
+    ZeroHour12,
+    Minute,
+    ZeroMinute,
+    Second,
+    ZeroSecond,
+    LongYear,
+    Year,
+    UpperNoon,
+    LowerNoon,
+    /// What is printed for UTC.
+    Zone(&'static str),
+    /// The separator, the number of digits, and whether trailing zeros are kept.
+    Fraction(char, usize, bool),
+}
+
+/// Elements by their text; of those that begin alike, the longer stands first.
+const ELEMENTS: &[(&str, Element)] = &[
+    ("January", Element::LongMonth),
+    ("Monday", Element::LongWeekday),
+    ("MST", Element::Zone("UTC")),
+    ("002", Element::ZeroYearDay),
+    ("01", Element::ZeroMonth),
+    ("02", Element::ZeroDay),
+    ("03", Element::ZeroHour12),
+    ("04", Element::ZeroMinute),
+    ("05", Element::ZeroSecond),
+    ("06", Element::Year),
+    ("15", Element::Hour),
+    ("1", Element::NumberMonth),
+    ("2006", Element::LongYear),
+    ("2", Element::Day),
+    ("__2", Element::SpaceYearDay),
+    ("_2", Element::SpaceDay),
+    ("3", Element::Hour12),
+    ("4", Element::Minute),
+    ("5", Element::Second),
+    ("PM", Element::UpperNoon),
+    ("pm", Element::LowerNoon),
+    ("-070000", Element::Zone("+000000")),
+    ("-07:00:00", Element::Zone("+00:00:00")),
+    ("-0700", Element::Zone("+0000")),
+    ("-07:00", Element::Zone("+00:00")),
+    ("-07", Element::Zone("+00")),
+    ("Z070000", Element::Zone("Z")),
+    ("Z07:00:00", Element::Zone("Z")),
+    ("Z0700", Element::Zone("Z")),
+    ("Z07:00", Element::Zone("Z")),
+    ("Z07", Element::Zone("Z")),
+];
+
+/// The element that `layout` begins with, and its length.
+fn element(layout: &str) -> Option<(Element, usize)> {
+    if let Some(fraction) = fraction(layout) {
+        return Some(fraction);
+    }
+    if layout.starts_with("_2006") {
+        return None;
+    }
+    let listed = ELEMENTS.iter().find(|(text, _)| layout.starts_with(text));
+    if let Some((text, element)) = listed {
+        return Some((*element, text.len()));
+    }
+    // `Jan` and `Mon` are words of their own, not the beginning of others.
+    let name = match layout.get(..3)? {
+        "Jan" => Element::Month,
+        "Mon" => Element::Weekday,
+        _ => return None,
+    };
+    let goes_on = layout[3..].starts_with(|c: char| c.is_ascii_lowercase());
+    (!goes_on).then_some((name, 3))
+}
+
+/// `.000` or `,999`, unless another digit follows.
+fn fraction(layout: &str) -> Option<(Element, usize)> {
+    let mut chars = layout.chars();
+    let separator = chars.next().filter(|c| matches!(c, '.' | ','))?;
+    let digit = chars.next().filter(|c| matches!(c, '0' | '9'))?;
+    let digits = layout[1..].chars().take_while(|c| *c == digit).count();
+    let followed = layout[1 + digits..].starts_with(|c: char| c.is_ascii_digit());
+    let element = Element::Fraction(separator, digits, digit == '0');
+    (!followed).then_some((element, 1 + digits))
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+fn show(element: Element, time: DateTime) -> String {
+    let month = MONTHS[usize::from(time.month().unsigned_abs() - 1)];
+    let hour12 = match time.hour() % 12 {
+        0 => 12,
+        hour => hour,
+    };
+    match element {
+        Element::LongMonth => month.to_owned(),
+        Element::Month => month[..3].to_owned(),
+        Element::NumberMonth => time.month().to_string(),
+        Element::ZeroMonth => format!("{:02}", time.month()),
+        Element::LongWeekday => weekday(time).to_owned(),
+        Element::Weekday => weekday(time)[..3].to_owned(),
+        Element::Day => time.day().to_string(),
+        Element::SpaceDay => format!("{:2}", time.day()),
+        Element::ZeroDay => format!("{:02}", time.day()),
+        Element::SpaceYearDay => format!("{:3}", time.day_of_year()),
+        Element::ZeroYearDay => format!("{:03}", time.day_of_year()),
+        Element::Hour => format!("{:02}", time.hour()),
+        Element::Hour12 => hour12.to_string(),
+        Element::ZeroHour12 => format!("{hour12:02}"),
+        Element::Minute => time.minute().to_string(),
+        Element::ZeroMinute => format!("{:02}", time.minute()),
+        Element::Second => time.second().to_string(),
+        Element::ZeroSecond => format!("{:02}", time.second()),
+        Element::LongYear if time.year() < 0 => format!("-{:04}", time.year().unsigned_abs()),
+        Element::LongYear => format!("{:04}", time.year()),
+        Element::Year => format!("{:02}", time.year().rem_euclid(100)),
+        Element::UpperNoon => if time.hour() < 12 { "AM" } else { "PM" }.to_owned(),
+        Element::LowerNoon => if time.hour() < 12 { "am" } else { "pm" }.to_owned(),
+        Element::Zone(utc) => utc.to_owned(),
+        Element::Fraction(separator, digits, keeps_zeros) => {
+            let nanoseconds = format!("{:09}{}", time.subsec_nanosecond(), "0".repeat(digits));
+            let digits = &nanoseconds[..digits];
+            let digits = if keeps_zeros { digits } else { digits.trim_end_matches('0') };
+            if digits.is_empty() {
+                String::new()
+            } else {
+                format!("{separator}{digits}")
+            }
+        }
+    }
+}
+
+fn weekday(time: DateTime) -> &'static str {
+    match time.weekday() {
+        Weekday::Monday => "Monday",
+        Weekday::Tuesday => "Tuesday",
+        Weekday::Wednesday => "Wednesday",
+        Weekday::Thursday => "Thursday",
+        Weekday::Friday => "Friday",
+        Weekday::Saturday => "Saturday",
+        Weekday::Sunday => "Sunday",
+    }
+}

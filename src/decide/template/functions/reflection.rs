@@ -1,0 +1,36 @@
+//! Types and kinds by Go's names, and equality of whole values.
+
+use crate::decide::template::functions::arguments::{any, text};
+use crate::decide::template::functions::cast::deep_equal;
+use crate::decide::template::functions::{Context, Function, Outcome};
+use crate::decide::template::signature::Param::{Any, Str};
+use crate::decide::template::signature::Signature;
+use crate::decide::template::value::Value;
+
+const ONE: Signature = Signature::exactly(&[Any]);
+const NAMED: Signature = Signature::exactly(&[Str, Any]);
+
+pub const FUNCTIONS: &[Function] = &[
+    Function::new("deepEqual", Signature::exactly(&[Any, Any]), |context, args| {
+        let equal = deep_equal(any(args, 0), any(args, 1), &mut context.budget)?;
+        Ok(Value::Bool(equal))
+    }),
+    Function::new("kindIs", NAMED, |_, args| {
+        let name = any(args, 1).kind().name();
+        Ok(Value::Bool(text(args, 0)?[..] == *name.as_bytes()))
+    }),
+    Function::new("kindOf", ONE, |_, args| {
+        Ok(Value::str(any(args, 0).kind().name()))
+    }),
+    Function::new("typeIs", NAMED, type_is),
+    // No value here is a pointer, which is all that the two differ in.
+    Function::new("typeIsLike", NAMED, type_is),
+    Function::new("typeOf", ONE, |_, args| {
+        Ok(Value::str(any(args, 0).type_name()))
+    }),
+];
+
+fn type_is(_: &mut Context, args: &[Value]) -> Outcome {
+    let name = any(args, 1).type_name();
+    Ok(Value::Bool(text(args, 0)?[..] == *name.as_bytes()))
+}

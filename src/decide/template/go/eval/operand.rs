@@ -1,0 +1,142 @@
+//! Commands, operands, field chains and constants: where a value comes from. Calls no function itself.
+
+use crate::decide::template::TemplateError;
+use crate::decide::template::go::ast::{Command, Operand, Term};
+use crate::decide::template::go::eval::Machine;
+use crate::decide::template::go::eval::place::Place;
+use crate::decide::template::go::eval::slot::Slot;
+use crate::decide::template::go::literal::{Ideal, Number};
+use crate::decide::template::quote::quote;
+use crate::decide::template::value::Value;
+
+impl<'t> Machine<'t, '_> {
+    /// One command of a pipeline; `piped` is the value of the one before it, which becomes its last argument.
+    pub(super) fn command(
+        &mut self,
+        command: &'t Command,
+        dot: &Slot,
+        piped: Option<Value>,
+    ) -> Result<Slot, TemplateError> {
+        self.spend_step()?;
+        let first = &command.first;
+        let has_args = !command.args.is_empty() || piped.is_some();
+        match &first.term {
+            Term::Function(callee) => {
+                self.frame.at = Place::Operand(first);
+                let place = Place::Command(command);
+                let value = self.call(*callee, place, &command.args, dot, piped)?;
+                return Ok(Slot::plain(value));
+            }
+            // Go has not moved on to a parenthesis when it refuses arguments to it.
+            Term::Pipe(_) => self.refuse_args(first, has_args)?,
+            Term::Field(_) | Term::Variable { .. } | Term::Chain { .. } => {}
+            Term::Dot | Term::Nil | Term::Bool(_) | Term::Number(_) | Term::Quoted(_) => {
+                self.frame.at = Place::Operand(first);
+                self.refuse_args(first, has_args)?;
+            }
+        }
+        if let Term::Nil = first.term {
+            return Err(self.fail("nil is not a command".to_owned()));
+        }
+        let slot = self.operand(first, dot, has_args)?;
+        if let Term::Variable { fields, .. } = &first.term
+            && fields.is_empty()
+        {
+            self.refuse_args(first, has_args)?;
+        }
+        Ok(slot)
+    }
+
+    fn refuse_args(&self, first: &Operand, has_args: bool) -> Result<(), TemplateError> {
+        if has_args {
+            return Err(self.fail(format!("can't give argument to non-function {first}")));
+        }
+        Ok(())
+    }
+
+    /// The value of an operand where no type is asked for. `has_args` is for the last field, which takes none.
+    pub(super) fn operand(
+        &mut self,
+        operand: &'t Operand,
+        dot: &Slot,
+        has_args: bool,
+    ) -> Result<Slot, TemplateError> {
+        match &operand.term {
+            Term::Dot => Ok(dot.clone()),
+            Term::Nil => Ok(Slot::plain(Value::Nil)),
+            Term::Bool(value) => Ok(Slot::plain(Value::Bool(*value))),
+            Term::Number(number) => self.ideal(operand, number).map(Slot::plain),
+            Term::Quoted(quoted) => Ok(Slot::plain(Value::Str(quoted.text.clone()))),
+            Term::Pipe(pipe) => {
+                self.enter()?;
+                let value = self.pipeline(pipe, dot)?;
+                self.leave();
+                Ok(Slot::plain(value))
+            }
+            Term::Function(callee) => {
+                self.frame.at = Place::Operand(operand);
+                let value = self.call(*callee, Place::Operand(operand), &[], dot, None)?;
+                Ok(Slot::plain(value))
+            }
+            Term::Field(fields) => {
+                self.frame.at = Place::Operand(operand);
+                self.fields(dot.clone(), fields, has_args)
+            }
+            Term::Variable { name, fields } => {
+                self.frame.at = Place::Operand(operand);
+                let index = self.find_variable(name)?;
+                let slot = self.frame.variables[index].1.clone();
+                self.fields(slot, fields, has_args)
+            }
+            Term::Chain { base, fields } => {
+                self.frame.at = Place::Operand(operand);
+                let slot = self.operand(base, dot, false)?;
+                self.fields(slot, fields, has_args)
+            }
+        }
+    }
+
+    /// Follows `.a.b` from a value; only the last field can have arguments.
+    fn fields(
+        &mut self,
+        mut slot: Slot,
+        fields: &[String],
+        has_args: bool,
+    ) -> Result<Slot, TemplateError> {
+        for (index, name) in fields.iter().enumerate() {
+            let is_last = index + 1 == fields.len();
+            slot = self.field(slot, name, has_args && is_last)?;
+        }
+        Ok(slot)
+    }
+
+    fn field(&self, slot: Slot, name: &str, has_args: bool) -> Result<Slot, TemplateError> {
+        let message = match &slot.value {
+            Value::Nil if slot.boxed => {
+                format!("nil pointer evaluating {}.{name}", slot.type_name())
+            }
+            Value::Nil => format!("nil data; no entry for key {}", quote(name.as_bytes())),
+            Value::Dict(_) if has_args => format!("{name} is not a method but has arguments"),
+            Value::Dict(dict) => match dict.get(name.as_bytes()) {
+                Some(value) => return Ok(Slot::element(value, dict.element())),
+                None => format!("map has no entry for key {}", quote(name.as_bytes())),
+            },
+            _ => format!("can't evaluate field {name} in type {}", slot.type_name()),
+        };
+        Err(self.fail(message))
+    }
+
+    /// A number where no type is asked for.
+    pub(super) fn ideal(
+        &mut self,
+        operand: &'t Operand,
+        number: &Number,
+    ) -> Result<Value, TemplateError> {
+        self.frame.at = Place::Operand(operand);
+        match number.ideal() {
+            Ideal::Int(int) => Ok(Value::Int(int)),
+            Ideal::Float(float) => Ok(Value::Float(float)),
+            Ideal::Overflow => Err(self.fail(format!("{} overflows int", number.text))),
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The values of a running template, with Go's types kept apart. Knows nothing of templates, and holds no function.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::mem;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::decide::template::format::float::format_float;
+use crate::decide::template::signature::Param;
+
+/// A Go string: bytes, not necessarily UTF-8. Cheap to clone.
+pub type Text = Arc<[u8]>;
+
+/// One value. Int and Int64 are different types to Go, and print and compare as such.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// Go's untyped nil: a missing value.
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Int64(i64),
+    /// One byte of a string, as `index "abc" 0` gives it.
+    Uint8(u8),
+    Uint64(u64),
+    Float(f64),
+    Str(Text),
+    List(List),
+    Dict(Dict),
+    /// A `time.Time` in UTC.
+    Time(jiff::Timestamp),
+    /// What Lynq's `int`, `float` and `bool` give.
+    Typed(Typed),
+}
+
+/// A number or boolean that makes a whole leaf typed when it is all that the leaf's template writes.
+///
+/// It counts with numbers and fits where a string is wanted, since in Lynq it is a string with a mark.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Typed {
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+}
+
+/// Go's `reflect.Kind`, as far as values here have one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Invalid,
+    Bool,
+    Int,
+    Int64,
+    Uint8,
+    Uint64,
+    Float64,
+    String,
+    Slice,
+    Map,
+    Struct,
+}
+
+impl Kind {
+    /// The name that Go prints.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Invalid => "invalid",
+            Kind::Bool => "bool",
+            Kind::Int => "int",
+            Kind::Int64 => "int64",
+            Kind::Uint8 => "uint8",
+            Kind::Uint64 => "uint64",
+            Kind::Float64 => "float64",
+            Kind::String => "string",
+            Kind::Slice => "slice",
+            Kind::Map => "map",
+            Kind::Struct => "struct",
+        }
+    }
+}
+
+/// The element type of a list or dict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    /// `interface {}`
+    Any,
+    Str,
+    Int,
+    /// `[]interface {}`, as `chunk` makes them.
+    List,
+}
+
+impl Value {
+    pub fn str(bytes: impl AsRef<[u8]>) -> Value {
+        Value::Str(Arc::from(bytes.as_ref()))
+    }
+
+    /// Go's text/template truth: what `if` and `and` ask.
+    pub fn truth(&self) -> bool {
+        match self {
+            Value::Nil => false,
+            Value::Bool(b) => *b,
+            Value::Int(n) | Value::Int64(n) => *n != 0,
+            Value::Uint8(n) => *n != 0,
+            Value::Uint64(n) => *n != 0,
+            Value::Float(f) => *f != 0.0,
+            Value::Str(s) => !s.is_empty(),
+            Value::List(list) => !list.is_empty(),
+            Value::Dict(dict) => !dict.is_empty(),
+            Value::Time(_) => true,
+            Value::Typed(typed) => typed.plain().truth(),
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::Nil => Kind::Invalid,
+            Value::Bool(_) => Kind::Bool,
+            Value::Int(_) => Kind::Int,
+            Value::Int64(_) => Kind::Int64,
+            Value::Uint8(_) => Kind::Uint8,
+            Value::Uint64(_) => Kind::Uint64,
+            Value::Float(_) => Kind::Float64,
+            Value::Str(_) => Kind::String,
+            Value::List(_) => Kind::Slice,
+            Value::Dict(_) => Kind::Map,
+            Value::Time(_) => Kind::Struct,
+            Value::Typed(typed) => typed.plain().kind(),
+        }
+    }
+
+    /// The type as `%T` prints it.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Nil => "<nil>",
+            Value::List(list) => match list.element() {
+                Element::Any => "[]interface {}",
+                Element::Str => "[]string",
+                Element::Int => "[]int",
+                Element::List => "[][]interface {}",
+            },
+            Value::Dict(dict) => match dict.element() {
+                Element::Str => "map[string]string",
+                _ => "map[string]interface {}",
+            },
+            Value::Time(_) => "time.Time",
+            other => other.kind().name(),
+        }
+    }
+
+    /// A typed value as the number or boolean it holds; any other value as it is.
+    pub fn plain(&self) -> Value {
+        match self {
+            Value::Typed(typed) => typed.plain(),
+            other => other.clone(),
+        }
+    }
+}
+
+impl Typed {
+    pub fn plain(self) -> Value {
+        match self {
+            Typed::Int(n) => Value::Int(n),
+            Typed::Float(f) => Value::Float(f),
+            Typed::Bool(b) => Value::Bool(b),
+        }
+    }
+
+    /// The value to hand to a parameter of this type, if it fits: any string parameter, and those of its own kind.
+    pub fn for_param(self, param: Param) -> Option<Value> {
+        match (param, self) {
+            (Param::Any | Param::Reflect, _) => Some(Value::Typed(self)),
+            (Param::Str, _) => Some(Value::str(self.text())),
+            (Param::Bool, Typed::Bool(b)) => Some(Value::Bool(b)),
+            (Param::Int, Typed::Int(n)) => Some(Value::Int(n)),
+            (Param::Int64, Typed::Int(n)) => Some(Value::Int64(n)),
+            (Param::Uint64, Typed::Int(n)) => u64::try_from(n).ok().map(Value::Uint64),
+            (Param::Float64, Typed::Int(n)) => Some(Value::Float(n as f64)),
+            (Param::Float64, Typed::Float(f)) => Some(Value::Float(f)),
+            _ => None,
+        }
+    }
+
+    /// The value as it prints.
+    pub fn text(self) -> String {
+        match self {
+            Typed::Int(n) => n.to_string(),
+            Typed::Float(f) => format_float(f, b'g', None),
+            Typed::Bool(b) => b.to_string(),
+        }
+    }
+}
+
+/// A Go slice. Clones share the items; only `sortAlpha` changes them in place.
+#[derive(Debug, Clone)]
+pub struct List(Rc<ListInner>);
+
+#[derive(Debug)]
+struct ListInner {
+    element: Element,
+    /// Go tells a nil slice from an empty one in JSON and in deepEqual.
+    nil: bool,
+    items: RefCell<Vec<Value>>,
+}
+
+impl List {
+    pub fn new(element: Element, items: Vec<Value>) -> List {
+        List(Rc::new(ListInner {
+            element,
+            nil: false,
+            items: RefCell::new(items),
+        }))
+    }
+
+    /// A nil `[]interface {}`.
+    pub fn nil() -> List {
+        List(Rc::new(ListInner {
+            element: Element::Any,
+            nil: true,
+            items: RefCell::default(),
+        }))
+    }
+
+    pub fn element(&self) -> Element {
+        self.0.element
+    }
+
+    pub fn is_nil(&self) -> bool {
+        self.0.nil
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.items.borrow().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn get(&self, index: usize) -> Option<Value> {
+        self.0.items.borrow().get(index).cloned()
+    }
+
+    /// The items as they are now. The caller has charged for them.
+    pub fn items(&self) -> Vec<Value> {
+        self.0.items.borrow().clone()
+    }
+
+    /// Replaces the items for everybody who shares this list.
+    pub fn replace(&self, items: Vec<Value>) {
+        // Dropped after the borrow has ended: dropping items runs other lists' drops.
+        let old = self.0.items.replace(items);
+        drop(old);
+    }
+
+    pub fn same(&self, other: &List) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A Go map with string keys. Clones share the entries, and `set`, `unset`, `merge` change them for all.
+#[derive(Debug, Clone)]
+pub struct Dict(Rc<DictInner>);
+
+#[derive(Debug)]
+struct DictInner {
+    element: Element,
+    entries: RefCell<BTreeMap<Text, Value>>,
+}
+
+impl Dict {
+    /// A `map[string]interface {}`.
+    pub fn new(entries: BTreeMap<Text, Value>) -> Dict {
+        Dict(Rc::new(DictInner {
+            element: Element::Any,
+            entries: RefCell::new(entries),
+        }))
+    }
+
+    /// A `map[string]string`.
+    pub fn of_strings(entries: BTreeMap<Text, Value>) -> Dict {
+        Dict(Rc::new(DictInner {
+            element: Element::Str,
+            entries: RefCell::new(entries),
+        }))
+    }
+
+    pub fn element(&self) -> Element {
+        self.0.element
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.entries.borrow().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn get(&self, key: &[u8]) -> Option<Value> {
+        self.0.entries.borrow().get(key).cloned()
+    }
+
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.0.entries.borrow().contains_key(key)
+    }
+
+    /// The entries sorted by key, as Go prints and ranges over them. The caller has charged for them.
+    pub fn entries(&self) -> Vec<(Text, Value)> {
+        let entries = self.0.entries.borrow();
+        entries
+            .iter()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    }
+
+    pub fn keys(&self) -> Vec<Text> {
+        self.0.entries.borrow().keys().cloned().collect()
+    }
+
+    /// For functions that go through `Context::insert`, which keeps cycles from leaking.
+    pub(in crate::decide::template) fn insert(&self, key: Text, value: Value) {
+        let old = self.0.entries.borrow_mut().insert(key, value);
+        drop(old);
+    }
+
+    pub fn remove(&self, key: &[u8]) {
+        let old = self.0.entries.borrow_mut().remove(key);
+        drop(old);
+    }
+
+    /// Empties the dict, which breaks any cycle through it.
+    pub(in crate::decide::template) fn clear(&self) {
+        let old = self.0.entries.take();
+        drop(Value::Dict(Dict::new(old)));
+    }
+
+    pub fn same(&self, other: &Dict) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Drop for ListInner {
+    fn drop(&mut self) {
+        drop_nested(mem::take(self.items.get_mut()));
+    }
+}
+
+impl Drop for DictInner {
+    fn drop(&mut self) {
+        drop_nested(mem::take(self.entries.get_mut()).into_values().collect());
+    }
+}
+
+/// Drops values level by level with a list of its own: a template can nest them deeper than the stack allows.
+fn drop_nested(mut values: Vec<Value>) {
+    while let Some(value) = values.pop() {
+        match value {
+            Value::List(List(shared)) => {
+                if let Some(mut inner) = Rc::into_inner(shared) {
+                    values.append(inner.items.get_mut());
+                }
+            }
+            Value::Dict(Dict(shared)) => {
+                if let Some(mut inner) = Rc::into_inner(shared) {
+                    values.extend(mem::take(inner.entries.get_mut()).into_values());
+                }
+            }
+            _ => {}
+        }
+    }
+}
