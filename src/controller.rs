@@ -12,8 +12,8 @@ use kube::CustomResourceExt;
 
 use crate::api::form::{FormSpec, FormStatus, LynqForm};
 use crate::api::hub::{HubSpec, HubStatus, LynqHub};
-use crate::api::node::LynqNode;
 use crate::api::names;
+use crate::api::node::LynqNode;
 use crate::cluster::catalog::{Catalog, Form, Hub};
 use crate::cluster::children::Children;
 use crate::cluster::events::Events;
@@ -115,9 +115,21 @@ impl World {
         tracing::info!(nodes = self.nodes.keys().len(), "leading");
         let (hubs, rollouts, nodes) = (self.clone(), self.clone(), self.clone());
         tokio::join!(
-            self.hub_queue.clone().run(workers.hubs, move |key| hub::reconcile(hubs.clone(), key)),
-            self.rollout_queue.clone().run(workers.hubs, move |key| rollout::reconcile(rollouts.clone(), key)),
-            self.node_queue.clone().run(workers.nodes, move |key| node::reconcile(nodes.clone(), key)),
+            self.hub_queue
+                .clone()
+                .run(workers.hubs, move |key| hub::reconcile(hubs.clone(), key)),
+            self.rollout_queue
+                .clone()
+                .run(workers.hubs, move |key| rollout::reconcile(
+                    rollouts.clone(),
+                    key
+                )),
+            self.node_queue
+                .clone()
+                .run(workers.nodes, move |key| node::reconcile(
+                    nodes.clone(),
+                    key
+                )),
         );
     }
 
@@ -125,11 +137,16 @@ impl World {
     /// content names them.
     async fn watch_built_in_kinds(&self) {
         for (api_version, kind) in BUILT_IN {
-            let kind = Kind { api_version: api_version.into(), kind: kind.into() };
+            let kind = Kind {
+                api_version: api_version.into(),
+                kind: kind.into(),
+            };
             match self.objects.served(&kind).await {
                 Ok(Some(served)) => self.children.watch(&kind, &served, &self.objects.client),
                 Ok(None) => tracing::warn!(%kind, "the cluster does not serve this kind"),
-                Err(error) => tracing::warn!(%kind, %error, "the kind could not be looked up; it is watched once a node names it"),
+                Err(error) => {
+                    tracing::warn!(%kind, %error, "the kind could not be looked up; it is watched once a node names it")
+                }
             }
         }
     }
@@ -195,24 +212,43 @@ impl World {
     fn hub_changed(&self, before: Option<&Hub>, now: Option<&Hub>) {
         let Some(hub) = now.or(before) else { return };
         let key = (hub.namespace.clone(), hub.name.clone());
-        let unchanged = |a: &Hub, b: &Hub| a.uid == b.uid && a.generation == b.generation && a.annotations == b.annotations && a.deleting == b.deleting;
+        let unchanged = |a: &Hub, b: &Hub| {
+            a.uid == b.uid
+                && a.generation == b.generation
+                && a.annotations == b.annotations
+                && a.deleting == b.deleting
+        };
         if !matches!((before, now), (Some(a), Some(b)) if unchanged(a, b)) {
             self.hub_queue.add(key.clone());
         }
-        if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout) || before.map(|h| h.generation) != now.map(|h| h.generation) {
+        if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout)
+            || before.map(|h| h.generation) != now.map(|h| h.generation)
+        {
             self.rollout_queue.add(key);
         }
     }
 
     /// The forms that name this hub, by name.
     pub fn forms_of(&self, hub: &HubKey) -> Vec<Arc<Form>> {
-        let names_hub = |form: &Arc<Form>| form.spec.as_ref().is_ok_and(|spec| spec.hub_id == hub.1);
-        self.forms.in_namespace(&hub.0).into_iter().filter(|form| names_hub(form) && !form.deleting).collect()
+        let names_hub =
+            |form: &Arc<Form>| form.spec.as_ref().is_ok_and(|spec| spec.hub_id == hub.1);
+        self.forms
+            .in_namespace(&hub.0)
+            .into_iter()
+            .filter(|form| names_hub(form) && !form.deleting)
+            .collect()
     }
 }
 
 /// One of our own objects.
 pub fn own_key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
-    let kind = Kind { api_version: format!("{}/{}", names::GROUP, names::VERSION), kind: kind.to_owned() };
-    ObjectKey { kind, namespace: namespace.to_owned(), name: name.to_owned() }
+    let kind = Kind {
+        api_version: format!("{}/{}", names::GROUP, names::VERSION),
+        kind: kind.to_owned(),
+    };
+    ObjectKey {
+        kind,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
 }

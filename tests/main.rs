@@ -1,3 +1,8 @@
-//! The one integration binary.
+//! The one integration binary: real control plane, real database, the real program.
 
+mod cluster;
+mod datasource;
+mod operator;
 mod readiness;
+mod rollout;
+mod tenants;

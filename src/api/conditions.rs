@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::stamp;
+
 /// One entry of `status.conditions` (metav1.Condition).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -63,7 +65,7 @@ pub fn merge(
         let since = conditions
             .iter()
             .find(|c| c.type_ == state.type_ && c.status == status)
-            .map_or(now, |c| c.last_transition_time);
+            .map_or(stamp::millis(now), |c| c.last_transition_time);
         let condition = Condition {
             type_: state.type_.to_owned(),
             status: status.to_owned(),

@@ -7,6 +7,11 @@ pub fn format(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
+/// The same point without what is finer than a millisecond.
+pub fn millis(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
+}
+
 /// Any RFC 3339 text; None where it is none.
 pub fn parse(text: &str) -> Option<Timestamp> {
     text.parse().ok()

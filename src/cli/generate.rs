@@ -18,7 +18,10 @@ pub struct Arguments {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{path}: {reason}")]
-    File { path: String, reason: std::io::Error },
+    File {
+        path: String,
+        reason: std::io::Error,
+    },
     #[error("these files are stale; run `make generate`: {0}")]
     Stale(String),
 }
@@ -33,8 +36,15 @@ pub fn generate(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>>
                 stale.push(shown);
             }
         } else {
-            fs::write(&path, text).map_err(|reason| Error::File { path: shown, reason })?;
+            fs::write(&path, text).map_err(|reason| Error::File {
+                path: shown,
+                reason,
+            })?;
         }
     }
-    if stale.is_empty() { Ok(()) } else { Err(Error::Stale(stale.join(", ")).into()) }
+    if stale.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Stale(stale.join(", ")).into())
+    }
 }

@@ -17,11 +17,17 @@ pub enum Address {
 pub fn files() -> Vec<(String, String)> {
     let mut files = vec![];
     for definition in crd::definitions() {
-        let plural = definition["spec"]["names"]["plural"].as_str().unwrap_or_default().to_owned();
+        let plural = definition["spec"]["names"]["plural"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         files.push((format!("crd-{plural}.yaml"), yaml(&[definition])));
     }
     files.push(("rbac.yaml".to_owned(), yaml(&[cluster_role(), role()])));
-    files.push(("webhooks.yaml".to_owned(), yaml(&webhook_configurations(&Address::Service))));
+    files.push((
+        "webhooks.yaml".to_owned(),
+        yaml(&webhook_configurations(&Address::Service)),
+    ));
     files
 }
 
@@ -38,7 +44,9 @@ fn yaml(documents: &[Value]) -> String {
 pub fn webhook_configurations(address: &Address) -> [Value; 2] {
     let configuration = |kind: &str, name: &str, webhook: &str, path: &str, extra: Value| {
         let client_config = match address {
-            Address::Service => json!({"service": {"name": "lynq-webhook-service", "namespace": "lynq-system", "path": path}}),
+            Address::Service => {
+                json!({"service": {"name": "lynq-webhook-service", "namespace": "lynq-system", "path": path}})
+            }
             Address::Url(base) => json!({"url": format!("{}{path}", base.trim_end_matches('/'))}),
         };
         let mut entry = json!({
@@ -53,7 +61,10 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
             // A node on its way out must be able to lose its finalizer while no webhook answers.
             "matchConditions": [{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}],
         });
-        entry.as_object_mut().expect("an object").extend(extra.as_object().expect("an object").clone());
+        entry
+            .as_object_mut()
+            .expect("an object")
+            .extend(extra.as_object().expect("an object").clone());
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": kind,
@@ -81,7 +92,9 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
 
 /// What the operator may do in the whole cluster.
 fn cluster_role() -> Value {
-    let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
+    let all = [
+        "get", "list", "watch", "create", "update", "patch", "delete",
+    ];
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
     let named = |mut rule: Value, names: &[&str]| {
         rule["resourceNames"] = json!(names);
@@ -136,7 +149,10 @@ mod tests {
         for (name, text) in files() {
             let path = format!("{}/manifests/{name}", env!("CARGO_MANIFEST_DIR"));
             let found = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(found == text, "manifests/{name} is stale: run `make generate`");
+            assert!(
+                found == text,
+                "manifests/{name} is stale: run `make generate`"
+            );
         }
     }
 
@@ -146,7 +162,10 @@ mod tests {
             let webhook = &configuration["webhooks"][0];
             assert_eq!(webhook["failurePolicy"], "Fail");
             for selector in ["namespaceSelector", "objectSelector"] {
-                assert!(webhook.get(selector).is_none(), "a {selector} is a way round the gate");
+                assert!(
+                    webhook.get(selector).is_none(),
+                    "a {selector} is a way round the gate"
+                );
             }
         }
     }

@@ -80,7 +80,11 @@ pub enum Error {
     #[error("--{flag} {value:?} is no address: give HOST:PORT or :PORT")]
     Address { flag: &'static str, value: String },
     #[error("--{flag}: cannot listen on {address}: {reason}")]
-    Listen { flag: &'static str, address: SocketAddr, reason: std::io::Error },
+    Listen {
+        flag: &'static str,
+        address: SocketAddr,
+        reason: std::io::Error,
+    },
     #[error("--webhook-url {0:?}: give https://HOST:PORT")]
     WebhookUrl(String),
     #[error("the webhook configuration {name} could not be registered: {reason}")]
@@ -93,7 +97,9 @@ type AnyError = Box<dyn std::error::Error>;
 
 pub fn run(arguments: Arguments) -> Result<(), AnyError> {
     let filter = tracing_subscriber::EnvFilter::try_new(&arguments.zap_log_level)?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match arguments.zap_encoder {
         Encoder::Json => log.json().flatten_event(true).init(),
         Encoder::Console => log.init(),
@@ -103,7 +109,10 @@ pub fn run(arguments: Arguments) -> Result<(), AnyError> {
 
 async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let (stop_sender, stop) = watch::channel(Stage::Running);
-    let kubeconfig = arguments.kubeconfig.as_ref().map(|path| path.display().to_string());
+    let kubeconfig = arguments
+        .kubeconfig
+        .as_ref()
+        .map(|path| path.display().to_string());
     let (kube, user) = client::connect(kubeconfig.as_deref()).await?;
     let operator = arguments.operator_user.clone().unwrap_or(user);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), operator, "starting");
@@ -115,7 +124,11 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let registry = Arc::new(registry);
     let hostname = std::env::var("HOSTNAME").unwrap_or_else(|_| "lynqgate".to_owned());
     let objects = Objects::new(kube.clone());
-    let world = World::new(objects.clone(), Events::start(kube.clone(), Some(hostname.clone())), metrics);
+    let world = World::new(
+        objects.clone(),
+        Events::start(kube.clone(), Some(hostname.clone())),
+        metrics,
+    );
 
     if let Some(url) = &arguments.webhook_url {
         register(&objects, url).await?;
@@ -126,18 +139,47 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
 
     let stopping = Arc::new(AtomicBool::new(false));
     let not_ready = readiness(certs.clone(), stopping.clone());
-    let health = listen("health-probe-bind-address", &arguments.health_probe_bind_address).await?;
-    let mut tasks = vec![tokio::spawn(probes::serve(health, probes::probes(not_ready), reached(stop.clone(), Stage::Ended)))];
+    let health = listen(
+        "health-probe-bind-address",
+        &arguments.health_probe_bind_address,
+    )
+    .await?;
+    let mut tasks = vec![tokio::spawn(probes::serve(
+        health,
+        probes::probes(not_ready),
+        reached(stop.clone(), Stage::Ended),
+    ))];
     if arguments.metrics_bind_address != "0" {
         let listener = listen("metrics-bind-address", &arguments.metrics_bind_address).await?;
-        tasks.push(tokio::spawn(probes::serve(listener, probes::metrics(registry), reached(stop.clone(), Stage::Ended))));
+        tasks.push(tokio::spawn(probes::serve(
+            listener,
+            probes::metrics(registry),
+            reached(stop.clone(), Stage::Ended),
+        )));
     }
-    let app = webhook::router(webhook::Webhook { operator, window: window_text(&world), metrics: webhook_metrics });
+    let app = webhook::router(webhook::Webhook {
+        operator,
+        window: window_text(&world),
+        metrics: webhook_metrics,
+    });
     let listener = listen("webhook-bind-address", &arguments.webhook_bind_address).await?;
-    tasks.push(tokio::spawn(tls::serve(listener, certs.server_config(), app, reached(stop.clone(), Stage::Settled))));
+    tasks.push(tokio::spawn(tls::serve(
+        listener,
+        certs.server_config(),
+        app,
+        reached(stop.clone(), Stage::Settled),
+    )));
 
-    let mut election = Election::new(objects, &arguments.namespace, names::LEADER_LEASE, identity(&hostname));
-    let workers = Workers { hubs: arguments.hub_concurrency, nodes: arguments.node_concurrency };
+    let mut election = Election::new(
+        objects,
+        &arguments.namespace,
+        names::LEADER_LEASE,
+        identity(&hostname),
+    );
+    let workers = Workers {
+        hubs: arguments.hub_concurrency,
+        nodes: arguments.node_concurrency,
+    };
     let led = tokio::select! {
         led = lead(world, workers, &mut election, arguments.leader_elect, certs) => led,
         () = signalled() => Ok(()),
@@ -184,7 +226,13 @@ async fn signalled() {
 }
 
 /// Runs the loops once this process leads and its own gate answers; returns only when it must not lead any more.
-async fn lead(world: Arc<World>, workers: Workers, election: &mut Election, elect: bool, certs: WebhookCerts) -> Result<(), AnyError> {
+async fn lead(
+    world: Arc<World>,
+    workers: Workers,
+    election: &mut Election,
+    elect: bool,
+    certs: WebhookCerts,
+) -> Result<(), AnyError> {
     if elect {
         election.acquire().await;
     }
@@ -233,7 +281,10 @@ fn certificates(arguments: &Arguments) -> Result<webhook_certs::Config, Error> {
         Some(url) => {
             let bad = || Error::WebhookUrl(url.clone());
             let parsed: http::Uri = url.parse().map_err(|_| bad())?;
-            let host = parsed.host().filter(|_| parsed.scheme_str() == Some("https")).ok_or_else(bad)?;
+            let host = parsed
+                .host()
+                .filter(|_| parsed.scheme_str() == Some("https"))
+                .ok_or_else(bad)?;
             match host.trim_matches(['[', ']']).parse::<IpAddr>() {
                 Ok(address) => ip_addresses.push(address),
                 Err(_) => dns_names.push(host.to_owned()),
@@ -257,13 +308,29 @@ async fn register(objects: &Objects, url: &str) -> Result<(), Error> {
     for configuration in manifests::webhook_configurations(&Address::Url(url.to_owned())) {
         let key = key_of(&configuration);
         let applied = objects.apply(&key, &configuration, true).await;
-        applied.map_err(|reason| Error::Register { name: key.name, reason: reason.to_string() })?;
+        applied.map_err(|reason| Error::Register {
+            name: key.name,
+            reason: reason.to_string(),
+        })?;
     }
     Ok(())
 }
 
 async fn listen(flag: &'static str, value: &str) -> Result<TcpListener, Error> {
-    let full = if value.starts_with(':') { format!("0.0.0.0{value}") } else { value.to_owned() };
-    let address: SocketAddr = full.parse().map_err(|_| Error::Address { flag, value: value.to_owned() })?;
-    TcpListener::bind(address).await.map_err(|reason| Error::Listen { flag, address, reason })
+    let full = if value.starts_with(':') {
+        format!("0.0.0.0{value}")
+    } else {
+        value.to_owned()
+    };
+    let address: SocketAddr = full.parse().map_err(|_| Error::Address {
+        flag,
+        value: value.to_owned(),
+    })?;
+    TcpListener::bind(address)
+        .await
+        .map_err(|reason| Error::Listen {
+            flag,
+            address,
+            reason,
+        })
 }

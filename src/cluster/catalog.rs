@@ -42,8 +42,11 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Entry<Spec, Sta
             generation: metadata["generation"].as_i64().unwrap_or_default(),
             deleting: !metadata["deletionTimestamp"].is_null(),
             finalizers: serde_json::from_value(metadata["finalizers"].clone()).unwrap_or_default(),
-            annotations: serde_json::from_value(metadata["annotations"].clone()).unwrap_or_default(),
-            spec: serde_json::from_value(object["spec"].clone()).map(Arc::new).map_err(|e| format!("spec: {e}")),
+            annotations: serde_json::from_value(metadata["annotations"].clone())
+                .unwrap_or_default(),
+            spec: serde_json::from_value(object["spec"].clone())
+                .map(Arc::new)
+                .map_err(|e| format!("spec: {e}")),
             status: serde_json::from_value(object["status"].clone()).unwrap_or_default(),
         }
     }
@@ -65,29 +68,51 @@ struct Entries<Spec, Status> {
 
 impl<Spec, Status> Clone for Catalog<Spec, Status> {
     fn clone(&self) -> Self {
-        Catalog { entries: self.entries.clone(), listed: self.listed.clone() }
+        Catalog {
+            entries: self.entries.clone(),
+            listed: self.listed.clone(),
+        }
     }
 }
 
 impl<Spec, Status> Default for Catalog<Spec, Status> {
     fn default() -> Self {
         let (sender, receiver) = channel(false);
-        let entries = Entries { all: BTreeMap::new(), unseen: None };
-        Catalog { entries: Arc::new(RwLock::new(entries)), listed: (Arc::new(sender), receiver) }
+        let entries = Entries {
+            all: BTreeMap::new(),
+            unseen: None,
+        };
+        Catalog {
+            entries: Arc::new(RwLock::new(entries)),
+            listed: (Arc::new(sender), receiver),
+        }
     }
 }
 
 /// One object before and after an event; either may be absent.
-pub type Changed<Spec, Status> = (Option<Arc<Entry<Spec, Status>>>, Option<Arc<Entry<Spec, Status>>>);
+pub type Changed<Spec, Status> = (
+    Option<Arc<Entry<Spec, Status>>>,
+    Option<Arc<Entry<Spec, Status>>>,
+);
 
 impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, Status> {
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Entry<Spec, Status>>> {
-        self.entries.read().expect("the catalog's lock").all.get(&(namespace.to_owned(), name.to_owned())).cloned()
+        self.entries
+            .read()
+            .expect("the catalog's lock")
+            .all
+            .get(&(namespace.to_owned(), name.to_owned()))
+            .cloned()
     }
 
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Entry<Spec, Status>>> {
         let entries = self.entries.read().expect("the catalog's lock");
-        entries.all.range((namespace.to_owned(), String::new())..).take_while(|((ns, _), _)| ns == namespace).map(|(_, e)| e.clone()).collect()
+        entries
+            .all
+            .range((namespace.to_owned(), String::new())..)
+            .take_while(|((ns, _), _)| ns == namespace)
+            .map(|(_, e)| e.clone())
+            .collect()
     }
 
     /// Until the first list is complete.
@@ -100,7 +125,11 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
     /// Takes an object that a write returned.
     pub fn learn(&self, object: &Value) -> Arc<Entry<Spec, Status>> {
         let entry = Arc::new(Entry::of(object));
-        self.entries.write().expect("the catalog's lock").put(entry).1
+        self.entries
+            .write()
+            .expect("the catalog's lock")
+            .put(entry)
+            .1
     }
 
     /// Takes a watch event; returns what changed.
@@ -123,14 +152,21 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
             Change::Deleted(object) => {
                 let entry: Entry<Spec, Status> = Entry::of(&object);
                 let key = (entry.namespace, entry.name);
-                match entries.all.get(&key).is_some_and(|known| known.uid == entry.uid) {
+                match entries
+                    .all
+                    .get(&key)
+                    .is_some_and(|known| known.uid == entry.uid)
+                {
                     true => vec![(entries.all.remove(&key), None)],
                     false => vec![],
                 }
             }
             Change::Listed => {
                 let gone = entries.unseen.take().unwrap_or_default();
-                let changed = gone.into_iter().filter_map(|key| Some((Some(entries.all.remove(&key)?), None))).collect();
+                let changed = gone
+                    .into_iter()
+                    .filter_map(|key| Some((Some(entries.all.remove(&key)?), None)))
+                    .collect();
                 drop(entries);
                 self.listed.0.send_replace(true);
                 changed
@@ -141,7 +177,10 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
 
 impl<Spec, Status> Entries<Spec, Status> {
     /// What was known before, and what holds now: events and replies of our own writes come in any order.
-    fn put(&mut self, entry: Arc<Entry<Spec, Status>>) -> (Option<Arc<Entry<Spec, Status>>>, Arc<Entry<Spec, Status>>) {
+    fn put(
+        &mut self,
+        entry: Arc<Entry<Spec, Status>>,
+    ) -> (Option<Arc<Entry<Spec, Status>>>, Arc<Entry<Spec, Status>>) {
         let key = (entry.namespace.clone(), entry.name.clone());
         if let Some(old) = self.all.get(&key)
             && old.uid == entry.uid

@@ -37,11 +37,20 @@ struct Watched {
 
 impl Children {
     pub fn new(touched: impl Fn(NodeKey) + Send + Sync + 'static) -> Self {
-        Children { inner: Arc::default(), touched: Arc::new(touched) }
+        Children {
+            inner: Arc::default(),
+            touched: Arc::new(touched),
+        }
     }
 
     /// Whether every object of the kind is known. Where not, a watch is started, and the node is told when it is so.
-    pub fn is_listed(&self, kind: &Kind, served: &Served, client: &kube::Client, node: &NodeKey) -> bool {
+    pub fn is_listed(
+        &self,
+        kind: &Kind,
+        served: &Served,
+        client: &kube::Client,
+        node: &NodeKey,
+    ) -> bool {
         self.watch(kind, served, client);
         let mut inner = self.inner.write().expect("the children's lock");
         let watched = inner.watched(kind);
@@ -58,27 +67,45 @@ impl Children {
             return;
         }
         inner.kinds.insert(kind.clone(), Watched::default());
-        let (store, kind, resource, client) = (self.clone(), kind.clone(), served.resource.clone(), client.clone());
+        let (store, kind, resource, client) = (
+            self.clone(),
+            kind.clone(),
+            served.resource.clone(),
+            client.clone(),
+        );
         tokio::spawn(async move {
             let selector = format!("{}={}", names::LABEL_MANAGED, names::TRUE);
-            follow(client, resource, Some(&selector), |change| store.change(&kind, change)).await;
+            follow(client, resource, Some(&selector), |change| {
+                store.change(&kind, change)
+            })
+            .await;
         });
     }
 
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<Child>> {
-        self.inner.read().expect("the children's lock").children.get(key).cloned()
+        self.inner
+            .read()
+            .expect("the children's lock")
+            .children
+            .get(key)
+            .cloned()
     }
 
     /// Every known object of the node.
     pub fn of_node(&self, node: &NodeKey) -> BTreeMap<ObjectKey, Arc<Child>> {
         let inner = self.inner.read().expect("the children's lock");
         let keys = inner.by_node.get(node).into_iter().flatten();
-        keys.filter_map(|key| Some((key.clone(), inner.children.get(key)?.clone()))).collect()
+        keys.filter_map(|key| Some((key.clone(), inner.children.get(key)?.clone())))
+            .collect()
     }
 
     /// Takes an object that a write or a live read returned.
     pub fn learn(&self, object: &Value) -> Arc<Child> {
-        self.inner.write().expect("the children's lock").put(object).0
+        self.inner
+            .write()
+            .expect("the children's lock")
+            .put(object)
+            .0
     }
 
     /// The object was found to be gone.
@@ -87,7 +114,11 @@ impl Children {
     }
 
     fn change(&self, kind: &Kind, change: Change) {
-        let touched = self.inner.write().expect("the children's lock").change(kind, change);
+        let touched = self
+            .inner
+            .write()
+            .expect("the children's lock")
+            .change(kind, change);
         for node in touched {
             (self.touched)(node);
         }
@@ -98,7 +129,12 @@ impl Inner {
     fn change(&mut self, kind: &Kind, change: Change) -> BTreeSet<NodeKey> {
         match change {
             Change::Restarted => {
-                let known = self.children.keys().filter(|key| key.kind == *kind).cloned().collect();
+                let known = self
+                    .children
+                    .keys()
+                    .filter(|key| key.kind == *kind)
+                    .cloned()
+                    .collect();
                 self.watched(kind).unseen = Some(known);
                 BTreeSet::new()
             }
@@ -111,8 +147,15 @@ impl Inner {
             Change::Deleted(object) => {
                 let key = key_of(&object);
                 // An object of the same name made since is another one.
-                let same = self.children.get(&key).is_some_and(|child| object["metadata"]["uid"] == child.uid.as_str());
-                if same { self.remove(&key) } else { BTreeSet::new() }
+                let same = self
+                    .children
+                    .get(&key)
+                    .is_some_and(|child| object["metadata"]["uid"] == child.uid.as_str());
+                if same {
+                    self.remove(&key)
+                } else {
+                    BTreeSet::new()
+                }
             }
             Change::Listed => {
                 let watched = self.watched(kind);
@@ -143,9 +186,21 @@ impl Inner {
         let child = Arc::new(child);
         let old = self.children.insert(key.clone(), child.clone());
         // Heartbeats in a status, and the echo of our own writes, are no news.
-        let news = old.as_ref().is_none_or(|old| Child { resource_version: String::new(), ..(**old).clone() } != Child { resource_version: String::new(), ..(*child).clone() });
+        let news = old.as_ref().is_none_or(|old| {
+            Child {
+                resource_version: String::new(),
+                ..(**old).clone()
+            } != Child {
+                resource_version: String::new(),
+                ..(*child).clone()
+            }
+        });
         let mut touched: BTreeSet<NodeKey> = BTreeSet::new();
-        if let Some(node) = old.as_ref().and_then(|old| old.node()).filter(|node| Some(*node) != child.node()) {
+        if let Some(node) = old
+            .as_ref()
+            .and_then(|old| old.node())
+            .filter(|node| Some(*node) != child.node())
+        {
             self.unlist(node, &key);
             touched.insert(node.clone());
         }
@@ -159,7 +214,13 @@ impl Inner {
     }
 
     fn remove(&mut self, key: &ObjectKey) -> BTreeSet<NodeKey> {
-        let Some(node) = self.children.remove(key).and_then(|old| old.node().cloned()) else { return BTreeSet::new() };
+        let Some(node) = self
+            .children
+            .remove(key)
+            .and_then(|old| old.node().cloned())
+        else {
+            return BTreeSet::new();
+        };
         self.unlist(&node, key);
         BTreeSet::from([node])
     }

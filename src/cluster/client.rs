@@ -11,7 +11,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("no way to the API server: {0}; run inside a cluster, or point KUBECONFIG or --kubeconfig to a file")]
+    #[error(
+        "no way to the API server: {0}; run inside a cluster, or point KUBECONFIG or --kubeconfig to a file"
+    )]
     NoConfig(Box<InferConfigError>),
     #[error("the kubeconfig {path} cannot be used: {reason}")]
     BadFile { path: String, reason: String },
@@ -22,27 +24,44 @@ pub enum ConnectError {
 /// A client, and the user name that its requests have.
 pub async fn connect(kubeconfig: Option<&str>) -> Result<(kube::Client, String), ConnectError> {
     let config = match kubeconfig {
-        None => Config::infer().await.map_err(|e| ConnectError::NoConfig(Box::new(e)))?,
+        None => Config::infer()
+            .await
+            .map_err(|e| ConnectError::NoConfig(Box::new(e)))?,
         Some(path) => {
-            let bad = |reason: String| ConnectError::BadFile { path: path.to_owned(), reason };
+            let bad = |reason: String| ConnectError::BadFile {
+                path: path.to_owned(),
+                reason,
+            };
             let file = kube::config::Kubeconfig::read_from(path).map_err(|e| bad(e.to_string()))?;
-            Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default()).await.map_err(|e| bad(e.to_string()))?
+            Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
+                .await
+                .map_err(|e| bad(e.to_string()))?
         }
     };
     let url = config.cluster_url.to_string();
-    let unusable = |reason: String| ConnectError::Unusable { url: url.clone(), reason };
+    let unusable = |reason: String| ConnectError::Unusable {
+        url: url.clone(),
+        reason,
+    };
     let client = kube::Client::try_from(config).map_err(|e| unusable(e.to_string()))?;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        .create(&kube::api::PostParams::default(), review.to_string().into_bytes())
+        .create(
+            &kube::api::PostParams::default(),
+            review.to_string().into_bytes(),
+        )
         .map_err(|e| unusable(e.to_string()))?;
     let answer: Value = tokio::time::timeout(REQUEST_TIMEOUT, client.request(request))
         .await
         .map_err(|_| unusable(format!("no answer in {} s", REQUEST_TIMEOUT.as_secs())))?
         .map_err(|e| unusable(e.to_string()))?;
-    let user = answer.pointer("/status/userInfo/username").and_then(Value::as_str);
+    let user = answer
+        .pointer("/status/userInfo/username")
+        .and_then(Value::as_str);
     match user {
         Some(user) => Ok((client, user.to_owned())),
-        None => Err(unusable("it does not say who we are (SelfSubjectReview)".to_owned())),
+        None => Err(unusable(
+            "it does not say who we are (SelfSubjectReview)".to_owned(),
+        )),
     }
 }

@@ -21,7 +21,13 @@ pub struct Events {
 impl Events {
     pub fn start(client: kube::Client, instance: Option<String>) -> Self {
         let (sender, mut receiver) = channel::<(Event, ObjectReference)>(WAITING_MAX);
-        let recorder = Recorder::new(client, Reporter { controller: "lynqgate".into(), instance });
+        let recorder = Recorder::new(
+            client,
+            Reporter {
+                controller: "lynqgate".into(),
+                instance,
+            },
+        );
         tokio::spawn(async move {
             while let Some((event, reference)) = receiver.recv().await {
                 if let Err(error) = recorder.publish(&event, &reference).await {
@@ -44,7 +50,13 @@ impl Events {
 
     fn send(&self, about: &About, type_: EventType, reason: &str, note: String) {
         let note = note.chars().take(NOTE_MAX).collect();
-        let event = Event { type_, reason: reason.into(), note: Some(note), action: reason.into(), secondary: None };
+        let event = Event {
+            type_,
+            reason: reason.into(),
+            note: Some(note),
+            action: reason.into(),
+            secondary: None,
+        };
         if self.sender.try_send((event, about.reference())).is_err() {
             tracing::debug!(reason, "an event was dropped: too many wait");
         }
@@ -61,7 +73,14 @@ pub struct About {
 
 impl About {
     pub fn new(kind: &'static str, namespace: &str, name: &str, uid: &str) -> Self {
-        About { kind, key: NodeKey { namespace: namespace.into(), name: name.into() }, uid: uid.into() }
+        About {
+            kind,
+            key: NodeKey {
+                namespace: namespace.into(),
+                name: name.into(),
+            },
+            uid: uid.into(),
+        }
     }
 
     fn reference(&self) -> ObjectReference {

@@ -1,6 +1,5 @@
 //! Carries out leader election on a coordination.k8s.io Lease.
 
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -19,9 +18,21 @@ pub struct Election {
 
 impl Election {
     pub fn new(objects: Objects, namespace: &str, name: &str, me: String) -> Self {
-        let kind = Kind { api_version: "coordination.k8s.io/v1".into(), kind: "Lease".into() };
-        let key = ObjectKey { kind, namespace: namespace.into(), name: name.into() };
-        Election { objects, key, me, memory: Memory::default() }
+        let kind = Kind {
+            api_version: "coordination.k8s.io/v1".into(),
+            kind: "Lease".into(),
+        };
+        let key = ObjectKey {
+            kind,
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        Election {
+            objects,
+            key,
+            me,
+            memory: Memory::default(),
+        }
     }
 
     /// Returns once this process leads.
@@ -30,7 +41,9 @@ impl Election {
             match self.look().await {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(error) => tracing::warn!(lease = %self.key, %error, "cannot take part in the leader election"),
+                Err(error) => {
+                    tracing::warn!(lease = %self.key, %error, "cannot take part in the leader election")
+                }
             }
             sleep(RETRY.unsigned_abs()).await;
         }
@@ -41,12 +54,16 @@ impl Election {
         let mut renewed = Instant::now();
         loop {
             sleep(RETRY.unsigned_abs()).await;
-            let left = RENEW_DEADLINE.unsigned_abs().saturating_sub(renewed.elapsed());
+            let left = RENEW_DEADLINE
+                .unsigned_abs()
+                .saturating_sub(renewed.elapsed());
             let sent = Instant::now();
             match tokio::time::timeout(left, self.look()).await {
                 Ok(Ok(true)) => renewed = sent,
                 Ok(Ok(false)) => return,
-                Ok(Err(error)) => tracing::warn!(lease = %self.key, %error, "the lease could not be renewed"),
+                Ok(Err(error)) => {
+                    tracing::warn!(lease = %self.key, %error, "the lease could not be renewed")
+                }
                 Err(_) => {}
             }
             if renewed.elapsed() >= RENEW_DEADLINE.unsigned_abs() {
@@ -57,7 +74,9 @@ impl Election {
 
     /// Gives the lease up, so that another replica need not wait for its end.
     pub async fn release(&mut self) {
-        let Ok(Some(lease)) = self.read().await else { return };
+        let Ok(Some(lease)) = self.read().await else {
+            return;
+        };
         if lease.holder == self.me {
             let patch = json!({"metadata": {"resourceVersion": lease.resource_version}, "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
             if let Err(error) = self.objects.merge(&self.key, &patch).await {
@@ -70,7 +89,9 @@ impl Election {
     async fn look(&mut self) -> Result<bool, ApiError> {
         let lease = self.read().await?;
         let next = step(&self.me, lease.as_ref(), &mut self.memory, Timestamp::now());
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let now = Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
+            .to_string();
         let mut spec = json!({"holderIdentity": self.me, "leaseDurationSeconds": LEASE.as_secs(), "renewTime": now});
         let written = match (next, lease) {
             (Step::Wait, _) => return Ok(false),
@@ -90,7 +111,9 @@ impl Election {
         match written {
             Ok(object) => {
                 // Our own write is not a sign of life of somebody else.
-                self.memory.seen = object["metadata"]["resourceVersion"].as_str().map(|v| (v.to_owned(), Timestamp::now()));
+                self.memory.seen = object["metadata"]["resourceVersion"]
+                    .as_str()
+                    .map(|v| (v.to_owned(), Timestamp::now()));
                 Ok(true)
             }
             Err(ApiError::Conflict(_)) => Ok(false),
@@ -99,16 +122,31 @@ impl Election {
     }
 
     async fn write(&self, lease: &Lease, spec: Value) -> Result<Value, ApiError> {
-        self.objects.merge(&self.key, &json!({"metadata": {"resourceVersion": lease.resource_version}, "spec": spec})).await
+        self.objects
+            .merge(
+                &self.key,
+                &json!({"metadata": {"resourceVersion": lease.resource_version}, "spec": spec}),
+            )
+            .await
     }
 
     async fn read(&self) -> Result<Option<Lease>, ApiError> {
         match self.objects.get(&self.key).await {
             Ok(object) => Ok(Some(Lease {
-                holder: object["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned(),
-                resource_version: object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned(),
-                transitions: object["spec"]["leaseTransitions"].as_i64().unwrap_or_default() as i32,
-                duration_seconds: object["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default() as i32,
+                holder: object["spec"]["holderIdentity"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+                resource_version: object["metadata"]["resourceVersion"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+                transitions: object["spec"]["leaseTransitions"]
+                    .as_i64()
+                    .unwrap_or_default() as i32,
+                duration_seconds: object["spec"]["leaseDurationSeconds"]
+                    .as_i64()
+                    .unwrap_or_default() as i32,
             })),
             Err(ApiError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
@@ -120,4 +158,3 @@ impl Election {
 pub fn identity(host: &str) -> String {
     format!("{host}_{}", std::process::id())
 }
-

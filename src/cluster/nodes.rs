@@ -32,25 +32,44 @@ struct Inner {
 impl Default for Nodes {
     fn default() -> Self {
         let (sender, receiver) = channel(false);
-        Nodes { inner: Arc::default(), listed: (Arc::new(sender), receiver) }
+        Nodes {
+            inner: Arc::default(),
+            listed: (Arc::new(sender), receiver),
+        }
     }
 }
 
 impl Nodes {
     pub fn get(&self, key: &NodeKey) -> Option<Arc<NodeDigest>> {
-        self.inner.read().expect("the nodes' lock").nodes.get(key).cloned()
+        self.inner
+            .read()
+            .expect("the nodes' lock")
+            .nodes
+            .get(key)
+            .cloned()
     }
 
     /// The nodes of one hub, by name.
     pub fn of_hub(&self, hub: &HubKey) -> Vec<Arc<NodeDigest>> {
         let inner = self.inner.read().expect("the nodes' lock");
         let names = inner.by_hub.get(hub).into_iter().flatten();
-        let key = |name: &String| NodeKey { namespace: hub.0.clone(), name: name.clone() };
-        names.filter_map(|name| inner.nodes.get(&key(name)).cloned()).collect()
+        let key = |name: &String| NodeKey {
+            namespace: hub.0.clone(),
+            name: name.clone(),
+        };
+        names
+            .filter_map(|name| inner.nodes.get(&key(name)).cloned())
+            .collect()
     }
 
     pub fn keys(&self) -> Vec<NodeKey> {
-        self.inner.read().expect("the nodes' lock").nodes.keys().cloned().collect()
+        self.inner
+            .read()
+            .expect("the nodes' lock")
+            .nodes
+            .keys()
+            .cloned()
+            .collect()
     }
 
     /// Until the first list is complete.
@@ -80,7 +99,10 @@ impl Nodes {
                 }
                 let before = inner.nodes.get(&key).cloned();
                 let now = inner.put(&object);
-                vec![Changed { before, now: Some(now) }]
+                vec![Changed {
+                    before,
+                    now: Some(now),
+                }]
             }
             Change::Deleted(object) => {
                 let uid = object["metadata"]["uid"].as_str();
@@ -88,7 +110,10 @@ impl Nodes {
             }
             Change::Listed => {
                 let gone = inner.unseen.take().unwrap_or_default();
-                let changed = gone.iter().filter_map(|key| inner.remove(key, None)).collect();
+                let changed = gone
+                    .iter()
+                    .filter_map(|key| inner.remove(key, None))
+                    .collect();
                 drop(inner);
                 self.listed.0.send_replace(true);
                 changed
@@ -106,7 +131,10 @@ pub struct Changed {
 
 impl Changed {
     pub fn node(&self) -> &NodeDigest {
-        self.now.as_ref().or(self.before.as_ref()).expect("a change has a node")
+        self.now
+            .as_ref()
+            .or(self.before.as_ref())
+            .expect("a change has a node")
     }
 }
 
@@ -114,7 +142,11 @@ impl Inner {
     fn put(&mut self, object: &Value) -> Arc<NodeDigest> {
         let key = key_of(object);
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let old = self.nodes.get(&key).filter(|old| old.uid == text("uid")).cloned();
+        let old = self
+            .nodes
+            .get(&key)
+            .filter(|old| old.uid == text("uid"))
+            .cloned();
         // Events and replies of our own writes come in any order.
         if let Some(old) = &old
             && version::is_newer(&old.resource_version, text("resourceVersion"))
@@ -126,7 +158,10 @@ impl Inner {
             self.unlist(&replaced);
         }
         let hub = (digest.key.namespace.clone(), digest.hub.clone());
-        self.by_hub.entry(hub).or_default().insert(digest.key.name.clone());
+        self.by_hub
+            .entry(hub)
+            .or_default()
+            .insert(digest.key.name.clone());
         digest
     }
 
@@ -136,7 +171,10 @@ impl Inner {
         }
         let before = self.nodes.remove(key)?;
         self.unlist(&before);
-        Some(Changed { before: Some(before), now: None })
+        Some(Changed {
+            before: Some(before),
+            now: None,
+        })
     }
 
     fn unlist(&mut self, node: &NodeDigest) {
@@ -151,6 +189,14 @@ impl Inner {
 }
 
 fn key_of(object: &Value) -> NodeKey {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    NodeKey { namespace: text("namespace"), name: text("name") }
+    let text = |field: &str| {
+        object["metadata"][field]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    NodeKey {
+        namespace: text("namespace"),
+        name: text("name"),
+    }
 }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use kube::Client;
-use kube::api::{ApiResource, DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::api::{
+    ApiResource, DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions,
+    PropagationPolicy,
+};
 use kube::core::{GroupVersionKind, Request};
 use kube::discovery::{self, Scope as ApiScope};
 use serde_json::Value;
@@ -31,11 +34,15 @@ pub enum ApiError {
 
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
-        let kube::Error::Api(status) = error else { return ApiError::Unavailable(error.to_string()) };
+        let kube::Error::Api(status) = error else {
+            return ApiError::Unavailable(error.to_string());
+        };
         match status.code {
             404 => ApiError::NotFound(status.message),
             409 => ApiError::Conflict(status.message),
-            408 | 429 | 500..=599 => ApiError::Unavailable(format!("{} ({})", status.message, status.code)),
+            408 | 429 | 500..=599 => {
+                ApiError::Unavailable(format!("{} ({})", status.message, status.code))
+            }
             _ => ApiError::Refused(status.message),
         }
     }
@@ -57,7 +64,10 @@ pub struct Objects {
 
 impl Objects {
     pub fn new(client: Client) -> Self {
-        Objects { client, served: Arc::default() }
+        Objects {
+            client,
+            served: Arc::default(),
+        }
     }
 
     /// How the cluster serves a kind; None when it does not. What is found is remembered, what is not is asked again.
@@ -65,25 +75,43 @@ impl Objects {
         if let Some(known) = self.known(kind) {
             return Ok(Some(known));
         }
-        let (group, version) = kind.api_version.split_once('/').unwrap_or(("", &kind.api_version));
+        let (group, version) = kind
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &kind.api_version));
         let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
         match timed(discovery::pinned_kind(&self.client, &gvk)).await {
             Ok((resource, capabilities)) => {
-                let scope = if capabilities.scope == ApiScope::Cluster { Scope::Cluster } else { Scope::Namespaced };
+                let scope = if capabilities.scope == ApiScope::Cluster {
+                    Scope::Cluster
+                } else {
+                    Scope::Namespaced
+                };
                 let served = Served { resource, scope };
-                self.served.lock().expect("the kinds' lock").insert(kind.clone(), served.clone());
+                self.served
+                    .lock()
+                    .expect("the kinds' lock")
+                    .insert(kind.clone(), served.clone());
                 Ok(Some(served))
             }
             Err(ApiError::NotFound(_)) => Ok(None),
             // The group is there, the kind is not: kube reports it without a status.
-            Err(ApiError::Unavailable(text)) if text.contains("Failed to find") || text.contains("not found") => Ok(None),
+            Err(ApiError::Unavailable(text))
+                if text.contains("Failed to find") || text.contains("not found") =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
 
     /// The same without asking the API server.
     pub fn known(&self, kind: &Kind) -> Option<Served> {
-        self.served.lock().expect("the kinds' lock").get(kind).cloned()
+        self.served
+            .lock()
+            .expect("the kinds' lock")
+            .get(kind)
+            .cloned()
     }
 
     pub async fn get(&self, key: &ObjectKey) -> Result<Value, ApiError> {
@@ -93,38 +121,65 @@ impl Objects {
 
     pub async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Value, ApiError> {
         let (request, _) = self.locate(key).await?;
-        let params = PostParams { field_manager: Some(names::FIELD_MANAGER.into()), dry_run: false };
-        self.send(request.create(&params, object.to_string().into_bytes())).await
+        let params = PostParams {
+            field_manager: Some(names::FIELD_MANAGER.into()),
+            dry_run: false,
+        };
+        self.send(request.create(&params, object.to_string().into_bytes()))
+            .await
     }
 
     /// Server-side apply; `force` takes fields over from other managers.
-    pub async fn apply(&self, key: &ObjectKey, object: &Value, force: bool) -> Result<Value, ApiError> {
+    pub async fn apply(
+        &self,
+        key: &ObjectKey,
+        object: &Value,
+        force: bool,
+    ) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
-        let params = PatchParams { force, ..PatchParams::apply(names::FIELD_MANAGER) };
-        self.send(request.patch(name, &params, &Patch::Apply(object))).await
+        let params = PatchParams {
+            force,
+            ..PatchParams::apply(names::FIELD_MANAGER)
+        };
+        self.send(request.patch(name, &params, &Patch::Apply(object)))
+            .await
     }
 
     pub async fn merge(&self, key: &ObjectKey, patch: &Value) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
-        self.send(request.patch(name, &merge_params(), &Patch::Merge(patch))).await
+        self.send(request.patch(name, &merge_params(), &Patch::Merge(patch)))
+            .await
     }
 
     pub async fn merge_status(&self, key: &ObjectKey, patch: &Value) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
-        let params = PatchParams { field_manager: Some(names::STATUS_MANAGER.into()), ..PatchParams::default() };
-        self.send(request.patch_subresource("status", name, &params, &Patch::Merge(patch))).await
+        let params = PatchParams {
+            field_manager: Some(names::STATUS_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        self.send(request.patch_subresource("status", name, &params, &Patch::Merge(patch)))
+            .await
     }
 
     /// Overwrites the object, if it is still at the resourceVersion that it carries.
     pub async fn replace(&self, key: &ObjectKey, object: &Value) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
-        let params = PostParams { field_manager: Some(names::FIELD_MANAGER.into()), dry_run: false };
-        self.send(request.replace(name, &params, object.to_string().into_bytes())).await
+        let params = PostParams {
+            field_manager: Some(names::FIELD_MANAGER.into()),
+            dry_run: false,
+        };
+        self.send(request.replace(name, &params, object.to_string().into_bytes()))
+            .await
     }
 
-    pub async fn json_patch(&self, key: &ObjectKey, patch: json_patch::Patch) -> Result<Value, ApiError> {
+    pub async fn json_patch(
+        &self,
+        key: &ObjectKey,
+        patch: json_patch::Patch,
+    ) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
-        self.send(request.patch(name, &merge_params(), &Patch::Json::<()>(patch))).await
+        self.send(request.patch(name, &merge_params(), &Patch::Json::<()>(patch)))
+            .await
     }
 
     /// Deletes this very object, not another of its name. What it owns goes after it (Background), pods of Jobs too.
@@ -132,7 +187,10 @@ impl Objects {
         let (request, name) = self.locate(key).await?;
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
-            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
             ..DeleteParams::default()
         };
         match self.send(request.delete(name, &params)).await {
@@ -143,30 +201,51 @@ impl Objects {
 
     async fn locate<'a>(&self, key: &'a ObjectKey) -> Result<(Request, &'a str), ApiError> {
         let served = self.served(&key.kind).await?;
-        let served = served.ok_or_else(|| ApiError::NotFound(format!("the cluster has no kind {}", key.kind)))?;
-        Ok((Request::new(url(&served.resource, &key.namespace)), &key.name))
+        let served = served
+            .ok_or_else(|| ApiError::NotFound(format!("the cluster has no kind {}", key.kind)))?;
+        Ok((
+            Request::new(url(&served.resource, &key.namespace)),
+            &key.name,
+        ))
     }
 
-    async fn send(&self, request: Result<http::Request<Vec<u8>>, kube::core::request::Error>) -> Result<Value, ApiError> {
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Value, ApiError> {
         let request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
         timed(self.client.request::<Value>(request)).await
     }
 }
 
 fn merge_params() -> PatchParams {
-    PatchParams { field_manager: Some(names::FIELD_MANAGER.into()), ..PatchParams::default() }
+    PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.into()),
+        ..PatchParams::default()
+    }
 }
 
 /// The collection's path; an empty namespace is for cluster-scoped kinds.
 fn url(resource: &ApiResource, namespace: &str) -> String {
-    let group = if resource.group.is_empty() { "api".to_owned() } else { format!("apis/{}", resource.group) };
-    let scope = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+    let group = if resource.group.is_empty() {
+        "api".to_owned()
+    } else {
+        format!("apis/{}", resource.group)
+    };
+    let scope = if namespace.is_empty() {
+        String::new()
+    } else {
+        format!("namespaces/{namespace}/")
+    };
     format!("/{group}/{}/{scope}{}", resource.version, resource.plural)
 }
 
 async fn timed<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(result) => result.map_err(ApiError::from),
-        Err(_) => Err(ApiError::Unavailable(format!("no answer in {} s", REQUEST_TIMEOUT.as_secs()))),
+        Err(_) => Err(ApiError::Unavailable(format!(
+            "no answer in {} s",
+            REQUEST_TIMEOUT.as_secs()
+        ))),
     }
 }

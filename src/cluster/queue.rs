@@ -28,14 +28,25 @@ struct State<K> {
 
 impl<K> Clone for Queue<K> {
     fn clone(&self) -> Self {
-        Queue { inner: self.inner.clone() }
+        Queue {
+            inner: self.inner.clone(),
+        }
     }
 }
 
 impl<K: Ord + Clone> Default for Queue<K> {
     fn default() -> Self {
-        let state = State { due: BTreeMap::new(), order: BTreeSet::new(), running: BTreeSet::new() };
-        Queue { inner: Arc::new(Inner { state: Mutex::new(state), changed: Notify::new() }) }
+        let state = State {
+            due: BTreeMap::new(),
+            order: BTreeSet::new(),
+            running: BTreeSet::new(),
+        };
+        Queue {
+            inner: Arc::new(Inner {
+                state: Mutex::new(state),
+                changed: Notify::new(),
+            }),
+        }
     }
 }
 
@@ -74,7 +85,11 @@ impl<K: Ord + Clone> Queue<K> {
         let permits = Arc::new(tokio::sync::Semaphore::new(workers));
         let work = Arc::new(work);
         loop {
-            let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+            let permit = permits
+                .clone()
+                .acquire_owned()
+                .await
+                .expect("the semaphore is never closed");
             let key = self.next().await;
             let (queue, work) = (self.clone(), work.clone());
             tokio::spawn(async move {
@@ -93,14 +108,23 @@ impl<K: Ord + Clone> Queue<K> {
             let wait = {
                 let mut state = self.inner.state.lock().expect("the queue's lock");
                 let now = Instant::now();
-                let ready = state.order.iter().take_while(|(at, _)| *at <= now).find(|(_, key)| !state.running.contains(key)).cloned();
+                let ready = state
+                    .order
+                    .iter()
+                    .take_while(|(at, _)| *at <= now)
+                    .find(|(_, key)| !state.running.contains(key))
+                    .cloned();
                 if let Some((at, key)) = ready {
                     state.order.remove(&(at, key.clone()));
                     state.due.remove(&key);
                     state.running.insert(key.clone());
                     return key;
                 }
-                state.order.iter().find(|(_, key)| !state.running.contains(key)).map(|(at, _)| *at)
+                state
+                    .order
+                    .iter()
+                    .find(|(_, key)| !state.running.contains(key))
+                    .map(|(at, _)| *at)
             };
             match wait {
                 Some(at) => {
@@ -115,7 +139,12 @@ impl<K: Ord + Clone> Queue<K> {
     }
 
     fn done(&self, key: &K) {
-        self.inner.state.lock().expect("the queue's lock").running.remove(key);
+        self.inner
+            .state
+            .lock()
+            .expect("the queue's lock")
+            .running
+            .remove(key);
         self.inner.changed.notify_one();
     }
 }

@@ -25,8 +25,15 @@ pub enum Change {
 }
 
 /// Follows the kind in all namespaces; `on_change` sees every event in order.
-pub async fn follow(client: kube::Client, resource: ApiResource, labels: Option<&str>, mut on_change: impl FnMut(Change)) {
-    let mut config = watcher::Config::default().page_size(PAGE_SIZE).timeout(WATCH_TIMEOUT.as_secs() as u32);
+pub async fn follow(
+    client: kube::Client,
+    resource: ApiResource,
+    labels: Option<&str>,
+    mut on_change: impl FnMut(Change),
+) {
+    let mut config = watcher::Config::default()
+        .page_size(PAGE_SIZE)
+        .timeout(WATCH_TIMEOUT.as_secs() as u32);
     if let Some(labels) = labels {
         config = config.labels(labels);
     }
@@ -35,10 +42,14 @@ pub async fn follow(client: kube::Client, resource: ApiResource, labels: Option<
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => on_change(Change::Restarted),
-            Ok(Event::InitApply(object) | Event::Apply(object)) => on_change(Change::Applied(json(object, &resource))),
+            Ok(Event::InitApply(object) | Event::Apply(object)) => {
+                on_change(Change::Applied(json(object, &resource)))
+            }
             Ok(Event::Delete(object)) => on_change(Change::Deleted(json(object, &resource))),
             Ok(Event::InitDone) => on_change(Change::Listed),
-            Err(error) => tracing::warn!(kind = %resource.kind, %error, "a watch was interrupted; it is taken up again"),
+            Err(error) => {
+                tracing::warn!(kind = %resource.kind, %error, "a watch was interrupted; it is taken up again")
+            }
         }
     }
 }

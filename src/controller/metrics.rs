@@ -41,20 +41,48 @@ struct Inner {
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         let inner = &self.inner;
-        registry.register("apply_attempts", "Writes of child objects", inner.applied.clone());
-        registry.register("lynqgate_released", "Releases, through a slot or because no window applies", inner.released.clone());
-        registry.register("lynqgate_ledger_conflicts", "Ledger writes that lost the compare-and-swap", inner.ledger_conflicts.clone());
-        registry.register("lynqgate_hub_syncs", "Reads of a hub's rows", inner.syncs.clone());
+        registry.register(
+            "apply_attempts",
+            "Writes of child objects",
+            inner.applied.clone(),
+        );
+        registry.register(
+            "lynqgate_released",
+            "Releases, through a slot or because no window applies",
+            inner.released.clone(),
+        );
+        registry.register(
+            "lynqgate_ledger_conflicts",
+            "Ledger writes that lost the compare-and-swap",
+            inner.ledger_conflicts.clone(),
+        );
+        registry.register(
+            "lynqgate_hub_syncs",
+            "Reads of a hub's rows",
+            inner.syncs.clone(),
+        );
     }
 
     pub fn applied(&self, kind: &str, good: bool) {
         let result = if good { "success" } else { "error" };
-        self.inner.applied.get_or_create(&Applied { kind: kind.to_owned(), result }).inc();
+        self.inner
+            .applied
+            .get_or_create(&Applied {
+                kind: kind.to_owned(),
+                result,
+            })
+            .inc();
     }
 
     pub fn released(&self, form: &str, gated: bool) {
         let cause = if gated { "slot" } else { "ungated" };
-        self.inner.released.get_or_create(&Released { form: form.to_owned(), cause }).inc();
+        self.inner
+            .released
+            .get_or_create(&Released {
+                form: form.to_owned(),
+                cause,
+            })
+            .inc();
     }
 
     pub fn ledger_conflict(&self) {

@@ -47,14 +47,28 @@ const REQUESTS_MAX: usize = 8;
 
 pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
     let Some(node) = world.nodes.get(&key) else {
-        world.node_memory.lock().expect("the nodes' memory").remove(&key);
+        world
+            .node_memory
+            .lock()
+            .expect("the nodes' memory")
+            .remove(&key);
         world.holds.lock().expect("the holds' lock").remove(&key);
         return None;
     };
-    let memory = world.node_memory.lock().expect("the nodes' memory").remove(&key).unwrap_or_default();
-    let mut look = Look { world: &world, key: key.clone(), memory };
+    let memory = world
+        .node_memory
+        .lock()
+        .expect("the nodes' memory")
+        .remove(&key)
+        .unwrap_or_default();
+    let mut look = Look {
+        world: &world,
+        key: key.clone(),
+        memory,
+    };
     let again = match look.go(node).await {
-        Ok(wake_at) => wake_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()),
+        Ok(wake_at) => wake_at
+            .map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()),
         Err(ApiError::NotFound(_)) => None,
         // The object changed under us; its event brings us back, and this is for the case that it has come already.
         Err(ApiError::Conflict(_)) => Some(Duration::from_millis(200)),
@@ -64,7 +78,11 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         }
     };
     let memory = look.memory;
-    world.node_memory.lock().expect("the nodes' memory").insert(key, memory);
+    world
+        .node_memory
+        .lock()
+        .expect("the nodes' memory")
+        .insert(key, memory);
     again
 }
 
@@ -82,43 +100,79 @@ impl Look<'_> {
         }
         if !node.has_finalizer {
             let patch = json!({"metadata": {"resourceVersion": node.resource_version, "finalizers": [names::NODE_FINALIZER]}});
-            node = self.world.nodes.learn(&self.world.objects.merge(&self.own(), &patch).await?);
+            node = self
+                .world
+                .nodes
+                .learn(&self.world.objects.merge(&self.own(), &patch).await?);
         }
         for _ in 0..ROUNDS_MAX {
-            let Some(keys) = self.keys(&node).await? else { return Ok(None) };
+            let Some(keys) = self.keys(&node).await? else {
+                return Ok(None);
+            };
             let now = Timestamp::now();
-            let children: Vec<Option<Arc<Child>>> = keys.iter().map(|key| self.world.children.get(key.as_ref()?)).collect();
+            let children: Vec<Option<Arc<Child>>> = keys
+                .iter()
+                .map(|key| self.world.children.get(key.as_ref()?))
+                .collect();
             self.remember(&node, &children, now);
-            let seen: Vec<Seen> = node.facts.iter().enumerate().map(|(i, facts)| self.seen(facts, keys[i].as_ref(), children[i].as_deref())).collect();
-            let others = self.world.children.of_node(&self.key).into_iter().filter(|(key, _)| !keys.contains(&Some(key.clone())));
+            let seen: Vec<Seen> = node
+                .facts
+                .iter()
+                .enumerate()
+                .map(|(i, facts)| self.seen(facts, keys[i].as_ref(), children[i].as_deref()))
+                .collect();
+            let others = self
+                .world
+                .children
+                .of_node(&self.key)
+                .into_iter()
+                .filter(|(key, _)| !keys.contains(&Some(key.clone())));
             let others = others.map(|(key, child)| (key, (*child).clone())).collect();
             let plan = node_plan::plan(&node, &seen, &others, now);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
-                let hold = self.world.holds.lock().expect("the holds' lock").get(&self.key).copied();
+                let hold = self
+                    .world
+                    .holds
+                    .lock()
+                    .expect("the holds' lock")
+                    .get(&self.key)
+                    .copied();
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
                 if status != *node.status {
                     let mut patch = json!({"status": status});
                     // A merge patch must name what it takes away.
-                    for field in ["observedHash", "observedStartTime", "skippedResourceIds", "appliedResources"] {
+                    for field in [
+                        "observedHash",
+                        "observedStartTime",
+                        "skippedResourceIds",
+                        "appliedResources",
+                    ] {
                         if patch["status"].get(field).is_none() {
                             patch["status"][field] = Value::Null;
                         }
                     }
                     let written = self.world.objects.merge_status(&self.own(), &patch).await?;
                     self.world.nodes.learn(&written);
-                    self.world.rollout_queue.add((self.key.namespace.clone(), node.hub.clone()));
+                    self.world
+                        .rollout_queue
+                        .add((self.key.namespace.clone(), node.hub.clone()));
                 }
                 return Ok(plan.wake_at);
             }
-            let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> =
-                plan.apply.iter().filter_map(|i| Some((*i, keys[*i].clone()?, children[*i].clone()))).collect();
+            let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> = plan
+                .apply
+                .iter()
+                .filter_map(|i| Some((*i, keys[*i].clone()?, children[*i].clone())))
+                .collect();
             drop(seen);
             self.apply(&node, apply).await?;
             for (key, how) in plan.take_down {
                 take_down(self.world, &key, &others[&key], how).await?;
             }
         }
-        Err(ApiError::Unavailable(format!("not done after {ROUNDS_MAX} rounds")))
+        Err(ApiError::Unavailable(format!(
+            "not done after {ROUNDS_MAX} rounds"
+        )))
     }
 
     fn own(&self) -> ObjectKey {
@@ -133,7 +187,12 @@ impl Look<'_> {
         for facts in node.facts.iter() {
             let served = self.world.objects.served(&facts.kind).await?;
             if let Some(served) = &served {
-                listed &= self.world.children.is_listed(&facts.kind, served, &self.world.objects.client, &self.key);
+                listed &= self.world.children.is_listed(
+                    &facts.kind,
+                    served,
+                    &self.world.objects.client,
+                    &self.key,
+                );
             }
             keys.push(served.map(|served| key_in(facts, served.scope)));
         }
@@ -141,11 +200,16 @@ impl Look<'_> {
     }
 
     fn remember(&mut self, node: &NodeDigest, children: &[Option<Arc<Child>>], now: Timestamp) {
-        self.memory.resources.retain(|id, _| node.facts.iter().any(|facts| facts.id == *id));
+        self.memory
+            .resources
+            .retain(|id, _| node.facts.iter().any(|facts| facts.id == *id));
         for (facts, child) in node.facts.iter().zip(children) {
             let memory = self.memory.resources.entry(facts.id.clone()).or_default();
             if memory.hash != facts.hash {
-                *memory = ResourceMemory { hash: facts.hash.clone(), ..ResourceMemory::default() };
+                *memory = ResourceMemory {
+                    hash: facts.hash.clone(),
+                    ..ResourceMemory::default()
+                };
             }
             let Some(child) = child else { continue };
             if child.applied_hash.as_ref() != Some(&facts.hash) {
@@ -159,25 +223,44 @@ impl Look<'_> {
                 memory.waiting_since = None;
                 memory.was_ready = true;
             } else if memory.waiting_since.is_none() && !memory.was_ready {
-                memory.waiting_since = Some(node.start.as_deref().and_then(stamp::parse).unwrap_or(now));
+                memory.waiting_since =
+                    Some(node.start.as_deref().and_then(stamp::parse).unwrap_or(now));
             }
         }
     }
 
-    fn seen<'b>(&'b self, facts: &'b Facts, key: Option<&ObjectKey>, child: Option<&'b Child>) -> Seen<'b> {
+    fn seen<'b>(
+        &'b self,
+        facts: &'b Facts,
+        key: Option<&ObjectKey>,
+        child: Option<&'b Child>,
+    ) -> Seen<'b> {
         let memory = self.memory.resources.get(&facts.id);
         Seen {
             facts,
-            scope: key.map(|key| if key.namespace.is_empty() { Scope::Cluster } else { Scope::Namespaced }),
+            scope: key.map(|key| {
+                if key.namespace.is_empty() {
+                    Scope::Cluster
+                } else {
+                    Scope::Namespaced
+                }
+            }),
             child,
             failure: memory.and_then(|memory| memory.failure.as_ref()),
-            drifted: memory.is_some_and(|memory| memory.fields_hash.is_some() && child.is_some_and(|child| child.fields_hash != memory.fields_hash)),
+            drifted: memory.is_some_and(|memory| {
+                memory.fields_hash.is_some()
+                    && child.is_some_and(|child| child.fields_hash != memory.fields_hash)
+            }),
             waiting_since: memory.and_then(|memory| memory.waiting_since),
         }
     }
 
     /// Applies these resources side by side. A failure is remembered with the resource; it never stops the others.
-    async fn apply(&mut self, node: &NodeDigest, resources: Vec<(usize, ObjectKey, Option<Arc<Child>>)>) -> Result<(), ApiError> {
+    async fn apply(
+        &mut self,
+        node: &NodeDigest,
+        resources: Vec<(usize, ObjectKey, Option<Arc<Child>>)>,
+    ) -> Result<(), ApiError> {
         if resources.is_empty() {
             return Ok(());
         }
@@ -196,10 +279,19 @@ impl Look<'_> {
                     (i, key, result)
                 });
             }
-            let Some((i, key, result)) = running.next().await else { break };
+            let Some((i, key, result)) = running.next().await else {
+                break;
+            };
             let facts = &node.facts[i];
             let memory = &mut self.memory.resources;
-            note(memory.entry(facts.id.clone()).or_default(), world, node, facts, &key, result);
+            note(
+                memory.entry(facts.id.clone()).or_default(),
+                world,
+                node,
+                facts,
+                &key,
+                result,
+            );
         }
         Ok(())
     }
@@ -210,16 +302,32 @@ impl Look<'_> {
             return Ok(content.clone());
         }
         let object = self.world.objects.get(&self.own()).await?;
-        let content = live_content(&object, &node.live).filter(|_| object["metadata"]["uid"] == node.uid.as_str());
-        content.map(Arc::new).ok_or_else(|| ApiError::Conflict("the live content has changed".to_owned()))
+        let content = live_content(&object, &node.live)
+            .filter(|_| object["metadata"]["uid"] == node.uid.as_str());
+        content
+            .map(Arc::new)
+            .ok_or_else(|| ApiError::Conflict("the live content has changed".to_owned()))
     }
 
     /// Takes the node's objects down, and lets the node go when none is left.
     async fn delete(&mut self, node: &NodeDigest) -> Result<Option<Timestamp>, ApiError> {
-        let Some(keys) = self.keys(node).await? else { return Ok(None) };
-        let of = |facts: &Facts| node.facts.iter().position(|f| f.id == facts.id).and_then(|i| keys[i].clone());
+        let Some(keys) = self.keys(node).await? else {
+            return Ok(None);
+        };
+        let of = |facts: &Facts| {
+            node.facts
+                .iter()
+                .position(|f| f.id == facts.id)
+                .and_then(|i| keys[i].clone())
+        };
         loop {
-            let children = self.world.children.of_node(&self.key).into_iter().map(|(key, child)| (key, (*child).clone())).collect();
+            let children = self
+                .world
+                .children
+                .of_node(&self.key)
+                .into_iter()
+                .map(|(key, child)| (key, (*child).clone()))
+                .collect();
             let deletion = node_plan::plan_deletion(node, &children, of);
             for (key, how) in &deletion.take_down {
                 take_down(self.world, key, &children[key], *how).await?;
@@ -229,13 +337,19 @@ impl Look<'_> {
             }
             // What has finalizers of its own goes later; its event brings us back.
             if deletion.take_down.is_empty() {
-                return Ok(Timestamp::now().checked_add(SignedDuration::from_secs(30)).ok());
+                return Ok(Timestamp::now()
+                    .checked_add(SignedDuration::from_secs(30))
+                    .ok());
             }
         }
         if node.has_finalizer {
             let object = self.world.objects.get(&self.own()).await?;
-            let position = object["metadata"]["finalizers"].as_array().and_then(|all| all.iter().position(|f| f == names::NODE_FINALIZER));
-            if let Some(position) = position.filter(|_| object["metadata"]["uid"] == node.uid.as_str()) {
+            let position = object["metadata"]["finalizers"]
+                .as_array()
+                .and_then(|all| all.iter().position(|f| f == names::NODE_FINALIZER));
+            if let Some(position) =
+                position.filter(|_| object["metadata"]["uid"] == node.uid.as_str())
+            {
                 let path = format!("/metadata/finalizers/{position}");
                 let patch = json!([{"op": "test", "path": path, "value": names::NODE_FINALIZER}, {"op": "remove", "path": path}]);
                 let patch = serde_json::from_value(patch).expect("a JSON patch");
@@ -247,15 +361,35 @@ impl Look<'_> {
 }
 
 fn key_in(facts: &Facts, scope: Scope) -> ObjectKey {
-    let namespace = if scope == Scope::Cluster { String::new() } else { facts.namespace.clone() };
-    ObjectKey { kind: facts.kind.clone(), namespace, name: facts.name.clone() }
+    let namespace = if scope == Scope::Cluster {
+        String::new()
+    } else {
+        facts.namespace.clone()
+    };
+    ObjectKey {
+        kind: facts.kind.clone(),
+        namespace,
+        name: facts.name.clone(),
+    }
 }
 
-async fn apply_one(world: &World, node: &NodeDigest, resource: &Resource, key: &ObjectKey, child: Option<Arc<Child>>) -> Result<Value, ApiError> {
-    let scope = if key.namespace.is_empty() { Scope::Cluster } else { Scope::Namespaced };
+async fn apply_one(
+    world: &World,
+    node: &NodeDigest,
+    resource: &Resource,
+    key: &ObjectKey,
+    child: Option<Arc<Child>>,
+) -> Result<Value, ApiError> {
+    let scope = if key.namespace.is_empty() {
+        Scope::Cluster
+    } else {
+        Scope::Namespaced
+    };
     let force = resource.conflict_policy == ConflictPolicy::Force;
     // The watch sees only what has our label, so an object that it does not know may be there all the same.
-    let needs_live = child.is_none() || !resource.ignore_fields.is_empty() || resource.patch_strategy == PatchStrategy::Replace;
+    let needs_live = child.is_none()
+        || !resource.ignore_fields.is_empty()
+        || resource.patch_strategy == PatchStrategy::Replace;
     let live = match needs_live {
         true => match world.objects.get(key).await {
             Ok(live) => Some(live),
@@ -276,10 +410,21 @@ async fn apply_one(world: &World, node: &NodeDigest, resource: &Resource, key: &
         PatchStrategy::Merge if exists => world.objects.merge(key, &object).await,
         PatchStrategy::Replace if exists => {
             let mut object = object;
-            object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| live["metadata"]["resourceVersion"].clone());
+            object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| {
+                live["metadata"]["resourceVersion"].clone()
+            });
             world.objects.replace(key, &object).await
         }
-        _ => world.objects.apply(key, &object, force || found.is_some_and(|found| found.orphaned)).await,
+        _ => {
+            world
+                .objects
+                .apply(
+                    key,
+                    &object,
+                    force || found.is_some_and(|found| found.orphaned),
+                )
+                .await
+        }
     };
     world.metrics.applied(&key.kind.kind, applied.is_ok());
     applied
@@ -289,14 +434,25 @@ async fn apply_one(world: &World, node: &NodeDigest, resource: &Resource, key: &
 fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
     match &found.owner {
         Owner::Node { key, .. } if *key == node.key => None,
-        Owner::Node { key, .. } => Some(format!("belongs to lynqnode {key}: give one of them another name")),
+        Owner::Node { key, .. } => Some(format!(
+            "belongs to lynqnode {key}: give one of them another name"
+        )),
         Owner::Other(owner) => Some(format!("belongs to {owner}: give one of them another name")),
         Owner::Nobody if force || found.orphaned => None,
-        Owner::Nobody => Some("was there before and is nobody's: conflictPolicy: Force takes it over".to_owned()),
+        Owner::Nobody => {
+            Some("was there before and is nobody's: conflictPolicy: Force takes it over".to_owned())
+        }
     }
 }
 
-fn note(memory: &mut ResourceMemory, world: &World, node: &NodeDigest, facts: &Facts, key: &ObjectKey, result: Result<Value, ApiError>) {
+fn note(
+    memory: &mut ResourceMemory,
+    world: &World,
+    node: &NodeDigest,
+    facts: &Facts,
+    key: &ObjectKey,
+    result: Result<Value, ApiError>,
+) {
     let now = Timestamp::now();
     let error = match result {
         Ok(object) => {
@@ -312,20 +468,46 @@ fn note(memory: &mut ResourceMemory, world: &World, node: &NodeDigest, facts: &F
     };
     let wait = RETRY_LAST.min(RETRY_FIRST * 2_i32.saturating_pow(memory.failures.min(10)));
     memory.failures += 1;
-    let kind = if matches!(error, ApiError::Conflict(_)) { FailureKind::Conflict } else { FailureKind::Refused };
-    let failure = Failure { kind, message: error.to_string(), retry_at: now.checked_add(wait).unwrap_or(now) };
+    let kind = if matches!(error, ApiError::Conflict(_)) {
+        FailureKind::Conflict
+    } else {
+        FailureKind::Refused
+    };
+    let failure = Failure {
+        kind,
+        message: error.to_string(),
+        retry_at: now.checked_add(wait).unwrap_or(now),
+    };
     // One event for each new way to fail, not for each attempt.
     if memory.failure.as_ref().map(|f| &f.message) != Some(&failure.message) {
-        let reason = if kind == FailureKind::Conflict { "ResourceConflict" } else { "ApplyFailed" };
-        let about = crate::cluster::events::About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
-        world.events.warning(&about, reason, format!("Resource {} ({key}): {}", facts.id, failure.message));
+        let reason = if kind == FailureKind::Conflict {
+            "ResourceConflict"
+        } else {
+            "ApplyFailed"
+        };
+        let about = crate::cluster::events::About::new(
+            "LynqNode",
+            &node.key.namespace,
+            &node.key.name,
+            &node.uid,
+        );
+        world.events.warning(
+            &about,
+            reason,
+            format!("Resource {} ({key}): {}", facts.id, failure.message),
+        );
         tracing::warn!(node = %node.key, resource = facts.id, object = %key, error = failure.message, "a resource could not be applied");
     }
     memory.failure = Some(failure);
 }
 
 /// Deletes the object, or leaves it behind marked as an orphan. Its uid keeps a new object of the same name safe.
-async fn take_down(world: &World, key: &ObjectKey, child: &Child, how: TakeDown) -> Result<(), ApiError> {
+async fn take_down(
+    world: &World,
+    key: &ObjectKey,
+    child: &Child,
+    how: TakeDown,
+) -> Result<(), ApiError> {
     match how {
         TakeDown::Delete => {
             world.objects.delete(key, &child.uid).await?;
@@ -357,15 +539,24 @@ async fn take_down(world: &World, key: &ObjectKey, child: &Child, how: TakeDown)
 
 /// Whether the node's workloads are ready by a live read, with the content that is live now. What was read is learnt.
 pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiError> {
-    for facts in node.facts.iter().filter(|facts| is_workload(facts) && facts.render_error.is_none()) {
-        let Some(served) = world.objects.served(&facts.kind).await? else { return Ok(false) };
+    for facts in node
+        .facts
+        .iter()
+        .filter(|facts| is_workload(facts) && facts.render_error.is_none())
+    {
+        let Some(served) = world.objects.served(&facts.kind).await? else {
+            return Ok(false);
+        };
         let key = key_in(facts, served.scope);
         let object = match world.objects.get(&key).await {
             Ok(object) => object,
             Err(ApiError::NotFound(_)) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let known = world.children.get(&key).map(|child| child.resource_version.clone());
+        let known = world
+            .children
+            .get(&key)
+            .map(|child| child.resource_version.clone());
         let child = world.children.learn(&object);
         if known.is_some_and(|known| version::is_newer(&child.resource_version, &known)) {
             world.node_queue.add(node.key.clone());
@@ -381,6 +572,13 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
 
 /// Kinds whose readiness can come and go; the others are there or not.
 fn is_workload(facts: &Facts) -> bool {
-    let built_in = ["v1", "networking.k8s.io/v1", "policy/v1", "rbac.authorization.k8s.io/v1", "autoscaling/v2"];
-    facts.kind.kind == "Pod" || !(built_in.contains(&facts.kind.api_version.as_str()) || facts.kind.kind == "CronJob")
+    let built_in = [
+        "v1",
+        "networking.k8s.io/v1",
+        "policy/v1",
+        "rbac.authorization.k8s.io/v1",
+        "autoscaling/v2",
+    ];
+    facts.kind.kind == "Pod"
+        || !(built_in.contains(&facts.kind.api_version.as_str()) || facts.kind.kind == "CronJob")
 }

@@ -39,8 +39,17 @@ const HUB_STATUS_EVERY: Duration = Duration::from_secs(1);
 const UNCONFIRMED_RETRY: Duration = Duration::from_secs(1);
 
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
-    let memory = world.rollout_memory.lock().expect("the rollouts' memory").remove(&key).unwrap_or_default();
-    let mut look = Look { world: &world, key: key.clone(), memory };
+    let memory = world
+        .rollout_memory
+        .lock()
+        .expect("the rollouts' memory")
+        .remove(&key)
+        .unwrap_or_default();
+    let mut look = Look {
+        world: &world,
+        key: key.clone(),
+        memory,
+    };
     let again = match look.go().await {
         Ok(again) => again,
         Err(ApiError::NotFound(_)) => None,
@@ -51,7 +60,11 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
         }
     };
     let memory = look.memory;
-    world.rollout_memory.lock().expect("the rollouts' memory").insert(key, memory);
+    world
+        .rollout_memory
+        .lock()
+        .expect("the rollouts' memory")
+        .insert(key, memory);
     again
 }
 
@@ -80,7 +93,11 @@ impl Look<'_> {
                     Ok(()) => {}
                     Err(ApiError::Conflict(_)) => {
                         self.world.metrics.ledger_conflict();
-                        let object = self.world.objects.get(&own_key("LynqHub", &self.key.0, &self.key.1)).await?;
+                        let object = self
+                            .world
+                            .objects
+                            .get(&own_key("LynqHub", &self.key.0, &self.key.1))
+                            .await?;
                         self.world.hubs.learn(&object);
                         continue;
                     }
@@ -91,37 +108,97 @@ impl Look<'_> {
             (confirmed, unconfirmed) = self.confirm(&plan.confirm).await;
             if released == 0 && confirmed.is_empty() {
                 let again = self.write_statuses(&hub, &nodes, &plan).await?;
-                let wake = plan.wake_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default());
+                let wake = plan.wake_at.map(|at| {
+                    Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
+                });
                 let retry = (unconfirmed || !plan.releases.is_empty()).then_some(UNCONFIRMED_RETRY);
                 return Ok([again, wake, retry].into_iter().flatten().min());
             }
         }
-        Ok(Some(if unconfirmed { UNCONFIRMED_RETRY } else { Duration::ZERO }))
+        Ok(Some(if unconfirmed {
+            UNCONFIRMED_RETRY
+        } else {
+            Duration::ZERO
+        }))
     }
 
-    fn snapshot(&self, hub: Option<&Hub>, nodes: &[Arc<NodeDigest>], confirmed: BTreeSet<Confirmation>) -> Snapshot {
-        let rendered = self.world.rendered.lock().expect("the rendered forms' lock");
+    fn snapshot(
+        &self,
+        hub: Option<&Hub>,
+        nodes: &[Arc<NodeDigest>],
+        confirmed: BTreeSet<Confirmation>,
+    ) -> Snapshot {
+        let rendered = self
+            .world
+            .rendered
+            .lock()
+            .expect("the rendered forms' lock");
         let form_view = |form: &Arc<Form>| {
-            let policy = form.spec.as_ref().ok().and_then(|spec| spec.rollout.clone()).unwrap_or_default();
-            let known = rendered.get(&(form.namespace.clone(), form.name.clone())).map(|r| r.generation);
-            let rendered_generation = known.or(form.status.observed_generation).unwrap_or_default();
-            (form.name.clone(), rollout::Form { policy, rendered_generation, previous: form.status.rollout.clone() })
+            let policy = form
+                .spec
+                .as_ref()
+                .ok()
+                .and_then(|spec| spec.rollout.clone())
+                .unwrap_or_default();
+            let known = rendered
+                .get(&(form.namespace.clone(), form.name.clone()))
+                .map(|r| r.generation);
+            let rendered_generation = known
+                .or(form.status.observed_generation)
+                .unwrap_or_default();
+            (
+                form.name.clone(),
+                rollout::Form {
+                    policy,
+                    rendered_generation,
+                    previous: form.status.rollout.clone(),
+                },
+            )
         };
         Snapshot {
-            resource_version: hub.map(|hub| hub.resource_version.clone()).unwrap_or_default(),
-            slots: hub.and_then(|hub| hub.status.rollout.clone()).map(|r| r.slots).unwrap_or_default(),
-            hub_skew: hub.and_then(|hub| hub.spec.as_ref().ok()?.rollout.as_ref()).map(|r| r.max_skew).unwrap_or_default(),
-            forms: self.world.forms_of(&self.key).iter().map(form_view).collect(),
-            nodes: nodes.iter().map(|node| (node.key.name.clone(), node.for_rollout())).collect(),
+            resource_version: hub
+                .map(|hub| hub.resource_version.clone())
+                .unwrap_or_default(),
+            slots: hub
+                .and_then(|hub| hub.status.rollout.clone())
+                .map(|r| r.slots)
+                .unwrap_or_default(),
+            hub_skew: hub
+                .and_then(|hub| hub.spec.as_ref().ok()?.rollout.as_ref())
+                .map(|r| r.max_skew)
+                .unwrap_or_default(),
+            forms: self
+                .world
+                .forms_of(&self.key)
+                .iter()
+                .map(form_view)
+                .collect(),
+            nodes: nodes
+                .iter()
+                .map(|node| (node.key.name.clone(), node.for_rollout()))
+                .collect(),
             confirmed,
-            deletions_held: self.world.deletions_held.lock().expect("the deletions' lock").contains(&self.key),
+            deletions_held: self
+                .world
+                .deletions_held
+                .lock()
+                .expect("the deletions' lock")
+                .contains(&self.key),
         }
     }
 
     /// Compare-and-swap of the slots, and of nothing else.
-    async fn write_ledger(&self, snapshot: &Snapshot, slots: &[crate::api::hub::Slot]) -> Result<(), ApiError> {
+    async fn write_ledger(
+        &self,
+        snapshot: &Snapshot,
+        slots: &[crate::api::hub::Slot],
+    ) -> Result<(), ApiError> {
         let patch = json!({"metadata": {"resourceVersion": snapshot.resource_version}, "status": {"rollout": {"slots": slots}}});
-        let written = self.world.objects.merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch).await?;
+        let written = self
+            .world
+            .objects
+            .merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch)
+            .await?;
         self.world.hubs.learn(&written);
         Ok(())
     }
@@ -130,8 +207,15 @@ impl Look<'_> {
     async fn release(&self, releases: &[Release]) -> usize {
         let mut live = 0;
         for some in releases.chunks(REQUESTS_MAX) {
-            let sent: Vec<_> = some.iter().map(|release| self.release_one(release)).collect();
-            live += join_all(sent).await.into_iter().filter(|live| *live).count();
+            let sent: Vec<_> = some
+                .iter()
+                .map(|release| self.release_one(release))
+                .collect();
+            live += join_all(sent)
+                .await
+                .into_iter()
+                .filter(|live| *live)
+                .count();
         }
         live
     }
@@ -139,7 +223,10 @@ impl Look<'_> {
     async fn release_one(&self, release: &Release) -> bool {
         let key = own_key("LynqNode", &self.key.0, &release.node);
         let (marker, value) = match release.gated {
-            true => (names::RELEASE, format!("{}/{}", release.hash, release.resource_version)),
+            true => (
+                names::RELEASE,
+                format!("{}/{}", release.hash, release.resource_version),
+            ),
             false => (names::UNGATED, release.hash.clone()),
         };
         let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
@@ -186,20 +273,43 @@ impl Look<'_> {
 
     async fn confirm_one(&self, confirm: &Confirm) -> Option<Confirmation> {
         match confirm {
-            Confirm::Gone { node, uid } => match self.world.objects.get(&own_key("LynqNode", &self.key.0, node)).await {
+            Confirm::Gone { node, uid } => match self
+                .world
+                .objects
+                .get(&own_key("LynqNode", &self.key.0, node))
+                .await
+            {
                 Err(ApiError::NotFound(_)) => Some(Confirmation::Gone { uid: uid.clone() }),
-                Ok(object) if object["metadata"]["uid"] != uid.as_str() => Some(Confirmation::Gone { uid: uid.clone() }),
+                Ok(object) if object["metadata"]["uid"] != uid.as_str() => {
+                    Some(Confirmation::Gone { uid: uid.clone() })
+                }
                 Ok(object) => {
                     self.world.nodes.learn(&object);
                     None
                 }
                 Err(_) => None,
             },
-            Confirm::Ready { node, uid, resource_version } => {
-                let key = NodeKey { namespace: self.key.0.clone(), name: node.clone() };
-                let digest = self.world.nodes.get(&key).filter(|n| n.uid == *uid && n.resource_version == *resource_version)?;
-                let ready = node::confirm_ready(self.world, &digest).await.unwrap_or(false);
-                ready.then(|| Confirmation::Ready { uid: uid.clone(), resource_version: resource_version.clone() })
+            Confirm::Ready {
+                node,
+                uid,
+                resource_version,
+            } => {
+                let key = NodeKey {
+                    namespace: self.key.0.clone(),
+                    name: node.clone(),
+                };
+                let digest = self
+                    .world
+                    .nodes
+                    .get(&key)
+                    .filter(|n| n.uid == *uid && n.resource_version == *resource_version)?;
+                let ready = node::confirm_ready(self.world, &digest)
+                    .await
+                    .unwrap_or(false);
+                ready.then(|| Confirmation::Ready {
+                    uid: uid.clone(),
+                    resource_version: resource_version.clone(),
+                })
             }
         }
     }
@@ -208,7 +318,11 @@ impl Look<'_> {
     fn remember_holds(&self, nodes: &[Arc<NodeDigest>], plan: &Plan) {
         let mut holds = self.world.holds.lock().expect("the holds' lock");
         for node in nodes {
-            let new = plan.waiting.get(&node.key.name).filter(|r| **r != rollout::reason::Reason::Releasing).map(|r| (r.code(), r.summary()));
+            let new = plan
+                .waiting
+                .get(&node.key.name)
+                .filter(|r| **r != rollout::reason::Reason::Releasing)
+                .map(|r| (r.code(), r.summary()));
             let old = match new {
                 Some(new) => holds.insert(node.key.clone(), new),
                 None => holds.remove(&node.key),
@@ -219,7 +333,12 @@ impl Look<'_> {
         }
     }
 
-    async fn write_statuses(&mut self, hub: &Hub, nodes: &[Arc<NodeDigest>], plan: &Plan) -> Result<Option<Duration>, ApiError> {
+    async fn write_statuses(
+        &mut self,
+        hub: &Hub,
+        nodes: &[Arc<NodeDigest>],
+        plan: &Plan,
+    ) -> Result<Option<Duration>, ApiError> {
         let forms = self.write_forms(plan, Some(hub)).await?;
         let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
         let failed = nodes.len() as i32 - ready;
@@ -230,25 +349,41 @@ impl Look<'_> {
             return Ok(Some(forms.map_or(wait, |other| other.min(wait))));
         }
         let patch = json!({"status": {"ready": ready, "failed": failed}});
-        let written = self.world.objects.merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch).await?;
+        let written = self
+            .world
+            .objects
+            .merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch)
+            .await?;
         self.world.hubs.learn(&written);
         self.memory.hub_written = Some(Instant::now());
         Ok(forms)
     }
 
     /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago.
-    async fn write_forms(&mut self, plan: &Plan, hub: Option<&Hub>) -> Result<Option<Duration>, ApiError> {
+    async fn write_forms(
+        &mut self,
+        plan: &Plan,
+        hub: Option<&Hub>,
+    ) -> Result<Option<Duration>, ApiError> {
         let mut again: Option<Duration> = None;
         for form in self.world.forms_of(&self.key) {
-            let Some(state) = plan.forms.get(&form.name) else { continue };
+            let Some(state) = plan.forms.get(&form.name) else {
+                continue;
+            };
             let error = self.invalid(&form, hub);
             let status = form_status(&form, state, error, Timestamp::now());
             if status == form.status {
                 continue;
             }
             let phase = |status: &FormStatus| status.rollout.as_ref().map(|r| r.phase);
-            let urgent = phase(&status) != phase(&form.status) || form.status.observed_generation != status.observed_generation;
-            if !urgent && let Some(wait) = too_soon(self.memory.form_written.get(&form.name).copied(), FORM_STATUS_EVERY) {
+            let urgent = phase(&status) != phase(&form.status)
+                || form.status.observed_generation != status.observed_generation;
+            if !urgent
+                && let Some(wait) = too_soon(
+                    self.memory.form_written.get(&form.name).copied(),
+                    FORM_STATUS_EVERY,
+                )
+            {
                 again = Some(again.map_or(wait, |other| other.min(wait)));
                 continue;
             }
@@ -258,9 +393,15 @@ impl Look<'_> {
                     rollout.entry(field).or_insert(Value::Null);
                 }
             }
-            let written = self.world.objects.merge_status(&own_key("LynqForm", &form.namespace, &form.name), &patch).await?;
+            let written = self
+                .world
+                .objects
+                .merge_status(&own_key("LynqForm", &form.namespace, &form.name), &patch)
+                .await?;
             self.world.forms.learn(&written);
-            self.memory.form_written.insert(form.name.clone(), Instant::now());
+            self.memory
+                .form_written
+                .insert(form.name.clone(), Instant::now());
             self.announce(&form, &status);
         }
         Ok(again)
@@ -269,10 +410,23 @@ impl Look<'_> {
     /// Why the form cannot be rendered, if it cannot.
     fn invalid(&self, form: &Form, hub: Option<&Hub>) -> Option<(&'static str, String)> {
         if hub.is_none() {
-            return Some(("HubNotFound", format!("there is no LynqHub {} in namespace {}", self.key.1, self.key.0)));
+            return Some((
+                "HubNotFound",
+                format!(
+                    "there is no LynqHub {} in namespace {}",
+                    self.key.1, self.key.0
+                ),
+            ));
         }
-        let rendered = self.world.rendered.lock().expect("the rendered forms' lock");
-        let error = rendered.get(&(form.namespace.clone(), form.name.clone()))?.error.clone()?;
+        let rendered = self
+            .world
+            .rendered
+            .lock()
+            .expect("the rendered forms' lock");
+        let error = rendered
+            .get(&(form.namespace.clone(), form.name.clone()))?
+            .error
+            .clone()?;
         Some(("ValidationFailed", error))
     }
 
@@ -280,33 +434,62 @@ impl Look<'_> {
     fn announce(&self, form: &Form, status: &FormStatus) {
         let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
         let phase = |status: &FormStatus| status.rollout.as_ref().map(|r| r.phase);
-        let message = status.rollout.as_ref().map(|r| r.message.clone()).unwrap_or_default();
+        let message = status
+            .rollout
+            .as_ref()
+            .map(|r| r.message.clone())
+            .unwrap_or_default();
         if phase(status) != phase(&form.status) {
             match phase(status) {
                 Some(Phase::Failed) => self.world.events.warning(&about, "RolloutHalted", message),
-                Some(Phase::Complete) => self.world.events.normal(&about, "RolloutComplete", message),
-                Some(Phase::InProgress) => self.world.events.normal(&about, "RolloutStarted", message),
+                Some(Phase::Complete) => {
+                    self.world.events.normal(&about, "RolloutComplete", message)
+                }
+                Some(Phase::InProgress) => {
+                    self.world.events.normal(&about, "RolloutStarted", message)
+                }
                 Some(Phase::Idle) | None => {}
             }
         }
-        let valid = |status: &FormStatus| status.conditions.iter().find(|c| c.type_ == "Valid").map(|c| (c.status.clone(), c.message.clone()));
+        let valid = |status: &FormStatus| {
+            status
+                .conditions
+                .iter()
+                .find(|c| c.type_ == "Valid")
+                .map(|c| (c.status.clone(), c.message.clone()))
+        };
         if valid(status) != valid(&form.status)
             && let Some(condition) = status.conditions.iter().find(|c| c.type_ == "Valid")
         {
             match condition.status.as_str() {
-                "True" => self.world.events.normal(&about, &condition.reason, "All validations passed"),
-                _ => self.world.events.warning(&about, &condition.reason, condition.message.clone()),
+                "True" => {
+                    self.world
+                        .events
+                        .normal(&about, &condition.reason, "All validations passed")
+                }
+                _ => {
+                    self.world
+                        .events
+                        .warning(&about, &condition.reason, condition.message.clone())
+                }
             }
         }
     }
 }
 
-fn form_status(form: &Form, state: &FormState, error: Option<(&'static str, String)>, now: Timestamp) -> FormStatus {
+fn form_status(
+    form: &Form,
+    state: &FormState,
+    error: Option<(&'static str, String)>,
+    now: Timestamp,
+) -> FormStatus {
     let mut status = form.status.clone();
     status.observed_generation = Some(state.rollout.target_generation);
     status.total_nodes = Some(state.total_nodes);
     status.ready_nodes = Some(state.ready_nodes);
-    let windowed = form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some()) || state.rollout.slots > 0 || state.rollout.held_nodes > 0;
+    let windowed = form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some())
+        || state.rollout.slots > 0
+        || state.rollout.held_nodes > 0;
     status.rollout = windowed.then(|| state.rollout.clone());
     let valid = match error {
         None => ConditionState::new("Valid", true, "ValidationPassed", "All validations passed"),
@@ -314,7 +497,12 @@ fn form_status(form: &Form, state: &FormState, error: Option<(&'static str, Stri
     };
     let mut states = state.conditions.clone();
     states.push(valid);
-    conditions::merge(&mut status.conditions, &states, Some(state.rollout.target_generation), now);
+    conditions::merge(
+        &mut status.conditions,
+        &states,
+        Some(state.rollout.target_generation),
+        now,
+    );
     status
 }
 

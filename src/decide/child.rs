@@ -60,7 +60,10 @@ impl fmt::Display for NodeKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A LynqNode's; the uid is known where an owner reference says it.
-    Node { key: NodeKey, uid: Option<String> },
+    Node {
+        key: NodeKey,
+        uid: Option<String>,
+    },
     /// Another controller's, as `Kind name`.
     Other(String),
     Nobody,
@@ -91,10 +94,16 @@ impl Child {
             .as_array()
             .into_iter()
             .flatten()
-            .find(|entry| entry["manager"] == names::FIELD_MANAGER && entry["operation"] == "Apply" && entry["subresource"].is_null());
+            .find(|entry| {
+                entry["manager"] == names::FIELD_MANAGER
+                    && entry["operation"] == "Apply"
+                    && entry["subresource"].is_null()
+            });
         Child {
             uid: text("/metadata/uid").unwrap_or_default().to_owned(),
-            resource_version: text("/metadata/resourceVersion").unwrap_or_default().to_owned(),
+            resource_version: text("/metadata/resourceVersion")
+                .unwrap_or_default()
+                .to_owned(),
             owner: owner(object),
             applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
             fields_hash: ours.map(|entry| hash_value(&entry["fieldsV1"])),
@@ -116,9 +125,18 @@ impl Child {
 }
 
 pub fn key_of(object: &Value) -> ObjectKey {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     ObjectKey {
-        kind: Kind { api_version: text("/apiVersion"), kind: text("/kind") },
+        kind: Kind {
+            api_version: text("/apiVersion"),
+            kind: text("/kind"),
+        },
         namespace: text("/metadata/namespace"),
         name: text("/metadata/name"),
     }
@@ -126,20 +144,43 @@ pub fn key_of(object: &Value) -> ObjectKey {
 
 fn owner(object: &Value) -> Owner {
     let metadata = &object["metadata"];
-    let controller = metadata["ownerReferences"].as_array().into_iter().flatten().find(|reference| reference["controller"] == true);
+    let controller = metadata["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|reference| reference["controller"] == true);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if let Some(reference) = controller {
-        let is_node = reference["kind"] == "LynqNode" && text(&reference["apiVersion"]).starts_with(names::GROUP);
+        let is_node = reference["kind"] == "LynqNode"
+            && text(&reference["apiVersion"]).starts_with(names::GROUP);
         if !is_node {
-            return Owner::Other(format!("{} {}", text(&reference["kind"]), text(&reference["name"])));
+            return Owner::Other(format!(
+                "{} {}",
+                text(&reference["kind"]),
+                text(&reference["name"])
+            ));
         }
-        let key = NodeKey { namespace: text(&metadata["namespace"]), name: text(&reference["name"]) };
-        return Owner::Node { key, uid: Some(text(&reference["uid"])) };
+        let key = NodeKey {
+            namespace: text(&metadata["namespace"]),
+            name: text(&reference["name"]),
+        };
+        return Owner::Node {
+            key,
+            uid: Some(text(&reference["uid"])),
+        };
     }
     match metadata["labels"][names::LABEL_NODE].as_str() {
         Some(name) if metadata["labels"][names::LABEL_ORPHANED].is_null() => {
-            let namespace = metadata["labels"][names::LABEL_NODE_NAMESPACE].as_str().map_or_else(|| text(&metadata["namespace"]), str::to_owned);
-            Owner::Node { key: NodeKey { namespace, name: name.to_owned() }, uid: None }
+            let namespace = metadata["labels"][names::LABEL_NODE_NAMESPACE]
+                .as_str()
+                .map_or_else(|| text(&metadata["namespace"]), str::to_owned);
+            Owner::Node {
+                key: NodeKey {
+                    namespace,
+                    name: name.to_owned(),
+                },
+                uid: None,
+            }
         }
         _ => Owner::Nobody,
     }
@@ -147,19 +188,36 @@ fn owner(object: &Value) -> Owner {
 
 /// Name and namespace of a resource's object. Without a namespace of its own it goes where its node is.
 pub fn object_key(resource: &Resource, node: &NodeKey, scope: Scope) -> ObjectKey {
-    let text = |pointer: &str| resource.spec.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let name = if resource.name_template.is_empty() { text("/metadata/name").unwrap_or_default() } else { &resource.name_template };
+    let text = |pointer: &str| {
+        resource
+            .spec
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let name = if resource.name_template.is_empty() {
+        text("/metadata/name").unwrap_or_default()
+    } else {
+        &resource.name_template
+    };
     let namespace = match scope {
         Scope::Cluster => "",
         Scope::Namespaced if !resource.target_namespace.is_empty() => &resource.target_namespace,
         Scope::Namespaced => text("/metadata/namespace").unwrap_or(&node.namespace),
     };
-    ObjectKey { kind: kind_of(&resource.spec), namespace: namespace.to_owned(), name: name.to_owned() }
+    ObjectKey {
+        kind: kind_of(&resource.spec),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
 }
 
 pub fn kind_of(manifest: &Value) -> Kind {
     let text = |field: &str| manifest[field].as_str().unwrap_or_default().to_owned();
-    Kind { api_version: text("apiVersion"), kind: text("kind") }
+    Kind {
+        api_version: text("apiVersion"),
+        kind: text("kind"),
+    }
 }
 
 /// Hash of everything of a resource that ends up in its object. Fields that are left to others do not count, so that a
@@ -183,7 +241,13 @@ pub fn applied_hash(resource: &Resource) -> String {
 
 /// The object as it is applied. `live` is the object in the cluster, if there is one: fields that the resource leaves
 /// to others keep their value from there.
-pub fn manifest(resource: &Resource, node: &NodeKey, node_uid: &str, scope: Scope, live: Option<&Value>) -> Value {
+pub fn manifest(
+    resource: &Resource,
+    node: &NodeKey,
+    node_uid: &str,
+    scope: Scope,
+    live: Option<&Value>,
+) -> Value {
     let mut object = resource.spec.clone();
     if let Some(live) = live {
         keep_ignored(&mut object, resource, live);
@@ -191,10 +255,23 @@ pub fn manifest(resource: &Resource, node: &NodeKey, node_uid: &str, scope: Scop
     let key = object_key(resource, node, scope);
     let mut labels = texts(&object, "labels");
     let mut annotations = texts(&object, "annotations");
-    labels.extend(resource.labels_template.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
-    annotations.extend(resource.annotations_template.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
+    labels.extend(
+        resource
+            .labels_template
+            .iter()
+            .map(|(k, v)| (k.clone(), v.as_str().into())),
+    );
+    annotations.extend(
+        resource
+            .annotations_template
+            .iter()
+            .map(|(k, v)| (k.clone(), v.as_str().into())),
+    );
     labels.insert(names::LABEL_MANAGED.into(), names::TRUE.into());
-    annotations.insert(names::DELETION_POLICY.into(), json!(resource.deletion_policy));
+    annotations.insert(
+        names::DELETION_POLICY.into(),
+        json!(resource.deletion_policy),
+    );
     annotations.insert(names::APPLIED_HASH.into(), applied_hash(resource).into());
     if resource.creation_policy == CreationPolicy::Once {
         annotations.insert(names::CREATED_ONCE.into(), names::TRUE.into());
@@ -204,11 +281,20 @@ pub fn manifest(resource: &Resource, node: &NodeKey, node_uid: &str, scope: Scop
         metadata.insert("namespace".into(), key.namespace.as_str().into());
     }
     // An owner reference cannot cross namespaces, and the garbage collector would delete what is to be retained.
-    if scope == Scope::Namespaced && key.namespace == node.namespace && resource.deletion_policy == DeletionPolicy::Delete {
-        metadata.insert("ownerReferences".into(), json!([owner_reference(node, node_uid)]));
+    if scope == Scope::Namespaced
+        && key.namespace == node.namespace
+        && resource.deletion_policy == DeletionPolicy::Delete
+    {
+        metadata.insert(
+            "ownerReferences".into(),
+            json!([owner_reference(node, node_uid)]),
+        );
     } else {
         labels.insert(names::LABEL_NODE.into(), node.name.as_str().into());
-        labels.insert(names::LABEL_NODE_NAMESPACE.into(), node.namespace.as_str().into());
+        labels.insert(
+            names::LABEL_NODE_NAMESPACE.into(),
+            node.namespace.as_str().into(),
+        );
     }
     metadata.insert("labels".into(), labels.into());
     metadata.insert("annotations".into(), annotations.into());
@@ -231,7 +317,10 @@ fn owner_reference(node: &NodeKey, uid: &str) -> Value {
 }
 
 fn texts(object: &Value, field: &str) -> Map<String, Value> {
-    object["metadata"][field].as_object().cloned().unwrap_or_default()
+    object["metadata"][field]
+        .as_object()
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// Server-side apply takes a field away that its owner no longer names, so an ignored field is applied with the value
@@ -254,14 +343,26 @@ fn keep_ignored(object: &mut Value, resource: &Resource, live: &Value) {
 /// admission refuses it.
 fn ignored_pointers(resource: &Resource, object: &Value) -> Vec<String> {
     use jsonpath_rust::JsonPath;
-    let found = resource.ignore_fields.iter().filter_map(|path| object.query_only_path(path).ok()).flatten();
+    let found = resource
+        .ignore_fields
+        .iter()
+        .filter_map(|path| object.query_only_path(path).ok())
+        .flatten();
     found.map(|path| pointer_of(&path)).collect()
 }
 
 /// `$['spec']['containers'][0]` as `/spec/containers/0`.
 fn pointer_of(path: &str) -> String {
-    let inner = path.trim_start_matches('$').trim_start_matches('[').trim_end_matches(']');
-    let tokens = inner.split("][").map(|token| token.trim_matches('\'').replace('~', "~0").replace('/', "~1"));
+    let inner = path
+        .trim_start_matches('$')
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    let tokens = inner.split("][").map(|token| {
+        token
+            .trim_matches('\'')
+            .replace('~', "~0")
+            .replace('/', "~1")
+    });
     tokens.map(|token| format!("/{token}")).collect()
 }
 
@@ -270,7 +371,9 @@ fn unescaped(token: &str) -> String {
 }
 
 fn remove(object: &mut Value, pointer: &str) {
-    let Some((parent, field)) = pointer.rsplit_once('/') else { return };
+    let Some((parent, field)) = pointer.rsplit_once('/') else {
+        return;
+    };
     if let Some(Value::Object(fields)) = object.pointer_mut(parent) {
         fields.remove(&unescaped(field));
     }
@@ -285,51 +388,100 @@ mod tests {
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"labels": {"app": "acme"}, "annotations": {"a": "b"}, "namespace": "elsewhere"},
             "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:1"}]}}}}});
-        base.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        base.as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
         serde_json::from_value(base).unwrap()
     }
 
     fn node() -> NodeKey {
-        NodeKey { namespace: "tenants".into(), name: "acme-web".into() }
+        NodeKey {
+            namespace: "tenants".into(),
+            name: "acme-web".into(),
+        }
     }
 
     #[test]
     fn a_child_beside_its_node_has_an_owner_reference() {
-        let object = manifest(&resource(json!({"targetNamespace": "tenants", "labelsTemplate": {"plan": "pro"}})), &node(), "u1", Scope::Namespaced, None);
+        let object = manifest(
+            &resource(json!({"targetNamespace": "tenants", "labelsTemplate": {"plan": "pro"}})),
+            &node(),
+            "u1",
+            Scope::Namespaced,
+            None,
+        );
         assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "u1");
-        assert_eq!(object["metadata"]["labels"], json!({"app": "acme", "plan": "pro", "lynq.sh/managed": "true"}));
+        assert_eq!(
+            object["metadata"]["labels"],
+            json!({"app": "acme", "plan": "pro", "lynq.sh/managed": "true"})
+        );
         assert_eq!(object["metadata"]["annotations"]["a"], "b");
-        assert_eq!(Child::of(&object).owner, Owner::Node { key: node(), uid: Some("u1".into()) });
+        assert_eq!(
+            Child::of(&object).owner,
+            Owner::Node {
+                key: node(),
+                uid: Some("u1".into())
+            }
+        );
     }
 
     #[test]
     fn elsewhere_and_retained_children_have_labels_instead() {
         for (name, extra, scope, namespace) in [
-            ("another namespace", json!({}), Scope::Namespaced, "elsewhere"),
+            (
+                "another namespace",
+                json!({}),
+                Scope::Namespaced,
+                "elsewhere",
+            ),
             ("cluster-scoped", json!({}), Scope::Cluster, ""),
-            ("retained", json!({"targetNamespace": "tenants", "deletionPolicy": "Retain"}), Scope::Namespaced, "tenants"),
+            (
+                "retained",
+                json!({"targetNamespace": "tenants", "deletionPolicy": "Retain"}),
+                Scope::Namespaced,
+                "tenants",
+            ),
         ] {
             let object = manifest(&resource(extra), &node(), "u1", scope, None);
-            assert!(object["metadata"].get("ownerReferences").is_none(), "{name}");
+            assert!(
+                object["metadata"].get("ownerReferences").is_none(),
+                "{name}"
+            );
             assert_eq!(key_of(&object).namespace, namespace, "{name}");
-            assert_eq!(Child::of(&object).owner, Owner::Node { key: node(), uid: None }, "{name}");
+            assert_eq!(
+                Child::of(&object).owner,
+                Owner::Node {
+                    key: node(),
+                    uid: None
+                },
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn ignored_fields_keep_what_the_cluster_has() {
-        let resource = resource(json!({"ignoreFields": ["$.spec.replicas", "$.spec.template.spec.containers[*].image", "$.spec.paused"]}));
+        let resource = resource(
+            json!({"ignoreFields": ["$.spec.replicas", "$.spec.template.spec.containers[*].image", "$.spec.paused"]}),
+        );
         let mut live = resource.spec.clone();
         live["spec"]["replicas"] = json!(7);
         live["spec"]["template"]["spec"]["containers"][1]["image"] = json!("y:2");
         let object = manifest(&resource, &node(), "u1", Scope::Namespaced, Some(&live));
         assert_eq!(object["spec"]["replicas"], 7);
-        assert_eq!(object["spec"]["template"]["spec"]["containers"], json!([{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:2"}]));
+        assert_eq!(
+            object["spec"]["template"]["spec"]["containers"],
+            json!([{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:2"}])
+        );
         assert!(object["spec"].get("paused").is_none());
         let mut scaled = resource.clone();
         scaled.spec["spec"]["replicas"] = json!(9);
         assert_eq!(applied_hash(&resource), applied_hash(&scaled));
-        assert_eq!(manifest(&scaled, &node(), "u1", Scope::Namespaced, None)["spec"]["replicas"], 9, "set at creation");
+        assert_eq!(
+            manifest(&scaled, &node(), "u1", Scope::Namespaced, None)["spec"]["replicas"],
+            9,
+            "set at creation"
+        );
     }
 
     #[test]
@@ -337,9 +489,24 @@ mod tests {
         let object = |metadata: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
         for (name, metadata, expected) in [
             ("nobody's", json!({}), Owner::Nobody),
-            ("another controller's", json!({"ownerReferences": [{"controller": true, "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "x"}]}), Owner::Other("Deployment d".into())),
-            ("an orphan", json!({"labels": {"lynq.sh/orphaned": "true", "lynq.sh/node": "acme-web"}}), Owner::Nobody),
-            ("by label, in its node's namespace", json!({"namespace": "tenants", "labels": {"lynq.sh/node": "acme-web"}}), Owner::Node { key: node(), uid: None }),
+            (
+                "another controller's",
+                json!({"ownerReferences": [{"controller": true, "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "x"}]}),
+                Owner::Other("Deployment d".into()),
+            ),
+            (
+                "an orphan",
+                json!({"labels": {"lynq.sh/orphaned": "true", "lynq.sh/node": "acme-web"}}),
+                Owner::Nobody,
+            ),
+            (
+                "by label, in its node's namespace",
+                json!({"namespace": "tenants", "labels": {"lynq.sh/node": "acme-web"}}),
+                Owner::Node {
+                    key: node(),
+                    uid: None,
+                },
+            ),
         ] {
             assert_eq!(Child::of(&object(metadata)).owner, expected, "{name}");
         }

@@ -40,7 +40,9 @@ pub enum Step {
 }
 
 pub fn step(me: &str, lease: Option<&Lease>, memory: &mut Memory, now: Timestamp) -> Step {
-    let Some(lease) = lease else { return Step::Create };
+    let Some(lease) = lease else {
+        return Step::Create;
+    };
     let since = match &memory.seen {
         Some((version, since)) if *version == lease.resource_version => *since,
         _ => {
@@ -51,8 +53,14 @@ pub fn step(me: &str, lease: Option<&Lease>, memory: &mut Memory, now: Timestamp
     if lease.holder == me {
         return Step::Renew;
     }
-    let runs_out = since.checked_add(SignedDuration::from_secs(lease.duration_seconds.into())).unwrap_or(Timestamp::MAX);
-    if lease.holder.is_empty() || runs_out <= now { Step::TakeOver } else { Step::Wait }
+    let runs_out = since
+        .checked_add(SignedDuration::from_secs(lease.duration_seconds.into()))
+        .unwrap_or(Timestamp::MAX);
+    if lease.holder.is_empty() || runs_out <= now {
+        Step::TakeOver
+    } else {
+        Step::Wait
+    }
 }
 
 #[cfg(test)]
@@ -62,15 +70,29 @@ mod tests {
     #[test]
     fn a_lease_is_taken_only_after_it_was_seen_unchanged_for_its_duration() {
         let at = |s: i64| Timestamp::from_second(1_000 + s).unwrap();
-        let lease = |holder: &str, version: &str| Lease { holder: holder.into(), resource_version: version.into(), transitions: 0, duration_seconds: 15 };
+        let lease = |holder: &str, version: &str| Lease {
+            holder: holder.into(),
+            resource_version: version.into(),
+            transitions: 0,
+            duration_seconds: 15,
+        };
         let mut memory = Memory::default();
-        let mut look = |lease: Option<Lease>, second: i64| step("me", lease.as_ref(), &mut memory, at(second));
+        let mut look =
+            |lease: Option<Lease>, second: i64| step("me", lease.as_ref(), &mut memory, at(second));
         assert_eq!(look(None, 0), Step::Create);
         assert_eq!(look(Some(lease("other", "1")), 0), Step::Wait);
         assert_eq!(look(Some(lease("other", "1")), 14), Step::Wait);
-        assert_eq!(look(Some(lease("other", "2")), 15), Step::Wait, "it was renewed");
+        assert_eq!(
+            look(Some(lease("other", "2")), 15),
+            Step::Wait,
+            "it was renewed"
+        );
         assert_eq!(look(Some(lease("other", "2")), 30), Step::TakeOver);
         assert_eq!(look(Some(lease("me", "3")), 31), Step::Renew);
-        assert_eq!(look(Some(lease("", "4")), 32), Step::TakeOver, "it was released");
+        assert_eq!(
+            look(Some(lease("", "4")), 32),
+            Step::TakeOver,
+            "it was released"
+        );
     }
 }

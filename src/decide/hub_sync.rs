@@ -83,8 +83,13 @@ pub struct Plan {
 
 pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    plan.skipped.extend(seen.rows.skipped.iter().map(ToString::to_string));
-    let gone: Vec<&Arc<NodeDigest>> = seen.nodes.iter().filter(|node| is_gone(seen, node)).collect();
+    plan.skipped
+        .extend(seen.rows.skipped.iter().map(ToString::to_string));
+    let gone: Vec<&Arc<NodeDigest>> = seen
+        .nodes
+        .iter()
+        .filter(|node| is_gone(seen, node))
+        .collect();
     let existing = seen.nodes.iter().filter(|node| !node.deleting).count();
     let verdict = guard(&Deletions {
         existing: existing as u64,
@@ -94,13 +99,26 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         confirmation: seen.hub.confirmation.as_deref(),
     });
     match verdict {
-        Verdict::Allow => plan.deletes = gone.iter().map(|node| (node.key.name.clone(), node.uid.clone())).collect(),
+        Verdict::Allow => {
+            plan.deletes = gone
+                .iter()
+                .map(|node| (node.key.name.clone(), node.uid.clone()))
+                .collect()
+        }
         Verdict::Held(held) => plan.held = Some(held),
     }
     let form_names: BTreeSet<&str> = seen.forms.keys().map(String::as_str).collect();
-    let colliding: BTreeMap<(String, String), String> =
-        seen.rows.skipped_nodes(&form_names).into_iter().map(|s| ((s.uid.clone(), s.form.clone()), s.to_string())).collect();
-    let existing: BTreeMap<&str, &Arc<NodeDigest>> = seen.nodes.iter().map(|node| (node.key.name.as_str(), node)).collect();
+    let colliding: BTreeMap<(String, String), String> = seen
+        .rows
+        .skipped_nodes(&form_names)
+        .into_iter()
+        .map(|s| ((s.uid.clone(), s.form.clone()), s.to_string()))
+        .collect();
+    let existing: BTreeMap<&str, &Arc<NodeDigest>> = seen
+        .nodes
+        .iter()
+        .map(|node| (node.key.name.as_str(), node))
+        .collect();
     for (form_name, form) in seen.forms {
         for row in seen.rows.rows.values() {
             if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
@@ -113,10 +131,17 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             if node.is_some_and(|node| node.deleting) {
                 continue;
             }
-            let key = NodeKey { namespace: seen.hub.namespace.clone(), name };
-            let taken = (seen.foreign)(&key) || node.is_some_and(|node| node.form != *form_name || node.row_uid != row.uid);
+            let key = NodeKey {
+                namespace: seen.hub.namespace.clone(),
+                name,
+            };
+            let taken = (seen.foreign)(&key)
+                || node.is_some_and(|node| node.form != *form_name || node.row_uid != row.uid);
             if taken {
-                plan.skipped.push(format!("lynqnode {} is another hub's or form's: rename the form, or delete that node", key.name));
+                plan.skipped.push(format!(
+                    "lynqnode {} is another hub's or form's: rename the form, or delete that node",
+                    key.name
+                ));
                 continue;
             }
             render_node(seen, &mut plan, form_name, form, row, &key, node, now);
@@ -155,7 +180,9 @@ fn render_node(
         return;
     }
     // Milliseconds, as the annotation has it: `now` must be the same when it is read back.
-    let first_seen = node.and_then(|node| node.first_seen.clone()).unwrap_or_else(|| stamp::format(now));
+    let first_seen = node
+        .and_then(|node| node.first_seen.clone())
+        .unwrap_or_else(|| stamp::format(now));
     let inputs = RowInputs {
         hub: &seen.hub.name,
         form: form_name,
@@ -164,9 +191,14 @@ fn render_node(
         seed: seen.hub.seed,
     };
     let (content, errors) = form.compiled.render(&inputs);
-    plan.render_errors.extend(errors.iter().map(|(id, error)| format!("lynqnode {}, resource {id}: {error}", key.name)));
+    plan.render_errors.extend(
+        errors
+            .iter()
+            .map(|(id, error)| format!("lynqnode {}, resource {id}: {error}", key.name)),
+    );
     if let Err(error) = content::check_size(Some(&content)) {
-        plan.render_errors.push(format!("lynqnode {}: {error}", key.name));
+        plan.render_errors
+            .push(format!("lynqnode {}: {error}", key.name));
         return;
     }
     let mut spec = Map::from_iter([
@@ -176,7 +208,10 @@ fn render_node(
     ]);
     // An array left out would not be pruned: what another manager wrote there would stay.
     for array in ARRAYS {
-        spec.insert(array.to_owned(), content.get(array).cloned().unwrap_or_else(|| json!([])));
+        spec.insert(
+            array.to_owned(),
+            content.get(array).cloned().unwrap_or_else(|| json!([])),
+        );
     }
     let rendered_hash = content::hash_value(&json!([spec, seen.hub.uid]));
     plan.rendered.insert(id, (source, rendered_hash.clone()));
@@ -185,14 +220,20 @@ fn render_node(
     }
     let mut annotations = Map::from_iter([
         (names::HUB_ID.to_owned(), json!(seen.hub.name)),
-        (names::TEMPLATE_GENERATION.to_owned(), json!(form.generation.to_string())),
+        (
+            names::TEMPLATE_GENERATION.to_owned(),
+            json!(form.generation.to_string()),
+        ),
         (names::RENDERED_HASH.to_owned(), json!(rendered_hash)),
         (names::ROW_HASH.to_owned(), json!(row_hash)),
         (names::FIRST_SEEN.to_owned(), json!(first_seen)),
     ]);
     let creation = node.is_none_or(|node| node.live == Live::None);
     if is_ungated(&form.policy, seen.hub.skew, creation) && !(creation && plan.held.is_some()) {
-        annotations.insert(names::UNGATED.to_owned(), json!(content::hash(Some(&content)).as_str()));
+        annotations.insert(
+            names::UNGATED.to_owned(),
+            json!(content::hash(Some(&content)).as_str()),
+        );
     }
     let object = json!({
         "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
@@ -214,5 +255,10 @@ fn render_node(
         },
         "spec": spec,
     });
-    plan.writes.push(NodeWrite { name: key.name.clone(), form: form_name.to_owned(), uid: row.uid.clone(), object });
+    plan.writes.push(NodeWrite {
+        name: key.name.clone(),
+        form: form_name.to_owned(),
+        uid: row.uid.clone(),
+        object,
+    });
 }

@@ -60,21 +60,41 @@ pub struct NodeDigest {
 impl NodeDigest {
     /// Reads the object; what the last digest of it already knew is shared, not computed again.
     pub fn of(object: &Value, previous: Option<&NodeDigest>) -> Self {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let label = |name: &str| object["metadata"]["labels"][name].as_str().unwrap_or_default().to_owned();
-        let status: NodeStatus = serde_json::from_value(object["status"].clone()).unwrap_or_default();
-        let key = NodeKey { namespace: text("/metadata/namespace"), name: text("/metadata/name") };
+        let text = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let label = |name: &str| {
+            object["metadata"]["labels"][name]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let status: NodeStatus =
+            serde_json::from_value(object["status"].clone()).unwrap_or_default();
+        let key = NodeKey {
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+        };
         let finalizers = object["metadata"]["finalizers"].as_array();
         let mut digest = NodeDigest {
             uid: text("/metadata/uid"),
             resource_version: text("/metadata/resourceVersion"),
-            generation: object["metadata"]["generation"].as_i64().unwrap_or_default(),
+            generation: object["metadata"]["generation"]
+                .as_i64()
+                .unwrap_or_default(),
             deleting: !text("/metadata/deletionTimestamp").is_empty(),
-            has_finalizer: finalizers.is_some_and(|all| all.iter().any(|f| f == names::NODE_FINALIZER)),
+            has_finalizer: finalizers
+                .is_some_and(|all| all.iter().any(|f| f == names::NODE_FINALIZER)),
             hub: label(names::LABEL_HUB),
             row_uid: text("/spec/uid"),
             form: text("/spec/templateRef"),
-            desired: annotation(object, names::DESIRED_HASH).unwrap_or_default().to_owned(),
+            desired: annotation(object, names::DESIRED_HASH)
+                .unwrap_or_default()
+                .to_owned(),
             live: Live::Unknown,
             start: annotation(object, names::START_TIME).map(str::to_owned),
             rendered_hash: annotation(object, names::RENDERED_HASH).map(str::to_owned),
@@ -99,7 +119,11 @@ impl NodeDigest {
             None => return,
         };
         let spec = &object["spec"];
-        let source = if claimed == self.desired { spec } else { &spec["released"] };
+        let source = if claimed == self.desired {
+            spec
+        } else {
+            &spec["released"]
+        };
         if Hash::parse(&claimed).is_none() || content::hash(Some(source)).as_str() != claimed {
             return;
         }
@@ -116,13 +140,19 @@ impl NodeDigest {
             self.live = Live::Unknown;
             return;
         };
-        self.facts = Arc::new(arrays.iter().map(|resource| facts(resource, &self.key)).collect());
+        self.facts = Arc::new(
+            arrays
+                .iter()
+                .map(|resource| facts(resource, &self.key))
+                .collect(),
+        );
         self.content = keep_content.then(|| Arc::new(arrays));
     }
 
     /// Whether the status speaks of the content that is live now.
     pub fn status_is_current(&self) -> bool {
-        matches!(&self.live, Live::Hash(hash) if self.status.observed_hash.as_ref() == Some(hash)) && self.status.observed_start_time == self.start
+        matches!(&self.live, Live::Hash(hash) if self.status.observed_hash.as_ref() == Some(hash))
+            && self.status.observed_start_time == self.start
     }
 
     pub fn held(&self) -> bool {
@@ -132,7 +162,11 @@ impl NodeDigest {
     /// Since when the live content is rolled out; None while it is not.
     pub fn settled_since(&self) -> Option<Timestamp> {
         let since = |type_: &str| {
-            let condition = self.status.conditions.iter().find(|c| c.type_ == type_ && c.status == "True");
+            let condition = self
+                .status
+                .conditions
+                .iter()
+                .find(|c| c.type_ == type_ && c.status == "True");
             condition.map(|c| c.last_transition_time)
         };
         match self.live {
@@ -166,8 +200,14 @@ impl NodeDigest {
 pub fn live_content(object: &Value, live: &Live) -> Option<ResourceArrays> {
     let Live::Hash(hash) = live else { return None };
     let spec = &object["spec"];
-    let source = if annotation(object, names::DESIRED_HASH) == Some(hash) { spec } else { &spec["released"] };
-    (content::hash(Some(source)).as_str() == hash).then(|| arrays(source)).flatten()
+    let source = if annotation(object, names::DESIRED_HASH) == Some(hash) {
+        spec
+    } else {
+        &spec["released"]
+    };
+    (content::hash(Some(source)).as_str() == hash)
+        .then(|| arrays(source))
+        .flatten()
 }
 
 fn arrays(source: &Value) -> Option<ResourceArrays> {

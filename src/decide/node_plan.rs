@@ -79,7 +79,12 @@ pub struct NodePlan {
 }
 
 /// `others` are objects of this node that no resource of its live content names.
-pub fn plan(node: &NodeDigest, seen: &[Seen], others: &BTreeMap<ObjectKey, Child>, now: Timestamp) -> NodePlan {
+pub fn plan(
+    node: &NodeDigest,
+    seen: &[Seen],
+    others: &BTreeMap<ObjectKey, Child>,
+    now: Timestamp,
+) -> NodePlan {
     let mut plan = NodePlan::default();
     // Without known live content the children stay exactly as they are.
     if !matches!(node.live, Live::Hash(_)) {
@@ -99,33 +104,65 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], others: &BTreeMap<ObjectKey, Child
         let (kind, message) = match step {
             Step::Apply | Step::Proceed { .. } => (StepKind::Go, a.message.clone()),
             Step::Blocked { on } => (StepKind::Blocked, format!("waits for {on}")),
-            Step::Skip { because } => (StepKind::Skipped, format!("skipped because {because} failed")),
+            Step::Skip { because } => (
+                StepKind::Skipped,
+                format!("skipped because {because} failed"),
+            ),
         };
         if kind == StepKind::Go && a.apply {
             plan.apply.push(i);
         }
         plan.wake_at = [plan.wake_at, a.wake_at].into_iter().flatten().min();
-        plan.outcomes.push(Outcome { state: a.state, step: kind, conflict: a.conflict, message });
+        plan.outcomes.push(Outcome {
+            state: a.state,
+            step: kind,
+            conflict: a.conflict,
+            message,
+        });
     }
     // What replaces an object is there before the object goes; and what does not render has no name by which its
     // last applied object could be told from the others.
-    let pending = plan.outcomes.iter().any(|o| o.state == State::NotApplied && o.step != StepKind::Skipped)
+    let pending = plan
+        .outcomes
+        .iter()
+        .any(|o| o.state == State::NotApplied && o.step != StepKind::Skipped)
         || seen.iter().any(|s| s.facts.render_error.is_some());
     if !pending {
-        plan.take_down = others.iter().filter(|(_, child)| is_ours(child, node) && !child.deleting).map(|(key, child)| (key.clone(), take_down(child))).collect();
+        plan.take_down = others
+            .iter()
+            .filter(|(_, child)| is_ours(child, node) && !child.deleting)
+            .map(|(key, child)| (key.clone(), take_down(child)))
+            .collect();
     }
     plan
 }
 
 /// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone.
-pub fn plan_deletion(node: &NodeDigest, children: &BTreeMap<ObjectKey, Child>, key_of: impl Fn(&Facts) -> Option<ObjectKey>) -> Deletion {
+pub fn plan_deletion(
+    node: &NodeDigest,
+    children: &BTreeMap<ObjectKey, Child>,
+    key_of: impl Fn(&Facts) -> Option<ObjectKey>,
+) -> Deletion {
     let mut deletion = Deletion::default();
-    let mut left: BTreeMap<&ObjectKey, &Child> = children.iter().filter(|(_, child)| is_ours(child, node)).collect();
+    let mut left: BTreeMap<&ObjectKey, &Child> = children
+        .iter()
+        .filter(|(_, child)| is_ours(child, node))
+        .collect();
     let vertices: Vec<Vertex> = node.facts.iter().map(vertex).collect();
-    let levels = Graph::new(&vertices).map(|graph| graph.deletion_order().into_iter().map(|level| level.into_iter().map(str::to_owned).collect()).collect());
+    let levels = Graph::new(&vertices).map(|graph| {
+        graph
+            .deletion_order()
+            .into_iter()
+            .map(|level| level.into_iter().map(str::to_owned).collect())
+            .collect()
+    });
     let levels: Vec<Vec<String>> = levels.unwrap_or_default();
     for level in levels {
-        let here: Vec<ObjectKey> = level.iter().filter_map(|id| node.facts.iter().find(|f| f.id == *id)).filter_map(&key_of).collect();
+        let here: Vec<ObjectKey> = level
+            .iter()
+            .filter_map(|id| node.facts.iter().find(|f| f.id == *id))
+            .filter_map(&key_of)
+            .collect();
         for key in here {
             if let Some((key, child)) = left.remove_entry(&key) {
                 deletion.push(key, child);
@@ -158,7 +195,11 @@ impl Deletion {
 }
 
 fn take_down(child: &Child) -> TakeDown {
-    if child.retain { TakeDown::Orphan } else { TakeDown::Delete }
+    if child.retain {
+        TakeDown::Orphan
+    } else {
+        TakeDown::Delete
+    }
 }
 
 fn vertex(facts: &Facts) -> Vertex<'_> {
@@ -184,12 +225,24 @@ fn is_ours(child: &Child, node: &NodeDigest) -> bool {
 }
 
 fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
-    let settled = |state, message: String| Assessed { state, apply: false, conflict: false, message, wake_at: None };
+    let settled = |state, message: String| Assessed {
+        state,
+        apply: false,
+        conflict: false,
+        message,
+        wake_at: None,
+    };
     if let Some(error) = &seen.facts.render_error {
         return settled(State::ApplyFailed, error.clone());
     }
     if seen.scope.is_none() {
-        return settled(State::ApplyFailed, format!("the cluster has no kind {}: install its CustomResourceDefinition", seen.facts.kind));
+        return settled(
+            State::ApplyFailed,
+            format!(
+                "the cluster has no kind {}: install its CustomResourceDefinition",
+                seen.facts.kind
+            ),
+        );
     }
     if let Some(failure) = seen.failure.filter(|failure| failure.retry_at > now) {
         return Assessed {
@@ -198,10 +251,18 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
             ..settled(State::ApplyFailed, failure.message.clone())
         };
     }
-    let apply = |message: &str| Assessed { apply: true, ..settled(State::NotApplied, message.to_owned()) };
-    let Some(child) = seen.child else { return apply("not created yet") };
+    let apply = |message: &str| Assessed {
+        apply: true,
+        ..settled(State::NotApplied, message.to_owned())
+    };
+    let Some(child) = seen.child else {
+        return apply("not created yet");
+    };
     if child.deleting {
-        return settled(State::NotApplied, "the object of that name is being deleted".to_owned());
+        return settled(
+            State::NotApplied,
+            "the object of that name is being deleted".to_owned(),
+        );
     }
     let foreign = match &child.owner {
         Owner::Node { .. } if is_ours(child, node) => None,
@@ -210,10 +271,18 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
         Owner::Nobody => None,
     };
     if let Some(owner) = foreign {
-        let message = format!("{}/{} belongs to {owner}: give one of them another name", seen.facts.namespace, seen.facts.name);
-        return Assessed { conflict: true, ..settled(State::ApplyFailed, message) };
+        let message = format!(
+            "{}/{} belongs to {owner}: give one of them another name",
+            seen.facts.namespace, seen.facts.name
+        );
+        return Assessed {
+            conflict: true,
+            ..settled(State::ApplyFailed, message)
+        };
     }
-    let current = child.applied_hash.as_ref() == Some(&seen.facts.hash) && !seen.drifted && is_ours(child, node);
+    let current = child.applied_hash.as_ref() == Some(&seen.facts.hash)
+        && !seen.drifted
+        && is_ours(child, node);
     if !(current || (seen.facts.once && child.once && is_ours(child, node))) {
         return apply("its newest content is not applied yet");
     }
@@ -221,7 +290,13 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
 }
 
 fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
-    let done = |state, message: String, wake_at| Assessed { state, apply: false, conflict: false, message, wake_at };
+    let done = |state, message: String, wake_at| Assessed {
+        state,
+        apply: false,
+        conflict: false,
+        message,
+        wake_at,
+    };
     if !seen.facts.wait_for_ready {
         return done(State::Ready, String::new(), None);
     }
@@ -231,8 +306,15 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
         Readiness::Waiting(reason) => reason.to_string(),
     };
     let limit = SignedDuration::from_secs(seen.facts.timeout_seconds.into());
-    match seen.waiting_since.and_then(|since| since.checked_add(limit).ok()) {
-        Some(end) if end <= now => done(State::Failed, format!("not ready after {}s: {reason}", seen.facts.timeout_seconds), None),
+    match seen
+        .waiting_since
+        .and_then(|since| since.checked_add(limit).ok())
+    {
+        Some(end) if end <= now => done(
+            State::Failed,
+            format!("not ready after {}s: {reason}", seen.facts.timeout_seconds),
+            None,
+        ),
         end => done(State::Waiting, reason, end),
     }
 }

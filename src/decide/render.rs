@@ -38,7 +38,11 @@ struct CompiledResource {
 pub enum FormError {
     /// In Lynq's words.
     #[error("template validation failed: invalid {field} in resource '{id}': {message}")]
-    Template { id: String, field: String, message: String },
+    Template {
+        id: String,
+        field: String,
+        message: String,
+    },
     #[error("{0}")]
     Graph(String),
 }
@@ -93,7 +97,11 @@ impl CompiledForm {
         for (array, resource) in &self.resources {
             let facts = Facts {
                 first_seen: inputs.first_seen,
-                seed: Seed { key: inputs.seed, uid: inputs.row.uid.clone(), resource_id: resource.fixed.id.clone() },
+                seed: Seed {
+                    key: inputs.seed,
+                    uid: inputs.row.uid.clone(),
+                    resource_id: resource.fixed.id.clone(),
+                },
             };
             let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default());
             let rendered = resource.render(&inputs).unwrap_or_else(|error| {
@@ -101,7 +109,9 @@ impl CompiledForm {
                 resource.unrendered(error)
             });
             let list = arrays.entry(array.to_string()).or_insert_with(|| json!([]));
-            list.as_array_mut().expect("it was made one").push(json!(rendered));
+            list.as_array_mut()
+                .expect("it was made one")
+                .push(json!(rendered));
         }
         (Value::Object(arrays), errors)
     }
@@ -112,8 +122,13 @@ impl CompiledForm {
 fn variables(inputs: &RowInputs) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::from([("uid".to_owned(), inputs.row.uid.clone())]);
     variables.extend(inputs.row.variables.clone());
-    let url = variables.entry("hostOrUrl".to_owned()).or_insert_with(|| inputs.row.uid.clone()).clone();
-    variables.entry("host".to_owned()).or_insert_with(|| host_of(&url));
+    let url = variables
+        .entry("hostOrUrl".to_owned())
+        .or_insert_with(|| inputs.row.uid.clone())
+        .clone();
+    variables
+        .entry("host".to_owned())
+        .or_insert_with(|| host_of(&url));
     variables.insert("hubId".to_owned(), inputs.hub.to_owned());
     variables.insert("templateRef".to_owned(), inputs.form.to_owned());
     variables
@@ -125,7 +140,9 @@ fn host_of(url: &str) -> String {
     let inputs = Inputs::new(&variables, None, Limits::default());
     let template = Template::parse(Engine::Go, "host", "{{ .url | toHost }}");
     let rendered = template.and_then(|template| template.render(&inputs, "host"));
-    rendered.map(|rendered| rendered.into_text()).unwrap_or_default()
+    rendered
+        .map(|rendered| rendered.into_text())
+        .unwrap_or_default()
 }
 
 impl CompiledResource {
@@ -138,7 +155,9 @@ impl CompiledResource {
             })
         };
         let all = |field: &str, texts: &BTreeMap<String, String>| {
-            let parsed = texts.iter().map(|(key, text)| Ok((key.clone(), parse(&format!("{field}[{key}]"), text)?)));
+            let parsed = texts
+                .iter()
+                .map(|(key, text)| Ok((key.clone(), parse(&format!("{field}[{key}]"), text)?)));
             parsed.collect::<Result<BTreeMap<_, _>, FormError>>()
         };
         let fixed = Resource {
@@ -156,16 +175,30 @@ impl CompiledResource {
             namespace: parse("TargetNamespace", &resource.target_namespace)?,
             labels: all("LabelsTemplate", &resource.labels_template)?,
             annotations: all("AnnotationsTemplate", &resource.annotations_template)?,
-            spec: Tree::parse(&resource.spec, &Place { path: "spec".to_owned(), key: "", parent: "", keeps_data: matches!(kind, "ConfigMap" | "Secret") }, &parse)?,
+            spec: Tree::parse(
+                &resource.spec,
+                &Place {
+                    path: "spec".to_owned(),
+                    key: "",
+                    parent: "",
+                    keeps_data: matches!(kind, "ConfigMap" | "Secret"),
+                },
+                &parse,
+            )?,
         })
     }
 
     fn render(&self, inputs: &Inputs) -> Result<Resource, String> {
         let text = |template: &Template, path: &str| {
-            template.render(inputs, path).map(|rendered| rendered.into_text()).map_err(|error| format!("{path}: {error}"))
+            template
+                .render(inputs, path)
+                .map(|rendered| rendered.into_text())
+                .map_err(|error| format!("{path}: {error}"))
         };
         let all = |templates: &BTreeMap<String, Template>, field: &str| {
-            let rendered = templates.iter().map(|(key, template)| Ok((key.clone(), text(template, &format!("{field}[{key}]"))?)));
+            let rendered = templates.iter().map(|(key, template)| {
+                Ok((key.clone(), text(template, &format!("{field}[{key}]"))?))
+            });
             rendered.collect::<Result<BTreeMap<_, _>, String>>()
         };
         Ok(Resource {
@@ -179,14 +212,22 @@ impl CompiledResource {
     }
 
     fn unrendered(&self, error: String) -> Resource {
-        Resource { render_error: error, spec: json!({}), ..self.fixed.clone() }
+        Resource {
+            render_error: error,
+            spec: json!({}),
+            ..self.fixed.clone()
+        }
     }
 }
 
 /// A manifest whose texts are parsed templates.
 enum Tree {
     Fixed(Value),
-    Text { template: Template, path: String, keep_text: bool },
+    Text {
+        template: Template,
+        path: String,
+        keep_text: bool,
+    },
     List(Vec<Tree>),
     Map(Vec<(String, Tree)>),
 }
@@ -204,7 +245,10 @@ impl Place<'_> {
     /// Fields that stay text though their template writes a number or a boolean (Lynq's list).
     fn keep_text(&self) -> bool {
         matches!(self.key, "apiVersion" | "kind")
-            || matches!(self.parent, "annotations" | "labels" | "matchLabels" | "nodeSelector")
+            || matches!(
+                self.parent,
+                "annotations" | "labels" | "matchLabels" | "nodeSelector"
+            )
             || (self.keeps_data && matches!(self.parent, "data" | "binaryData" | "stringData"))
     }
 }
@@ -219,16 +263,34 @@ impl Tree {
                 if template.is_plain() {
                     return Ok(Tree::Fixed(value.clone()));
                 }
-                Tree::Text { template, path: place.path.clone(), keep_text: place.keep_text() }
+                Tree::Text {
+                    template,
+                    path: place.path.clone(),
+                    keep_text: place.keep_text(),
+                }
             }
             Value::Array(items) => {
-                let at = |i: usize| Place { path: format!("{}[{i}]", place.path), ..*place };
-                Tree::List(items.iter().enumerate().map(|(i, item)| Tree::parse(item, &at(i), parse)).collect::<Result<_, _>>()?)
+                let at = |i: usize| Place {
+                    path: format!("{}[{i}]", place.path),
+                    ..*place
+                };
+                Tree::List(
+                    items
+                        .iter()
+                        .enumerate()
+                        .map(|(i, item)| Tree::parse(item, &at(i), parse))
+                        .collect::<Result<_, _>>()?,
+                )
             }
             Value::Object(fields) => {
                 let at = |key: &'_ String| format!("{}.{key}", place.path);
                 let parsed = fields.iter().map(|(key, item)| {
-                    let inner = Place { path: at(key), key, parent: place.key, keeps_data: place.keeps_data };
+                    let inner = Place {
+                        path: at(key),
+                        key,
+                        parent: place.key,
+                        keeps_data: place.keeps_data,
+                    };
                     Ok((key.clone(), Tree::parse(item, &inner, parse)?))
                 });
                 Tree::Map(parsed.collect::<Result<_, FormError>>()?)
@@ -240,12 +302,24 @@ impl Tree {
     fn render(&self, inputs: &Inputs) -> Result<Value, String> {
         Ok(match self {
             Tree::Fixed(value) => value.clone(),
-            Tree::Text { template, path, keep_text } => {
-                template.render(inputs, path).map_err(|error| format!("{path}: {error}"))?.into_leaf(*keep_text)
-            }
-            Tree::List(items) => Value::Array(items.iter().map(|item| item.render(inputs)).collect::<Result<_, _>>()?),
+            Tree::Text {
+                template,
+                path,
+                keep_text,
+            } => template
+                .render(inputs, path)
+                .map_err(|error| format!("{path}: {error}"))?
+                .into_leaf(*keep_text),
+            Tree::List(items) => Value::Array(
+                items
+                    .iter()
+                    .map(|item| item.render(inputs))
+                    .collect::<Result<_, _>>()?,
+            ),
             Tree::Map(fields) => {
-                let rendered = fields.iter().map(|(key, item)| Ok((key.clone(), item.render(inputs)?)));
+                let rendered = fields
+                    .iter()
+                    .map(|(key, item)| Ok((key.clone(), item.render(inputs)?)));
                 Value::Object(rendered.collect::<Result<_, String>>()?)
             }
         })

@@ -81,11 +81,34 @@ pub fn read(body: &[u8]) -> Result<Request, Malformed> {
         .ok_or(Malformed::NoUid)
 }
 
+/// How the API server's client sees a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody may do this.
+    Forbidden,
+    /// The object changed meanwhile: read it again.
+    Conflict,
+    TooLarge,
+    /// The request cannot be judged.
+    BadRequest,
+}
+
+impl Refusal {
+    fn status(self) -> (u16, &'static str) {
+        match self {
+            Refusal::Forbidden => (403, "Forbidden"),
+            Refusal::Conflict => (409, "Conflict"),
+            Refusal::TooLarge => (413, "RequestEntityTooLarge"),
+            Refusal::BadRequest => (400, "BadRequest"),
+        }
+    }
+}
+
 /// The answer to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Why it is refused; None allows.
-    pub denied: Option<String>,
+    pub denied: Option<(Refusal, String)>,
     pub patch: Vec<PatchOperation>,
     pub warnings: Vec<String>,
     /// For the API server's audit log: name (without prefix) and value.
@@ -97,9 +120,9 @@ impl Answer {
         Answer::default()
     }
 
-    pub fn deny(reason: impl Into<String>) -> Self {
+    pub fn deny(refusal: Refusal, message: impl Into<String>) -> Self {
         Answer {
-            denied: Some(reason.into()),
+            denied: Some((refusal, message.into())),
             ..Answer::default()
         }
     }
@@ -109,10 +132,12 @@ impl Answer {
         let mut response = Map::new();
         response.insert("uid".into(), uid.into());
         response.insert("allowed".into(), self.denied.is_none().into());
-        if let Some(reason) = &self.denied {
+        if let Some((refusal, message)) = &self.denied {
+            let (code, reason) = refusal.status();
+            let message = plain(message, MESSAGE_MAX);
             response.insert(
                 "status".into(),
-                json!({"code": 403, "reason": "Forbidden", "message": plain(reason, MESSAGE_MAX)}),
+                json!({"code": code, "reason": reason, "message": message}),
             );
         } else if !self.patch.is_empty() {
             let patch = serde_json::to_vec(&self.patch).expect("a JSON patch is JSON");
@@ -223,7 +248,7 @@ mod tests {
     fn texts_are_one_bounded_line() {
         let answer = Answer {
             warnings: vec!["a\nb\u{7}".into(), "x".repeat(5_000)],
-            ..Answer::deny("c\r\nd")
+            ..Answer::deny(Refusal::Forbidden, "c\r\nd")
         };
         let body = answer.body("u");
         assert_eq!(body["response"]["warnings"][0], "a b ");

@@ -22,22 +22,38 @@ pub fn probes(not_ready: NotReady) -> Router {
             Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason),
         }
     };
-    Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(readyz))
+    Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(readyz))
 }
 
 pub fn metrics(registry: Arc<Registry>) -> Router {
     let scrape = move || async move {
         let mut text = String::new();
         match encode(&mut text, &registry) {
-            Ok(()) => ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response(),
+            Ok(()) => (
+                [(
+                    CONTENT_TYPE,
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                )],
+                text,
+            )
+                .into_response(),
             Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         }
     };
     Router::new().route("/metrics", get(scrape))
 }
 
-pub async fn serve(listener: TcpListener, app: Router, stop: impl Future<Output = ()> + Send + 'static) {
-    if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop).await {
+pub async fn serve(
+    listener: TcpListener,
+    app: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+) {
+    if let Err(error) = axum::serve(listener, app)
+        .with_graceful_shutdown(stop)
+        .await
+    {
         tracing::error!(%error, "a listener ended");
     }
 }

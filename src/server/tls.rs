@@ -22,13 +22,22 @@ const CONNECTIONS_MAX: usize = 2_000;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves until `stop` is done, then finishes what is under way.
-pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, app: Router, stop: impl Future<Output = ()>) {
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    app: Router,
+    stop: impl Future<Output = ()>,
+) {
     let acceptor = TlsAcceptor::from(tls);
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     tokio::pin!(stop);
     loop {
-        let permit = connections.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let permit = connections
+            .clone()
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed");
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
@@ -45,7 +54,11 @@ pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, app: Router, s
         tokio::spawn(async move {
             let _permit = permit;
             let _ = stream.set_nodelay(true);
-            let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
+            let Ok(Ok(stream)) =
+                tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await
+            else {
+                return;
+            };
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
@@ -56,7 +69,10 @@ pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, app: Router, s
         });
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown())
+        .await
+        .is_err()
+    {
         tracing::warn!("some webhook requests did not end in time");
     }
 }

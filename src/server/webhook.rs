@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::api::names;
 use crate::decide::gate::{self, Write};
-use crate::decide::review::{self, Answer};
+use crate::decide::review::{self, Answer, Refusal};
 
 /// An AdmissionReview has the object twice, and a held object has its content twice: the largest seen was 4.3 MB.
 pub const BODY_MAX: usize = 7 * 1024 * 1024;
@@ -57,8 +57,16 @@ impl Metrics {
             decisions: Family::default(),
             duration: Histogram::new([0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]),
         };
-        registry.register("lynqgate_admission_decisions", "Answers of the LynqNode webhooks", metrics.decisions.clone());
-        registry.register("lynqgate_admission_duration_seconds", "Time to decide, in seconds", metrics.duration.clone());
+        registry.register(
+            "lynqgate_admission_decisions",
+            "Answers of the LynqNode webhooks",
+            metrics.decisions.clone(),
+        );
+        registry.register(
+            "lynqgate_admission_duration_seconds",
+            "Time to decide, in seconds",
+            metrics.duration.clone(),
+        );
         metrics
     }
 }
@@ -71,36 +79,75 @@ pub fn router(webhook: Webhook) -> Router {
 }
 
 async fn mutate(State(webhook): State<Arc<Webhook>>, request: Request<Body>) -> Response {
-    answer(&webhook, request, "mutating", |webhook, write| match gate::decide(write, Timestamp::now()) {
-        Ok(decision) => {
-            let mut warnings = decision.warnings;
-            if decision.outcome == gate::Outcome::Held {
-                warnings.push(held_text(webhook, write.new));
+    answer(
+        &webhook,
+        request,
+        "mutating",
+        |webhook, write| match gate::decide(write, Timestamp::now()) {
+            Ok(decision) => {
+                let mut warnings = decision.warnings;
+                if decision.outcome == gate::Outcome::Held {
+                    warnings.push(held_text(webhook, write.new));
+                }
+                let audit = vec![("gate", decision.outcome.code().to_owned())];
+                (
+                    decision.outcome.code(),
+                    Answer {
+                        patch: decision.patch,
+                        warnings,
+                        audit,
+                        ..Answer::allow()
+                    },
+                )
             }
-            let audit = vec![("gate", decision.outcome.code().to_owned())];
-            (decision.outcome.code(), Answer { patch: decision.patch, warnings, audit, ..Answer::allow() })
-        }
-        Err(denial) => (denial.code(), denied(&denial)),
-    })
+            Err(denial) => (denial.code(), denied(&denial)),
+        },
+    )
     .await
 }
 
 async fn validate(State(webhook): State<Arc<Webhook>>, request: Request<Body>) -> Response {
-    answer(&webhook, request, "validating", |_, write| match gate::check(write, Timestamp::now()) {
-        Ok(()) => ("good", Answer::allow()),
-        Err(denial) => (denial.code(), denied(&denial)),
-    })
+    answer(
+        &webhook,
+        request,
+        "validating",
+        |_, write| match gate::check(write, Timestamp::now()) {
+            Ok(()) => ("good", Answer::allow()),
+            Err(denial) => (denial.code(), denied(&denial)),
+        },
+    )
     .await
 }
 
 fn denied(denial: &gate::Denial) -> Answer {
-    Answer { audit: vec![("gate", format!("denied: {}", denial.code()))], ..Answer::deny(denial.to_string()) }
+    let refusal = match denial {
+        gate::Denial::StaleRelease { .. } => Refusal::Conflict,
+        gate::Denial::TooLarge { .. } => Refusal::TooLarge,
+        gate::Denial::ReleaseWithContent { .. }
+        | gate::Denial::NotTheOperator { .. }
+        | gate::Denial::Tampered { .. } => Refusal::Forbidden,
+    };
+    Answer {
+        audit: vec![("gate", format!("denied: {}", denial.code()))],
+        ..Answer::deny(refusal, denial.to_string())
+    }
 }
 
 fn held_text(webhook: &Webhook, object: &Value) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let (namespace, name, form) = (text("/metadata/namespace"), text("/metadata/name"), text("/spec/templateRef"));
-    let window = (webhook.window)(namespace, form).map(|window| format!(" ({window})")).unwrap_or_default();
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (namespace, name, form) = (
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+        text("/spec/templateRef"),
+    );
+    let window = (webhook.window)(namespace, form)
+        .map(|window| format!(" ({window})"))
+        .unwrap_or_default();
     format!("held: lynqnode {name} waits for a slot of form {form}{window}")
 }
 
@@ -110,46 +157,134 @@ async fn answer(
     which: &'static str,
     decide: fn(&Webhook, &Write) -> (&'static str, Answer),
 ) -> Response {
-    let json = |value: &str| value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json");
-    if !request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(json) {
-        return refuse(webhook, which, StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json".to_owned());
-    }
-    let body = match tokio::time::timeout(BODY_TIMEOUT, to_bytes(request.into_body(), BODY_MAX)).await {
-        Err(_) => return refuse(webhook, which, StatusCode::REQUEST_TIMEOUT, format!("the body did not come in {} s", BODY_TIMEOUT.as_secs())),
-        // The only other error is a client that went away, which reads no answer.
-        Ok(Err(_)) => return refuse(webhook, which, StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {BODY_MAX} bytes")),
-        Ok(Ok(body)) => body,
+    let json = |value: &str| {
+        value
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .eq_ignore_ascii_case("application/json")
     };
+    if !request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(json)
+    {
+        return refuse(
+            webhook,
+            which,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send application/json".to_owned(),
+        );
+    }
+    let body =
+        match tokio::time::timeout(BODY_TIMEOUT, to_bytes(request.into_body(), BODY_MAX)).await {
+            Err(_) => {
+                return refuse(
+                    webhook,
+                    which,
+                    StatusCode::REQUEST_TIMEOUT,
+                    format!("the body did not come in {} s", BODY_TIMEOUT.as_secs()),
+                );
+            }
+            // The only other error is a client that went away, which reads no answer.
+            Ok(Err(_)) => {
+                return refuse(
+                    webhook,
+                    which,
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    format!("the body has more than {BODY_MAX} bytes"),
+                );
+            }
+            Ok(Ok(body)) => body,
+        };
     let start = Instant::now();
     let request = match review::read(&body) {
         Ok(request) => request,
-        Err(malformed) => return refuse(webhook, which, StatusCode::BAD_REQUEST, malformed.to_string()),
+        Err(malformed) => {
+            return refuse(
+                webhook,
+                which,
+                StatusCode::BAD_REQUEST,
+                malformed.to_string(),
+            );
+        }
     };
     let (outcome, answer) = catch_unwind(AssertUnwindSafe(|| decided(webhook, &request, decide))).unwrap_or_else(|_| {
-        ("panic", Answer::deny("lynqgate failed inside while it decided on this write; see its log, and report it"))
+        ("panic", Answer::deny(Refusal::Forbidden, "lynqgate failed inside while it decided on this write; see its log, and report it"))
     });
-    webhook.metrics.decisions.get_or_create(&Decided { webhook: which, outcome }).inc();
-    webhook.metrics.duration.observe(start.elapsed().as_secs_f64());
+    webhook
+        .metrics
+        .decisions
+        .get_or_create(&Decided {
+            webhook: which,
+            outcome,
+        })
+        .inc();
+    webhook
+        .metrics
+        .duration
+        .observe(start.elapsed().as_secs_f64());
     let body = answer.body(&request.uid).to_string();
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-fn decided(webhook: &Webhook, request: &review::Request, decide: fn(&Webhook, &Write) -> (&'static str, Answer)) -> (&'static str, Answer) {
-    let old = match (request.operation.as_str(), request.sub_resource.as_str(), &request.old_object) {
+fn decided(
+    webhook: &Webhook,
+    request: &review::Request,
+    decide: fn(&Webhook, &Write) -> (&'static str, Answer),
+) -> (&'static str, Answer) {
+    let old = match (
+        request.operation.as_str(),
+        request.sub_resource.as_str(),
+        &request.old_object,
+    ) {
         ("CREATE", "", _) => None,
         ("UPDATE", "", Some(old)) => Some(old),
-        ("UPDATE", "", None) => return ("malformed", Answer::deny("an UPDATE without the old object cannot be judged")),
+        ("UPDATE", "", None) => {
+            return (
+                "malformed",
+                Answer::deny(
+                    Refusal::BadRequest,
+                    "an UPDATE without the old object cannot be judged",
+                ),
+            );
+        }
         // Deletions and subresources change no content.
         _ => return ("not_concerned", Answer::allow()),
     };
     let Some(new) = &request.object else {
-        return ("malformed", Answer::deny("the request has no object"));
+        return (
+            "malformed",
+            Answer::deny(Refusal::BadRequest, "the request has no object"),
+        );
     };
-    decide(webhook, &Write { old, new, user: &request.user_info.username, operator: &webhook.operator })
+    decide(
+        webhook,
+        &Write {
+            old,
+            new,
+            user: &request.user_info.username,
+            operator: &webhook.operator,
+        },
+    )
 }
 
 fn refuse(webhook: &Webhook, which: &'static str, status: StatusCode, reason: String) -> Response {
-    tracing::warn!(webhook = which, status = status.as_u16(), reason, "an admission request could not be read");
-    webhook.metrics.decisions.get_or_create(&Decided { webhook: which, outcome: "malformed" }).inc();
+    tracing::warn!(
+        webhook = which,
+        status = status.as_u16(),
+        reason,
+        "an admission request could not be read"
+    );
+    webhook
+        .metrics
+        .decisions
+        .get_or_create(&Decided {
+            webhook: which,
+            outcome: "malformed",
+        })
+        .inc();
     (status, reason).into_response()
 }

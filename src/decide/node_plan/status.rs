@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use crate::api::conditions::{self, ConditionState};
 use crate::api::node::NodeStatus;
+use crate::api::stamp;
 use crate::decide::graph::State;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind};
@@ -13,15 +14,29 @@ use crate::decide::rollout::Live;
 pub type HoldReason = (&'static str, &'static str);
 
 /// The status to write; equal to the present one where nothing changed.
-pub fn of_node(node: &NodeDigest, seen: &[Seen], plan: &NodePlan, hold: Option<HoldReason>, now: Timestamp) -> NodeStatus {
+pub fn of_node(
+    node: &NodeDigest,
+    seen: &[Seen],
+    plan: &NodePlan,
+    hold: Option<HoldReason>,
+    now: Timestamp,
+) -> NodeStatus {
     let count = |f: &dyn Fn(&Outcome) -> bool| plan.outcomes.iter().filter(|o| f(o)).count() as i32;
     let pairs = || seen.iter().zip(&plan.outcomes);
-    let mut skipped: Vec<String> = pairs().filter(|(_, o)| o.step == StepKind::Skipped).map(|(s, _)| s.facts.id.clone()).collect();
+    let mut skipped: Vec<String> = pairs()
+        .filter(|(_, o)| o.step == StepKind::Skipped)
+        .map(|(s, _)| s.facts.id.clone())
+        .collect();
     skipped.sort();
     let is_applied = |o: &Outcome| matches!(o.state, State::Ready | State::Waiting | State::Failed);
     let mut applied: Vec<String> = pairs()
         .filter(|(_, o)| is_applied(o))
-        .map(|(s, _)| format!("{}/{}/{}@{}", s.facts.kind.kind, s.facts.namespace, s.facts.name, s.facts.id))
+        .map(|(s, _)| {
+            format!(
+                "{}/{}/{}@{}",
+                s.facts.kind.kind, s.facts.namespace, s.facts.name, s.facts.id
+            )
+        })
         .collect();
     applied.sort();
     let mut status = NodeStatus {
@@ -43,8 +58,12 @@ pub fn of_node(node: &NodeDigest, seen: &[Seen], plan: &NodePlan, hold: Option<H
     conditions::merge(&mut status.conditions, &states, Some(node.generation), now);
     // Whoever reads `settled since` must not see an older roll-out of the same content.
     if !node.status_is_current() {
-        for condition in status.conditions.iter_mut().filter(|c| c.type_ == "Rolled") {
-            condition.last_transition_time = now;
+        let rolled = status
+            .conditions
+            .iter_mut()
+            .find(|c| c.type_ == "Rolled" && c.status == "True");
+        if let Some(condition) = rolled {
+            condition.last_transition_time = stamp::millis(now);
         }
     }
     status
@@ -54,17 +73,41 @@ fn is_failed(outcome: &Outcome) -> bool {
     outcome.step == StepKind::Go && matches!(outcome.state, State::ApplyFailed | State::Failed)
 }
 
-fn states(node: &NodeDigest, status: &NodeStatus, seen: &[Seen], plan: &NodePlan, hold: Option<HoldReason>) -> Vec<ConditionState> {
+fn states(
+    node: &NodeDigest,
+    status: &NodeStatus,
+    seen: &[Seen],
+    plan: &NodePlan,
+    hold: Option<HoldReason>,
+) -> Vec<ConditionState> {
     let conflicts = plan.outcomes.iter().filter(|o| o.conflict).count();
     let failed = status.failed_resources;
     let why = why_not_ready(seen, plan);
     let ready = match (&node.live, &plan.graph_error) {
-        (Live::None, _) => ConditionState::new("Ready", false, "NotReleased", "held since its creation: nothing of it is live yet"),
-        (Live::Unknown, _) => ConditionState::new("Ready", node.is_ready(), "LiveContentUnknown", "what runs did not come through the gate; it stays as it is until the release"),
-        (_, Some(error)) => ConditionState::new("Ready", false, "DependencyError", error.to_string()),
-        _ if status.ready_resources == status.desired_resources => ConditionState::new("Ready", true, "Reconciled", "all resources are ready"),
-        _ if conflicts > 0 && failed as usize > conflicts => ConditionState::new("Ready", false, "ResourcesFailedAndConflicted", why.clone()),
-        _ if conflicts > 0 => ConditionState::new("Ready", false, "ResourcesConflicted", why.clone()),
+        (Live::None, _) => ConditionState::new(
+            "Ready",
+            false,
+            "NotReleased",
+            "held since its creation: nothing of it is live yet",
+        ),
+        (Live::Unknown, _) => ConditionState::new(
+            "Ready",
+            node.is_ready(),
+            "LiveContentUnknown",
+            "what runs did not come through the gate; it stays as it is until the release",
+        ),
+        (_, Some(error)) => {
+            ConditionState::new("Ready", false, "DependencyError", error.to_string())
+        }
+        _ if status.ready_resources == status.desired_resources => {
+            ConditionState::new("Ready", true, "Reconciled", "all resources are ready")
+        }
+        _ if conflicts > 0 && failed as usize > conflicts => {
+            ConditionState::new("Ready", false, "ResourcesFailedAndConflicted", why.clone())
+        }
+        _ if conflicts > 0 => {
+            ConditionState::new("Ready", false, "ResourcesConflicted", why.clone())
+        }
         _ if failed > 0 => ConditionState::new("Ready", false, "ResourcesFailed", why.clone()),
         _ => ConditionState::new("Ready", false, "NotAllResourcesReady", why.clone()),
     };
@@ -75,7 +118,11 @@ fn states(node: &NodeDigest, status: &NodeStatus, seen: &[Seen], plan: &NodePlan
         (false, _) if plan.graph_error.is_some() => "DependencyCycle",
         (false, _) => "ResourceFailures",
     };
-    let rolled = matches!(node.live, Live::Hash(_)) && plan.graph_error.is_none() && seen.iter().zip(&plan.outcomes).all(|(s, o)| s.facts.render_error.is_some() || (o.state == State::Ready && o.step == StepKind::Go));
+    let rolled = matches!(node.live, Live::Hash(_))
+        && plan.graph_error.is_none()
+        && seen.iter().zip(&plan.outcomes).all(|(s, o)| {
+            s.facts.render_error.is_some() || (o.state == State::Ready && o.step == StepKind::Go)
+        });
     let working = matches!(node.live, Live::Hash(_)) && !rolled && !degraded;
     let (held_reason, held_message) = match hold {
         Some(hold) if node.held() => hold,
@@ -84,20 +131,60 @@ fn states(node: &NodeDigest, status: &NodeStatus, seen: &[Seen], plan: &NodePlan
     };
     vec![
         ready,
-        ConditionState::new("Progressing", working, if working { "Reconciling" } else { "ReconcileComplete" }, ""),
-        ConditionState::new("Conflicted", conflicts > 0, if conflicts > 0 { "ResourceConflict" } else { "NoConflict" }, if conflicts > 0 { why.as_str() } else { "" }),
-        ConditionState::new("Degraded", degraded, degraded_reason, if degraded { why.as_str() } else { "" }),
+        ConditionState::new(
+            "Progressing",
+            working,
+            if working {
+                "Reconciling"
+            } else {
+                "ReconcileComplete"
+            },
+            "",
+        ),
+        ConditionState::new(
+            "Conflicted",
+            conflicts > 0,
+            if conflicts > 0 {
+                "ResourceConflict"
+            } else {
+                "NoConflict"
+            },
+            if conflicts > 0 { why.as_str() } else { "" },
+        ),
+        ConditionState::new(
+            "Degraded",
+            degraded,
+            degraded_reason,
+            if degraded { why.as_str() } else { "" },
+        ),
         ConditionState::new("Held", node.held(), held_reason, held_message),
-        ConditionState::new("Rolled", rolled, if rolled { "Rolled" } else { "NotRolled" }, if rolled { "the live content is applied and ready" } else { why.as_str() }),
+        ConditionState::new(
+            "Rolled",
+            rolled,
+            if rolled { "Rolled" } else { "NotRolled" },
+            if rolled {
+                "the live content is applied and ready"
+            } else {
+                why.as_str()
+            },
+        ),
     ]
 }
 
 /// The first resources that are not ready, with their reasons: failed ones first.
 fn why_not_ready(seen: &[Seen], plan: &NodePlan) -> String {
     const SHOWN_MAX: usize = 3;
-    let mut bad: Vec<_> = seen.iter().zip(&plan.outcomes).filter(|(_, o)| o.state != State::Ready || o.step != StepKind::Go).collect();
+    let mut bad: Vec<_> = seen
+        .iter()
+        .zip(&plan.outcomes)
+        .filter(|(_, o)| o.state != State::Ready || o.step != StepKind::Go)
+        .collect();
     bad.sort_by_key(|(_, o)| !is_failed(o));
-    let shown: Vec<String> = bad.iter().take(SHOWN_MAX).map(|(s, o)| format!("{} {}: {}", s.facts.kind.kind, s.facts.name, o.message)).collect();
+    let shown: Vec<String> = bad
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|(s, o)| format!("{} {}: {}", s.facts.kind.kind, s.facts.name, o.message))
+        .collect();
     match bad.len().saturating_sub(SHOWN_MAX) {
         0 => shown.join("; "),
         more => format!("{} (and {more} more)", shown.join("; ")),

@@ -12,11 +12,7 @@ impl Template {
         Ok(Template)
     }
 
-    pub fn render(
-        &self,
-        _: &Inputs,
-        _: Context,
-    ) -> Result<(String, Option<Typed>), TemplateError> {
+    pub fn render(&self, _: &Inputs, _: Context) -> Result<(String, Option<Typed>), TemplateError> {
         Ok((String::new(), None))
     }
 }

@@ -55,9 +55,8 @@ pub fn push(out: &mut Vec<u8>, c: char) {
 
 /// The bytes as text; every byte that is not valid becomes [`ERROR`], as in Go's JSON.
 pub fn to_utf8(bytes: Vec<u8>) -> String {
-    String::from_utf8(bytes).unwrap_or_else(|invalid| {
-        runes(invalid.as_bytes()).map(|(_, c, _)| c).collect()
-    })
+    String::from_utf8(bytes)
+        .unwrap_or_else(|invalid| runes(invalid.as_bytes()).map(|(_, c, _)| c).collect())
 }
 
 /// Maps every character, invalid bytes included, as `strings.Map` does.

@@ -186,7 +186,9 @@ impl Scan<'_, '_> {
             Value::Uint64(n) => i64::try_from(*n).ok()?,
             _ => return None,
         };
-        (-NUMBER_MAX..=NUMBER_MAX).contains(&number).then_some(number)
+        (-NUMBER_MAX..=NUMBER_MAX)
+            .contains(&number)
+            .then_some(number)
     }
 
     /// An explicit argument index, `[3]`, if one stands here.

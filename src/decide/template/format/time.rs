@@ -186,7 +186,11 @@ fn show(element: Element, time: DateTime) -> String {
         Element::Fraction(separator, digits, keeps_zeros) => {
             let nanoseconds = format!("{:09}{}", time.subsec_nanosecond(), "0".repeat(digits));
             let digits = &nanoseconds[..digits];
-            let digits = if keeps_zeros { digits } else { digits.trim_end_matches('0') };
+            let digits = if keeps_zeros {
+                digits
+            } else {
+                digits.trim_end_matches('0')
+            };
             if digits.is_empty() {
                 String::new()
             } else {

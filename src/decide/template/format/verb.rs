@@ -62,7 +62,9 @@ impl<'w, 'a> Formatter<'w, 'a> {
             Value::Nil if self.flags.go_syntax => self.out.push(b"interface {}(nil)"),
             Value::Nil => self.out.push(b"<nil>"),
             Value::Bool(b) => self.boolean(*b, value, verb),
-            Value::Int(n) | Value::Int64(n) => self.integer(n.unsigned_abs(), *n < 0, true, value, verb),
+            Value::Int(n) | Value::Int64(n) => {
+                self.integer(n.unsigned_abs(), *n < 0, true, value, verb)
+            }
             Value::Uint8(n) => self.integer(u64::from(*n), false, false, value, verb),
             Value::Uint64(n) => self.integer(*n, false, false, value, verb),
             Value::Float(f) => self.float(*f, value, verb),
@@ -70,7 +72,9 @@ impl<'w, 'a> Formatter<'w, 'a> {
             Value::List(list) => self.list(list, value, verb),
             Value::Dict(dict) => self.dict(dict, value, verb),
             Value::Time(timestamp) => match verb {
-                'v' | 's' | 'x' | 'X' | 'q' => self.string(time::string(*timestamp).as_bytes(), verb),
+                'v' | 's' | 'x' | 'X' | 'q' => {
+                    self.string(time::string(*timestamp).as_bytes(), verb)
+                }
                 _ => self.bad_verb(value, verb),
             },
             Value::Typed(typed) => self.typed(*typed, verb),
@@ -109,8 +113,19 @@ impl<'w, 'a> Formatter<'w, 'a> {
         }
     }
 
-    fn integer(&mut self, magnitude: u64, negative: bool, signed: bool, value: &Value, verb: char) -> Done {
-        let two_complement = if negative { magnitude.wrapping_neg() } else { magnitude };
+    fn integer(
+        &mut self,
+        magnitude: u64,
+        negative: bool,
+        signed: bool,
+        value: &Value,
+        verb: char,
+    ) -> Done {
+        let two_complement = if negative {
+            magnitude.wrapping_neg()
+        } else {
+            magnitude
+        };
         let mut flags = self.flags;
         // Charged before the zeros are made: width and precision go up to ten million.
         let room = flags.precision.unwrap_or(0).max(flags.width.unwrap_or(0));
@@ -148,7 +163,9 @@ impl<'w, 'a> Formatter<'w, 'a> {
             _ => return self.bad_verb(value, verb),
         };
         let precision = self.flags.precision.or(default);
-        self.out.budget.spend_memory(precision.unwrap_or(0) as u64)?;
+        self.out
+            .budget
+            .spend_memory(precision.unwrap_or(0) as u64)?;
         let mut digits = format_float(f, form, precision);
         if !digits.starts_with(['-', '+']) {
             digits.insert(0, '+');
@@ -275,7 +292,11 @@ impl<'w, 'a> Formatter<'w, 'a> {
     }
 
     fn padded(&mut self, bytes: &[u8]) -> Done {
-        let fill = if self.flags.zero && !self.flags.minus { b'0' } else { b' ' };
+        let fill = if self.flags.zero && !self.flags.minus {
+            b'0'
+        } else {
+            b' '
+        };
         self.padded_with(bytes, fill)
     }
 

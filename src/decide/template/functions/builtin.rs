@@ -74,9 +74,7 @@ fn index_once(item: &Value, index: &Value) -> Outcome {
                 None if dict.element() == Element::Str => Value::str(""),
                 None => Value::Nil,
             }),
-            Value::Nil => Err(FunctionError::new(
-                "value is nil; should be of type string",
-            )),
+            Value::Nil => Err(FunctionError::new("value is nil; should be of type string")),
             other => Err(FunctionError::new(format!(
                 "value has type {}; should be string",
                 other.type_name()
@@ -170,7 +168,9 @@ fn js(context: &mut Context, args: &[Value]) -> Outcome {
             '<' | '>' | '&' | '=' | '\0'..' ' => {
                 escaped.extend_from_slice(format!("\\u{:04X}", u32::from(c)).as_bytes());
             }
-            _ if c.is_ascii() || is_printable(c) => escaped.extend_from_slice(&plain[at..at + size]),
+            _ if c.is_ascii() || is_printable(c) => {
+                escaped.extend_from_slice(&plain[at..at + size])
+            }
             _ => escaped.extend_from_slice(format!("\\u{:04X}", u32::from(c)).as_bytes()),
         }
     }

@@ -62,7 +62,11 @@ fn untitle(context: &mut Context, args: &[Value]) -> Outcome {
             *starts_word = true;
             return c;
         }
-        if std::mem::take(starts_word) { runes::lower(c) } else { c }
+        if std::mem::take(starts_word) {
+            runes::lower(c)
+        } else {
+            c
+        }
     }))
 }
 
@@ -73,7 +77,11 @@ fn swapcase(context: &mut Context, args: &[Value]) -> Outcome {
             runes::lower(c)
         } else if runes::is_lower(c) {
             let starts_word = std::mem::take(after_space);
-            if starts_word { runes::title(c) } else { runes::upper(c) }
+            if starts_word {
+                runes::title(c)
+            } else {
+                runes::upper(c)
+            }
         } else {
             *after_space = runes::is_space(c);
             c
@@ -85,7 +93,10 @@ fn swapcase(context: &mut Context, args: &[Value]) -> Outcome {
 fn camelcase(context: &mut Context, args: &[Value]) -> Outcome {
     let chars: Vec<char> = runes::runes(text(args, 0)?).map(|(_, c, _)| c).collect();
     context.reserve(chars.len() * size_of::<char>())?;
-    let leading = chars.iter().take_while(|c| words::is_separator(**c)).count();
+    let leading = chars
+        .iter()
+        .take_while(|c| words::is_separator(**c))
+        .count();
     let (separators, rest) = chars.split_at(leading);
     let mut camel: String = separators.iter().collect();
     let Some((first, rest)) = rest.split_first() else {

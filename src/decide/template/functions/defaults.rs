@@ -3,9 +3,9 @@
 use crate::decide::template::functions::arguments::{any, boolean};
 use crate::decide::template::functions::cast::is_empty;
 use crate::decide::template::functions::{Context, Function, FunctionError, Outcome};
+use crate::decide::template::runes;
 use crate::decide::template::signature::Param::{Any, Bool, Str};
 use crate::decide::template::signature::Signature;
-use crate::decide::template::runes;
 use crate::decide::template::value::Value;
 
 pub const FUNCTIONS: &[Function] = &[

@@ -13,17 +13,27 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("dict", Signature::at_least(&[], Any), dict),
     Function::new("dig", Signature::at_least(&[], Any), dig),
     Function::new("get", Signature::exactly(&[DictParam, Str]), get),
-    Function::new("hasKey", Signature::exactly(&[DictParam, Str]), |_, args| {
-        let key = text(args, 1)?;
-        Ok(Value::Bool(dict_of(args, 0)?.is_some_and(|dict| dict.contains(key))))
-    }),
+    Function::new(
+        "hasKey",
+        Signature::exactly(&[DictParam, Str]),
+        |_, args| {
+            let key = text(args, 1)?;
+            Ok(Value::Bool(
+                dict_of(args, 0)?.is_some_and(|dict| dict.contains(key)),
+            ))
+        },
+    ),
     Function::new("keys", Signature::at_least(&[], DictParam), keys),
-    Function::new("omit", Signature::at_least(&[DictParam], Str), |context, args| {
-        chosen(context, args, false)
-    }),
-    Function::new("pick", Signature::at_least(&[DictParam], Str), |context, args| {
-        chosen(context, args, true)
-    }),
+    Function::new(
+        "omit",
+        Signature::at_least(&[DictParam], Str),
+        |context, args| chosen(context, args, false),
+    ),
+    Function::new(
+        "pick",
+        Signature::at_least(&[DictParam], Str),
+        |context, args| chosen(context, args, true),
+    ),
     Function::new("pluck", Signature::at_least(&[Str], DictParam), pluck),
     Function::new("set", Signature::exactly(&[DictParam, Str, Any]), set),
     Function::new("unset", Signature::exactly(&[DictParam, Str]), unset),

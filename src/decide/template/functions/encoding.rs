@@ -34,7 +34,9 @@ type Corrupt = usize;
 fn result(context: &mut Context, decoded: Result<Vec<u8>, Corrupt>, name: &str) -> Outcome {
     match decoded {
         Ok(bytes) => context.string(bytes),
-        Err(at) => Ok(Value::str(format!("illegal {name} data at input byte {at}"))),
+        Err(at) => Ok(Value::str(format!(
+            "illegal {name} data at input byte {at}"
+        ))),
     }
 }
 
@@ -139,7 +141,10 @@ fn decode32(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
             if rest.len() + in_group < 7 {
                 return Err(text.len());
             }
-            let wrong = rest.iter().take(7 - in_group).position(|byte| *byte != b'=');
+            let wrong = rest
+                .iter()
+                .take(7 - in_group)
+                .position(|byte| *byte != b'=');
             if let Some(wrong) = wrong {
                 return Err(at + wrong);
             }

@@ -46,7 +46,11 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("atoi", Signature::exactly(&[Str]), atoi),
     Function::new("toDecimal", ONE, to_decimal),
     Function::new("until", Signature::exactly(&[Int]), until),
-    Function::new("untilStep", Signature::exactly(&[Int, Int, Int]), until_step),
+    Function::new(
+        "untilStep",
+        Signature::exactly(&[Int, Int, Int]),
+        until_step,
+    ),
     Function::new("seq", Signature::at_least(&[], Int), seq),
 ];
 
@@ -68,7 +72,9 @@ fn largest(_: &mut Context, args: &[Value]) -> Outcome {
 /// A decimal number and nothing else; what is too large becomes the largest there is.
 fn atoi(_: &mut Context, args: &[Value]) -> Outcome {
     let text = std::str::from_utf8(text(args, 0)?).unwrap_or_default();
-    Ok(Value::Int(in_base(text, 10).unwrap_or_else(|| saturated(text, 10))))
+    Ok(Value::Int(
+        in_base(text, 10).unwrap_or_else(|| saturated(text, 10)),
+    ))
 }
 
 /// Digits with an optional sign.

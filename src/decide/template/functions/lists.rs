@@ -90,7 +90,9 @@ fn first(_: &mut Context, args: &[Value]) -> Outcome {
 fn last(_: &mut Context, args: &[Value]) -> Outcome {
     let list = list_of(any(args, 0), "Cannot find last on type")?;
     let index = list.len().checked_sub(1);
-    Ok(index.and_then(|index| list.get(index)).unwrap_or(Value::Nil))
+    Ok(index
+        .and_then(|index| list.get(index))
+        .unwrap_or(Value::Nil))
 }
 
 fn rest(context: &mut Context, args: &[Value]) -> Outcome {

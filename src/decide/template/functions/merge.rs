@@ -19,7 +19,9 @@ pub const FUNCTIONS: &[Function] = &[
         merge(context, args, true)
     }),
     Function::new("mustDeepCopy", ONE, deep_copy),
-    Function::new("mustMerge", DICTS, |context, args| merge(context, args, false)),
+    Function::new("mustMerge", DICTS, |context, args| {
+        merge(context, args, false)
+    }),
     Function::new("mustMergeOverwrite", DICTS, |context, args| {
         merge(context, args, true)
     }),

@@ -14,12 +14,16 @@ const SOME: Signature = Signature::at_least(&[], Any);
 
 pub const FUNCTIONS: &[Function] = &[
     Function::new("cat", SOME, cat),
-    Function::new("indent", Signature::exactly(&[Int, Str]), |context, args| {
-        indented(context, args, "")
-    }),
-    Function::new("nindent", Signature::exactly(&[Int, Str]), |context, args| {
-        indented(context, args, "\n")
-    }),
+    Function::new(
+        "indent",
+        Signature::exactly(&[Int, Str]),
+        |context, args| indented(context, args, ""),
+    ),
+    Function::new(
+        "nindent",
+        Signature::exactly(&[Int, Str]),
+        |context, args| indented(context, args, "\n"),
+    ),
     Function::new("quote", SOME, |context, args| {
         joined(context, args, |text| quote(text).into_bytes())
     }),
@@ -33,11 +37,7 @@ pub const FUNCTIONS: &[Function] = &[
 ];
 
 /// All that is not nil, with a space between each two.
-fn joined(
-    context: &mut Context,
-    args: &[Value],
-    show: impl Fn(&[u8]) -> Vec<u8>,
-) -> Outcome {
+fn joined(context: &mut Context, args: &[Value], show: impl Fn(&[u8]) -> Vec<u8>) -> Outcome {
     let mut shown = Vec::new();
     for value in args.iter().filter(|value| !matches!(value, Value::Nil)) {
         let text = to_text(context, value)?;

@@ -11,10 +11,14 @@ const ONE: Signature = Signature::exactly(&[Any]);
 const NAMED: Signature = Signature::exactly(&[Str, Any]);
 
 pub const FUNCTIONS: &[Function] = &[
-    Function::new("deepEqual", Signature::exactly(&[Any, Any]), |context, args| {
-        let equal = deep_equal(any(args, 0), any(args, 1), &mut context.budget)?;
-        Ok(Value::Bool(equal))
-    }),
+    Function::new(
+        "deepEqual",
+        Signature::exactly(&[Any, Any]),
+        |context, args| {
+            let equal = deep_equal(any(args, 0), any(args, 1), &mut context.budget)?;
+            Ok(Value::Bool(equal))
+        },
+    ),
     Function::new("kindIs", NAMED, |_, args| {
         let name = any(args, 1).kind().name();
         Ok(Value::Bool(text(args, 0)?[..] == *name.as_bytes()))

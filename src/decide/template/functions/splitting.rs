@@ -19,15 +19,23 @@ pub const FUNCTIONS: &[Function] = &[
         let parts = parts(context, text(args, 1)?, text(args, 0)?, -1)?;
         numbered(context, parts)
     }),
-    Function::new("splitList", Signature::exactly(&[Str, Str]), |context, args| {
-        let parts = parts(context, text(args, 1)?, text(args, 0)?, -1)?;
-        let items = parts.into_iter().map(Value::Str).collect();
-        Ok(Value::List(List::new(Element::Str, items)))
-    }),
-    Function::new("splitn", Signature::exactly(&[Str, Int, Str]), |context, args| {
-        let parts = parts(context, text(args, 2)?, text(args, 0)?, int(args, 1)?)?;
-        numbered(context, parts)
-    }),
+    Function::new(
+        "splitList",
+        Signature::exactly(&[Str, Str]),
+        |context, args| {
+            let parts = parts(context, text(args, 1)?, text(args, 0)?, -1)?;
+            let items = parts.into_iter().map(Value::Str).collect();
+            Ok(Value::List(List::new(Element::Str, items)))
+        },
+    ),
+    Function::new(
+        "splitn",
+        Signature::exactly(&[Str, Int, Str]),
+        |context, args| {
+            let parts = parts(context, text(args, 2)?, text(args, 0)?, int(args, 1)?)?;
+            numbered(context, parts)
+        },
+    ),
 ];
 
 fn join(context: &mut Context, args: &[Value]) -> Outcome {
@@ -50,7 +58,10 @@ fn sort_alpha(context: &mut Context, args: &[Value]) -> Outcome {
             list.replace(items);
             Ok(value.clone())
         }
-        Value::Nil => Ok(Value::List(List::new(Element::Str, vec![Value::str("<nil>")]))),
+        Value::Nil => Ok(Value::List(List::new(
+            Element::Str,
+            vec![Value::str("<nil>")],
+        ))),
         _ => Ok(Value::List(List::new(Element::Str, items))),
     }
 }
@@ -91,7 +102,12 @@ fn numbered(context: &mut Context, parts: Vec<Text>) -> Outcome {
     let entries: BTreeMap<Text, Value> = parts
         .into_iter()
         .enumerate()
-        .map(|(index, part)| (Text::from(format!("_{index}").into_bytes()), Value::Str(part)))
+        .map(|(index, part)| {
+            (
+                Text::from(format!("_{index}").into_bytes()),
+                Value::Str(part),
+            )
+        })
         .collect();
     context.reserve_entries(entries.keys())?;
     Ok(Value::Dict(Dict::of_strings(entries)))

@@ -21,7 +21,11 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("trunc", CUT, trunc),
     Function::new("substr", Signature::exactly(&[Int, Int, Str]), substr),
     Function::new("abbrev", CUT, abbrev),
-    Function::new("abbrevboth", Signature::exactly(&[Int, Int, Str]), abbrevboth),
+    Function::new(
+        "abbrevboth",
+        Signature::exactly(&[Int, Int, Str]),
+        abbrevboth,
+    ),
     Function::new("initials", ONE, initials),
     Function::new("repeat", CUT, repeat),
     Function::new("replace", Signature::exactly(&[Str, Str, Str]), replace),
@@ -207,7 +211,9 @@ fn replace(context: &mut Context, args: &[Value]) -> Outcome {
     } else {
         occurrences(whole, old)
     };
-    let grown = whole.len().saturating_add(places.len().saturating_mul(new.len()));
+    let grown = whole
+        .len()
+        .saturating_add(places.len().saturating_mul(new.len()));
     context.reserve(grown)?;
     let mut replaced = Vec::with_capacity(grown);
     let mut rest = 0;

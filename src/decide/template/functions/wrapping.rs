@@ -11,11 +11,15 @@ pub const FUNCTIONS: &[Function] = &[
         let (width, whole) = (int(args, 0)?, text(args, 1)?);
         wrapped(context, whole, width, b"\n", false)
     }),
-    Function::new("wrapWith", Signature::exactly(&[Int, Str, Str]), |context, args| {
-        let (width, newline, whole) = (int(args, 0)?, text(args, 1)?, text(args, 2)?);
-        let newline: &[u8] = if newline.is_empty() { b"\n" } else { newline };
-        wrapped(context, whole, width, newline, true)
-    }),
+    Function::new(
+        "wrapWith",
+        Signature::exactly(&[Int, Str, Str]),
+        |context, args| {
+            let (width, newline, whole) = (int(args, 0)?, text(args, 1)?, text(args, 2)?);
+            let newline: &[u8] = if newline.is_empty() { b"\n" } else { newline };
+            wrapped(context, whole, width, newline, true)
+        },
+    ),
 ];
 
 /// Lines of at most `width` bytes; a longer word is cut, or left whole.
@@ -28,7 +32,11 @@ fn wrapped(
 ) -> Outcome {
     let width = usize::try_from(width.max(1)).unwrap_or(usize::MAX);
     let lines_max = whole.len() / width.min(whole.len().max(1)) + whole.len();
-    context.reserve(whole.len().saturating_add(lines_max.saturating_mul(newline.len())))?;
+    context.reserve(
+        whole
+            .len()
+            .saturating_add(lines_max.saturating_mul(newline.len())),
+    )?;
     let mut lines = Vec::new();
     let mut at = 0;
     while whole.len() - at > width {

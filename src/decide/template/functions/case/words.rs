@@ -120,7 +120,10 @@ impl<'t> Words<'t> {
         let (kind, end) = if is_separator(first) {
             (Kind::Separator, run(text, size, first, is_separator))
         } else if runes::is_punctuation(first) {
-            (Kind::Punctuation, run(text, size, first, runes::is_punctuation))
+            (
+                Kind::Punctuation,
+                run(text, size, first, runes::is_punctuation),
+            )
         } else if runes::is_upper(first) {
             (Kind::Capital, capital(text, size, first))
         } else if is_alphabet(first) {

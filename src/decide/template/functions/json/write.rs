@@ -123,7 +123,9 @@ impl Json<'_> {
     fn float(&mut self, f: f64) -> Done {
         if !f.is_finite() {
             let shown = format_float(f, b'g', None);
-            return Err(FunctionError::new(format!("json: unsupported value: {shown}")));
+            return Err(FunctionError::new(format!(
+                "json: unsupported value: {shown}"
+            )));
         }
         self.raw(&float(f))
     }

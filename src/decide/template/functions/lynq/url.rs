@@ -62,7 +62,7 @@ fn host(scheme: &[u8], authority: &[u8]) -> Option<Vec<u8>> {
         Some(0) => bracketed(host)?,
         Some(_) => return None,
         None => {
-                        let is_web = [&b"http"[..], b"https"].contains(&&scheme.to_ascii_lowercase()[..]);
+            let is_web = [&b"http"[..], b"https"].contains(&&scheme.to_ascii_lowercase()[..]);
             let port = if is_web {
                 host.iter().position(|byte| *byte == b':')
             } else {
@@ -110,9 +110,9 @@ fn unescape(host: &[u8]) -> Option<Vec<u8>> {
             || byte.is_ascii_alphanumeric()
             || b"!$&'()*+,;=:[]<>\"-_.~%".contains(byte)
     };
-    let escapes_ascii = host
-        .windows(3)
-        .any(|window| window[0] == b'%' && window[1].is_ascii_digit() && window[1] < b'8' && window != b"%25");
+    let escapes_ascii = host.windows(3).any(|window| {
+        window[0] == b'%' && window[1].is_ascii_digit() && window[1] < b'8' && window != b"%25"
+    });
     (host.iter().all(allowed) && !escapes_ascii).then_some(())?;
     decode(host)
 }

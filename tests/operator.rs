@@ -1,0 +1,163 @@
+//! The operator as its users run it: the real program beside the real control plane, with its own service account and
+//! the rights that its manifests give it.
+
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::sync::OnceCell;
+
+use crate::cluster::credentials::Identity;
+use crate::cluster::ports::free_port;
+use crate::cluster::process::Process;
+use crate::cluster::{self, Cluster, wait};
+
+/// One operator for all tests that do not disturb it.
+pub async fn shared() -> Result<(&'static Cluster, &'static Operator)> {
+    static SHARED: OnceCell<Result<Operator, String>> = OnceCell::const_new();
+    let cluster = cluster::shared().await?;
+    let operator = SHARED
+        .get_or_init(async || {
+            Operator::start(cluster, "operator", &[])
+                .await
+                .map_err(|e| format!("{e:#}"))
+        })
+        .await;
+    let operator = operator
+        .as_ref()
+        .map_err(|e| anyhow::anyhow!("the shared operator did not start: {e}"))?;
+    Ok((cluster, operator))
+}
+
+pub struct Operator {
+    pub process: Process,
+    pub health_port: u16,
+    pub metrics_port: u16,
+    pub webhook_port: u16,
+}
+
+/// Who the operator is.
+pub fn identity() -> Identity {
+    Identity::service_account("lynq-system", "lynq-controller-manager")
+}
+
+/// Installs what the default overlay installs, without the Deployment and the webhook configurations: the operator runs
+/// outside, and registers its webhooks by URL.
+pub async fn install(cluster: &Cluster) -> Result<()> {
+    let all = cluster
+        .kustomize_build(&root().join("kustomize/overlays/default"))
+        .await?;
+    let outside = |document: &&str| {
+        !["kind: Deployment\n", "WebhookConfiguration\n"]
+            .iter()
+            .any(|kind| document.contains(kind))
+    };
+    let wanted: Vec<&str> = all.split("\n---\n").filter(outside).collect();
+    let manifests = wanted.join("\n---\n");
+    cluster
+        .kubectl(&["apply", "--server-side", "-f", "-"], Some(&manifests))
+        .await?
+        .expect_success()?;
+    cluster
+        .kubectl(
+            &[
+                "wait",
+                "--for=condition=Established",
+                "--timeout=30s",
+                "crd/lynqhubs.operator.lynq.sh",
+                "crd/lynqforms.operator.lynq.sh",
+                "crd/lynqnodes.operator.lynq.sh",
+            ],
+            None,
+        )
+        .await?
+        .expect_success()?;
+    Ok(())
+}
+
+impl Operator {
+    /// Installs the manifests, starts the program and waits until it is ready.
+    pub async fn start(cluster: &Cluster, name: &str, extra: &[&str]) -> Result<Operator> {
+        install(cluster).await?;
+        let kubeconfig = cluster.kubeconfig_for(&identity()).await?;
+        let (health_port, metrics_port, webhook_port) = (free_port()?, free_port()?, free_port()?);
+        let mut command = Command::new(program()?);
+        command
+            .args([
+                "run",
+                "--zap-encoder=console",
+                "--zap-log-level=lynqgate=debug,info",
+                "--shutdown-settle-seconds=0",
+            ])
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!(
+                "--health-probe-bind-address=127.0.0.1:{health_port}"
+            ))
+            .arg(format!("--metrics-bind-address=127.0.0.1:{metrics_port}"))
+            .arg(format!("--webhook-bind-address=127.0.0.1:{webhook_port}"))
+            .arg(format!("--webhook-url=https://127.0.0.1:{webhook_port}"))
+            .args(extra);
+        let process = cluster.process(name, command)?;
+        process.start()?;
+        let operator = Operator {
+            process,
+            health_port,
+            metrics_port,
+            webhook_port,
+        };
+        operator.ready().await?;
+        Ok(operator)
+    }
+
+    pub async fn ready(&self) -> Result<()> {
+        wait::until(
+            "the operator is ready",
+            Duration::from_secs(30),
+            async || {
+                self.process.check()?;
+                let answer = get(self.health_port, "/readyz").await?;
+                anyhow::ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    pub async fn metrics(&self) -> Result<String> {
+        get(self.metrics_port, "/metrics").await
+    }
+}
+
+/// One plain HTTP request, and the whole answer.
+pub async fn get(port: u16, path: &str) -> Result<String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+    stream
+        .write_all(
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                .as_bytes(),
+        )
+        .await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The program under test: beside the test's own, in the same build directory.
+fn program() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let found = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|dir| dir.join("lynqgate"))
+        .find(|path| path.is_file());
+    found.context("the program lynqgate is not beside this one; build it first: cargo build")
+}
