@@ -3,6 +3,8 @@
 mod cluster;
 mod datasource;
 mod operator;
+mod process;
 mod readiness;
 mod rollout;
 mod tenants;
+mod witness;
