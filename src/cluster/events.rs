@@ -11,6 +11,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::api::names;
+use crate::cluster::vital;
 use crate::decide::child::NodeKey;
 
 /// The longest note that the API server takes, in bytes.
@@ -45,7 +46,7 @@ impl Events {
             instance: instance.unwrap_or_else(|| CONTROLLER.to_owned()),
             said: BTreeMap::new(),
         };
-        tokio::spawn(async move {
+        vital::spawn(async move {
             while let Some(said) = receiver.recv().await {
                 let reason = said.reason.clone();
                 if let Err(error) = recorder.write(said, Timestamp::now()).await {
