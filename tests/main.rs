@@ -1,5 +1,6 @@
 //! The one integration binary: real control plane, real database, the real program.
 
+mod bad_input;
 mod cluster;
 mod datasource;
 mod forms;
@@ -9,3 +10,4 @@ mod readiness;
 mod rollout;
 mod tenants;
 mod witness;
+mod words;

@@ -35,8 +35,8 @@ pub struct Memory {
     /// By form: its uid and generation, and what it compiled to.
     compiled: BTreeMap<String, ((String, i64), Result<Arc<CompiledForm>, String>)>,
     seed: Option<[u8; 32]>,
-    /// By condition: what the last event said, so that a sync every 30 s does not repeat it.
-    said: BTreeMap<&'static str, String>,
+    /// By condition: what its events said, so that a sync every 30 s does not repeat them.
+    said: BTreeMap<&'static str, Vec<String>>,
 }
 
 /// A failed sync is tried again after the hub's interval, and at the latest after this.
