@@ -17,6 +17,15 @@
 mod authority;
 mod cluster;
 mod lifetimes;
+// The bans of clippy.toml; the tests beside the plan may do more.
+#[cfg_attr(
+    not(test),
+    forbid(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 mod plan;
 mod reconcile;
 mod resolver;
