@@ -2,6 +2,7 @@
 
 mod cluster;
 mod datasource;
+mod forms;
 mod operator;
 mod process;
 mod readiness;
