@@ -4,6 +4,9 @@
 //! `api` has the nouns, `decide` every decision (pure), `cluster` and `datasource` talk to the world,
 //! `controller` and `server` are shells of observe, decide, act, and `cli` starts them.
 
+// `expect` says why it cannot fail.
+#![warn(clippy::unwrap_used)]
+
 pub mod api;
 pub mod cli;
 pub mod cluster;

@@ -199,6 +199,19 @@ fn what_is_untidy_is_found() {
     }
 }
 
+/// The bans of clippy.toml have no effect of their own.
+#[test]
+fn clippys_bans_bind_in_decide() {
+    let lib = fs::read_to_string(root().join("src/lib.rs")).expect("src/lib.rs");
+    let words: String = lib.split_whitespace().collect();
+    let forbidden = "#[cfg_attr(not(test),forbid(clippy::disallowed_macros,clippy::disallowed_methods,\
+                     clippy::disallowed_types))]pubmoddecide;";
+    assert!(
+        words.contains(forbidden),
+        "src/lib.rs must forbid the three `disallowed` lints on `pub mod decide`"
+    );
+}
+
 /// cargo-deny reads the same list where it is installed; this needs nothing but cargo.
 #[test]
 fn no_banned_crate_is_built() {

@@ -14,6 +14,9 @@
 //! - `cluster`: calls to the API server.
 //! - `reconcile`: the loop around them.
 
+// `expect` says why it cannot fail.
+#![warn(clippy::unwrap_used)]
+
 mod authority;
 mod cluster;
 mod lifetimes;
