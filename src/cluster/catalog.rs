@@ -23,6 +23,8 @@ pub struct Entry<Spec, Status> {
     pub deleting: bool,
     pub finalizers: Vec<String>,
     pub annotations: BTreeMap<String, String>,
+    /// Of a form: the hub that it names, also where the rest of its spec cannot be read.
+    pub hub_id: String,
     pub spec: Result<Arc<Spec>, String>,
     pub status: Status,
 }
@@ -47,12 +49,23 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Entry<Spec, Sta
             finalizers: serde_json::from_value(metadata["finalizers"].clone()).unwrap_or_default(),
             annotations: serde_json::from_value(metadata["annotations"].clone())
                 .unwrap_or_default(),
-            spec: serde_json::from_value(object["spec"].clone())
-                .map(Arc::new)
-                .map_err(|e| format!("spec: {e}")),
+            hub_id: object["spec"]["hubId"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            spec: spec(&object["spec"]),
             status: serde_json::from_value(object["status"].clone()).unwrap_or_default(),
         }
     }
+}
+
+fn spec<Spec: DeserializeOwned>(spec: &Value) -> Result<Arc<Spec>, String> {
+    if spec.is_null() {
+        return Err("the object has no spec; add one, or delete the object".to_owned());
+    }
+    serde_json::from_value(spec.clone()).map(Arc::new).map_err(|error| {
+        format!("spec cannot be read: {error}; correct it, or install the CustomResourceDefinitions that belong to this operator")
+    })
 }
 
 /// All objects of one kind. Cheap to clone; all clones are one store.
