@@ -9,5 +9,6 @@ mod process;
 mod readiness;
 mod rollout;
 mod tenants;
+mod tidy;
 mod witness;
 mod words;

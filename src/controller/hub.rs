@@ -25,6 +25,11 @@ use crate::decide::rows::Rows;
 use report::Report;
 use source::Problem;
 
+/// A form's uid and generation.
+type Version = (String, i64);
+/// What it compiled to, or why it does not.
+type Compiled = Result<Arc<CompiledForm>, String>;
+
 /// What the loop remembers of a hub between two syncs.
 #[derive(Default)]
 pub struct Memory {
@@ -33,7 +38,7 @@ pub struct Memory {
     source: Option<source::Known>,
     rendered: hub_sync::Rendered,
     /// By form: its uid and generation, and what it compiled to.
-    compiled: BTreeMap<String, ((String, i64), Result<Arc<CompiledForm>, String>)>,
+    compiled: BTreeMap<String, (Version, Compiled)>,
     seed: Option<[u8; 32]>,
     /// By condition: what its events said, so that a sync every 30 s does not repeat them.
     said: BTreeMap<&'static str, Vec<String>>,

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use crate::api::names::CONFIRM_DELETIONS;
+
 /// Without `maxDeletions`, this many nodes may always go: the last rows of a small hub are no disaster.
 pub const ALWAYS_ALLOWED: u64 = 5;
-
-const CONFIRM: &str = "lynq.sh/confirm-deletions";
 
 /// What a sync would do, and what its hub says about it.
 #[derive(Debug, Clone, Copy)]
@@ -150,13 +150,13 @@ impl fmt::Display for Held {
         match self.confirmation {
             Confirmation::Absent => {}
             Confirmation::TooFew { confirmed } => {
-                write!(f, " and {CONFIRM} confirms only {confirmed}")?;
+                write!(f, " and {CONFIRM_DELETIONS} confirms only {confirmed}")?;
             }
-            Confirmation::Unreadable => write!(f, " and {CONFIRM} is not a number")?,
+            Confirmation::Unreadable => write!(f, " and {CONFIRM_DELETIONS} is not a number")?,
         }
         write!(
             f,
-            ". {remedy}, or, if these nodes shall go, annotate the hub with {CONFIRM}=\"{count}\""
+            ". {remedy}, or, if these nodes shall go, annotate the hub with {CONFIRM_DELETIONS}=\"{count}\""
         )
     }
 }
