@@ -1,5 +1,6 @@
 //! The one integration binary: real control plane, real database, the real program.
 
+mod admission;
 mod cluster;
 mod datasource;
 mod forms;
