@@ -5,10 +5,11 @@ pub mod metrics;
 pub mod node;
 pub mod rollout;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use kube::CustomResourceExt;
+use tokio::sync::Semaphore;
 
 use crate::api::form::{FormSpec, FormStatus, LynqForm};
 use crate::api::hub::{HubSpec, HubStatus, LynqHub};
@@ -20,6 +21,7 @@ use crate::cluster::events::Events;
 use crate::cluster::nodes::{Changed, HubKey, Nodes};
 use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
+use crate::cluster::vital;
 use crate::cluster::watch::follow;
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
 use crate::decide::node_plan::status::HoldReason;
@@ -44,6 +46,9 @@ pub const BUILT_IN: [(&str, &str); 15] = [
     ("v1", "Namespace"),
 ];
 
+/// How many databases may be read at a time: many may hang, and those that do not are read all the same.
+const DATABASES_MAX: usize = 100;
+
 /// How many keys each loop works on at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Workers {
@@ -67,8 +72,8 @@ pub struct World {
     pub holds: Mutex<BTreeMap<NodeKey, HoldReason>>,
     /// The generation of each form that every row has been rendered from, and why a form cannot be rendered at all.
     pub rendered: Mutex<BTreeMap<(String, String), Rendered>>,
-    /// Hubs whose deletions are held back.
-    pub deletions_held: Mutex<BTreeSet<HubKey>>,
+    /// Whether the deletions of a hub are held back, once one of its syncs has looked.
+    pub deletions_held: Mutex<BTreeMap<HubKey, bool>>,
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
@@ -114,10 +119,15 @@ impl World {
         self.nodes.wait_listed().await;
         tracing::info!(nodes = self.nodes.keys().len(), "leading");
         let (hubs, rollouts, nodes) = (self.clone(), self.clone(), self.clone());
+        let turns = Arc::new(Semaphore::new(workers.hubs));
         tokio::join!(
             self.hub_queue
                 .clone()
-                .run(workers.hubs, move |key| hub::reconcile(hubs.clone(), key)),
+                .run(DATABASES_MAX, move |key| hub::reconcile(
+                    hubs.clone(),
+                    turns.clone(),
+                    key
+                )),
             self.rollout_queue
                 .clone()
                 .run(workers.hubs, move |key| rollout::reconcile(
@@ -153,7 +163,7 @@ impl World {
 
     fn watch(self: &Arc<Self>) {
         let (world, client) = (self.clone(), self.objects.client.clone());
-        tokio::spawn(async move {
+        vital::spawn(async move {
             let on_change = |change| {
                 for changed in world.nodes.change(change) {
                     world.node_changed(&changed);
@@ -162,7 +172,7 @@ impl World {
             follow(client, LynqNode::api_resource(), None, on_change).await;
         });
         let (world, client) = (self.clone(), self.objects.client.clone());
-        tokio::spawn(async move {
+        vital::spawn(async move {
             let on_change = |change| {
                 for (before, now) in world.hubs.change(change) {
                     world.hub_changed(before.as_deref(), now.as_deref());
@@ -175,7 +185,7 @@ impl World {
     /// Every replica follows the forms: the webhook's warnings name their windows.
     pub fn follow_forms(self: &Arc<Self>) {
         let (world, client) = (self.clone(), self.objects.client.clone());
-        tokio::spawn(async move {
+        vital::spawn(async move {
             let on_change = |change| {
                 for (before, now) in world.forms.change(change) {
                     world.form_changed(before.as_deref(), now.as_deref());
@@ -197,14 +207,17 @@ impl World {
     }
 
     fn form_changed(&self, before: Option<&Form>, now: Option<&Form>) {
+        if let (Some(gone), None) = (before, now) {
+            let key = (gone.namespace.clone(), gone.name.clone());
+            let mut rendered = self.rendered.lock().expect("the rendered forms' lock");
+            rendered.remove(&key);
+        }
         for form in [before, now].into_iter().flatten() {
-            if let Ok(spec) = &form.spec {
-                let hub = (form.namespace.clone(), spec.hub_id.clone());
-                self.rollout_queue.add(hub.clone());
-                let same = matches!((before, now), (Some(a), Some(b)) if a.uid == b.uid && a.generation == b.generation && a.annotations == b.annotations);
-                if !same {
-                    self.hub_queue.add(hub);
-                }
+            let hub = (form.namespace.clone(), form.hub_id.clone());
+            self.rollout_queue.add(hub.clone());
+            let same = matches!((before, now), (Some(a), Some(b)) if a.uid == b.uid && a.generation == b.generation && a.annotations == b.annotations);
+            if !same {
+                self.hub_queue.add(hub);
             }
         }
     }
@@ -230,12 +243,10 @@ impl World {
 
     /// The forms that name this hub, by name.
     pub fn forms_of(&self, hub: &HubKey) -> Vec<Arc<Form>> {
-        let names_hub =
-            |form: &Arc<Form>| form.spec.as_ref().is_ok_and(|spec| spec.hub_id == hub.1);
         self.forms
             .in_namespace(&hub.0)
             .into_iter()
-            .filter(|form| names_hub(form) && !form.deleting)
+            .filter(|form| form.hub_id == hub.1 && !form.deleting)
             .collect()
     }
 }

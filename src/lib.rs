@@ -4,11 +4,22 @@
 //! `api` has the nouns, `decide` every decision (pure), `cluster` and `datasource` talk to the world,
 //! `controller` and `server` are shells of observe, decide, act, and `cli` starts them.
 
+// `expect` says why it cannot fail.
+#![warn(clippy::unwrap_used)]
+
 pub mod api;
 pub mod cli;
 pub mod cluster;
 pub mod controller;
 pub mod datasource;
-#[deny(clippy::disallowed_methods, clippy::disallowed_types)]
+// The bans of clippy.toml; the tests beside the decisions may do more.
+#[cfg_attr(
+    not(test),
+    forbid(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 pub mod decide;
 pub mod server;

@@ -9,4 +9,5 @@ mod process;
 mod readiness;
 mod rollout;
 mod tenants;
+mod tidy;
 mod witness;

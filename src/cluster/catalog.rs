@@ -23,9 +23,14 @@ pub struct Entry<Spec, Status> {
     pub deleting: bool,
     pub finalizers: Vec<String>,
     pub annotations: BTreeMap<String, String>,
+    /// Of a form: the hub that it names, also where the rest of its spec cannot be read.
+    pub hub_id: String,
     pub spec: Result<Arc<Spec>, String>,
     pub status: Status,
 }
+
+/// An entry is replaced as a whole, never changed.
+pub type Shared<Spec, Status> = Arc<Entry<Spec, Status>>;
 
 pub type Hub = Entry<HubSpec, HubStatus>;
 pub type Form = Entry<FormSpec, FormStatus>;
@@ -44,12 +49,23 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Entry<Spec, Sta
             finalizers: serde_json::from_value(metadata["finalizers"].clone()).unwrap_or_default(),
             annotations: serde_json::from_value(metadata["annotations"].clone())
                 .unwrap_or_default(),
-            spec: serde_json::from_value(object["spec"].clone())
-                .map(Arc::new)
-                .map_err(|e| format!("spec: {e}")),
+            hub_id: object["spec"]["hubId"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            spec: spec(&object["spec"]),
             status: serde_json::from_value(object["status"].clone()).unwrap_or_default(),
         }
     }
+}
+
+fn spec<Spec: DeserializeOwned>(spec: &Value) -> Result<Arc<Spec>, String> {
+    if spec.is_null() {
+        return Err("the object has no spec; add one, or delete the object".to_owned());
+    }
+    serde_json::from_value(spec.clone()).map(Arc::new).map_err(|error| {
+        format!("spec cannot be read: {error}; correct it, or install the CustomResourceDefinitions that belong to this operator")
+    })
 }
 
 /// All objects of one kind. Cheap to clone; all clones are one store.
@@ -61,7 +77,7 @@ pub struct Catalog<Spec, Status> {
 type Key = (String, String);
 
 struct Entries<Spec, Status> {
-    all: BTreeMap<Key, Arc<Entry<Spec, Status>>>,
+    all: BTreeMap<Key, Shared<Spec, Status>>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<Vec<Key>>,
 }
@@ -90,13 +106,10 @@ impl<Spec, Status> Default for Catalog<Spec, Status> {
 }
 
 /// One object before and after an event; either may be absent.
-pub type Changed<Spec, Status> = (
-    Option<Arc<Entry<Spec, Status>>>,
-    Option<Arc<Entry<Spec, Status>>>,
-);
+pub type Changed<Spec, Status> = (Option<Shared<Spec, Status>>, Option<Shared<Spec, Status>>);
 
 impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, Status> {
-    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Entry<Spec, Status>>> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Shared<Spec, Status>> {
         self.entries
             .read()
             .expect("the catalog's lock")
@@ -105,7 +118,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
             .cloned()
     }
 
-    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Entry<Spec, Status>>> {
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Shared<Spec, Status>> {
         let entries = self.entries.read().expect("the catalog's lock");
         entries
             .all
@@ -123,7 +136,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
     }
 
     /// Takes an object that a write returned.
-    pub fn learn(&self, object: &Value) -> Arc<Entry<Spec, Status>> {
+    pub fn learn(&self, object: &Value) -> Shared<Spec, Status> {
         let entry = Arc::new(Entry::of(object));
         self.entries
             .write()
@@ -179,8 +192,8 @@ impl<Spec, Status> Entries<Spec, Status> {
     /// What was known before, and what holds now: events and replies of our own writes come in any order.
     fn put(
         &mut self,
-        entry: Arc<Entry<Spec, Status>>,
-    ) -> (Option<Arc<Entry<Spec, Status>>>, Arc<Entry<Spec, Status>>) {
+        entry: Shared<Spec, Status>,
+    ) -> (Option<Shared<Spec, Status>>, Shared<Spec, Status>) {
         let key = (entry.namespace.clone(), entry.name.clone());
         if let Some(old) = self.all.get(&key)
             && old.uid == entry.uid

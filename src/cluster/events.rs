@@ -1,37 +1,56 @@
 //! Kubernetes events about our objects, written in the background: none is worth waiting for.
 
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::api::names;
+use crate::cluster::vital;
 use crate::decide::child::NodeKey;
 
-/// The longest note that the API server takes is 1 KiB.
-const NOTE_MAX: usize = 1_000;
+/// The longest note that the API server takes, in bytes.
+const NOTE_BYTES_MAX: usize = 1024;
 /// Events that wait to be written; more than this are dropped, for they must never hold up the work.
 const WAITING_MAX: usize = 1_000;
+/// The same event again within this time is counted on the first one.
+const SERIES: SignedDuration = SignedDuration::from_mins(6);
+/// An object's name may have 253 characters, and the event's is longer than that.
+const NAME_CHARS_MAX: usize = 220;
 
 /// Cheap to clone; all clones write through one task.
 #[derive(Clone)]
 pub struct Events {
-    sender: Sender<(Event, ObjectReference)>,
+    sender: Sender<Said>,
+}
+
+/// One thing to say.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Said {
+    about: About,
+    type_: &'static str,
+    reason: String,
+    note: String,
 }
 
 impl Events {
     pub fn start(client: kube::Client, instance: Option<String>) -> Self {
-        let (sender, mut receiver) = channel::<(Event, ObjectReference)>(WAITING_MAX);
-        let recorder = Recorder::new(
+        let (sender, mut receiver) = channel::<Said>(WAITING_MAX);
+        let mut recorder = Recorder {
             client,
-            Reporter {
-                controller: "lynqgate".into(),
-                instance,
-            },
-        );
-        tokio::spawn(async move {
-            while let Some((event, reference)) = receiver.recv().await {
-                if let Err(error) = recorder.publish(&event, &reference).await {
-                    tracing::debug!(%error, reason = event.reason, "an event could not be written");
+            instance: instance.unwrap_or_else(|| CONTROLLER.to_owned()),
+            said: BTreeMap::new(),
+        };
+        vital::spawn(async move {
+            while let Some(said) = receiver.recv().await {
+                let reason = said.reason.clone();
+                if let Err(error) = recorder.write(said, Timestamp::now()).await {
+                    tracing::debug!(%error, reason, "an event could not be written");
                 }
             }
         });
@@ -40,31 +59,97 @@ impl Events {
 
     /// Something that is as it should be.
     pub fn normal(&self, about: &About, reason: &str, note: impl Into<String>) {
-        self.send(about, EventType::Normal, reason, note.into());
+        self.send(about, "Normal", reason, note.into());
     }
 
     /// Something that a person should look at.
     pub fn warning(&self, about: &About, reason: &str, note: impl Into<String>) {
-        self.send(about, EventType::Warning, reason, note.into());
+        self.send(about, "Warning", reason, note.into());
     }
 
-    fn send(&self, about: &About, type_: EventType, reason: &str, note: String) {
-        let note = note.chars().take(NOTE_MAX).collect();
-        let event = Event {
+    fn send(&self, about: &About, type_: &'static str, reason: &str, note: String) {
+        let said = Said {
+            about: about.clone(),
             type_,
             reason: reason.into(),
-            note: Some(note),
-            action: reason.into(),
-            secondary: None,
+            note: cut(note),
         };
-        if self.sender.try_send((event, about.reference())).is_err() {
+        if self.sender.try_send(said).is_err() {
             tracing::debug!(reason, "an event was dropped: too many wait");
         }
     }
 }
 
+fn cut(mut note: String) -> String {
+    const ELLIPSIS: &str = " ...";
+    if note.len() > NOTE_BYTES_MAX {
+        note.truncate(note.floor_char_boundary(NOTE_BYTES_MAX - ELLIPSIS.len()));
+        note.push_str(ELLIPSIS);
+    }
+    note
+}
+
+const CONTROLLER: &str = "lynqgate";
+
+/// kube's own recorder takes two events of one reason for the same one, and the second note is lost.
+struct Recorder {
+    client: kube::Client,
+    instance: String,
+    /// What was said of late: name of the event, how often, and when last.
+    said: BTreeMap<Said, (String, i32, Timestamp)>,
+}
+
+impl Recorder {
+    async fn write(&mut self, said: Said, now: Timestamp) -> Result<(), kube::Error> {
+        self.said
+            .retain(|_, (_, _, last)| now.duration_since(*last) < SERIES);
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &said.about.key.namespace);
+        if let Some((name, count, last)) = self.said.get_mut(&said) {
+            (*count, *last) = (*count + 1, now);
+            let series = EventSeries {
+                count: *count,
+                last_observed_time: MicroTime(now),
+            };
+            let patch = Patch::Merge(serde_json::json!({ "series": series }));
+            match events.patch(name, &PatchParams::default(), &patch).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                other => return other.map(drop),
+            }
+        }
+        let name = format!(
+            "{}.{:x}",
+            beginning(&said.about.key.name),
+            now.as_nanosecond()
+        );
+        let event = Event {
+            metadata: ObjectMeta {
+                namespace: Some(said.about.key.namespace.clone()),
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(now)),
+            type_: Some(said.type_.to_owned()),
+            reason: Some(said.reason.clone()),
+            action: Some(said.reason.clone()),
+            note: Some(said.note.clone()),
+            regarding: Some(said.about.reference()),
+            reporting_controller: Some(CONTROLLER.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            ..Event::default()
+        };
+        events.create(&PostParams::default(), &event).await?;
+        self.said.insert(said, (name, 1, now));
+        Ok(())
+    }
+}
+
+/// A name may not have a dash before a dot.
+fn beginning(name: &str) -> &str {
+    name[..name.len().min(NAME_CHARS_MAX)].trim_end_matches(['-', '.'])
+}
+
 /// The object that an event is about.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct About {
     pub kind: &'static str,
     pub key: NodeKey,
@@ -92,5 +177,25 @@ impl About {
             uid: Some(self.uid.clone()),
             ..ObjectReference::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_note_is_cut_and_shows_it() {
+        let short = "é".repeat(512);
+        assert_eq!(cut(short.clone()), short);
+        let long = cut("é".repeat(513));
+        assert_eq!((long.len(), &long[1014..]), (1024, "ééé ..."));
+    }
+
+    #[test]
+    fn a_long_name_makes_a_valid_beginning() {
+        assert_eq!(beginning("acme-web"), "acme-web");
+        let long = format!("{}-{}", "a".repeat(219), "b".repeat(33));
+        assert_eq!(beginning(&long), "a".repeat(219));
     }
 }

@@ -84,8 +84,9 @@ impl Look<'_> {
             let snapshot = self.snapshot(hub.as_deref(), &nodes, std::mem::take(&mut confirmed));
             let plan = rollout::plan(&snapshot, Timestamp::now());
             self.remember_holds(&nodes, &plan);
-            let Some(hub) = hub.filter(|hub| !hub.deleting) else {
-                self.write_forms(&plan, None).await?;
+            // Without the hub's spec its window is not known, so nothing is released.
+            let Some(hub) = hub.filter(|hub| !hub.deleting && hub.spec.is_ok()) else {
+                self.write_forms(&plan).await?;
                 return Ok(None);
             };
             if let Some(slots) = &plan.ledger {
@@ -133,27 +134,23 @@ impl Look<'_> {
             .rendered
             .lock()
             .expect("the rendered forms' lock");
+        // A form whose spec cannot be read has no window that is known: its nodes are not released.
         let form_view = |form: &Arc<Form>| {
-            let policy = form
-                .spec
-                .as_ref()
-                .ok()
-                .and_then(|spec| spec.rollout.clone())
-                .unwrap_or_default();
+            let policy = form.spec.as_ref().ok()?.rollout.clone().unwrap_or_default();
             let known = rendered
                 .get(&(form.namespace.clone(), form.name.clone()))
                 .map(|r| r.generation);
             let rendered_generation = known
                 .or(form.status.observed_generation)
                 .unwrap_or_default();
-            (
+            Some((
                 form.name.clone(),
                 rollout::Form {
                     policy,
                     rendered_generation,
                     previous: form.status.rollout.clone(),
                 },
-            )
+            ))
         };
         Snapshot {
             resource_version: hub
@@ -171,20 +168,27 @@ impl Look<'_> {
                 .world
                 .forms_of(&self.key)
                 .iter()
-                .map(form_view)
+                .filter_map(form_view)
                 .collect(),
             nodes: nodes
                 .iter()
                 .map(|node| (node.key.name.clone(), node.for_rollout()))
                 .collect(),
             confirmed,
-            deletions_held: self
-                .world
-                .deletions_held
-                .lock()
-                .expect("the deletions' lock")
-                .contains(&self.key),
+            deletions_held: self.deletions_held(hub),
         }
+    }
+
+    /// What the last sync found; after a restart, until there was one, what the one before it found.
+    fn deletions_held(&self, hub: Option<&Hub>) -> bool {
+        let held = self
+            .world
+            .deletions_held
+            .lock()
+            .expect("the deletions' lock");
+        held.get(&self.key).copied().unwrap_or_else(|| {
+            hub.is_some_and(|hub| conditions::is_true(&hub.status.conditions, "DeletionsHeld"))
+        })
     }
 
     /// Compare-and-swap of the slots, and of nothing else.
@@ -339,7 +343,7 @@ impl Look<'_> {
         nodes: &[Arc<NodeDigest>],
         plan: &Plan,
     ) -> Result<Option<Duration>, ApiError> {
-        let forms = self.write_forms(plan, Some(hub)).await?;
+        let forms = self.write_forms(plan).await?;
         let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
         let failed = nodes.len() as i32 - ready;
         if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
@@ -360,18 +364,11 @@ impl Look<'_> {
     }
 
     /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago.
-    async fn write_forms(
-        &mut self,
-        plan: &Plan,
-        hub: Option<&Hub>,
-    ) -> Result<Option<Duration>, ApiError> {
+    async fn write_forms(&mut self, plan: &Plan) -> Result<Option<Duration>, ApiError> {
         let mut again: Option<Duration> = None;
         for form in self.world.forms_of(&self.key) {
-            let Some(state) = plan.forms.get(&form.name) else {
-                continue;
-            };
-            let error = self.invalid(&form, hub);
-            let status = form_status(&form, state, error, Timestamp::now());
+            let error = self.invalid(&form);
+            let status = form_status(&form, plan.forms.get(&form.name), error, Timestamp::now());
             if status == form.status {
                 continue;
             }
@@ -408,15 +405,21 @@ impl Look<'_> {
     }
 
     /// Why the form cannot be rendered, if it cannot.
-    fn invalid(&self, form: &Form, hub: Option<&Hub>) -> Option<(&'static str, String)> {
-        if hub.is_none() {
+    fn invalid(&self, form: &Form) -> Option<(&'static str, String)> {
+        let (namespace, name) = &self.key;
+        if let Err(error) = &form.spec {
+            return Some(("ValidationFailed", error.clone()));
+        }
+        let Some(hub) = self.world.hubs.get(namespace, name) else {
             return Some((
                 "HubNotFound",
                 format!(
-                    "there is no LynqHub {} in namespace {}",
-                    self.key.1, self.key.0
+                    "there is no LynqHub {name:?} in namespace {namespace}; create it, or delete this form"
                 ),
             ));
+        };
+        if let Err(error) = &hub.spec {
+            return Some(("HubInvalid", format!("LynqHub {name:?}: {error}")));
         }
         let rendered = self
             .world
@@ -427,7 +430,10 @@ impl Look<'_> {
             .get(&(form.namespace.clone(), form.name.clone()))?
             .error
             .clone()?;
-        Some(("ValidationFailed", error))
+        Some((
+            "ValidationFailed",
+            format!("{error}. Until this is corrected, the form's nodes stay as they are"),
+        ))
     }
 
     /// Events for what a person wants to know: a rollout that ends, halts, or a form that is not valid.
@@ -477,32 +483,32 @@ impl Look<'_> {
     }
 }
 
+/// `state` is absent for a form whose spec cannot be read: its counts stay as they were.
 fn form_status(
     form: &Form,
-    state: &FormState,
+    state: Option<&FormState>,
     error: Option<(&'static str, String)>,
     now: Timestamp,
 ) -> FormStatus {
     let mut status = form.status.clone();
-    status.observed_generation = Some(state.rollout.target_generation);
-    status.total_nodes = Some(state.total_nodes);
-    status.ready_nodes = Some(state.ready_nodes);
-    let windowed = form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some())
-        || state.rollout.slots > 0
-        || state.rollout.held_nodes > 0;
-    status.rollout = windowed.then(|| state.rollout.clone());
+    let (mut states, mut generation) = (vec![], form.generation);
+    if let Some(state) = state {
+        generation = state.rollout.target_generation;
+        status.observed_generation = Some(generation);
+        status.total_nodes = Some(state.total_nodes);
+        status.ready_nodes = Some(state.ready_nodes);
+        let windowed = form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some())
+            || state.rollout.slots > 0
+            || state.rollout.held_nodes > 0;
+        status.rollout = windowed.then(|| state.rollout.clone());
+        states.clone_from(&state.conditions);
+    }
     let valid = match error {
         None => ConditionState::new("Valid", true, "ValidationPassed", "All validations passed"),
         Some((reason, message)) => ConditionState::new("Valid", false, reason, message),
     };
-    let mut states = state.conditions.clone();
     states.push(valid);
-    conditions::merge(
-        &mut status.conditions,
-        &states,
-        Some(state.rollout.target_generation),
-        now,
-    );
+    conditions::merge(&mut status.conditions, &states, Some(generation), now);
     status
 }
 

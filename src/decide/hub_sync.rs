@@ -11,6 +11,7 @@ use crate::api::resource::ARRAYS;
 use crate::api::{names, stamp};
 use crate::decide::child::NodeKey;
 use crate::decide::content;
+use crate::decide::findings::{Findings, Subject};
 use crate::decide::node::NodeDigest;
 use crate::decide::render::{CompiledForm, RowInputs};
 use crate::decide::rollout::{Live, is_ungated};
@@ -39,8 +40,19 @@ pub struct Form {
     pub compiled: Arc<CompiledForm>,
 }
 
-/// What was rendered before: by form and uid, what from and what came out.
-pub type Rendered = BTreeMap<(String, String), (String, String)>;
+/// What was rendered before, by form and uid.
+pub type Rendered = BTreeMap<(String, String), Known>;
+
+/// One rendering that need not be done again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// What it was made from.
+    source: String,
+    /// What came out.
+    hash: String,
+    /// Resources that did not render, and why.
+    errors: Vec<(String, String)>,
+}
 
 /// What one sync sees.
 pub struct Seen<'a> {
@@ -65,26 +77,45 @@ pub struct NodeWrite {
     pub object: Value,
 }
 
+/// One node to delete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeDeletion {
+    pub name: String,
+    pub uid: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub writes: Vec<NodeWrite>,
-    /// Name and uid of the nodes to delete.
-    pub deletes: Vec<(String, String)>,
+    pub deletes: Vec<NodeDeletion>,
     /// Deletions that wait for the user.
     pub held: Option<Held>,
     /// Nodes that there should be.
     pub desired: usize,
-    /// What is left out and why, a line each.
-    pub skipped: Vec<String>,
-    /// Resources and nodes that did not render, a line each.
-    pub render_errors: Vec<String>,
+    /// Rows that are left out, of all forms or of one, and nodes that are somebody else's.
+    pub skipped: Findings,
+    /// Resources and nodes that did not render.
+    pub render_errors: Findings,
     pub rendered: Rendered,
+}
+
+impl Plan {
+    fn complain(&mut self, node: &str, errors: &[(String, String)]) {
+        for (id, error) in errors {
+            let cause = format!("resource {id:?}: {error}");
+            self.render_errors.add(Subject::Node, node, cause);
+        }
+    }
 }
 
 pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    plan.skipped
-        .extend(seen.rows.skipped.iter().map(ToString::to_string));
+    for row in &seen.rows.skipped {
+        plan.skipped
+            .add(Subject::Row, row.name(), row.reason.to_string());
+    }
     let gone: Vec<&Arc<NodeDigest>> = seen
         .nodes
         .iter()
@@ -94,16 +125,14 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
     let verdict = guard(&Deletions {
         existing: existing as u64,
         to_delete: gone.len() as u64,
+        without_form: gone.iter().filter(|node| !has_form(seen, node)).count() as u64,
         unidentified: seen.rows.unidentified,
-        max: seen.hub.max_deletions.map(|max| max.of(existing) as u64),
+        max: seen.hub.max_deletions.map(|max| allowed(max, existing)),
         confirmation: seen.hub.confirmation.as_deref(),
     });
     match verdict {
         Verdict::Allow => {
-            plan.deletes = gone
-                .iter()
-                .map(|node| (node.key.name.clone(), node.uid.clone()))
-                .collect()
+            plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
         }
         Verdict::Held(held) => plan.held = Some(held),
     }
@@ -112,7 +141,7 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         .rows
         .skipped_nodes(&form_names)
         .into_iter()
-        .map(|s| ((s.uid.clone(), s.form.clone()), s.to_string()))
+        .map(|s| ((s.uid.clone(), s.form.clone()), s.cause()))
         .collect();
     let existing: BTreeMap<&str, &Arc<NodeDigest>> = seen
         .nodes
@@ -122,7 +151,8 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
     for (form_name, form) in seen.forms {
         for row in seen.rows.rows.values() {
             if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
-                plan.skipped.push(reason.clone());
+                plan.skipped
+                    .add(Subject::Row, format!("{:?}", row.uid), reason);
                 continue;
             }
             plan.desired += 1;
@@ -138,10 +168,11 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             let taken = (seen.foreign)(&key)
                 || node.is_some_and(|node| node.form != *form_name || node.row_uid != row.uid);
             if taken {
-                plan.skipped.push(format!(
-                    "lynqnode {} is another hub's or form's: rename the form, or delete that node",
-                    key.name
-                ));
+                plan.skipped.add(
+                    Subject::Node,
+                    key.name,
+                    "there is one of this name that belongs to another hub or form; rename the form, or delete that node",
+                );
                 continue;
             }
             render_node(seen, &mut plan, form_name, form, row, &key, node, now);
@@ -155,7 +186,31 @@ fn is_gone(seen: &Seen, node: &NodeDigest) -> bool {
     if node.deleting || seen.broken_forms.contains(&node.form) {
         return false;
     }
-    !seen.forms.contains_key(&node.form) || seen.rows.is_gone(&node.row_uid)
+    !has_form(seen, node) || seen.rows.is_gone(&node.row_uid)
+}
+
+fn deletion(seen: &Seen, node: &NodeDigest) -> NodeDeletion {
+    let reason = match has_form(seen, node) {
+        true => format!("row {:?} is inactive or gone", node.row_uid),
+        false => format!("form {:?} is gone", node.form),
+    };
+    NodeDeletion {
+        name: node.key.name.clone(),
+        uid: node.uid.clone(),
+        reason,
+    }
+}
+
+fn has_form(seen: &Seen, node: &NodeDigest) -> bool {
+    seen.forms.contains_key(&node.form)
+}
+
+/// How many of the nodes one sync may delete. Unlike a window it has no upper limit.
+fn allowed(max: Skew, existing: usize) -> u64 {
+    match max {
+        Skew::Count(count) => count.into(),
+        Skew::Percent(percent) => (existing as u64 * u64::from(percent) / 100).max(1),
+    }
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -172,11 +227,12 @@ fn render_node(
     let id = (form_name.to_owned(), row.uid.clone());
     let row_hash = row.hash();
     let source = format!("{} {row_hash}", form.compiled.hash());
-    if let Some((known_source, known)) = seen.rendered.get(&id)
-        && *known_source == source
-        && node.is_some_and(|node| node.rendered_hash.as_ref() == Some(known))
+    if let Some(known) = seen.rendered.get(&id)
+        && known.source == source
+        && node.is_some_and(|node| node.rendered_hash.as_ref() == Some(&known.hash))
     {
-        plan.rendered.insert(id, (source, known.clone()));
+        plan.complain(&key.name, &known.errors);
+        plan.rendered.insert(id, known.clone());
         return;
     }
     // Milliseconds, as the annotation has it: `now` must be the same when it is read back.
@@ -191,14 +247,10 @@ fn render_node(
         seed: seen.hub.seed,
     };
     let (content, errors) = form.compiled.render(&inputs);
-    plan.render_errors.extend(
-        errors
-            .iter()
-            .map(|(id, error)| format!("lynqnode {}, resource {id}: {error}", key.name)),
-    );
+    plan.complain(&key.name, &errors);
     if let Err(error) = content::check_size(Some(&content)) {
         plan.render_errors
-            .push(format!("lynqnode {}: {error}", key.name));
+            .add(Subject::Node, &key.name, error.to_string());
         return;
     }
     let mut spec = Map::from_iter([
@@ -214,7 +266,12 @@ fn render_node(
         );
     }
     let rendered_hash = content::hash_value(&json!([spec, seen.hub.uid]));
-    plan.rendered.insert(id, (source, rendered_hash.clone()));
+    let known = Known {
+        source,
+        hash: rendered_hash.clone(),
+        errors,
+    };
+    plan.rendered.insert(id, known);
     if node.is_some_and(|node| node.rendered_hash.as_ref() == Some(&rendered_hash)) {
         return;
     }

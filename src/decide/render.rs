@@ -1,7 +1,7 @@
 //! A form rendered for one row: every text of it once, by the hub. What comes out is resolved content; the values of a
 //! row are never parsed as templates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -45,6 +45,8 @@ pub enum FormError {
     },
     #[error("{0}")]
     Graph(String),
+    #[error("resource '{id}' has no {field}; every manifest needs one")]
+    Incomplete { id: String, field: &'static str },
 }
 
 /// What a row brings to its templates.
@@ -94,6 +96,7 @@ impl CompiledForm {
     pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
         let variables = variables(inputs);
         let (mut arrays, mut errors) = (Map::new(), vec![]);
+        let mut objects = BTreeSet::new();
         for (array, resource) in &self.resources {
             let facts = Facts {
                 first_seen: inputs.first_seen,
@@ -104,10 +107,14 @@ impl CompiledForm {
                 },
             };
             let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default());
-            let rendered = resource.render(&inputs).unwrap_or_else(|error| {
-                errors.push((resource.fixed.id.clone(), error.clone()));
-                resource.unrendered(error)
-            });
+            let rendered = resource
+                .render(&inputs)
+                .and_then(|rendered| complete(rendered, &mut objects))
+                .unwrap_or_else(|error| {
+                    let error = without_values(error, &variables);
+                    errors.push((resource.fixed.id.clone(), error.clone()));
+                    resource.unrendered(error)
+                });
             let list = arrays.entry(array.to_string()).or_insert_with(|| json!([]));
             list.as_array_mut()
                 .expect("it was made one")
@@ -145,6 +152,62 @@ fn host_of(url: &str) -> String {
         .unwrap_or_default()
 }
 
+/// Shortest value that is looked for in messages: shorter ones are no secret, and stand in every other word.
+const VALUE_CHARS_MIN: usize = 4;
+
+/// A message may end up in conditions, events and logs, where no value of a row but its uid may be: `fail` can put any
+/// other into it.
+fn without_values(mut message: String, variables: &BTreeMap<String, String>) -> String {
+    const PUBLIC: [&str; 4] = ["uid", "activate", "hubId", "templateRef"];
+    let uid = &variables["uid"];
+    let mut secret: Vec<_> = variables
+        .iter()
+        .filter(|(name, value)| {
+            !PUBLIC.contains(&name.as_str())
+                && value.chars().count() >= VALUE_CHARS_MIN
+                && !uid.contains(value.as_str())
+        })
+        .collect();
+    // The longest first: one value may be a part of another.
+    secret.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
+    for (name, value) in secret {
+        message = message.replace(value.as_str(), &format!("(value of {name})"));
+    }
+    message
+}
+
+/// What no API server needs to be asked: that the object has a kind and a name, and is no other resource's too.
+fn complete(resource: Resource, objects: &mut BTreeSet<[String; 4]>) -> Result<Resource, String> {
+    let text = |pointer: &str| {
+        let value = resource.spec.pointer(pointer).and_then(Value::as_str);
+        value.unwrap_or_default().to_owned()
+    };
+    let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+    for (field, value) in [("spec.apiVersion", &api_version), ("spec.kind", &kind)] {
+        if value.is_empty() {
+            return Err(format!("{field}: it is empty for this row"));
+        }
+    }
+    let or = |rendered: &str, pointer: &str| match rendered {
+        "" => text(pointer),
+        rendered => rendered.to_owned(),
+    };
+    let name = or(&resource.name_template, "/metadata/name");
+    if name.is_empty() {
+        return Err("nameTemplate: the name is empty for this row".to_owned());
+    }
+    let namespace = or(&resource.target_namespace, "/metadata/namespace");
+    let group = api_version
+        .rsplit_once('/')
+        .map_or(String::new(), |(group, _)| group.to_owned());
+    match objects.insert([group, kind.clone(), namespace, name.clone()]) {
+        true => Ok(resource),
+        false => Err(format!(
+            "nameTemplate: an earlier resource is {kind} {name} too; give one of them another name"
+        )),
+    }
+}
+
 impl CompiledResource {
     fn parse(engine: Engine, form: &str, resource: &Resource) -> Result<Self, FormError> {
         let parse = |field: &str, text: &str| {
@@ -168,7 +231,25 @@ impl CompiledResource {
             spec: Value::Null,
             ..resource.clone()
         };
-        let kind = resource.spec["kind"].as_str().unwrap_or_default();
+        let text = |pointer: &str| {
+            let value = resource.spec.pointer(pointer).and_then(Value::as_str);
+            value.unwrap_or_default()
+        };
+        let kind = text("/kind");
+        let name = match resource.name_template.as_str() {
+            "" => text("/metadata/name"),
+            template => template,
+        };
+        for (field, value) in [
+            ("spec.apiVersion", text("/apiVersion")),
+            ("spec.kind", kind),
+            ("nameTemplate or spec.metadata.name", name),
+        ] {
+            if value.is_empty() {
+                let id = resource.id.clone();
+                return Err(FormError::Incomplete { id, field });
+            }
+        }
         Ok(CompiledResource {
             fixed,
             name: parse("NameTemplate", &resource.name_template)?,

@@ -14,9 +14,21 @@
 //! - `cluster`: calls to the API server.
 //! - `reconcile`: the loop around them.
 
+// `expect` says why it cannot fail.
+#![warn(clippy::unwrap_used)]
+
 mod authority;
 mod cluster;
 mod lifetimes;
+// The bans of clippy.toml; the tests beside the plan may do more.
+#[cfg_attr(
+    not(test),
+    forbid(
+        clippy::disallowed_macros,
+        clippy::disallowed_methods,
+        clippy::disallowed_types
+    )
+)]
 mod plan;
 mod reconcile;
 mod resolver;

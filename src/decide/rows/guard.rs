@@ -2,18 +2,20 @@
 
 use std::fmt;
 
+use crate::api::names::CONFIRM_DELETIONS;
+
 /// Without `maxDeletions`, this many nodes may always go: the last rows of a small hub are no disaster.
 pub const ALWAYS_ALLOWED: u64 = 5;
-
-const CONFIRM: &str = "lynq.sh/confirm-deletions";
 
 /// What a sync would do, and what its hub says about it.
 #[derive(Debug, Clone, Copy)]
 pub struct Deletions<'a> {
     /// Nodes of the hub that are not being deleted already.
     pub existing: u64,
-    /// Those of them that the rows give a reason to delete.
+    /// Those of them that there is a reason to delete.
     pub to_delete: u64,
+    /// Those of these whose form is gone, whatever their row says.
+    pub without_form: u64,
     /// Active rows without a usable uid ([`crate::decide::rows::Rows::unidentified`]).
     pub unidentified: u64,
     /// The hub's `spec.guard.maxDeletions`.
@@ -35,6 +37,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub count: u64,
+    pub without_form: u64,
     pub existing: u64,
     pub cause: Cause,
     pub confirmation: Confirmation,
@@ -74,6 +77,7 @@ pub fn guard(deletions: &Deletions<'_>) -> Verdict {
     };
     Verdict::Held(Held {
         count: deletions.to_delete,
+        without_form: deletions.without_form,
         existing: deletions.existing,
         cause,
         confirmation,
@@ -84,6 +88,7 @@ fn cause(deletions: &Deletions<'_>) -> Option<Cause> {
     let &Deletions {
         existing,
         to_delete,
+        without_form,
         unidentified,
         max,
         ..
@@ -91,7 +96,7 @@ fn cause(deletions: &Deletions<'_>) -> Option<Cause> {
     if to_delete == 0 {
         return None;
     }
-    if unidentified > 0 {
+    if unidentified > 0 && to_delete > without_form {
         return Some(Cause::UnidentifiedRows { rows: unidentified });
     }
     match max {
@@ -124,9 +129,14 @@ impl fmt::Display for Held {
         let Self {
             count, existing, ..
         } = self;
+        let (missing, remedy) = match self.without_form {
+            0 => ("active row", "Mend the rows"),
+            forms if forms == *count => ("form", "Bring the form back"),
+            _ => ("active row or form", "Mend the rows, bring the form back"),
+        };
         write!(
             f,
-            "{count} of {existing} nodes have no active row any more; none of them is deleted, because "
+            "{count} of {existing} nodes have no {missing} any more; none of them is deleted, because "
         )?;
         match self.cause {
             Cause::MoreThanHalf => write!(f, "that is more than half")?,
@@ -140,13 +150,13 @@ impl fmt::Display for Held {
         match self.confirmation {
             Confirmation::Absent => {}
             Confirmation::TooFew { confirmed } => {
-                write!(f, " and {CONFIRM} confirms only {confirmed}")?;
+                write!(f, " and {CONFIRM_DELETIONS} confirms only {confirmed}")?;
             }
-            Confirmation::Unreadable => write!(f, " and {CONFIRM} is not a number")?,
+            Confirmation::Unreadable => write!(f, " and {CONFIRM_DELETIONS} is not a number")?,
         }
         write!(
             f,
-            ". Mend the rows, or, if these nodes shall go, annotate the hub with {CONFIRM}=\"{count}\""
+            ". {remedy}, or, if these nodes shall go, annotate the hub with {CONFIRM_DELETIONS}=\"{count}\""
         )
     }
 }
@@ -159,6 +169,7 @@ mod tests {
         Deletions {
             existing,
             to_delete,
+            without_form: 0,
             unidentified: 0,
             max: None,
             confirmation: None,
@@ -261,6 +272,11 @@ mod tests {
             ..suspect
         };
         assert_eq!(guard(&confirmed), Verdict::Allow);
+        let formless = Deletions {
+            without_form: 1,
+            ..suspect
+        };
+        assert_eq!(guard(&formless), Verdict::Allow, "no row could keep it");
     }
 
     #[test]
@@ -280,6 +296,23 @@ mod tests {
                 "5 of 20 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions \
                  allows 3 at a time and lynq.sh/confirm-deletions confirms only 4. Mend the rows, or, if these nodes \
                  shall go, annotate the hub with lynq.sh/confirm-deletions=\"5\"",
+            ),
+            (
+                Deletions {
+                    without_form: 7,
+                    ..deletions(9, 7)
+                },
+                "7 of 9 nodes have no form any more; none of them is deleted, because that is more than half. Bring the \
+                 form back, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"",
+            ),
+            (
+                Deletions {
+                    without_form: 5,
+                    ..deletions(9, 7)
+                },
+                "7 of 9 nodes have no active row or form any more; none of them is deleted, because that is more than \
+                 half. Mend the rows, bring the form back, or, if these nodes shall go, annotate the hub with \
+                 lynq.sh/confirm-deletions=\"7\"",
             ),
         ];
         for (deletions, expected) in cases {

@@ -1,7 +1,6 @@
 //! Names of nodes, and the rows and forms whose nodes would get the same one. Decides nothing about their content.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use crate::decide::rows::Rows;
 
@@ -47,10 +46,10 @@ impl NameReason {
     }
 }
 
-impl fmt::Display for SkippedNode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { uid, form, reason } = self;
-        write!(f, "row {uid:?} is skipped for form {form:?}: {reason}")
+impl SkippedNode {
+    /// What is wrong with the row.
+    pub fn cause(&self) -> String {
+        format!("left out of form {:?}: {}", self.form, self.reason)
     }
 }
 
@@ -225,8 +224,8 @@ mod tests {
     fn collision_message_names_both_sides() {
         let found = rows(&["a", "a-b"], &[]).skipped_nodes(&BTreeSet::from(["b-c", "c"]));
         assert_eq!(
-            found[0].to_string(),
-            "row \"a\" is skipped for form \"b-c\": its node would be named \"a-b-c\", as the node of row \"a-b\" \
+            found[0].cause(),
+            "left out of form \"b-c\": its node would be named \"a-b-c\", as the node of row \"a-b\" \
              and form \"c\" would; rename one of the forms or uids"
         );
     }

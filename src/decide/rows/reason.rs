@@ -1,27 +1,25 @@
 //! Why a row is skipped, in words for whoever has to mend the table. Never shows a value other than the uid.
 
-use std::fmt;
-
 use crate::decide::rows::VALUE_BYTES_MAX;
 use crate::decide::rows::uid::UID_CHARS_MAX;
 
 /// One way for an active row to be unusable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum SkipReason {
-    #[error("its uid is NULL; give it a uid or deactivate the row")]
+    #[error("the uid is NULL; fill it in, or deactivate the row")]
     UidNull,
-    #[error("its uid is empty; give it a uid or deactivate the row")]
+    #[error("the uid is empty; fill it in, or deactivate the row")]
     UidEmpty,
     #[error(
-        "its uid has white space or NUL characters around it; trim the column, or read it through a view that does"
+        "the uid has white space or NUL characters around it; trim the column, or read it through a view that does"
     )]
     UidSpace,
-    #[error("its uid has {chars} characters; at most {UID_CHARS_MAX} fit into a Kubernetes label")]
+    #[error("the uid has {chars} characters; at most {UID_CHARS_MAX} fit into a Kubernetes label, so use another column or shorten it in a view")]
     UidTooLong { chars: u64 },
-    #[error("its uid is not UTF-8 text; map a column that is, or convert it in a view")]
+    #[error("the uid is not UTF-8 text; map a column that is, or convert it in a view")]
     UidNotText,
     #[error(
-        "its uid cannot be part of a Kubernetes name; use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+        "the uid cannot be part of a Kubernetes name; use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
     )]
     UidInvalid,
     #[error(
@@ -55,7 +53,7 @@ impl SkipReason {
     }
 }
 
-/// A row that cannot be used. Its display names the uid, or, without one, the place in the result.
+/// A row that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkippedRow {
     pub number: u64,
@@ -72,15 +70,14 @@ impl SkippedRow {
             reason,
         }
     }
-}
 
-impl fmt::Display for SkippedRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The uid, or, without one, the place in the result.
+    pub fn name(&self) -> String {
         // The place may change from read to read: a message that named it always would change as often.
         if self.uid.is_empty() {
-            write!(f, "row {} is skipped: {}", self.number, self.reason)
+            format!("no. {}", self.number)
         } else {
-            write!(f, "row \"{}\" is skipped: {}", self.uid, self.reason)
+            format!("\"{}\"", self.uid)
         }
     }
 }

@@ -343,21 +343,22 @@ fn messages_show_the_uid_and_no_other_value() {
     let cases: &[(Given<'_>, &str)] = &[
         (
             (None, Some(b"1"), Some(secret)),
-            "row 1 is skipped: its uid is NULL; give it a uid or deactivate the row",
+            "no. 1: the uid is NULL; fill it in, or deactivate the row",
         ),
         (
             (Some(b"acme\x1b[2J"), Some(b"1"), Some(secret)),
-            "row \"acme\\u{1b}[2J\" is skipped: its uid cannot be part of a Kubernetes name; use lower-case letters, \
-             digits, '-' and '.', beginning and ending with a letter or digit",
+            "\"acme\\u{1b}[2J\": the uid cannot be part of a Kubernetes name; use lower-case letters, digits, '-' and \
+             '.', beginning and ending with a letter or digit",
         ),
         (
             (Some(b"acme"), Some(b"1"), Some(secret)),
-            "row \"acme\" is skipped: column \"plan\" does not hold UTF-8 text; map a text column, or convert it in a \
+            "\"acme\": column \"plan\" does not hold UTF-8 text; map a text column, or convert it in a \
              view",
         ),
     ];
     for (given, expected) in cases {
-        assert_eq!(collect(&[*given]).skipped[0].to_string(), *expected);
+        let skipped = &collect(&[*given]).skipped[0];
+        assert_eq!(format!("{}: {}", skipped.name(), skipped.reason), *expected);
     }
 }
 

@@ -1,0 +1,90 @@
+//! Carries out what a sync decided: LynqNodes are written and deleted, and every one that did not go through is named.
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+
+use crate::cluster::catalog::Hub;
+use crate::cluster::events::About;
+use crate::cluster::objects::ApiError;
+use crate::controller::{World, own_key};
+use crate::decide::hub_sync::{NodeDeletion, NodeWrite};
+
+/// Node writes that one hub may have under way.
+const REQUESTS_MAX: usize = 16;
+
+/// A write or deletion of a node that did not go through.
+pub struct Failure {
+    pub name: String,
+    pub message: String,
+    /// Form and uid of the node that was to be written.
+    pub node: Option<(String, String)>,
+    /// It may go through when it is tried again soon.
+    pub retry: bool,
+}
+
+impl Failure {
+    fn new(name: &str, node: Option<(String, String)>, error: &ApiError) -> Self {
+        let retry = matches!(error, ApiError::Unavailable(_) | ApiError::Conflict(_));
+        Failure {
+            name: name.to_owned(),
+            message: error.to_string(),
+            node,
+            retry,
+        }
+    }
+}
+
+pub async fn write_nodes(world: &World, writes: &[NodeWrite]) -> Vec<Failure> {
+    let (mut failures, mut left, mut running) = (vec![], writes.iter(), FuturesUnordered::new());
+    loop {
+        while running.len() < REQUESTS_MAX
+            && let Some(write) = left.next()
+        {
+            running.push(async move {
+                let key = own_key(
+                    "LynqNode",
+                    write.object["metadata"]["namespace"]
+                        .as_str()
+                        .unwrap_or_default(),
+                    &write.name,
+                );
+                (write, world.objects.apply(&key, &write.object, true).await)
+            });
+        }
+        let Some((write, result)) = running.next().await else {
+            return failures;
+        };
+        match result {
+            Ok(object) => {
+                let now = world.nodes.learn(&object);
+                world.node_queue.add(now.key.clone());
+            }
+            Err(error) => failures.push(Failure::new(
+                &write.name,
+                Some((write.form.clone(), write.uid.clone())),
+                &error,
+            )),
+        }
+    }
+}
+
+pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) -> Vec<Failure> {
+    let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+    let mut failures = vec![];
+    for NodeDeletion { name, uid, reason } in deletes {
+        match world
+            .objects
+            .delete(&own_key("LynqNode", &hub.namespace, name), uid)
+            .await
+        {
+            Ok(()) => world.events.normal(
+                &about,
+                "NodeDeleted",
+                format!("Deleted LynqNode '{name}': {reason}"),
+            ),
+            Err(error) => failures.push(Failure::new(name, None, &error)),
+        }
+    }
+    failures
+}
+

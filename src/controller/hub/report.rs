@@ -1,0 +1,195 @@
+//! What a sync has to say: conditions of the hub, and an event for each new text. Says the same in both.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::api::conditions::{self, ConditionState};
+use crate::cluster::catalog::Hub;
+use crate::cluster::events::About;
+use crate::cluster::objects::ApiError;
+use crate::controller::hub::Memory;
+use crate::controller::hub::nodes::Failure;
+use crate::controller::hub::source::Problem;
+use crate::controller::{World, own_key};
+use crate::decide::findings::{Findings, Subject};
+
+/// A sync that knew the rows.
+pub struct Report<'a> {
+    /// Why deletions wait, if they do.
+    pub held: Option<String>,
+    pub skipped_rows: usize,
+    pub skipped: &'a Findings,
+    pub render_errors: &'a Findings,
+    pub failures: &'a [Failure],
+    pub desired: usize,
+    pub forms: usize,
+}
+
+/// A condition of the hub that is True when something is wrong, with the event that goes with it.
+struct Complaint {
+    type_: &'static str,
+    bad: &'static str,
+    good: &'static str,
+    event: &'static str,
+}
+
+const ROWS: Complaint = Complaint {
+    type_: "RowsSkipped",
+    bad: "UnusableRows",
+    good: "AllRowsUsable",
+    event: "RowsSkipped",
+};
+const TEMPLATES: Complaint = Complaint {
+    type_: "RenderFailed",
+    bad: "TemplateErrors",
+    good: "AllRendered",
+    event: "TemplateRenderFailed",
+};
+const WRITES: Complaint = Complaint {
+    type_: "WriteFailed",
+    bad: "NodesNotWritten",
+    good: "AllWritten",
+    event: "NodeWriteFailed",
+};
+const DELETIONS: Complaint = Complaint {
+    type_: "DeletionsHeld",
+    bad: "TooManyDeletions",
+    good: "NothingHeld",
+    event: "DeletionsHeld",
+};
+
+impl Complaint {
+    fn state(&self, text: &str) -> ConditionState {
+        let (bad, reason) = match text {
+            "" => (false, self.good),
+            _ => (true, self.bad),
+        };
+        ConditionState::new(self.type_, bad, reason, text)
+    }
+}
+
+pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Report<'_>) {
+    let mut failed = Findings::default();
+    for failure in report.failures {
+        failed.add(Subject::Node, &failure.name, &failure.message);
+    }
+    memory.said.remove("Ready");
+    let mut states = vec![ConditionState::new(
+        "Ready",
+        true,
+        "DatabaseConnected",
+        "Successfully connected to database and queried node data",
+    )];
+    for (complaint, text) in [
+        (ROWS, report.skipped.to_string()),
+        (TEMPLATES, report.render_errors.to_string()),
+        (WRITES, failed.to_string()),
+        (DELETIONS, report.held.clone().unwrap_or_default()),
+    ] {
+        say(
+            world,
+            hub,
+            memory,
+            (complaint.type_, complaint.event),
+            &text,
+        );
+        states.push(complaint.state(&text));
+    }
+    let counts = Counts {
+        forms: report.forms as i32,
+        desired: report.desired as i32,
+        skipped: report.skipped_rows as i32,
+    };
+    write_status(world, hub, states, Some(counts)).await;
+}
+
+/// There are no rows. The counts stay as they were.
+pub async fn problem(world: &World, hub: &Hub, memory: &mut Memory, problem: Problem) {
+    world.metrics.synced(problem.code);
+    let event = match problem.reason {
+        "DatabaseConnectionFailed" => "DatabaseQueryFailed",
+        other => other,
+    };
+    say(world, hub, memory, ("Ready", event), &problem.message);
+    let bad = ConditionState::new("Ready", false, problem.reason, problem.message);
+    write_status(world, hub, vec![bad], None).await;
+}
+
+/// The rows were there, but the sync ended on the way.
+pub async fn interrupted(world: &World, hub: &Hub, memory: &mut Memory, error: &ApiError) {
+    let text = error.to_string();
+    say(world, hub, memory, (WRITES.type_, WRITES.event), &text);
+    write_status(world, hub, vec![WRITES.state(&text)], None).await;
+}
+
+/// An event, once for each new text of a condition; none for an empty one.
+fn say(
+    world: &World,
+    hub: &Hub,
+    memory: &mut Memory,
+    (condition, reason): (&'static str, &'static str),
+    text: &str,
+) {
+    if text.is_empty() {
+        memory.said.remove(condition);
+    } else if memory.said.get(condition).is_none_or(|said| said != text) {
+        memory.said.insert(condition, text.to_owned());
+        tracing::warn!(hub = hub.name, namespace = hub.namespace, reason, text);
+        let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+        world.events.warning(&about, reason, text);
+    }
+}
+
+struct Counts {
+    forms: i32,
+    desired: i32,
+    skipped: i32,
+}
+
+/// Writes the hub's own part of its status, if it changed. The ledger beside it is never named here.
+async fn write_status(
+    world: &World,
+    hub: &Hub,
+    states: Vec<ConditionState>,
+    counts: Option<Counts>,
+) {
+    // The newest known, since the release loop writes to the same object.
+    let hub = world
+        .hubs
+        .get(&hub.namespace, &hub.name)
+        .filter(|now| now.uid == hub.uid);
+    let Some(hub) = hub else { return };
+    let mut status = hub.status.clone();
+    conditions::merge(
+        &mut status.conditions,
+        &states,
+        Some(hub.generation),
+        Timestamp::now(),
+    );
+    status.observed_generation = Some(hub.generation);
+    if let Some(counts) = counts {
+        status.referencing_templates = Some(counts.forms);
+        status.desired = Some(counts.desired);
+        status.skipped_rows = Some(counts.skipped);
+    }
+    if status == hub.status {
+        return;
+    }
+    let patch = json!({"status": {
+        "observedGeneration": status.observed_generation,
+        "referencingTemplates": status.referencing_templates,
+        "desired": status.desired,
+        "skippedRows": status.skipped_rows,
+        "conditions": status.conditions,
+    }});
+    match world
+        .objects
+        .merge_status(&own_key("LynqHub", &hub.namespace, &hub.name), &patch)
+        .await
+    {
+        Ok(object) => drop(world.hubs.learn(&object)),
+        Err(error) => {
+            tracing::warn!(hub = hub.name, %error, "the hub's status could not be written")
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The secret that random template functions draw from: made once for each hub, and never shown.
+
+use serde_json::json;
+
+use crate::api::names;
+use crate::cluster::catalog::Hub;
+use crate::cluster::objects::ApiError;
+use crate::controller::World;
+use crate::controller::hub::source::{secret_bytes, secret_key};
+
+/// The secret that random template functions draw from: made once for each hub, so that no sync changes a password.
+pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
+    use base64::Engine;
+    let key = secret_key(&hub.namespace, &format!("{}-lynq-seed", hub.name));
+    let secret = match world.objects.get(&key).await {
+        Ok(secret) => secret,
+        Err(ApiError::NotFound(_)) => {
+            let mut fresh = [0_u8; 32];
+            let provider = rustls::crypto::aws_lc_rs::default_provider();
+            provider
+                .secure_random
+                .fill(&mut fresh)
+                .map_err(|_| ApiError::Unavailable("the system gives no random numbers".into()))?;
+            let object = json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": key.name, "namespace": key.namespace, "ownerReferences": [{
+                    "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqHub", "name": hub.name, "uid": hub.uid,
+                }]},
+                "immutable": true,
+                "data": {"seed": base64::engine::general_purpose::STANDARD.encode(fresh)},
+            });
+            match world.objects.create(&key, &object).await {
+                Err(ApiError::Conflict(_)) => world.objects.get(&key).await?,
+                other => other?,
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    let bytes = secret_bytes(&secret, "seed").and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    bytes.ok_or_else(|| {
+        ApiError::Refused(format!(
+            "Secret {:?} has no 32 bytes under key \"seed\", from which the templates' random values are made; restore \
+             it, or delete it: then they all change",
+            key.name
+        ))
+    })
+}
+

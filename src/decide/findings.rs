@@ -1,0 +1,92 @@
+//! What is wrong with some of many things, put together by cause: a thousand rows with one fault are one sentence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Names that are shown of one cause, and causes that are shown; the rest is counted.
+const NAMES_MAX: usize = 5;
+const CAUSES_MAX: usize = 5;
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Row,
+    Node,
+}
+
+impl Subject {
+    fn noun(self, count: usize) -> &'static str {
+        match (self, count) {
+            (Subject::Row, 1) => "Row",
+            (Subject::Row, _) => "Rows",
+            (Subject::Node, 1) => "LynqNode",
+            (Subject::Node, _) => "LynqNodes",
+        }
+    }
+}
+
+/// In an order that does not depend on the order in which they were found, so that a message changes only with them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    by_cause: BTreeMap<(Subject, String), BTreeSet<String>>,
+}
+
+impl Findings {
+    /// `cause` says what is wrong and what to do, and names nothing that differs from one thing to the next.
+    pub fn add(&mut self, subject: Subject, name: impl Into<String>, cause: impl Into<String>) {
+        let names = self.by_cause.entry((subject, cause.into())).or_default();
+        names.insert(name.into());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_cause.is_empty()
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, ((subject, cause), names)) in self.by_cause.iter().take(CAUSES_MAX).enumerate() {
+            let start = if i == 0 { "" } else { ". " };
+            let shown: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
+            write!(
+                f,
+                "{start}{} {}",
+                subject.noun(names.len()),
+                shown.join(", ")
+            )?;
+            if names.len() > NAMES_MAX {
+                write!(f, " and {} more", names.len() - NAMES_MAX)?;
+            }
+            write!(f, ": {cause}")?;
+        }
+        match self.by_cause.len().saturating_sub(CAUSES_MAX) {
+            0 => Ok(()),
+            1 => write!(f, ". And 1 more cause"),
+            more => write!(f, ". And {more} more causes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sentence_for_each_cause() {
+        let mut findings = Findings::default();
+        assert_eq!((findings.is_empty(), findings.to_string()), (true, String::new()));
+        findings.add(Subject::Node, "b-web", "too large");
+        for row in ["7", "3", "5", "1", "4", "2", "6"] {
+            findings.add(Subject::Row, row, "no uid; give it one");
+        }
+        assert_eq!(
+            findings.to_string(),
+            "Rows 1, 2, 3, 4, 5 and 2 more: no uid; give it one. LynqNode b-web: too large"
+        );
+        for n in 0..4 {
+            findings.add(Subject::Node, "a-web", format!("{n}"));
+        }
+        let text = findings.to_string();
+        assert!(text.ends_with(". LynqNode a-web: 3. And 1 more cause"), "{text}");
+    }
+}
