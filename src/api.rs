@@ -2,9 +2,12 @@
 
 pub mod conditions;
 pub mod crd;
+#[allow(clippy::duplicated_attributes)] // one printcolumn attribute for each column
 pub mod form;
+#[allow(clippy::duplicated_attributes)] // one printcolumn attribute for each column
 pub mod hub;
 pub mod names;
+#[allow(clippy::duplicated_attributes)] // one printcolumn attribute for each column
 pub mod node;
 pub mod policy;
 pub mod resource;

@@ -8,4 +8,5 @@ pub mod lease;
 pub mod nodes;
 pub mod objects;
 pub mod queue;
+pub mod vital;
 pub mod watch;

@@ -20,6 +20,7 @@ use crate::cluster::events::Events;
 use crate::cluster::nodes::{Changed, HubKey, Nodes};
 use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
+use crate::cluster::vital;
 use crate::cluster::watch::follow;
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
 use crate::decide::node_plan::status::HoldReason;
@@ -153,7 +154,7 @@ impl World {
 
     fn watch(self: &Arc<Self>) {
         let (world, client) = (self.clone(), self.objects.client.clone());
-        tokio::spawn(async move {
+        vital::spawn(async move {
             let on_change = |change| {
                 for changed in world.nodes.change(change) {
                     world.node_changed(&changed);
@@ -162,7 +163,7 @@ impl World {
             follow(client, LynqNode::api_resource(), None, on_change).await;
         });
         let (world, client) = (self.clone(), self.objects.client.clone());
-        tokio::spawn(async move {
+        vital::spawn(async move {
             let on_change = |change| {
                 for (before, now) in world.hubs.change(change) {
                     world.hub_changed(before.as_deref(), now.as_deref());
@@ -175,7 +176,7 @@ impl World {
     /// Every replica follows the forms: the webhook's warnings name their windows.
     pub fn follow_forms(self: &Arc<Self>) {
         let (world, client) = (self.clone(), self.objects.client.clone());
-        tokio::spawn(async move {
+        vital::spawn(async move {
             let on_change = |change| {
                 for (before, now) in world.forms.change(change) {
                     world.form_changed(before.as_deref(), now.as_deref());

@@ -2,7 +2,10 @@
 
 mod cluster;
 mod datasource;
+mod forms;
 mod operator;
+mod process;
 mod readiness;
 mod rollout;
 mod tenants;
+mod witness;

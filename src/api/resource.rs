@@ -27,9 +27,12 @@ pub const ARRAYS: [&str; 16] = [
     "manifests",
 ];
 
+/// A value that cannot be a constant.
+pub type DefaultOf = fn() -> Value;
+
 /// The resource fields that have a default, with it. Content is compared with these dropped: a default
 /// that the API server fills in on read must not look like a change (see `decide::content`).
-pub const DEFAULTS: [(&str, fn() -> Value); 7] = [
+pub const DEFAULTS: [(&str, DefaultOf); 7] = [
     ("skipOnDependencyFailure", || Value::Bool(true)),
     ("creationPolicy", || Value::from("WhenNeeded")),
     ("deletionPolicy", || Value::from("Delete")),

@@ -17,6 +17,7 @@ use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
 use crate::cluster::objects::Objects;
+use crate::cluster::vital;
 use crate::controller::metrics::Metrics;
 use crate::controller::{Workers, World};
 use crate::decide::child::key_of;
@@ -134,7 +135,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         register(&objects, url).await?;
     }
     let (certs, keep_certs) = WebhookCerts::start(kube.clone(), certificates(&arguments)?)?;
-    tokio::spawn(keep_certs);
+    vital::spawn(keep_certs);
     world.follow_forms();
 
     let stopping = Arc::new(AtomicBool::new(false));

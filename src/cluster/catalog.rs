@@ -27,6 +27,9 @@ pub struct Entry<Spec, Status> {
     pub status: Status,
 }
 
+/// An entry is replaced as a whole, never changed.
+pub type Shared<Spec, Status> = Arc<Entry<Spec, Status>>;
+
 pub type Hub = Entry<HubSpec, HubStatus>;
 pub type Form = Entry<FormSpec, FormStatus>;
 
@@ -61,7 +64,7 @@ pub struct Catalog<Spec, Status> {
 type Key = (String, String);
 
 struct Entries<Spec, Status> {
-    all: BTreeMap<Key, Arc<Entry<Spec, Status>>>,
+    all: BTreeMap<Key, Shared<Spec, Status>>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<Vec<Key>>,
 }
@@ -90,13 +93,10 @@ impl<Spec, Status> Default for Catalog<Spec, Status> {
 }
 
 /// One object before and after an event; either may be absent.
-pub type Changed<Spec, Status> = (
-    Option<Arc<Entry<Spec, Status>>>,
-    Option<Arc<Entry<Spec, Status>>>,
-);
+pub type Changed<Spec, Status> = (Option<Shared<Spec, Status>>, Option<Shared<Spec, Status>>);
 
 impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, Status> {
-    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Entry<Spec, Status>>> {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Shared<Spec, Status>> {
         self.entries
             .read()
             .expect("the catalog's lock")
@@ -105,7 +105,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
             .cloned()
     }
 
-    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Entry<Spec, Status>>> {
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Shared<Spec, Status>> {
         let entries = self.entries.read().expect("the catalog's lock");
         entries
             .all
@@ -123,7 +123,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
     }
 
     /// Takes an object that a write returned.
-    pub fn learn(&self, object: &Value) -> Arc<Entry<Spec, Status>> {
+    pub fn learn(&self, object: &Value) -> Shared<Spec, Status> {
         let entry = Arc::new(Entry::of(object));
         self.entries
             .write()
@@ -179,8 +179,8 @@ impl<Spec, Status> Entries<Spec, Status> {
     /// What was known before, and what holds now: events and replies of our own writes come in any order.
     fn put(
         &mut self,
-        entry: Arc<Entry<Spec, Status>>,
-    ) -> (Option<Arc<Entry<Spec, Status>>>, Arc<Entry<Spec, Status>>) {
+        entry: Shared<Spec, Status>,
+    ) -> (Option<Shared<Spec, Status>>, Shared<Spec, Status>) {
         let key = (entry.namespace.clone(), entry.name.clone());
         if let Some(old) = self.all.get(&key)
             && old.uid == entry.uid

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::api::names;
 use crate::cluster::objects::Served;
+use crate::cluster::vital;
 use crate::cluster::watch::{Change, follow};
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of};
 use crate::decide::version;
@@ -73,7 +74,7 @@ impl Children {
             served.resource.clone(),
             client.clone(),
         );
-        tokio::spawn(async move {
+        vital::spawn(async move {
             let selector = format!("{}={}", names::LABEL_MANAGED, names::TRUE);
             follow(client, resource, Some(&selector), |change| {
                 store.change(&kind, change)

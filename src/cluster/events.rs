@@ -5,6 +5,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::api::names;
+use crate::cluster::vital;
 use crate::decide::child::NodeKey;
 
 /// The longest note that the API server takes is 1 KiB.
@@ -28,7 +29,7 @@ impl Events {
                 instance,
             },
         );
-        tokio::spawn(async move {
+        vital::spawn(async move {
             while let Some((event, reference)) = receiver.recv().await {
                 if let Err(error) = recorder.publish(&event, &reference).await {
                     tracing::debug!(%error, reason = event.reason, "an event could not be written");

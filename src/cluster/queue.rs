@@ -5,7 +5,10 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant};
+
+use crate::cluster::vital;
 
 /// Cheap to clone; all clones are one queue.
 pub struct Queue<K> {
@@ -75,31 +78,29 @@ impl<K: Ord + Clone> Queue<K> {
         self.inner.changed.notify_one();
     }
 
-    /// Works until the process ends, on up to `workers` keys at a time. `work` says when to look at the key again.
+    /// Works forever, on up to `workers` keys at a time; dropped, it stops what is under way. `work` says when to look at
+    /// the key again. A panic in it ends the process: a loop that has failed inside must start anew, not go on half-way.
     pub async fn run<F, Fut>(self, workers: usize, work: F)
     where
         K: Send + Sync + 'static,
-        F: Fn(K) -> Fut + Send + Sync + 'static,
+        F: Fn(K) -> Fut,
         Fut: Future<Output = Option<Duration>> + Send + 'static,
     {
-        let permits = Arc::new(tokio::sync::Semaphore::new(workers));
-        let work = Arc::new(work);
+        let mut under_way = JoinSet::new();
         loop {
-            let permit = permits
-                .clone()
-                .acquire_owned()
-                .await
-                .expect("the semaphore is never closed");
-            let key = self.next().await;
-            let (queue, work) = (self.clone(), work.clone());
-            tokio::spawn(async move {
-                let again = work(key.clone()).await;
-                queue.done(&key);
-                if let Some(delay) = again {
-                    queue.add_after(key, delay);
+            tokio::select! {
+                key = self.next(), if under_way.len() < workers => {
+                    let (queue, done) = (self.clone(), work(key.clone()));
+                    under_way.spawn(async move {
+                        let again = done.await;
+                        queue.done(&key);
+                        if let Some(delay) = again {
+                            queue.add_after(key, delay);
+                        }
+                    });
                 }
-                drop(permit);
-            });
+                Some(ended) = under_way.join_next() => vital::check(ended),
+            }
         }
     }
 

@@ -13,6 +13,9 @@ use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
 
+/// No event tells that a kind was installed.
+const KIND_RETRY: SignedDuration = SignedDuration::from_secs(30);
+
 /// How the last apply of a resource ended, where it failed. Forgotten when the resource or its object changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
@@ -236,13 +239,15 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
         return settled(State::ApplyFailed, error.clone());
     }
     if seen.scope.is_none() {
-        return settled(
-            State::ApplyFailed,
-            format!(
-                "the cluster has no kind {}: install its CustomResourceDefinition",
-                seen.facts.kind
-            ),
+        let message = format!(
+            "the cluster has no kind {}: install its CustomResourceDefinition",
+            seen.facts.kind
         );
+        let wake_at = now.checked_add(KIND_RETRY).ok();
+        return Assessed {
+            wake_at,
+            ..settled(State::ApplyFailed, message)
+        };
     }
     if let Some(failure) = seen.failure.filter(|failure| failure.retry_at > now) {
         return Assessed {
@@ -318,3 +323,6 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
         end => done(State::Waiting, reason, end),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Cases for the release rule, the ledger and the status.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::api::form::Phase;
 
@@ -348,4 +350,62 @@ fn a_rollouts_times_begin_and_end_with_it() {
     assert_eq!(step("yy", 2, 30), (Some(at(10)), Some(at(30))));
     assert_eq!(step("yy", 2, 40), (Some(at(10)), Some(at(30))));
     assert_eq!(step("yA", 3, 50), (Some(at(50)), None));
+}
+
+/// Any fleet: states as in [`fleet`], a window, and slots on some of the nodes.
+fn any_fleet() -> impl Strategy<Value = Snapshot> {
+    let node = prop::sample::select(vec!['a', 'A', 'x', 'X', 'y', 'N']);
+    let nodes = prop::collection::vec((node, any::<bool>(), any::<bool>()), 0..12);
+    (nodes, 0..6u32, 0..4u32, any::<bool>()).prop_map(|(nodes, width, hub_width, older)| {
+        let states: String = nodes.iter().map(|(state, ..)| *state).collect();
+        let mut snapshot = fleet(&states, width);
+        snapshot.hub_skew = Skew::Count(hub_width);
+        for (i, (_, slotted, is_confirmed)) in nodes.iter().enumerate() {
+            if *slotted {
+                snapshot
+                    .slots
+                    .push(slot(i, if older { "99" } else { "100" }));
+            }
+            if *is_confirmed {
+                confirmed(&mut snapshot, i);
+            }
+        }
+        snapshot
+    })
+}
+
+proptest! {
+    /// Whatever the fleet: what goes has its slot, and neither the slots nor the non-ready nodes outgrow a window
+    /// because of it.
+    #[test]
+    fn no_plan_outgrows_a_window(snapshot in any_fleet()) {
+        let plan = plan(&snapshot, at(1));
+        let slots = plan.ledger.as_ref().unwrap_or(&snapshot.slots);
+        let gated: Vec<_> = plan.releases.iter().filter(|release| release.gated).collect();
+        for release in &gated {
+            let node = &snapshot.nodes[&release.node];
+            prop_assert!(slots.iter().any(|s| s.uid == node.uid && s.hash == release.hash && s.resource_version == release.resource_version));
+        }
+        let taken = slots.iter().filter(|s| !snapshot.slots.iter().any(|old| old.uid == s.uid)).count();
+        let broken = |node: &Node| node.non_ready();
+        let before = snapshot.nodes.values().filter(|node| broken(node)).count();
+        let widths = [snapshot.forms["web"].policy.max_skew, snapshot.hub_skew];
+        for width in widths.into_iter().filter(|skew| *skew != Skew::Count(0)).map(|skew| skew.of(snapshot.nodes.len())) {
+            prop_assert!(taken == 0 || slots.len() <= width, "{} slots in a window of {}", slots.len(), width);
+            let healthy = gated.iter().filter(|release| !broken(&snapshot.nodes[&release.node])).count();
+            let new_slots: BTreeSet<&str> = slots.iter().map(|s| s.node.as_str()).collect();
+            let busy = snapshot.nodes.iter().filter(|(name, node)| broken(node) || new_slots.contains(name.as_str())).count();
+            prop_assert!(healthy == 0 || busy <= width, "{} busy in a window of {}, {} before", busy, width, before);
+        }
+        // A slot goes only with a confirmation, and nothing that is not held is released.
+        for old in &snapshot.slots {
+            let kept = slots.iter().any(|s| s.uid == old.uid);
+            let node = &snapshot.nodes[&old.node];
+            let ready = Confirmation::Ready { uid: node.uid.clone(), resource_version: node.resource_version.clone() };
+            prop_assert!(kept || (node.settled_since.is_some() && snapshot.confirmed.contains(&ready)));
+        }
+        for release in &plan.releases {
+            prop_assert!(snapshot.nodes[&release.node].held());
+        }
+    }
 }

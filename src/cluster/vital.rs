@@ -1,0 +1,24 @@
+//! Tasks that the operator cannot be without: when one fails inside, the process ends, so that it starts anew.
+
+use std::future::Future;
+
+use tokio::task::JoinError;
+
+/// The exit status of a process that failed inside (EX_SOFTWARE of sysexits.h).
+const FAILED_INSIDE: i32 = 70;
+
+/// Runs the future in the background.
+pub fn spawn(future: impl Future<Output = ()> + Send + 'static) {
+    let task = tokio::spawn(future);
+    tokio::spawn(async move { check(task.await) });
+}
+
+/// Ends the process if the task panicked; the panic itself is in the log already.
+pub fn check(ended: Result<(), JoinError>) {
+    if ended.is_err_and(|error| error.is_panic()) {
+        tracing::error!(
+            "a part of lynqgate failed inside; the process ends, and its pod starts it anew"
+        );
+        std::process::exit(FAILED_INSIDE);
+    }
+}

@@ -1,0 +1,182 @@
+//! The example forms under tests/forms, rolled out and changed as their users would.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::cluster::{Cluster, database, wait};
+use crate::operator::{self, root};
+use crate::tenants::{Fleet, SOON};
+
+/// The documents of an example, in the fleet's namespace and on its database.
+async fn apply_example(
+    cluster: &Cluster,
+    fleet: &Fleet,
+    file: &str,
+    change: impl Fn(String) -> String,
+) -> Result<()> {
+    let text = std::fs::read_to_string(root().join("tests/forms").join(file))?;
+    let text = text
+        .replace(
+            "namespace: tenants",
+            &format!("namespace: {}", fleet.namespace),
+        )
+        .replace(
+            "t-{{ .uid }}",
+            &format!("{}-{{{{ .uid }}}}", fleet.namespace),
+        )
+        .replace("port: 3306", &format!("port: {}", fleet.database.port))
+        .replace(
+            "username: lynq",
+            &format!("username: {}", fleet.database.username),
+        )
+        .replace(
+            "database: product",
+            &format!("database: {}", fleet.database.database),
+        )
+        .replace("name: tenants-db", "name: database")
+        .replace("syncInterval: 10s", "syncInterval: 1s");
+    cluster
+        .kubectl(&["apply", "-f", "-"], Some(&change(text)))
+        .await?
+        .expect_success()?;
+    Ok(())
+}
+
+async fn fleet(cluster: &Cluster, prefix: &str) -> Result<Fleet> {
+    let namespace = cluster.namespace(prefix).await?;
+    let database = database::shared()
+        .await?
+        .create(&namespace.replace('-', "_"))
+        .await?;
+    database
+        .execute("CREATE TABLE tenants (id VARCHAR(63), url VARCHAR(200), plan VARCHAR(40), replicas INT, image VARCHAR(200), active BOOLEAN, region VARCHAR(40))")
+        .await?;
+    database
+        .execute("INSERT INTO tenants VALUES ('acme', 'https://acme.example.com/', 'enterprise', 2, NULL, TRUE, 'eu-west-1'), ('beta', 'beta.example.com:8443', NULL, NULL, 'registry.example.com/web:1.1', TRUE, NULL), ('gone', '', '', 1, '', FALSE, '')")
+        .await?;
+    let fleet = Fleet {
+        namespace,
+        client: cluster.admin().await?,
+        database,
+    };
+    fleet.apply(&fleet.password()).await?;
+    Ok(fleet)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_web_tenant_form_rolls_out_and_changes() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, "web").await?;
+    apply_example(cluster, &fleet, "web-tenant.yaml", |text| text).await?;
+    fleet.complete(2, SOON).await?;
+    let settings = fleet.get("ConfigMap", "acme-settings").await?;
+    assert_eq!(settings["data"]["host"], "acme.example.com");
+    assert_eq!(settings["data"]["tier"], "dedicated");
+    assert_eq!(settings["metadata"]["labels"]["plan"], "enterprise");
+    let settings = fleet.get("ConfigMap", "beta-settings").await?;
+    assert_eq!(settings["data"]["host"], "beta.example.com");
+    assert_eq!(
+        settings["data"]["limits.yaml"],
+        "requestsPerMinute: 600\nregion: \"eu-central-1\"\n"
+    );
+    assert_eq!(
+        fleet.get("Deployment", "acme-app").await?["spec"]["replicas"],
+        2
+    );
+    // The form leaves replicas to others: a change of it does not take the scaling back.
+    cluster
+        .kubectl(
+            &[
+                "scale",
+                "--namespace",
+                &fleet.namespace,
+                "deployment/acme-app",
+                "--replicas=4",
+            ],
+            None,
+        )
+        .await?
+        .expect_success()?;
+    apply_example(cluster, &fleet, "web-tenant.yaml", |text| {
+        text.replace("}}6000{{", "}}9000{{")
+            .replace("web:1.0", "web:2.0")
+    })
+    .await?;
+    fleet.complete(2, SOON).await?;
+    let deployment = fleet.get("Deployment", "acme-app").await?;
+    assert_eq!(
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"],
+        "registry.example.com/web:2.0"
+    );
+    assert_eq!(deployment["spec"]["replicas"], 4);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stateful_tenant_form_rolls_out_in_order_and_keeps_what_is_retained() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, "stateful").await?;
+    apply_example(cluster, &fleet, "web-tenant.yaml", |text| {
+        text.split("\n---\n").next().unwrap_or_default().to_owned()
+    })
+    .await?;
+    apply_example(cluster, &fleet, "stateful-tenant.yaml", |text| text).await?;
+    let ready = |form: &serde_json::Value| {
+        form["status"]["rollout"]["phase"] == "Complete" && form["status"]["totalNodes"] == 2
+    };
+    wait::until(
+        "the stateful form is complete",
+        Duration::from_secs(90),
+        async || {
+            let form = fleet.get("LynqForm", "stateful").await?;
+            anyhow::ensure!(ready(&form), "{}", form["status"]);
+            Ok(())
+        },
+    )
+    .await?;
+    let namespace = format!("{}-acme", fleet.namespace);
+    let get = async |what: &str| -> Result<serde_json::Value> {
+        let text = cluster
+            .kubectl(
+                &["get", "--namespace", &namespace, what, "--output=json"],
+                None,
+            )
+            .await?
+            .expect_success()?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    let database = get("statefulset/db").await?;
+    assert_eq!(
+        database["spec"]["template"]["spec"]["containers"][0]["image"],
+        "registry.example.com/db:16"
+    );
+    let created = |object: &serde_json::Value| {
+        object["metadata"]["creationTimestamp"]
+            .as_str()
+            .map(str::to_owned)
+            .context("created")
+    };
+    assert!(
+        created(&database)? <= created(&get("job/migrate-1-0").await?)?
+            && created(&get("job/migrate-1-0").await?)? <= created(&get("deployment/app").await?)?
+    );
+
+    fleet
+        .database
+        .execute("DELETE FROM tenants WHERE id = 'acme'")
+        .await?;
+    wait::until("the node is gone", SOON, async || {
+        let nodes = fleet.list("LynqNode").await?;
+        anyhow::ensure!(nodes.len() == 1, "{} nodes", nodes.len());
+        Ok(())
+    })
+    .await?;
+    let secret = get("secret/db-credentials").await?;
+    assert_eq!(secret["metadata"]["labels"]["lynq.sh/orphaned"], "true");
+    assert!(
+        get("statefulset/db").await.is_err(),
+        "what is not retained is deleted"
+    );
+    Ok(())
+}

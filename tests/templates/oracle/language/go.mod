@@ -1,0 +1,3 @@
+module lynqgate.example/oracle/language
+
+go 1.26

@@ -1,0 +1,111 @@
+//! The independent witness of the window: a client of its own that watches the Deployments, and nothing of lynqgate's.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt};
+
+/// What was seen so far. Creations count as well: a Deployment is not rolled out until it first is.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Deployments that are not rolled out, and since when.
+    open: BTreeMap<String, Instant>,
+    pub peak: usize,
+    /// Sum of the times that Deployments were not rolled out.
+    pub not_ready: Duration,
+    pub first: Option<Instant>,
+    pub last: Option<Instant>,
+    /// How many times a Deployment was rolled out after it had not been.
+    pub rolled_out: usize,
+}
+
+pub struct Witness {
+    seen: Arc<Mutex<Seen>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Witness {
+    /// Watches the Deployments of the namespace; returns once it has seen those that are there.
+    pub async fn start(client: kube::Client, namespace: &str) -> Witness {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (listed, wait) = tokio::sync::oneshot::channel();
+        let (store, api) = (
+            seen.clone(),
+            Api::<Deployment>::namespaced(client, namespace),
+        );
+        let task = tokio::spawn(async move {
+            let mut listed = Some(listed);
+            let mut events = watcher(api, watcher::Config::default()).boxed();
+            while let Some(event) = events.next().await {
+                let now = Instant::now();
+                let mut seen = store.lock().expect("the witness's lock");
+                match event.expect("the witness's watch") {
+                    Event::InitApply(deployment) | Event::Apply(deployment) => {
+                        seen.put(&deployment, now)
+                    }
+                    Event::Delete(deployment) => drop(seen.open.remove(&deployment.name_any())),
+                    Event::InitDone => drop(listed.take().map(|listed| listed.send(()))),
+                    Event::Init => {}
+                }
+            }
+        });
+        wait.await.expect("the witness's first list");
+        Witness { seen, task }
+    }
+
+    /// Ends the watch.
+    pub fn end(self) -> Seen {
+        self.task.abort();
+        std::mem::take(&mut *self.seen.lock().expect("the witness's lock"))
+    }
+}
+
+impl Seen {
+    fn put(&mut self, deployment: &Deployment, now: Instant) {
+        let name = deployment.name_any();
+        if is_rolled_out(deployment) {
+            if let Some(since) = self.open.remove(&name) {
+                self.not_ready += now - since;
+                self.last = Some(now);
+                self.rolled_out += 1;
+            }
+        } else {
+            self.open.entry(name).or_insert(now);
+            self.first.get_or_insert(now);
+            self.peak = self.peak.max(self.open.len());
+        }
+    }
+
+    /// From the first Deployment that changed to the last that was rolled out.
+    pub fn duration(&self) -> Duration {
+        self.last
+            .zip(self.first)
+            .map(|(last, first)| last - first)
+            .unwrap_or_default()
+    }
+
+    /// The shortest time in which a window of this width could have done the same.
+    pub fn ideal(&self, window: usize) -> Duration {
+        self.not_ready / window as u32
+    }
+}
+
+/// As `kubectl rollout status` says it.
+fn is_rolled_out(deployment: &Deployment) -> bool {
+    let wanted = deployment
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.replicas)
+        .unwrap_or(1);
+    let Some(status) = &deployment.status else {
+        return false;
+    };
+    status.observed_generation == deployment.metadata.generation
+        && status.updated_replicas.unwrap_or(0) == wanted
+        && status.replicas.unwrap_or(0) == wanted
+        && status.available_replicas.unwrap_or(0) == wanted
+}
