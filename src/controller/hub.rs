@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::conditions::{self, ConditionState};
+use crate::api::form::FormSpec;
 use crate::api::hub::{HubSpec, Mysql as MysqlSpec};
 use crate::api::names;
 use crate::cluster::catalog::Hub;
@@ -29,11 +30,18 @@ use crate::decide::rows::{Collector, Columns, Rows};
 pub struct Memory {
     source: Option<(Settings, DataSource)>,
     rendered: hub_sync::Rendered,
-    /// By form: its uid and generation, and what it compiled to.
-    compiled: BTreeMap<String, ((String, i64), Result<Arc<CompiledForm>, String>)>,
+    compiled: BTreeMap<String, Compiled>,
     seed: Option<[u8; 32]>,
     /// The events that were written, so that a sync every 30 s does not repeat them.
     said: BTreeMap<&'static str, String>,
+}
+
+/// A form as the last sync saw it, and what it compiled to.
+struct Compiled {
+    uid: String,
+    generation: i64,
+    spec: Arc<FormSpec>,
+    form: Result<Arc<CompiledForm>, String>,
 }
 
 /// Node writes that one hub may have under way.
@@ -157,12 +165,11 @@ async fn act(
         }
         failures.extend(delete_nodes(world, hub, &plan.deletes).await);
     }
-    let complete = failures.is_empty();
     memory.rendered = plan.rendered;
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
     }
-    note_rendered(world, &key, &forms, memory, complete);
+    note_rendered(world, &key, &forms, memory, &failures);
     report(
         world,
         hub,
@@ -376,20 +383,19 @@ fn compile_forms(
         .retain(|name, _| present.iter().any(|form| form.name == *name));
     for form in present {
         let Ok(spec) = &form.spec else { continue };
-        let version = (form.uid.clone(), form.generation);
-        let fresh = memory
-            .compiled
-            .get(&form.name)
-            .is_none_or(|(known, _)| *known != version);
-        if fresh {
-            let compiled = CompiledForm::parse(&form.name, spec)
-                .map(Arc::new)
-                .map_err(|e| e.to_string());
-            memory
-                .compiled
-                .insert(form.name.clone(), (version, compiled));
+        let known = memory.compiled.get(&form.name);
+        if known.is_none_or(|known| known.uid != form.uid || known.generation != form.generation) {
+            let compiled = Compiled {
+                uid: form.uid.clone(),
+                generation: form.generation,
+                spec: spec.clone(),
+                form: CompiledForm::parse(&form.name, spec)
+                    .map(Arc::new)
+                    .map_err(|e| e.to_string()),
+            };
+            memory.compiled.insert(form.name.clone(), compiled);
         }
-        match &memory.compiled[&form.name].1 {
+        match &memory.compiled[&form.name].form {
             Ok(compiled) => {
                 let policy = spec.rollout.clone().unwrap_or_default();
                 let form_view = hub_sync::Form {
@@ -411,20 +417,23 @@ fn note_rendered(
     hub: &HubKey,
     forms: &BTreeMap<String, hub_sync::Form>,
     memory: &Memory,
-    complete: bool,
+    failures: &[Failure],
 ) {
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
-    for (name, ((_, generation), compiled)) in &memory.compiled {
+    for (name, compiled) in &memory.compiled {
         let entry: &mut Rendered = rendered.entry((hub.0.clone(), name.clone())).or_default();
-        match compiled {
+        match &compiled.form {
             Err(error) => {
                 entry.error = Some(error.clone());
-                entry.generation = *generation;
+                entry.generation = compiled.generation;
             }
             Ok(_) => {
                 entry.error = None;
-                if complete && forms.contains_key(name) {
-                    entry.generation = *generation;
+                if failures.is_empty() && forms.contains_key(name) {
+                    entry.generation = compiled.generation;
+                }
+                if !failures.iter().any(|failure| failure.retry) {
+                    entry.spec = Some(compiled.spec.clone());
                 }
             }
         }

@@ -140,17 +140,26 @@ impl Look<'_> {
                 .ok()
                 .and_then(|spec| spec.rollout.clone())
                 .unwrap_or_default();
-            let known = rendered
-                .get(&(form.namespace.clone(), form.name.clone()))
-                .map(|r| r.generation);
+            let known = rendered.get(&(form.namespace.clone(), form.name.clone()));
             let rendered_generation = known
+                .map(|r| r.generation)
                 .or(form.status.observed_generation)
                 .unwrap_or_default();
+            let outdated = match known {
+                // Not yet looked at by this process.
+                None => rendered_generation != form.generation,
+                Some(known) => !known
+                    .spec
+                    .as_ref()
+                    .zip(form.spec.as_ref().ok())
+                    .is_some_and(|(rendered, newest)| newest.renders_like(rendered)),
+            };
             (
                 form.name.clone(),
                 rollout::Form {
                     policy,
                     rendered_generation,
+                    outdated,
                     previous: form.status.rollout.clone(),
                 },
             )

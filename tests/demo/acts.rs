@@ -60,9 +60,7 @@ pub async fn change(stage: &mut Stage) -> Result<()> {
 /// `broken` in an image's name keeps its pods from ever becoming ready.
 pub async fn bad_change(stage: &mut Stage) -> Result<()> {
     stage.screen.headline("A bad change: web:2.1-broken");
-    stage
-        .screen
-        .say("Its pods never become ready.");
+    stage.screen.say("Its pods never become ready.");
     let (good, bad) = (image("2.0"), image("2.1-broken"));
     let before = stage.witness.seen().with_image(&good);
     stage.shell(&apply("2.1-broken")).await?;
@@ -107,7 +105,9 @@ pub async fn bad_change(stage: &mut Stage) -> Result<()> {
         );
         ensure!(
             untouched.len() == TENANTS - WINDOW
-                && untouched.iter().all(|(name, now)| before.get(name) == Some(now)),
+                && untouched
+                    .iter()
+                    .all(|(name, now)| before.get(name) == Some(now)),
             "{} Deployments should not have been written at all, but some were",
             TENANTS - WINDOW
         );
@@ -147,15 +147,17 @@ pub async fn fix(stage: &mut Stage) -> Result<()> {
 
 pub async fn force(stage: &mut Stage) -> Result<()> {
     stage.screen.headline("One tenant by force: web:2.2");
-    stage.screen.say(
-        "A paused form releases nothing; one tenant is to have the change all the same.",
-    );
+    stage
+        .screen
+        .say("A paused form releases nothing; one tenant is to have the change all the same.");
     let (old, new) = (image("2.1"), image("2.2"));
     let before = stage.witness.seen().with_image(&old);
     stage
         .shell("sed 's/web:1.0/web:2.2/; s/paused: false/paused: true/' tests/demo/form.yaml | kubectl apply -f -")
         .await?;
-    stage.shell("kubectl wait lynqnode --all --for=condition=Held --timeout=20s | tail -n 1").await?;
+    stage
+        .shell("kubectl wait lynqnode --all --for=condition=Held --timeout=20s | tail -n 1")
+        .await?;
     stage
         .shell("kubectl annotate lynqnode maple-web lynq.sh/force-rollout=true")
         .await?;
@@ -173,15 +175,26 @@ pub async fn force(stage: &mut Stage) -> Result<()> {
             forced.join(", ")
         );
     }
-    stage.screen.say("And back: what was not released yet is taken back without a trace.");
+    stage
+        .screen
+        .say("And back: what was not released yet is taken back without a trace.");
     stage.shell(&apply("2.1")).await?;
     complete(stage, &old).await?;
     let mut after = stage.witness.seen().with_image(&old);
     after.remove("maple-app");
-    for (n, now) in &after { if before.get(n) != Some(now) { println!("DIFF {n} {:?} {now:?}", before.get(n)); } }
-    if std::fs::exists("/tmp/w.json")? { stage.run("cp /tmp/w.json /tmp/w-last.json").await?; }
+    for (n, now) in &after {
+        if before.get(n) != Some(now) {
+            println!("DIFF {n} {:?} {now:?}", before.get(n));
+        }
+    }
+    if std::fs::exists("/tmp/w.json")? {
+        stage.run("cp /tmp/w.json /tmp/w-last.json").await?;
+    }
     ensure!(
-        after.iter().all(|(name, now)| before.get(name) == Some(now)) && after.len() == TENANTS - 1,
+        after
+            .iter()
+            .all(|(name, now)| before.get(name) == Some(now))
+            && after.len() == TENANTS - 1,
         "the Deployments of the tenants that were held and then not should not have been written at all, but some were"
     );
     stage.screen.good("only maple saw web:2.2; the Deployments of the other 19 were not written, neither then nor now");
@@ -191,9 +204,7 @@ pub async fn force(stage: &mut Stage) -> Result<()> {
 pub async fn row_deleted(stage: &mut Stage) -> Result<()> {
     stage.screen.headline("A tenant leaves");
     let before = stage.witness.seen().deployments.clone();
-    stage
-        .sql("DELETE FROM tenants WHERE id = 'willow'")
-        .await?;
+    stage.sql("DELETE FROM tenants WHERE id = 'willow'").await?;
     stage.tenants -= 1;
     let deleted = Instant::now();
     stage

@@ -62,7 +62,10 @@ impl Screen {
     }
 
     pub fn bad(&self, text: &str) {
-        println!("\n{} {text}", self.paint("31", "✗ It did not happen as it should:"));
+        println!(
+            "\n{} {text}",
+            self.paint("31", "✗ It did not happen as it should:")
+        );
     }
 
     /// The counts, drawn over the last ones on a terminal.

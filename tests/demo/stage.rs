@@ -47,14 +47,10 @@ impl Stage {
             .execute(include_str!("tenants.sql"))
             .await
             .context("tests/demo/tenants.sql")?;
-        let use_namespace =
-            format!("kubectl config set-context --current --namespace={NAMESPACE}");
+        let use_namespace = format!("kubectl config set-context --current --namespace={NAMESPACE}");
         let client = cluster.admin().await?;
-        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(
-            "operator.lynq.sh",
-            "v1",
-            "LynqForm",
-        ));
+        let kind =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("operator.lynq.sh", "v1", "LynqForm"));
         let stage = Stage {
             witness: Witness::start(client.clone(), NAMESPACE).await?,
             forms: Api::namespaced_with(client, NAMESPACE, &kind),
@@ -143,7 +139,9 @@ impl Stage {
             if started.elapsed() > deadline {
                 self.screen.end_live(tally);
                 let (limit, said) = (deadline.as_secs(), &rollout["message"]);
-                bail!("within {limit} s it did not happen that {what}. The form's status says: {said}");
+                bail!(
+                    "within {limit} s it did not happen that {what}. The form's status says: {said}"
+                );
             }
             self.operator.process.check()?;
             self.screen.live(tally, false);
