@@ -122,7 +122,12 @@ impl Fleet {
 
 /// Runs the cases side by side, and names each that went wrong.
 pub async fn all<F: Future<Output = Result<()>>>(cases: Vec<(&str, F)>) -> Result<()> {
-    let results = join_all(cases.into_iter().map(async |(name, case)| (name, case.await))).await;
+    let results = join_all(
+        cases
+            .into_iter()
+            .map(async |(name, case)| (name, case.await)),
+    )
+    .await;
     let failed: Vec<String> = results
         .into_iter()
         .filter_map(|(name, result)| Some(format!("== {name}\n{:#}", result.err()?)))
@@ -152,7 +157,11 @@ pub async fn keeps_secrets(fleets: &[&Fleet], operator: &Operator) -> Result<()>
                 event["message"].to_string(),
             ));
         }
-        ensure!(said.len() > 3, "{}: there is something to look at", fleet.namespace);
+        ensure!(
+            said.len() > 3,
+            "{}: there is something to look at",
+            fleet.namespace
+        );
         for (place, text) in said {
             for secret in [CANARY, &fleet.database.password] {
                 ensure!(!text.contains(secret), "{secret} stands in {place}: {text}");
