@@ -1,5 +1,7 @@
 //! What the operator says to its users, compared word for word: conditions and events. And what it must never say.
 
+#![allow(dead_code)]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
