@@ -9,6 +9,7 @@ mod operator;
 mod process;
 mod readiness;
 mod rollout;
+mod template_functions;
 mod tenants;
 mod tidy;
 mod witness;
