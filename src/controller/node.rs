@@ -1,5 +1,7 @@
 //! The node loop: brings the live content of one LynqNode into the cluster, and its state into the node's status.
 
+mod apply;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +12,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::names;
-use crate::api::resource::{ConflictPolicy, PatchStrategy, Resource, ResourceArrays};
+use crate::api::resource::{Resource, ResourceArrays};
 use crate::api::stamp;
+use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::{World, own_key};
-use crate::decide::child::{Child, NodeKey, ObjectKey, Owner, Scope, manifest};
+use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
 use crate::decide::node::{Facts, NodeDigest, live_content};
-use crate::decide::node_plan::{self, Failure, FailureKind, Seen, TakeDown};
+use crate::decide::node_plan::{self, Failure, FailureKind, Seen};
 use crate::decide::readiness::Readiness;
 use crate::decide::version;
 
@@ -109,6 +112,7 @@ impl Look<'_> {
             let Some(keys) = self.keys(&node).await? else {
                 return Ok(None);
             };
+            self.note_missing_kinds(&node, &keys);
             let now = Timestamp::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
@@ -167,7 +171,8 @@ impl Look<'_> {
             drop(seen);
             self.apply(&node, apply).await?;
             for (key, how) in plan.take_down {
-                take_down(self.world, &key, &others[&key], how).await?;
+                let why = names::REMOVED_FROM_TEMPLATE;
+                apply::take_down(self.world, &key, &others[&key], how, why).await?;
             }
         }
         Err(ApiError::Unavailable(format!(
@@ -197,6 +202,21 @@ impl Look<'_> {
             keys.push(served.map(|served| key_in(facts, served.scope)));
         }
         Ok(listed.then_some(keys))
+    }
+
+    /// An event as for any other resource that cannot be applied; the plan says it in the status.
+    fn note_missing_kinds(&mut self, node: &NodeDigest, keys: &[Option<ObjectKey>]) {
+        for (facts, key) in node.facts.iter().zip(keys) {
+            if key.is_none() && facts.render_error.is_none() {
+                let memory = self.memory.resources.entry(facts.id.clone()).or_default();
+                let failure = Failure {
+                    kind: FailureKind::Refused,
+                    message: node_plan::missing_kind(facts),
+                    retry_at: Timestamp::now(),
+                };
+                fail(memory, self.world, node, facts, failure);
+            }
+        }
     }
 
     fn remember(&mut self, node: &NodeDigest, children: &[Option<Arc<Child>>], now: Timestamp) {
@@ -275,23 +295,17 @@ impl Look<'_> {
             {
                 let resource = all[i];
                 running.push(async move {
-                    let result = apply_one(world, node, resource, &key, child).await;
-                    (i, key, result)
+                    let result = apply::apply(world, node, resource, &key, child).await;
+                    (i, result)
                 });
             }
-            let Some((i, key, result)) = running.next().await else {
+            let Some((i, result)) = running.next().await else {
                 break;
             };
             let facts = &node.facts[i];
             let memory = &mut self.memory.resources;
-            note(
-                memory.entry(facts.id.clone()).or_default(),
-                world,
-                node,
-                facts,
-                &key,
-                result,
-            );
+            let memory = memory.entry(facts.id.clone()).or_default();
+            note(memory, world, node, facts, result);
         }
         Ok(())
     }
@@ -330,7 +344,8 @@ impl Look<'_> {
                 .collect();
             let deletion = node_plan::plan_deletion(node, &children, of);
             for (key, how) in &deletion.take_down {
-                take_down(self.world, key, &children[key], *how).await?;
+                let why = names::NODE_DELETED;
+                apply::take_down(self.world, key, &children[key], *how, why).await?;
             }
             if !deletion.pending {
                 break;
@@ -373,84 +388,11 @@ fn key_in(facts: &Facts, scope: Scope) -> ObjectKey {
     }
 }
 
-async fn apply_one(
-    world: &World,
-    node: &NodeDigest,
-    resource: &Resource,
-    key: &ObjectKey,
-    child: Option<Arc<Child>>,
-) -> Result<Value, ApiError> {
-    let scope = if key.namespace.is_empty() {
-        Scope::Cluster
-    } else {
-        Scope::Namespaced
-    };
-    let force = resource.conflict_policy == ConflictPolicy::Force;
-    // The watch sees only what has our label, so an object that it does not know may be there all the same.
-    let needs_live = child.is_none()
-        || !resource.ignore_fields.is_empty()
-        || resource.patch_strategy == PatchStrategy::Replace;
-    let live = match needs_live {
-        true => match world.objects.get(key).await {
-            Ok(live) => Some(live),
-            Err(ApiError::NotFound(_)) => None,
-            Err(error) => return Err(error),
-        },
-        false => None,
-    };
-    let found = live.as_ref().map(Child::of);
-    if let Some(found) = &found
-        && let Some(conflict) = refused(found, node, force)
-    {
-        return Err(ApiError::Conflict(format!("{} {}", key, conflict)));
-    }
-    let object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
-    let exists = child.is_some() || live.is_some();
-    let applied = match resource.patch_strategy {
-        PatchStrategy::Merge if exists => world.objects.merge(key, &object).await,
-        PatchStrategy::Replace if exists => {
-            let mut object = object;
-            object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| {
-                live["metadata"]["resourceVersion"].clone()
-            });
-            world.objects.replace(key, &object).await
-        }
-        _ => {
-            world
-                .objects
-                .apply(
-                    key,
-                    &object,
-                    force || found.is_some_and(|found| found.orphaned),
-                )
-                .await
-        }
-    };
-    world.metrics.applied(&key.kind.kind, applied.is_ok());
-    applied
-}
-
-/// Why an object that is there is not ours to write.
-fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
-    match &found.owner {
-        Owner::Node { key, .. } if *key == node.key => None,
-        Owner::Node { key, .. } => Some(format!(
-            "belongs to lynqnode {key}: give one of them another name"
-        )),
-        Owner::Other(owner) => Some(format!("belongs to {owner}: give one of them another name")),
-        Owner::Nobody if force || found.orphaned => None,
-        Owner::Nobody => {
-            Some("was there before and is nobody's: conflictPolicy: Force takes it over".to_owned())
-        }
-    }
-}
-
 fn note(
     memory: &mut ResourceMemory,
     world: &World,
     node: &NodeDigest,
     facts: &Facts,
-    key: &ObjectKey,
     result: Result<Value, ApiError>,
 ) {
     let now = Timestamp::now();
@@ -478,63 +420,33 @@ fn note(
         message: error.to_string(),
         retry_at: now.checked_add(wait).unwrap_or(now),
     };
-    // One event for each new way to fail, not for each attempt.
+    fail(memory, world, node, facts, failure);
+}
+
+/// Remembers the failure; one event for each new way to fail, not for each attempt.
+fn fail(
+    memory: &mut ResourceMemory,
+    world: &World,
+    node: &NodeDigest,
+    facts: &Facts,
+    failure: Failure,
+) {
     if memory.failure.as_ref().map(|f| &f.message) != Some(&failure.message) {
-        let reason = if kind == FailureKind::Conflict {
-            "ResourceConflict"
-        } else {
-            "ApplyFailed"
+        let reason = match failure.kind {
+            FailureKind::Conflict => "ResourceConflict",
+            FailureKind::Refused => "ApplyFailed",
         };
-        let about = crate::cluster::events::About::new(
+        let about = About::new(
             "LynqNode",
             &node.key.namespace,
             &node.key.name,
             &node.uid,
         );
-        world.events.warning(
-            &about,
-            reason,
-            format!("Resource {} ({key}): {}", facts.id, failure.message),
-        );
-        tracing::warn!(node = %node.key, resource = facts.id, object = %key, error = failure.message, "a resource could not be applied");
+        let text = format!("Resource {:?}: {}", facts.id, failure.message);
+        tracing::warn!(node = %node.key, reason, text);
+        world.events.warning(&about, reason, text);
     }
     memory.failure = Some(failure);
-}
-
-/// Deletes the object, or leaves it behind marked as an orphan. Its uid keeps a new object of the same name safe.
-async fn take_down(
-    world: &World,
-    key: &ObjectKey,
-    child: &Child,
-    how: TakeDown,
-) -> Result<(), ApiError> {
-    match how {
-        TakeDown::Delete => {
-            world.objects.delete(key, &child.uid).await?;
-            match world.objects.get(key).await {
-                Err(ApiError::NotFound(_)) => world.children.forget(key),
-                Ok(object) => drop(world.children.learn(&object)),
-                Err(error) => return Err(error),
-            }
-        }
-        TakeDown::Orphan => {
-            let patch = json!({"metadata": {
-                "uid": child.uid,
-                "labels": {
-                    names::LABEL_ORPHANED: names::TRUE, names::LABEL_MANAGED: null,
-                    names::LABEL_NODE: null, names::LABEL_NODE_NAMESPACE: null,
-                },
-                "annotations": {
-                    names::ORPHANED_AT: stamp::format(Timestamp::now()), names::ORPHANED_REASON: "RemovedFromTemplate",
-                },
-            }});
-            match world.objects.merge(key, &patch).await {
-                Ok(_) | Err(ApiError::NotFound(_)) => world.children.forget(key),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Whether the node's workloads are ready by a live read, with the content that is live now. What was read is learnt.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::child::{Child, ObjectKey, Owner, Scope};
+use crate::decide::child::{Child, Kind, ObjectKey, Owner, Scope};
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::readiness::Readiness;
@@ -140,6 +140,14 @@ pub fn plan(
     plan
 }
 
+/// What is said of a resource whose kind is not installed.
+pub fn missing_kind(facts: &Facts) -> String {
+    let Kind { api_version, kind } = &facts.kind;
+    format!(
+        "the cluster has no kind {kind} in {api_version}; install its CustomResourceDefinition, or correct apiVersion and kind"
+    )
+}
+
 /// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone.
 pub fn plan_deletion(
     node: &NodeDigest,
@@ -239,10 +247,7 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
         return settled(State::ApplyFailed, error.clone());
     }
     if seen.scope.is_none() {
-        let message = format!(
-            "the cluster has no kind {}: install its CustomResourceDefinition",
-            seen.facts.kind
-        );
+        let message = missing_kind(seen.facts);
         let wake_at = now.checked_add(KIND_RETRY).ok();
         return Assessed {
             wake_at,

@@ -235,7 +235,7 @@ fn a_kind_that_is_not_installed_is_said_and_looked_for_again() {
     assert!(
         plan.outcomes[0]
             .message
-            .contains("the cluster has no kind v1 Thing")
+            .contains("the cluster has no kind Thing in v1")
     );
 }
 
