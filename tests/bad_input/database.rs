@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::bad_input::fleet;
 use crate::cluster::Cluster;
 use crate::operator;
-use crate::tenants::{Fleet, SOON};
+use crate::tenants::SOON;
 use crate::words::{all, keeps_secrets};
 
 struct Case {
