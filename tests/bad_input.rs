@@ -30,7 +30,10 @@ fn form(fleet: &Fleet, name: &str, spec: &Value) -> Value {
         "spec": {"hubId": "tenants", "rollout": {"maxSkew": 0}},
     });
     let fields = spec.as_object().expect("an object").clone();
-    form["spec"].as_object_mut().expect("an object").extend(fields);
+    form["spec"]
+        .as_object_mut()
+        .expect("an object")
+        .extend(fields);
     form
 }
 

@@ -1,5 +1,6 @@
 //! The one integration binary: real control plane, real database, the real program.
 
+mod admission;
 mod bad_input;
 mod cluster;
 mod datasource;

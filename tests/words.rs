@@ -1,5 +1,7 @@
 //! What the operator says to its users, compared word for word: conditions and events. And what it must never say.
 
+#![allow(dead_code)]
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -131,7 +133,12 @@ impl Fleet {
 
 /// Runs the cases side by side, and names each that went wrong.
 pub async fn all<F: Future<Output = Result<()>>>(cases: Vec<(&str, F)>) -> Result<()> {
-    let results = join_all(cases.into_iter().map(async |(name, case)| (name, case.await))).await;
+    let results = join_all(
+        cases
+            .into_iter()
+            .map(async |(name, case)| (name, case.await)),
+    )
+    .await;
     let failed: Vec<String> = results
         .into_iter()
         .filter_map(|(name, result)| Some(format!("== {name}\n{:#}", result.err()?)))
@@ -161,7 +168,11 @@ pub async fn keeps_secrets(fleets: &[&Fleet], operator: &Operator) -> Result<()>
                 event["message"].to_string(),
             ));
         }
-        ensure!(said.len() > 3, "{}: there is something to look at", fleet.namespace);
+        ensure!(
+            said.len() > 3,
+            "{}: there is something to look at",
+            fleet.namespace
+        );
         for (place, text) in said {
             for secret in [CANARY, &fleet.database.password] {
                 ensure!(!text.contains(secret), "{secret} stands in {place}: {text}");

@@ -137,17 +137,26 @@ impl Look<'_> {
         // A form whose spec cannot be read has no window that is known: its nodes are not released.
         let form_view = |form: &Arc<Form>| {
             let policy = form.spec.as_ref().ok()?.rollout.clone().unwrap_or_default();
-            let known = rendered
-                .get(&(form.namespace.clone(), form.name.clone()))
-                .map(|r| r.generation);
+            let known = rendered.get(&(form.namespace.clone(), form.name.clone()));
             let rendered_generation = known
+                .map(|r| r.generation)
                 .or(form.status.observed_generation)
                 .unwrap_or_default();
+            let outdated = match known {
+                // Not yet looked at by this process.
+                None => rendered_generation != form.generation,
+                Some(known) => !known
+                    .spec
+                    .as_ref()
+                    .zip(form.spec.as_ref().ok())
+                    .is_some_and(|(rendered, newest)| newest.renders_like(rendered)),
+            };
             Some((
                 form.name.clone(),
                 rollout::Form {
                     policy,
                     rendered_generation,
+                    outdated,
                     previous: form.status.rollout.clone(),
                 },
             ))

@@ -27,7 +27,9 @@ pub enum SourceError {
         "the database wants an authentication method of user {user:?} that is not supported; give the user mysql_native_password or caching_sha2_password"
     )]
     AuthUnsupported { user: String },
-    #[error("the database lets user {user:?} in, but not read {object}; GRANT it SELECT on it, or correct the name")]
+    #[error(
+        "the database lets user {user:?} in, but not read {object}; GRANT it SELECT on it, or correct the name"
+    )]
     NotAllowed { user: String, object: String },
     #[error("there is no database {database:?} on the server; check its name")]
     UnknownDatabase { database: String },

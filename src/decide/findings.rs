@@ -47,7 +47,11 @@ impl Findings {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            format!("{} {}{more}: {cause}", subject.noun(names.len()), some.join(", "))
+            format!(
+                "{} {}{more}: {cause}",
+                subject.noun(names.len()),
+                some.join(", ")
+            )
         })
     }
 }
@@ -84,6 +88,9 @@ mod tests {
             findings.add(Subject::Node, "a-web", format!("{n}"));
         }
         let text = findings.to_string();
-        assert!(text.ends_with(". LynqNode a-web: 8. And 1 more cause"), "{text}");
+        assert!(
+            text.ends_with(". LynqNode a-web: 8. And 1 more cause"),
+            "{text}"
+        );
     }
 }

@@ -28,7 +28,7 @@ pub struct UserInfo {
     pub username: String,
 }
 
-/// A body that has no request which could be answered: HTTP 400.
+/// A body that cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     #[error("the body is not an AdmissionReview: {0}")]
@@ -37,31 +37,52 @@ pub enum Malformed {
     WrongKind { found: String },
     #[error("the AdmissionReview has no request with a uid of 1 to {UID_MAX} characters")]
     NoUid,
+    /// The only one with a request that can be answered, by its uid; for the others there is HTTP 400.
+    #[error("lynqgate cannot read the request: {reason}")]
+    Request { uid: String, reason: String },
 }
 
 const UID_MAX: usize = 256;
 
-/// Reads the body. Only what is certain to have no usable uid is an error; everything else gets an answer.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<R> {
+    #[serde(default)]
+    api_version: Value,
+    #[serde(default)]
+    kind: Value,
+    // Present even as null.
+    request: Option<R>,
+}
+
+/// What is left of a request when the rest of it is skipped, however deep or odd.
+#[derive(Deserialize)]
+struct Addressed {
+    #[serde(default)]
+    uid: String,
+}
+
+/// Reads the body. Only what is certain to have no usable uid is an error without one.
 pub fn read(body: &[u8]) -> Result<Request, Malformed> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Review {
-        #[serde(default)]
-        api_version: Value,
-        #[serde(default)]
-        kind: Value,
-        #[serde(default)]
-        request: Option<Request>,
-    }
-    // The error's own text quotes the body at times; its position and category are enough, and leak nothing.
-    let review: Review = serde_json::from_slice(body).map_err(|e| {
-        Malformed::NotJson(format!(
-            "{:?} error at line {} column {}",
-            e.classify(),
-            e.line(),
-            e.column()
-        ))
-    })?;
+    let error = match serde_json::from_slice::<Review<Request>>(body) {
+        Ok(review) => return addressed(review, |request| &request.uid),
+        Err(error) => error,
+    };
+    let Ok(review) = serde_json::from_slice::<Review<Addressed>>(body) else {
+        return Err(Malformed::NotJson(position(&error)));
+    };
+    let request = addressed(review, |request| &request.uid)?;
+    let reason = match error.to_string().starts_with("recursion limit") {
+        true => "it is nested too deeply; 100 levels in the object are safe".to_owned(),
+        false => position(&error),
+    };
+    Err(Malformed::Request {
+        uid: request.uid,
+        reason,
+    })
+}
+
+fn addressed<R>(review: Review<R>, uid: impl Fn(&R) -> &String) -> Result<R, Malformed> {
     if review.api_version != "admission.k8s.io/v1" || review.kind != "AdmissionReview" {
         let shown = |value: &Value| {
             value
@@ -77,8 +98,18 @@ pub fn read(body: &[u8]) -> Result<Request, Malformed> {
     }
     review
         .request
-        .filter(|r| (1..=UID_MAX).contains(&r.uid.len()))
+        .filter(|request| (1..=UID_MAX).contains(&uid(request).len()))
         .ok_or(Malformed::NoUid)
+}
+
+/// The error's own text quotes the body at times; its category and position are enough, and leak nothing.
+fn position(error: &serde_json::Error) -> String {
+    let kind = error.classify();
+    format!(
+        "{kind:?} error at line {} column {}",
+        error.line(),
+        error.column()
+    )
 }
 
 /// How the API server's client sees a refusal.
@@ -186,11 +217,6 @@ mod tests {
     fn bodies_without_a_request_to_answer_are_malformed() {
         let good = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE"}}"#;
         assert_eq!(read(good.as_bytes()).unwrap().uid, "u");
-        let deep = format!(
-            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","operation":"CREATE","object":{}{}}}}}"#,
-            "[".repeat(10_000),
-            "]".repeat(10_000)
-        );
         for (name, body, said) in [
             ("empty", "", "Eof error"),
             ("truncated", &good[..40], "Eof error"),
@@ -226,15 +252,41 @@ mod tests {
                 "no request with a uid",
             ),
             ("a number as uid", &good.replace("\"u\"", "7"), "Data error"),
-            ("nested too deeply", &deep, "Syntax error"),
             (
-                "a lone surrogate",
-                &good.replace("CREATE", "\\ud800"),
-                "Syntax error",
+                "two uids",
+                &good.replace("\"uid\"", "\"uid\":\"v\",\"uid\""),
+                "Data error",
             ),
         ] {
             let error = read(body.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(said), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_request_with_a_uid_can_be_answered_whatever_else_is_wrong_with_it() {
+        let of = |object: &str| {
+            format!(
+                r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","operation":"CREATE","object":{object}}}}}"#
+            )
+        };
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        for (name, body, said) in [
+            ("nested too deeply", of(&deep), "nested too deeply"),
+            ("a lone surrogate", of(r#""\ud800""#), "Syntax error"),
+            ("a number out of range", of("1e999"), "Syntax error"),
+            (
+                "an operation of another type",
+                of("{}").replace("\"CREATE\"", "7"),
+                "Data error",
+            ),
+        ] {
+            let error = read(body.as_bytes()).unwrap_err();
+            let Malformed::Request { uid, reason } = &error else {
+                panic!("{name}: {error}");
+            };
+            assert_eq!(uid, "u", "{name}");
+            assert!(reason.contains(said), "{name}: {reason}");
         }
     }
 

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::api::names;
 use crate::decide::gate::{self, Write};
-use crate::decide::review::{self, Answer, Refusal};
+use crate::decide::review::{self, Answer, Malformed, Refusal};
 
 /// An AdmissionReview has the object twice, and a held object has its content twice: the largest seen was 4.3 MB.
 pub const BODY_MAX: usize = 7 * 1024 * 1024;
@@ -69,7 +69,16 @@ impl Metrics {
         );
         metrics
     }
+
+    fn decided(&self, webhook: &'static str, outcome: &'static str) {
+        self.decisions
+            .get_or_create(&Decided { webhook, outcome })
+            .inc();
+    }
 }
+
+/// The outcome of what cannot be judged.
+const MALFORMED: &str = "malformed";
 
 pub fn router(webhook: Webhook) -> Router {
     Router::new()
@@ -202,6 +211,11 @@ async fn answer(
     let start = Instant::now();
     let request = match review::read(&body) {
         Ok(request) => request,
+        Err(ref malformed @ Malformed::Request { ref uid, .. }) => {
+            webhook.metrics.decided(which, MALFORMED);
+            let denied = Answer::deny(Refusal::BadRequest, malformed.to_string());
+            return reply(&denied, uid);
+        }
         Err(malformed) => {
             return refuse(
                 webhook,
@@ -214,19 +228,16 @@ async fn answer(
     let (outcome, answer) = catch_unwind(AssertUnwindSafe(|| decided(webhook, &request, decide))).unwrap_or_else(|_| {
         ("panic", Answer::deny(Refusal::Forbidden, "lynqgate failed inside while it decided on this write; see its log, and report it"))
     });
-    webhook
-        .metrics
-        .decisions
-        .get_or_create(&Decided {
-            webhook: which,
-            outcome,
-        })
-        .inc();
+    webhook.metrics.decided(which, outcome);
     webhook
         .metrics
         .duration
         .observe(start.elapsed().as_secs_f64());
-    let body = answer.body(&request.uid).to_string();
+    reply(&answer, &request.uid)
+}
+
+fn reply(answer: &Answer, uid: &str) -> Response {
+    let body = answer.body(uid).to_string();
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
@@ -235,30 +246,29 @@ fn decided(
     request: &review::Request,
     decide: fn(&Webhook, &Write) -> (&'static str, Answer),
 ) -> (&'static str, Answer) {
+    let cannot = |text: String| {
+        (
+            MALFORMED,
+            Answer::deny(Refusal::BadRequest, text + " cannot be judged"),
+        )
+    };
     let old = match (
         request.operation.as_str(),
         request.sub_resource.as_str(),
         &request.old_object,
     ) {
+        // They change no content.
+        ("DELETE" | "CONNECT", ..) | (_, "status", _) => {
+            return ("not_concerned", Answer::allow());
+        }
         ("CREATE", "", _) => None,
         ("UPDATE", "", Some(old)) => Some(old),
-        ("UPDATE", "", None) => {
-            return (
-                "malformed",
-                Answer::deny(
-                    Refusal::BadRequest,
-                    "an UPDATE without the old object cannot be judged",
-                ),
-            );
-        }
-        // Deletions and subresources change no content.
-        _ => return ("not_concerned", Answer::allow()),
+        ("UPDATE", "", None) => return cannot("an UPDATE without the old object".to_owned()),
+        (operation, "", _) => return cannot(format!("the operation {operation:?}")),
+        (_, other, _) => return cannot(format!("the subresource {other:?}")),
     };
     let Some(new) = &request.object else {
-        return (
-            "malformed",
-            Answer::deny(Refusal::BadRequest, "the request has no object"),
-        );
+        return cannot("a request without the object".to_owned());
     };
     decide(
         webhook,
@@ -278,13 +288,6 @@ fn refuse(webhook: &Webhook, which: &'static str, status: StatusCode, reason: St
         reason,
         "an admission request could not be read"
     );
-    webhook
-        .metrics
-        .decisions
-        .get_or_create(&Decided {
-            webhook: which,
-            outcome: "malformed",
-        })
-        .inc();
+    webhook.metrics.decided(which, MALFORMED);
     (status, reason).into_response()
 }

@@ -80,7 +80,11 @@ fn cases() -> Vec<Case> {
             "?",
         ),
         mysql("unknown table", json!({"table": "tenant"}), "?"),
-        mysql("SQL for a table", json!({"table": "tenants WHERE active = 1"}), "?"),
+        mysql(
+            "SQL for a table",
+            json!({"table": "tenants WHERE active = 1"}),
+            "?",
+        ),
         mysql("no mysql block", Value::Null, "?"),
         table(
             "missing uid column",
@@ -114,7 +118,9 @@ fn cases() -> Vec<Case> {
 async fn a_failed_sync_changes_nothing_and_says_why() -> Result<()> {
     let (cluster, operator) = operator::shared().await?;
     let cases = cases();
-    let running = cases.iter().map(|case| (case.name, fail_and_mend(cluster, operator, case)));
+    let running = cases
+        .iter()
+        .map(|case| (case.name, fail_and_mend(cluster, operator, case)));
     all(running.collect()).await
 }
 
@@ -126,7 +132,10 @@ async fn fail_and_mend(
     const KINDS: [&str; 3] = ["LynqNode", "ConfigMap", "LynqForm"];
     let fleet = fleet(cluster, 2).await?;
     for (name, data) in [
-        ("wrong", json!({"stringData": {"password": "wr0ng-passw0rd"}})),
+        (
+            "wrong",
+            json!({"stringData": {"password": "wr0ng-passw0rd"}}),
+        ),
         ("bytes", json!({"data": {"password": "//79"}})),
     ] {
         let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
@@ -135,12 +144,17 @@ async fn fail_and_mend(
         fleet.apply(&secret).await?;
     }
     let before = fleet.versions(&KINDS).await?;
-    ensure!(before.len() == 6, "2 nodes, 2 objects, the namespace's own, a form: {before:?}");
+    ensure!(
+        before.len() == 6,
+        "2 nodes, 2 objects, the namespace's own, a form: {before:?}"
+    );
 
     fleet.database.execute(case.sql).await?;
     fleet.change("LynqHub", "tenants", &case.hub).await?;
     let bad = ("Ready", "False", case.reason);
-    fleet.says(("LynqHub", "tenants"), bad, case.message).await?;
+    fleet
+        .says(("LynqHub", "tenants"), bad, case.message)
+        .await?;
     fleet.event("tenants", case.event, case.message).await?;
     ensure!(
         fleet.versions(&KINDS).await? == before,
@@ -161,6 +175,9 @@ async fn fail_and_mend(
     fleet.says(("LynqHub", "tenants"), good, said).await?;
     keeps_secrets(&[&fleet], operator).await?;
     let log = std::fs::read_to_string(operator.process.log())?;
-    ensure!(!log.contains("wr0ng-passw0rd"), "the wrong password stands in the log");
+    ensure!(
+        !log.contains("wr0ng-passw0rd"),
+        "the wrong password stands in the log"
+    );
     fleet.retire().await
 }

@@ -90,23 +90,37 @@ impl Cluster {
 
     /// Runs kubectl as administrator, or as whom a `--kubeconfig` among the arguments says.
     pub async fn kubectl(&self, arguments: &[&str], input: Option<&str>) -> Result<Outcome> {
-        self.run("kubectl", arguments, input).await
+        self.run("kubectl", arguments, &[], input).await
+    }
+
+    /// `kubectl edit` with this shell command as the editor, which gets the name of the file as its last argument.
+    pub async fn kubectl_edit(&self, arguments: &[&str], editor: &str) -> Result<Outcome> {
+        let arguments = [&["edit"], arguments].concat();
+        let editor = [("KUBE_EDITOR", editor)];
+        self.run("kubectl", &arguments, &editor, None).await
     }
 
     /// The manifests that a kustomization directory stands for.
     pub async fn kustomize_build(&self, directory: &Path) -> Result<String> {
         let directory = directory.to_str().context("the path is not UTF-8")?;
-        self.run("kustomize", &["build", directory], None)
+        self.run("kustomize", &["build", directory], &[], None)
             .await?
             .expect_success()
     }
 
-    async fn run(&self, program: &str, arguments: &[&str], input: Option<&str>) -> Result<Outcome> {
+    async fn run(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+        input: Option<&str>,
+    ) -> Result<Outcome> {
         let mut command = tokio::process::Command::new(self.programs.join(program));
         command
             .args(arguments)
             .env("HOME", self.group.directory())
             .env("KUBECONFIG", &self.admin)
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
