@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::api::names;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::api::stamp;
+use crate::cluster::children::Listing;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::{World, own_key};
@@ -112,25 +113,25 @@ impl Look<'_> {
             let Some(keys) = self.keys(&node).await? else {
                 return Ok(None);
             };
-            self.note_missing_kinds(&node, &keys);
             let now = Timestamp::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
-                .map(|key| self.world.children.get(key.as_ref()?))
+                .map(|key| self.world.children.get(key.as_ref().ok()?))
                 .collect();
             self.remember(&node, &children, now);
+            self.note_unavailable(&node, &keys);
             let seen: Vec<Seen> = node
                 .facts
                 .iter()
                 .enumerate()
-                .map(|(i, facts)| self.seen(facts, keys[i].as_ref(), children[i].as_deref()))
+                .map(|(i, facts)| self.seen(facts, &keys[i], children[i].as_deref()))
                 .collect();
             let others = self
                 .world
                 .children
                 .of_node(&self.key)
                 .into_iter()
-                .filter(|(key, _)| !keys.contains(&Some(key.clone())));
+                .filter(|(key, _)| !keys.iter().any(|known| known.as_ref() == Ok(key)));
             let others = others.map(|(key, child)| (key, (*child).clone())).collect();
             let plan = node_plan::plan(&node, &seen, &others, now);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
@@ -166,7 +167,7 @@ impl Look<'_> {
             let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> = plan
                 .apply
                 .iter()
-                .filter_map(|i| Some((*i, keys[*i].clone()?, children[*i].clone())))
+                .filter_map(|i| Some((*i, keys[*i].clone().ok()?, children[*i].clone())))
                 .collect();
             drop(seen);
             self.apply(&node, apply).await?;
@@ -184,34 +185,40 @@ impl Look<'_> {
         own_key("LynqNode", &self.key.namespace, &self.key.name)
     }
 
-    /// The objects of the live content; None for a kind that the cluster does not have. None in all while some kind's
-    /// objects are not all known: then nothing may be concluded from an object's absence.
-    async fn keys(&self, node: &NodeDigest) -> Result<Option<Vec<Option<ObjectKey>>>, ApiError> {
+    /// The objects of the live content, or why there can be none. None in all while some kind's objects are not all
+    /// known: then nothing may be concluded from an object's absence.
+    async fn keys(&self, node: &NodeDigest) -> Result<Option<Vec<Key>>, ApiError> {
+        let World {
+            objects, children, ..
+        } = self.world;
         let mut keys = vec![];
-        let mut listed = true;
         for facts in node.facts.iter() {
-            let served = self.world.objects.served(&facts.kind).await?;
-            if let Some(served) = &served {
-                listed &= self.world.children.is_listed(
-                    &facts.kind,
-                    served,
-                    &self.world.objects.client,
-                    &self.key,
-                );
+            let kind = &facts.kind;
+            if let Some(error) = &facts.render_error {
+                keys.push(Err(error.clone()));
+                continue;
             }
-            keys.push(served.map(|served| key_in(facts, served.scope)));
+            let Some(served) = objects.served(kind).await? else {
+                keys.push(Err(node_plan::missing_kind(kind)));
+                continue;
+            };
+            keys.push(match children.listing(kind, &served, &objects.client, &self.key) {
+                Listing::Complete => Ok(key_in(facts, served.scope)),
+                Listing::Pending => return Ok(None),
+                Listing::Refused(why) => Err(node_plan::unlistable_kind(kind, &why)),
+            });
         }
-        Ok(listed.then_some(keys))
+        Ok(Some(keys))
     }
 
     /// An event as for any other resource that cannot be applied; the plan says it in the status.
-    fn note_missing_kinds(&mut self, node: &NodeDigest, keys: &[Option<ObjectKey>]) {
+    fn note_unavailable(&mut self, node: &NodeDigest, keys: &[Key]) {
         for (facts, key) in node.facts.iter().zip(keys) {
-            if key.is_none() && facts.render_error.is_none() {
+            if let (Err(message), None) = (key, &facts.render_error) {
                 let memory = self.memory.resources.entry(facts.id.clone()).or_default();
                 let failure = Failure {
                     kind: FailureKind::Refused,
-                    message: node_plan::missing_kind(facts),
+                    message: message.clone(),
                     retry_at: Timestamp::now(),
                 };
                 fail(memory, self.world, node, facts, failure);
@@ -252,19 +259,13 @@ impl Look<'_> {
     fn seen<'b>(
         &'b self,
         facts: &'b Facts,
-        key: Option<&ObjectKey>,
+        key: &'b Key,
         child: Option<&'b Child>,
     ) -> Seen<'b> {
         let memory = self.memory.resources.get(&facts.id);
         Seen {
             facts,
-            scope: key.map(|key| {
-                if key.namespace.is_empty() {
-                    Scope::Cluster
-                } else {
-                    Scope::Namespaced
-                }
-            }),
+            unavailable: key.as_ref().err().map(String::as_str),
             child,
             failure: memory.and_then(|memory| memory.failure.as_ref()),
             drifted: memory.is_some_and(|memory| {
@@ -332,7 +333,7 @@ impl Look<'_> {
             node.facts
                 .iter()
                 .position(|f| f.id == facts.id)
-                .and_then(|i| keys[i].clone())
+                .and_then(|i| keys[i].clone().ok())
         };
         loop {
             let children = self
@@ -374,6 +375,9 @@ impl Look<'_> {
         Ok(None)
     }
 }
+
+/// The object of a resource, or why there can be none.
+type Key = Result<ObjectKey, String>;
 
 fn key_in(facts: &Facts, scope: Scope) -> ObjectKey {
     let namespace = if scope == Scope::Cluster {

@@ -114,14 +114,17 @@ async fn a_name_that_is_taken() -> Result<()> {
         "spec": {"uid": "t1", "templateRef": "web"},
     });
     fleet.apply(&node).await?;
-    let before = fleet.versions(&["LynqNode"]).await?;
     fleet.insert(1..3).await?;
     let said = "?";
     let bad = ("RowsSkipped", "True", "UnusableRows");
     fleet.says(("LynqHub", "tenants"), bad, said).await?;
     fleet.event("tenants", "RowsSkipped", said).await?;
     fleet.until_names("LynqNode", &["t0-web", "t1-web", "t2-web"]).await?;
-    let now = fleet.versions(&["LynqNode"]).await?;
-    ensure!(before.is_subset(&now), "the other hub's node is left alone");
+    let node = fleet.get("LynqNode", "t1-web").await?;
+    ensure!(
+        node["metadata"]["generation"] == 1 && node["metadata"]["labels"]["lynq.sh/hub"] == "other",
+        "the other hub's node is left alone: {}",
+        node["metadata"]
+    );
     fleet.retire().await
 }

@@ -71,7 +71,14 @@ pub async fn apply(
         applied = world.objects.merge(key, &patch).await;
     }
     world.metrics.applied(&key.kind.kind, applied.is_ok());
-    applied
+    applied.map_err(|error| match error {
+        ApiError::NotFound(_) if !key.namespace.is_empty() => ApiError::NotFound(format!(
+            "there is no namespace {:?}; create it, for example as a resource that this one depends on, or correct \
+             targetNamespace",
+            key.namespace
+        )),
+        error => error,
+    })
 }
 
 /// Why an object that is there is not ours to write.
