@@ -52,7 +52,6 @@ fn cases() -> Vec<Case> {
              port, and that the network allows it",
         ),
         mysql("host unknown", json!({"host": "no-such-host.invalid"}), "?"),
-        mysql("not a database", json!({"port": 1}), "?"),
         mysql(
             "missing Secret",
             json!({"passwordRef": {"name": "nowhere"}}),
@@ -85,7 +84,12 @@ fn cases() -> Vec<Case> {
             json!({"table": "tenants WHERE active = 1"}),
             "?",
         ),
-        mysql("no mysql block", Value::Null, "?"),
+        Case {
+            reason: "InvalidSpec",
+            event: "InvalidSpec",
+            ..mysql("no mysql block", Value::Null, "?")
+        },
+        mysql("unknown database", json!({"database": "nowhere"}), "?"),
         table(
             "missing uid column",
             "ALTER TABLE tenants RENAME COLUMN id TO ident",
