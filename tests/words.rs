@@ -36,8 +36,17 @@ impl Fleet {
             let text = |field: &str| said[field].as_str().unwrap_or_default();
             let found = (text("status"), text("reason"), text("message"));
             if message == "?" {
-                ensure!((found.0, found.1) == (status, reason), "{type_}={} {}: {}", found.0, found.1, found.2);
-                println!("SAID {} {kind}/{name} {type_} {reason}: {}", self.namespace, found.2);
+                ensure!(
+                    (found.0, found.1) == (status, reason),
+                    "{type_}={} {}: {}",
+                    found.0,
+                    found.1,
+                    found.2
+                );
+                println!(
+                    "SAID {} {kind}/{name} {type_} {reason}: {}",
+                    self.namespace, found.2
+                );
                 return Ok(());
             }
             ensure!(
@@ -59,9 +68,15 @@ impl Fleet {
         let what = format!("an event {reason} about {name}: {message}");
         wait::until(&what, HEARD, async || {
             let events = self.events(name).await?;
-            let found = events.iter().any(|(r, m)| r == reason && (*m == message || message.ends_with('?')));
+            let found = events
+                .iter()
+                .any(|(r, m)| r == reason && (*m == message || message.ends_with('?')));
             if message.ends_with('?') {
-                let heard: Vec<_> = events.iter().filter(|(r, _)| r == reason).map(|(_, m)| m).collect();
+                let heard: Vec<_> = events
+                    .iter()
+                    .filter(|(r, _)| r == reason)
+                    .map(|(_, m)| m)
+                    .collect();
                 println!("HEARD {} {name} {reason}: {heard:#?}", self.namespace);
             }
             ensure!(found, "{events:#?}");

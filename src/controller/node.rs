@@ -202,11 +202,13 @@ impl Look<'_> {
                 keys.push(Err(node_plan::missing_kind(kind)));
                 continue;
             };
-            keys.push(match children.listing(kind, &served, &objects.client, &self.key) {
-                Listing::Complete => Ok(key_in(facts, served.scope)),
-                Listing::Pending => return Ok(None),
-                Listing::Refused(why) => Err(node_plan::unlistable_kind(kind, &why)),
-            });
+            keys.push(
+                match children.listing(kind, &served, &objects.client, &self.key) {
+                    Listing::Complete => Ok(key_in(facts, served.scope)),
+                    Listing::Pending => return Ok(None),
+                    Listing::Refused(why) => Err(node_plan::unlistable_kind(kind, &why)),
+                },
+            );
         }
         Ok(Some(keys))
     }
@@ -256,12 +258,7 @@ impl Look<'_> {
         }
     }
 
-    fn seen<'b>(
-        &'b self,
-        facts: &'b Facts,
-        key: &'b Key,
-        child: Option<&'b Child>,
-    ) -> Seen<'b> {
+    fn seen<'b>(&'b self, facts: &'b Facts, key: &'b Key, child: Option<&'b Child>) -> Seen<'b> {
         let memory = self.memory.resources.get(&facts.id);
         Seen {
             facts,
@@ -440,12 +437,7 @@ fn fail(
             FailureKind::Conflict => "ResourceConflict",
             FailureKind::Refused => "ApplyFailed",
         };
-        let about = About::new(
-            "LynqNode",
-            &node.key.namespace,
-            &node.key.name,
-            &node.uid,
-        );
+        let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
         let text = format!("Resource {:?}: {}", facts.id, failure.message);
         tracing::warn!(node = %node.key, reason, text);
         world.events.warning(&about, reason, text);

@@ -99,7 +99,11 @@ mod tests {
                 r#"namespaces "x" not found"#,
             ),
             ("nothing behind it", "Invalid value: ", "Invalid value: "),
-            ("no end", r#"Invalid value: "s3cret"#, "Invalid value: (value)"),
+            (
+                "no end",
+                r#"Invalid value: "s3cret"#,
+                "Invalid value: (value)",
+            ),
         ];
         for (name, message, expected) in cases {
             assert_eq!(without_values(message), expected, "{name}");

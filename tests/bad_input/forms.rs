@@ -21,11 +21,23 @@ fn invalid() -> Vec<(&'static str, Value, &'static str)> {
     };
     vec![
         ("name that does not parse", map("{{ .uid", "x"), "?"),
-        ("unknown function", map("{{ .uid }}-bad", "{{ nope .plan }}"), "?"),
-        ("value that does not parse", map("{{ .uid }}-bad", "{{ if .plan }}x"), "?"),
+        (
+            "unknown function",
+            map("{{ .uid }}-bad", "{{ nope .plan }}"),
+            "?",
+        ),
+        (
+            "value that does not parse",
+            map("{{ .uid }}-bad", "{{ if .plan }}x"),
+            "?",
+        ),
         (
             "label that does not parse",
-            maps(json!([with("app", "labelsTemplate", json!({"plan": "{{ }}"}))])),
+            maps(json!([with(
+                "app",
+                "labelsTemplate",
+                json!({"plan": "{{ }}"})
+            )])),
             "?",
         ),
         (
@@ -80,10 +92,9 @@ async fn an_invalid_form_changes_nothing_and_says_why() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_form_or_hub_that_cannot_be_read_changes_nothing_and_says_why() -> Result<()> {
     let (cluster, operator) = operator::shared().await?;
-    let (form, (hub, lost)) = tokio::join!(
-        break_form(cluster, operator, None, "?"),
-        async { tokio::join!(hub_without_spec(cluster), form_without_hub(cluster)) }
-    );
+    let (form, (hub, lost)) = tokio::join!(break_form(cluster, operator, None, "?"), async {
+        tokio::join!(hub_without_spec(cluster), form_without_hub(cluster))
+    });
     form?;
     hub?;
     lost
@@ -97,17 +108,27 @@ async fn break_form(
     said: &str,
 ) -> Result<()> {
     let fleet = fleet(cluster, 2).await?;
-    let good = form(&fleet, "bad", &json!({"configMaps": [config_map("app", "{{ .uid }}-bad", "{{ .plan }}")]}));
+    let good = form(
+        &fleet,
+        "bad",
+        &json!({"configMaps": [config_map("app", "{{ .uid }}-bad", "{{ .plan }}")]}),
+    );
     fleet.apply(&good).await?;
     let valid = ("Valid", "True", "ValidationPassed");
-    fleet.says(("LynqForm", "bad"), valid, "All validations passed").await?;
+    fleet
+        .says(("LynqForm", "bad"), valid, "All validations passed")
+        .await?;
     until_maps(&fleet, &["t0-app", "t0-bad", "t1-app", "t1-bad"]).await?;
     fleet.complete(2, SOON).await?;
 
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
     match spec {
         Some(spec) => drop(fleet.apply(&form(&fleet, "bad", spec)).await?),
-        None => fleet.merge("LynqForm", "bad", &json!({"spec": null})).await?,
+        None => {
+            fleet
+                .merge("LynqForm", "bad", &json!({"spec": null}))
+                .await?
+        }
     }
     let invalid = ("Valid", "False", "ValidationFailed");
     fleet.says(("LynqForm", "bad"), invalid, said).await?;
@@ -119,12 +140,21 @@ async fn break_form(
     fleet.insert(2..3).await?;
     fleet.complete(3, SOON).await?;
     fleet
-        .until_names("LynqNode", &["t0-bad", "t0-web", "t1-bad", "t1-web", "t2-web"])
+        .until_names(
+            "LynqNode",
+            &["t0-bad", "t0-web", "t1-bad", "t1-web", "t2-web"],
+        )
         .await?;
 
     fleet.apply(&good).await?;
-    fleet.says(("LynqForm", "bad"), valid, "All validations passed").await?;
-    until_maps(&fleet, &["t0-app", "t0-bad", "t1-app", "t1-bad", "t2-app", "t2-bad"]).await?;
+    fleet
+        .says(("LynqForm", "bad"), valid, "All validations passed")
+        .await?;
+    until_maps(
+        &fleet,
+        &["t0-app", "t0-bad", "t1-app", "t1-bad", "t2-app", "t2-bad"],
+    )
+    .await?;
     keeps_secrets(&[&fleet], operator).await?;
     fleet.retire().await
 }
@@ -140,31 +170,58 @@ async fn until_maps(fleet: &Fleet, names: &[&str]) -> Result<()> {
 async fn hub_without_spec(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 2).await?;
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
-    fleet.merge("LynqHub", "tenants", &json!({"spec": null})).await?;
+    fleet
+        .merge("LynqHub", "tenants", &json!({"spec": null}))
+        .await?;
     let (hub, form) = (("LynqHub", "tenants"), ("LynqForm", "web"));
-    fleet.says(hub, ("Ready", "False", "InvalidSpec"), "?").await?;
+    fleet
+        .says(hub, ("Ready", "False", "InvalidSpec"), "?")
+        .await?;
     fleet.event("tenants", "InvalidSpec", "?").await?;
-    fleet.says(form, ("Valid", "False", "HubInvalid"), "?").await?;
+    fleet
+        .says(form, ("Valid", "False", "HubInvalid"), "?")
+        .await?;
     // What is held meanwhile is not released: the hub's window is not known.
     fleet.apply(&fleet.hub()).await?;
-    fleet.says(form, ("Valid", "True", "ValidationPassed"), "All validations passed").await?;
-    ensure!(fleet.versions(&["LynqNode", "ConfigMap"]).await? == before, "nothing is written");
+    fleet
+        .says(
+            form,
+            ("Valid", "True", "ValidationPassed"),
+            "All validations passed",
+        )
+        .await?;
+    ensure!(
+        fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,
+        "nothing is written"
+    );
     fleet.retire().await
 }
 
 async fn form_without_hub(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 1).await?;
-    let mut lost = form(&fleet, "lost", &json!({"configMaps": [config_map("app", "{{ .uid }}-lost", "x")]}));
+    let mut lost = form(
+        &fleet,
+        "lost",
+        &json!({"configMaps": [config_map("app", "{{ .uid }}-lost", "x")]}),
+    );
     lost["spec"]["hubId"] = json!("nowhere");
     fleet.apply(&lost).await?;
     let said = "?";
-    fleet.says(("LynqForm", "lost"), ("Valid", "False", "HubNotFound"), said).await?;
+    fleet
+        .says(
+            ("LynqForm", "lost"),
+            ("Valid", "False", "HubNotFound"),
+            said,
+        )
+        .await?;
     fleet.event("lost", "HubNotFound", said).await?;
     let mut hub = fleet.hub();
     hub["metadata"]["name"] = json!("nowhere");
     fleet.apply(&hub).await?;
     let valid = ("Valid", "True", "ValidationPassed");
-    fleet.says(("LynqForm", "lost"), valid, "All validations passed").await?;
+    fleet
+        .says(("LynqForm", "lost"), valid, "All validations passed")
+        .await?;
     until_maps(&fleet, &["t0-app", "t0-lost"]).await?;
     fleet.retire().await
 }
@@ -188,7 +245,9 @@ fn failing() -> Vec<Failing> {
     vec![
         Failing {
             name: "for one row",
-            config_maps: bad(r#"{{ if eq .uid "t1" }}{{ index (splitList "," .plan) 7 }}{{ end }}new"#),
+            config_maps: bad(
+                r#"{{ if eq .uid "t1" }}{{ index (splitList "," .plan) 7 }}{{ end }}new"#,
+            ),
             said: "?",
             node: "?",
             values: [NEW, OLD, NEW],
@@ -202,23 +261,27 @@ fn failing() -> Vec<Failing> {
         },
         Failing {
             name: "with a row's value in the message",
-            config_maps: bad(r#"{{ if eq .uid "t1" }}{{ fail (printf "no such plan: %s" .plan) }}{{ end }}new"#),
-            said: "?",
-            node: "?",
-            values: [NEW, OLD, NEW],
-        },
-        Failing {
-            name: "with a parsed value of a row in the message",
             config_maps: bad(
-                r#"{{ if eq .uid "t1" }}{{ eq (list .plan) (dict) }}{{ end }}new"#,
+                r#"{{ if eq .uid "t1" }}{{ fail (printf "no such plan: %s" .plan) }}{{ end }}new"#,
             ),
             said: "?",
             node: "?",
             values: [NEW, OLD, NEW],
         },
         Failing {
+            name: "with a parsed value of a row in the message",
+            config_maps: bad(r#"{{ if eq .uid "t1" }}{{ eq (list .plan) (dict) }}{{ end }}new"#),
+            said: "?",
+            node: "?",
+            values: [NEW, OLD, NEW],
+        },
+        Failing {
             name: "an empty name",
-            config_maps: json!([config_map("app", r#"{{ if ne .uid "t1" }}{{ .uid }}-bad{{ end }}"#, "new")]),
+            config_maps: json!([config_map(
+                "app",
+                r#"{{ if ne .uid "t1" }}{{ .uid }}-bad{{ end }}"#,
+                "new"
+            )]),
             said: "?",
             node: "?",
             values: [NEW, OLD, NEW],
@@ -227,7 +290,11 @@ fn failing() -> Vec<Failing> {
             name: "two resources of one name",
             config_maps: json!([
                 config_map("app", "{{ .uid }}-bad", "new"),
-                config_map("again", r#"{{ .uid }}-{{ if eq .uid "t1" }}bad{{ else }}again{{ end }}"#, "newer"),
+                config_map(
+                    "again",
+                    r#"{{ .uid }}-{{ if eq .uid "t1" }}bad{{ else }}again{{ end }}"#,
+                    "newer"
+                ),
             ]),
             said: "?",
             node: "?",
@@ -254,7 +321,9 @@ fn failing() -> Vec<Failing> {
 async fn what_does_not_render_fails_alone() -> Result<()> {
     let (cluster, operator) = operator::shared().await?;
     let failing = failing();
-    let cases = failing.iter().map(|case| (case.name, fail_some(cluster, operator, case)));
+    let cases = failing
+        .iter()
+        .map(|case| (case.name, fail_some(cluster, operator, case)));
     all(cases.collect()).await
 }
 
@@ -264,13 +333,26 @@ async fn fail_some(cluster: &Cluster, operator: &Operator, case: &Failing) -> Re
     fleet.apply(&form(&fleet, "bad", &old)).await?;
     until_maps(&fleet, &["t0-app", "t0-bad", "t1-app", "t1-bad"]).await?;
 
-    fleet.apply(&form(&fleet, "bad", &json!({"configMaps": case.config_maps}))).await?;
-    let (hub, bad) = (("LynqHub", "tenants"), ("RenderFailed", "True", "TemplateErrors"));
+    fleet
+        .apply(&form(
+            &fleet,
+            "bad",
+            &json!({"configMaps": case.config_maps}),
+        ))
+        .await?;
+    let (hub, bad) = (
+        ("LynqHub", "tenants"),
+        ("RenderFailed", "True", "TemplateErrors"),
+    );
     fleet.says(hub, bad, case.said).await?;
-    fleet.event("tenants", "TemplateRenderFailed", case.said).await?;
+    fleet
+        .event("tenants", "TemplateRenderFailed", case.said)
+        .await?;
     if !case.node.is_empty() {
         let degraded = ("Degraded", "True", "ResourceFailures");
-        fleet.says(("LynqNode", "t1-bad"), degraded, case.node).await?;
+        fleet
+            .says(("LynqNode", "t1-bad"), degraded, case.node)
+            .await?;
     }
     let secret = format!("INSERT INTO tenants (id, active, plan) VALUES ('t2', '1', '{CANARY}')");
     fleet.database.execute(&secret).await?;
@@ -278,7 +360,9 @@ async fn fail_some(cluster: &Cluster, operator: &Operator, case: &Failing) -> Re
         for (row, expected) in case.values.iter().enumerate() {
             let map = fleet.get("ConfigMap", &format!("t{row}-bad")).await;
             match (map, expected) {
-                (Ok(map), Some(value)) => ensure!(map["data"]["plan"] == *value, "t{row}: {}", map["data"]),
+                (Ok(map), Some(value)) => {
+                    ensure!(map["data"]["plan"] == *value, "t{row}: {}", map["data"])
+                }
                 (Err(_), None) => {}
                 (found, expected) => anyhow::bail!("t{row}: {found:?}, not {expected:?}"),
             }
@@ -287,13 +371,23 @@ async fn fail_some(cluster: &Cluster, operator: &Operator, case: &Failing) -> Re
     })
     .await?;
     fleet.complete(3, SOON).await?;
-    let condition = crate::tenants::condition(&fleet.get("LynqHub", "tenants").await?, "RenderFailed")
-        .map(|condition| condition["status"].clone());
-    ensure!(condition == Some(json!("True")), "the next sync says so still");
+    let condition =
+        crate::tenants::condition(&fleet.get("LynqHub", "tenants").await?, "RenderFailed")
+            .map(|condition| condition["status"].clone());
+    ensure!(
+        condition == Some(json!("True")),
+        "the next sync says so still"
+    );
 
     fleet.apply(&form(&fleet, "bad", &old)).await?;
-    fleet.says(hub, ("RenderFailed", "False", "AllRendered"), "").await?;
-    until_maps(&fleet, &["t0-app", "t0-bad", "t1-app", "t1-bad", "t2-app", "t2-bad"]).await?;
+    fleet
+        .says(hub, ("RenderFailed", "False", "AllRendered"), "")
+        .await?;
+    until_maps(
+        &fleet,
+        &["t0-app", "t0-bad", "t1-app", "t1-bad", "t2-app", "t2-bad"],
+    )
+    .await?;
     keeps_secrets(&[&fleet], operator).await?;
     fleet.retire().await
 }

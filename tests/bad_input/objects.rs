@@ -11,7 +11,8 @@ use crate::words::{all, keeps_secrets};
 
 /// A resource `bad` of row `t0`, and what is said of it.
 fn refused() -> Vec<(&'static str, Value, &'static str)> {
-    let resource = |name: &str, spec: Value| json!({"id": "bad", "nameTemplate": name, "spec": spec});
+    let resource =
+        |name: &str, spec: Value| json!({"id": "bad", "nameTemplate": name, "spec": spec});
     let deployment = |replicas: &str| {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -28,7 +29,11 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
     let mut elsewhere = config_map("bad", "{{ .uid }}-bad", "x");
     elsewhere["targetNamespace"] = json!("no-such-namespace");
     vec![
-        ("text for a number", resource("{{ .uid }}-bad", deployment("{{ .plan }}")), "?"),
+        (
+            "text for a number",
+            resource("{{ .uid }}-bad", deployment("{{ .plan }}")),
+            "?",
+        ),
         (
             "a name that is none",
             config_map("bad", "{{ .uid }}_BAD", "x"),
@@ -73,12 +78,18 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
         ("a namespace that does not exist", elsewhere, "?"),
         (
             "a kind that is not installed",
-            resource("{{ .uid }}-bad", json!({"apiVersion": "example.com/v1", "kind": "Bucket"})),
+            resource(
+                "{{ .uid }}-bad",
+                json!({"apiVersion": "example.com/v1", "kind": "Bucket"}),
+            ),
             "?",
         ),
         (
             "a kind of a group that is there",
-            resource("{{ .uid }}-bad", json!({"apiVersion": "apps/v1", "kind": "Deploiment"})),
+            resource(
+                "{{ .uid }}-bad",
+                json!({"apiVersion": "apps/v1", "kind": "Deploiment"}),
+            ),
             "?",
         ),
         (
@@ -115,7 +126,9 @@ async fn refuse(
     });
     fleet.apply(&form(&fleet, "mixed", &spec)).await?;
     let node = ("LynqNode", "t0-mixed");
-    fleet.says(node, ("Degraded", "True", "ResourceFailures"), said).await?;
+    fleet
+        .says(node, ("Degraded", "True", "ResourceFailures"), said)
+        .await?;
     let (_, why) = said.split_once(": ").unwrap_or(("", said));
     let event = format!("Resource \"bad\": {why}");
     fleet.event("t0-mixed", "ApplyFailed", &event).await?;
@@ -131,7 +144,9 @@ async fn refuse(
 
     let good = json!({"configMaps": [config_map("good", "{{ .uid }}-good", "x")]});
     fleet.apply(&form(&fleet, "mixed", &good)).await?;
-    fleet.says(node, ("Degraded", "False", "Healthy"), "").await?;
+    fleet
+        .says(node, ("Degraded", "False", "Healthy"), "")
+        .await?;
     keeps_secrets(&[&fleet], operator).await?;
     fleet.retire().await
 }

@@ -19,7 +19,11 @@ const CASES: [(&str, &str, &str); 12] = [
     ("bytes", "(X'61FF62', 'CANARY')", "?"),
     ("twice", "('twice', 'CANARY'), ('twice', 'CANARY')", "?"),
     ("value that is no text", "('bytes', X'FF')", "?"),
-    ("value of 1 MiB and a byte", "('big', REPEAT('CANARY', 87382))", "?"),
+    (
+        "value of 1 MiB and a byte",
+        "('big', REPEAT('CANARY', 87382))",
+        "?",
+    ),
     ("t0 again", "('t0', 'CANARY')", "?"),
     ("t1 in upper case", "('T1', 'CANARY')", "?"),
     ("escape sequence", "(X'1B5B324A', 'CANARY')", "?"),
@@ -45,7 +49,10 @@ async fn uids_and_values() -> Result<()> {
         .await?;
     let rows: Vec<&str> = CASES.iter().map(|(_, rows, _)| *rows).collect();
     let insert = format!("INSERT INTO tenants (id, plan) VALUES {}", rows.join(", "));
-    fleet.database.execute(&insert.replace("CANARY", CANARY)).await?;
+    fleet
+        .database
+        .execute(&insert.replace("CANARY", CANARY))
+        .await?;
     fleet
         .database
         .execute("UPDATE tenants SET active = '1' WHERE active IS NULL")
@@ -61,7 +68,10 @@ async fn uids_and_values() -> Result<()> {
         fleet.event("tenants", "RowsSkipped", said).await?;
     }
     let status = fleet.get("LynqHub", "tenants").await?["status"].clone();
-    ensure!(status["skippedRows"] == 15, "t0, t1 and twice count both rows: {status}");
+    ensure!(
+        status["skippedRows"] == 15,
+        "t0, t1 and twice count both rows: {status}"
+    );
     ensure!(
         fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,
         "nothing is written or deleted"
@@ -76,10 +86,15 @@ async fn uids_and_values() -> Result<()> {
         .database
         .execute("DELETE FROM tenants WHERE id NOT IN ('t0', 't1', 'good') OR id IS NULL")
         .await?;
-    fleet.database.execute("DELETE FROM tenants WHERE id = 't0' LIMIT 1").await?;
+    fleet
+        .database
+        .execute("DELETE FROM tenants WHERE id = 't0' LIMIT 1")
+        .await?;
     let good = ("RowsSkipped", "False", "AllRowsUsable");
     fleet.says(hub, good, "").await?;
-    fleet.until_names("LynqNode", &["good-web", "t0-web", "t1-web"]).await?;
+    fleet
+        .until_names("LynqNode", &["good-web", "t0-web", "t1-web"])
+        .await?;
     keeps_secrets(&[&fleet], operator).await?;
     fleet.retire().await
 }
@@ -89,10 +104,13 @@ async fn names_that_collide() -> Result<()> {
     let (cluster, _) = operator::shared().await?;
     let fleet = fleet(cluster, 1).await?;
     for name in ["c", "b-c"] {
-        let spec = json!({"configMaps": [config_map("app", &format!("{{{{ .uid }}}}-of-{name}"), "x")]});
+        let spec =
+            json!({"configMaps": [config_map("app", &format!("{{{{ .uid }}}}-of-{name}"), "x")]});
         fleet.apply(&form(&fleet, name, &spec)).await?;
     }
-    fleet.until_names("LynqNode", &["t0-b-c", "t0-c", "t0-web"]).await?;
+    fleet
+        .until_names("LynqNode", &["t0-b-c", "t0-c", "t0-web"])
+        .await?;
     fleet
         .database
         .execute("INSERT INTO tenants (id, active) VALUES ('a', '1'), ('a-b', '1')")
@@ -100,7 +118,9 @@ async fn names_that_collide() -> Result<()> {
     let said = "?";
     let bad = ("RowsSkipped", "True", "UnusableRows");
     fleet.says(("LynqHub", "tenants"), bad, said).await?;
-    let nodes = ["a-b-b-c", "a-b-web", "a-c", "a-web", "t0-b-c", "t0-c", "t0-web"];
+    let nodes = [
+        "a-b-b-c", "a-b-web", "a-c", "a-web", "t0-b-c", "t0-c", "t0-web",
+    ];
     fleet.until_names("LynqNode", &nodes).await?;
     fleet.retire().await
 }
@@ -119,7 +139,9 @@ async fn a_name_that_is_taken() -> Result<()> {
     let bad = ("RowsSkipped", "True", "UnusableRows");
     fleet.says(("LynqHub", "tenants"), bad, said).await?;
     fleet.event("tenants", "RowsSkipped", said).await?;
-    fleet.until_names("LynqNode", &["t0-web", "t1-web", "t2-web"]).await?;
+    fleet
+        .until_names("LynqNode", &["t0-web", "t1-web", "t2-web"])
+        .await?;
     let node = fleet.get("LynqNode", "t1-web").await?;
     ensure!(
         node["metadata"]["generation"] == 1 && node["metadata"]["labels"]["lynq.sh/hub"] == "other",
