@@ -183,7 +183,16 @@ fn why_not_ready(seen: &[Seen], plan: &NodePlan) -> String {
     let shown: Vec<String> = bad
         .iter()
         .take(SHOWN_MAX)
-        .map(|(s, o)| format!("{} {}: {}", s.facts.kind.kind, s.facts.name, o.message))
+        .map(|(s, o)| {
+            let name = &s.facts.name;
+            // A readiness reason begins with the name already.
+            let said = o.message.strip_prefix(&format!("{name}: "));
+            format!(
+                "{} {name}: {}",
+                s.facts.kind.kind,
+                said.unwrap_or(&o.message)
+            )
+        })
         .collect();
     match bad.len().saturating_sub(SHOWN_MAX) {
         0 => shown.join("; "),
