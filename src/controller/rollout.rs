@@ -461,7 +461,10 @@ impl Look<'_> {
                     self.world.events.normal(&about, "RolloutComplete", message)
                 }
                 Some(Phase::InProgress) => {
-                    self.world.events.normal(&about, "RolloutStarted", message)
+                    let skew = form.spec.as_ref().ok().and_then(|s| s.rollout.as_ref());
+                    let skew = skew.map(|rollout| rollout.max_skew).unwrap_or_default();
+                    let note = format!("nodes with changed content are released, maxSkew {skew}");
+                    self.world.events.normal(&about, "RolloutStarted", note)
                 }
                 Some(Phase::Idle) | None => {}
             }

@@ -17,7 +17,7 @@ use anyhow::Result;
 use harness::{cluster, operator};
 
 use screen::{Screen, clock};
-use stage::{NAMESPACE, Stage};
+use stage::Stage;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -52,7 +52,6 @@ async fn play(stage: &mut Stage) -> Result<()> {
     acts::fix(stage).await?;
     acts::force(stage).await?;
     acts::row_deleted(stage).await?;
-    acts::window_held(stage)?;
     let (peak, cost) = (stage.witness.seen().peak, stage.cost()?);
     println!(
         "\nAll of it happened, in {}. The demo's own watch never saw more than {peak} of 20 Deployments not rolled out.",
@@ -66,30 +65,35 @@ async fn play(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
+/// Lets everything live on, and says how to look at it and how to end it.
 fn leave_running(stage: &Stage) -> Result<()> {
-    let directory = stage.cluster.group().directory().to_owned();
-    let ends = [
-        stage.cluster.group().leave_running()?,
-        stage.database.group().leave_running()?,
-    ];
+    let (cluster, database) = (&stage.cluster, &stage.database);
+    let directory = cluster.group().directory();
     let end = directory.join("end");
-    std::fs::write(&end, ends.map(|line| line + "\n").concat())?;
-    println!("\nEverything is still running. In another shell:");
+    let ends = [
+        database.group().leave_running()?,
+        cluster.group().leave_running()?,
+    ];
+    std::fs::write(&end, ends.join(" ; "))?;
     println!(
-        "    export KUBECONFIG={}",
-        stage.cluster.admin_kubeconfig().display()
+        "
+Everything is still running. In another shell, in this directory:
+
+    export KUBECONFIG={kubeconfig}
+    export PATH={programs}:$PATH
+
+    kubectl get lynqhub,lynqform,lynqnode
+    sed 's/web:1.0/web:3.0/' tests/demo/form.yaml | kubectl apply -f - && kubectl get lynqform --watch
+    mariadb --no-defaults --user=root --socket={socket} product
+
+Logs are in {directory}. The end of it all:
+
+    sh {end}",
+        kubeconfig = cluster.admin_kubeconfig().display(),
+        programs = cluster.programs().display(),
+        socket = database.socket().display(),
+        directory = directory.display(),
+        end = end.display(),
     );
-    println!(
-        "    export PATH={}:$PATH",
-        stage.cluster.programs().display()
-    );
-    println!("    kubectl get lynqhub,lynqform,lynqnode --namespace {NAMESPACE}");
-    println!("The database, for its administrator:");
-    println!(
-        "    mariadb --no-defaults --user=root --socket={} product",
-        stage.database.socket().display()
-    );
-    println!("Logs are in {}. To end it all:", directory.display());
-    println!("    sh {}", end.display());
     Ok(())
 }

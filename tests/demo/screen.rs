@@ -6,10 +6,6 @@ use std::time::{Duration, Instant};
 use crate::witness::Tally;
 
 const INDENT: &str = "   ";
-/// One cell of the bar stands for one tenant.
-const NEW: char = '█';
-const NOT_READY: char = '▒';
-const HELD: char = '·';
 /// Where nobody watches a line change, it is printed this seldom.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -68,18 +64,18 @@ impl Screen {
         );
     }
 
-    /// The counts, drawn over the last ones on a terminal.
+    /// The counts, drawn over the last ones on a terminal. One cell of the bar stands for one tenant.
     pub fn live(&mut self, tally: Tally, last: bool) {
         let now = Instant::now();
         let (since, printed) = self.live.unwrap_or((now, now - LINE_EVERY));
         let seconds = (now - since).as_secs_f64();
         let bar: String = [
-            (NEW, tally.new),
-            (NOT_READY, tally.not_ready),
-            (HELD, tally.held),
+            ("32", '█', tally.new),
+            ("33", '▒', tally.not_ready),
+            ("2", '·', tally.held),
         ]
         .into_iter()
-        .map(|(cell, count)| cell.to_string().repeat(count))
+        .map(|(colour, cell, count)| self.paint(colour, &cell.to_string().repeat(count)))
         .collect();
         let counts = format!(
             "new {:>2} | not ready {:>2} | held {:>2}",

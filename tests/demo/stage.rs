@@ -1,19 +1,23 @@
 //! What the acts play on: a control plane, a database, the operator and the witness; and the ways to act and to wait.
 //! Tells no story itself.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use kube::Api;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::ListParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, ResourceExt};
 use serde_json::Value;
 
+use crate::cluster::audit::AuditLog;
 use crate::cluster::database::Database;
 use crate::cluster::{Cluster, Options};
 use crate::operator::{self, Operator};
 use crate::screen::Screen;
-use crate::witness::{Tally, Witness};
+use crate::witness::{Sight, Tally, Witness};
 
 pub const NAMESPACE: &str = "tenants";
 /// Active rows in tests/demo/tenants.sql.
@@ -33,13 +37,13 @@ pub struct Stage {
     operator: Operator,
     pub witness: Witness,
     forms: Api<DynamicObject>,
-    /// What is still there at the moment: rows that were deleted are not waited for.
-    pub tenants: usize,
+    deployments: Api<Deployment>,
 }
 
 impl Stage {
     pub async fn set(screen: Screen) -> Result<Stage> {
-        screen.say("Starting a control plane (built first, if it is not: some minutes), MariaDB and lynqgate ...");
+        println!("lynqgate: 20 tenants, and never more than 3 of them not ready at a time");
+        screen.say("\nStarting a control plane, MariaDB and lynqgate ...");
         let (cluster, database) =
             tokio::try_join!(Cluster::start(Options::default()), Database::start())?;
         let operator = Operator::start(&cluster, "lynqgate", &[]).await?;
@@ -53,12 +57,12 @@ impl Stage {
             ApiResource::from_gvk(&GroupVersionKind::gvk("operator.lynq.sh", "v1", "LynqForm"));
         let stage = Stage {
             witness: Witness::start(client.clone(), NAMESPACE).await?,
-            forms: Api::namespaced_with(client, NAMESPACE, &kind),
+            forms: Api::namespaced_with(client.clone(), NAMESPACE, &kind),
+            deployments: Api::namespaced(client, NAMESPACE),
             screen,
             cluster,
             database,
             operator,
-            tenants: TENANTS,
         };
         stage
             .run(&format!("kubectl create namespace {NAMESPACE}"))
@@ -103,6 +107,23 @@ impl Stage {
             .await
     }
 
+    /// The tenants' Deployments at this moment: a list, since the witness's watch may be an event behind.
+    pub async fn deployments(&self) -> Result<BTreeMap<String, Sight>> {
+        let listed = self.deployments.list(&ListParams::default()).await?;
+        let sight = |one: Deployment| (one.name_any(), Sight::of(&one));
+        Ok(listed.into_iter().map(sight).collect())
+    }
+
+    /// The Deployments in whose names this log has writes of lynqgate's.
+    pub async fn written(&self, log: &mut AuditLog) -> Result<BTreeSet<String>> {
+        let lynqgate = operator::identity().username();
+        let events = log.read().await?;
+        let writes = (events.into_iter())
+            .filter(|event| event.is_write() && event.user == lynqgate)
+            .filter(|event| event.resource == "deployments" && event.namespace == NAMESPACE);
+        Ok(writes.map(|event| event.name).collect())
+    }
+
     /// The form's status, and whether it speaks of the form as it is now.
     async fn form(&self) -> Result<(Value, bool)> {
         let form = serde_json::to_value(self.forms.get("web").await?)?;
@@ -112,7 +133,7 @@ impl Stage {
     }
 
     pub fn tally(&self, image: &str) -> Tally {
-        self.witness.seen().tally(image, self.tenants)
+        self.witness.seen().tally(image, TENANTS)
     }
 
     /// Draws the counts until `met` holds. Fails with the sentence `what` when it takes longer than the deadline.
@@ -131,6 +152,7 @@ impl Stage {
             let moment = Moment {
                 tally,
                 phase: phase.unwrap_or_default(),
+                failed: rollout["failedNodes"].as_u64().unwrap_or_default() as usize,
             };
             if met(&moment) {
                 self.screen.end_live(tally);
@@ -161,6 +183,8 @@ pub struct Moment<'a> {
     pub tally: Tally,
     /// The phase of the form's rollout; empty while the status speaks of an older generation.
     pub phase: &'a str,
+    /// Nodes past their deadline, as the form's status counts them.
+    pub failed: usize,
 }
 
 /// Processor time and memory of a process.

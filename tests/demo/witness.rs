@@ -22,18 +22,26 @@ pub struct Tally {
 /// One Deployment as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
-    pub resource_version: String,
     pub image: String,
     pub rolled_out: bool,
 }
 
+impl Sight {
+    pub fn of(deployment: &Deployment) -> Sight {
+        Sight {
+            image: image(deployment),
+            rolled_out: is_rolled_out(deployment),
+        }
+    }
+}
+
 #[derive(Default)]
 pub struct Seen {
-    pub deployments: BTreeMap<String, Sight>,
+    deployments: BTreeMap<String, Sight>,
     /// The most Deployments that were not rolled out at the same moment.
     pub peak: usize,
     /// Each change of a Deployment's image, in the order in which they happened: name and new image.
-    pub changes: Vec<(String, String)>,
+    changes: Vec<(String, String)>,
     /// What a list names is compared with what was known: a deletion may have happened between two watches.
     listed: BTreeSet<String>,
     lists: usize,
@@ -94,12 +102,7 @@ impl Seen {
 
     fn apply(&mut self, deployment: &Deployment) {
         let name = deployment.name_any();
-        let sight = Sight {
-            resource_version: deployment.resource_version().unwrap_or_default(),
-            image: image(deployment),
-            rolled_out: is_rolled_out(deployment),
-        };
-        let before = self.deployments.insert(name.clone(), sight);
+        let before = self.deployments.insert(name.clone(), Sight::of(deployment));
         let image = &self.deployments[&name].image;
         if before.is_none_or(|before| before.image != *image) {
             self.changes.push((name, image.clone()));
@@ -126,15 +129,6 @@ impl Seen {
             not_ready,
             held: tenants.saturating_sub(new + not_ready),
         }
-    }
-
-    /// The Deployments that run this image or are about to, by name.
-    pub fn with_image(&self, image: &str) -> BTreeMap<String, Sight> {
-        self.deployments
-            .iter()
-            .filter(|(_, sight)| sight.image == image)
-            .map(|(name, sight)| (name.clone(), sight.clone()))
-            .collect()
     }
 
     /// The Deployments that got this image, in order.

@@ -191,7 +191,11 @@ fn why_not_ready(seen: &[Seen], plan: &NodePlan) -> String {
     let shown: Vec<String> = bad
         .iter()
         .take(SHOWN_MAX)
-        .map(|(s, o)| format!("{}: {}", named(s.facts), o.message))
+        .map(|(s, o)| {
+            // A readiness reason begins with the name already.
+            let said = o.message.strip_prefix(&format!("{}: ", s.facts.name));
+            format!("{}: {}", named(s.facts), said.unwrap_or(&o.message))
+        })
         .collect();
     match bad.len().saturating_sub(SHOWN_MAX) {
         0 => shown.join("; "),

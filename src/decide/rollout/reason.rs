@@ -53,7 +53,7 @@ impl Reason {
                 "the rollout is halted: released nodes failed; correct the form, and they are repaired first"
             }
             Reason::NotRendered => {
-                "the form's newest templates have not been rendered for every row yet; if it stays so, see the form's condition Valid and the hub's conditions"
+                "the form's newest templates are not rendered for every row yet; if that lasts, see the form's condition Valid and the hub's conditions"
             }
             Reason::Paused => {
                 "the rollout is paused; set paused: false on the form, or force this node"

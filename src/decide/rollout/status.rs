@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::conditions::ConditionState;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
+use crate::api::stamp;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot};
 
@@ -173,6 +174,7 @@ fn set_times(
     previous: Option<&FormRolloutStatus>,
     now: Timestamp,
 ) {
+    let now = stamp::millis(now);
     let over = |phase: Phase| matches!(phase, Phase::Complete | Phase::Idle);
     let continued = previous.filter(|p| {
         p.target_generation == rollout.target_generation
