@@ -4,6 +4,7 @@ mod admission;
 mod cluster;
 mod datasource;
 mod forms;
+mod idle;
 mod operator;
 mod process;
 mod readiness;
