@@ -83,6 +83,8 @@ pub struct World {
 #[derive(Clone, Debug, Default)]
 pub struct Rendered {
     pub generation: i64,
+    /// What the nodes were last written from; those that the API server refused are not waited for.
+    pub spec: Option<Arc<FormSpec>>,
     pub error: Option<String>,
 }
 

@@ -13,6 +13,7 @@ pub mod hub_sync;
 pub mod node;
 pub mod node_plan;
 pub mod readiness;
+pub mod refusal;
 pub mod render;
 pub mod review;
 pub mod rollout;

@@ -1,6 +1,7 @@
 //! The one integration binary: real control plane, real database, the real program.
 
 mod admission;
+mod bad_input;
 mod cluster;
 mod datasource;
 mod forms;
@@ -9,6 +10,8 @@ mod operator;
 mod process;
 mod readiness;
 mod rollout;
+mod template_functions;
 mod tenants;
 mod tidy;
 mod witness;
+mod words;

@@ -117,3 +117,31 @@ async fn a_killed_operator_completes_the_rollout() -> Result<()> {
     })
     .await
 }
+
+/// One edit takes the change back and lifts the pause: the loop must not let go what is still held from before the edit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_taken_back_by_the_edit_that_unpauses_touches_nothing() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "back", 20).await?;
+    let good = fleet.form("registry.example.com/web:1", json!(5), 0);
+    let mut paused = fleet.form("registry.example.com/web:2", json!(5), 0);
+    paused["spec"]["rollout"]["paused"] = json!(true);
+    fleet.apply(&good).await?;
+    fleet.complete(20, SOON).await?;
+    for _ in 0..3 {
+        fleet.apply(&paused).await?;
+        fleet
+            .rollout("all are held", SOON, |r| r["heldNodes"] == 20)
+            .await?;
+        fleet.apply(&good).await?;
+        fleet.complete(20, SOON).await?;
+    }
+    for deployment in fleet.list("Deployment").await? {
+        assert_eq!(
+            deployment["metadata"]["generation"], 1,
+            "{}",
+            deployment["metadata"]["name"]
+        );
+    }
+    Ok(())
+}

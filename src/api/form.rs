@@ -68,6 +68,15 @@ pub struct FormSpec {
     pub content: ResourceArrays,
 }
 
+impl FormSpec {
+    /// Whether both render to the same content for every row: they differ in how it is rolled out at most.
+    pub fn renders_like(&self, other: &FormSpec) -> bool {
+        self.hub_id == other.hub_id
+            && self.template_engine == other.template_engine
+            && self.content == other.content
+    }
+}
+
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]

@@ -65,6 +65,9 @@ pub const CREATED_ONCE: &str = "lynq.sh/created-once";
 pub const APPLIED_HASH: &str = "lynq.sh/applied-hash";
 pub const ORPHANED_AT: &str = "lynq.sh/orphaned-at";
 pub const ORPHANED_REASON: &str = "lynq.sh/orphaned-reason";
+/// The values of the last one.
+pub const REMOVED_FROM_TEMPLATE: &str = "RemovedFromTemplate";
+pub const NODE_DELETED: &str = "LynqNodeDeleted";
 
 /// The values that `lynq.sh/*` booleans take.
 pub const TRUE: &str = "true";

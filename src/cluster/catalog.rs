@@ -174,6 +174,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
                     false => vec![],
                 }
             }
+            Change::Refused(_) => vec![],
             Change::Listed => {
                 let gone = entries.unseen.take().unwrap_or_default();
                 let changed = gone

@@ -30,10 +30,22 @@ struct Inner {
 #[derive(Default)]
 struct Watched {
     listed: bool,
+    /// Why there is no list.
+    refused: Option<String>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<BTreeSet<ObjectKey>>,
     /// Nodes that wait for the first list.
     waiting: BTreeSet<NodeKey>,
+}
+
+/// Whether every object of a kind is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    Complete,
+    /// The node is told when that changes.
+    Pending,
+    /// The same, but the API server has refused the list: why.
+    Refused(String),
 }
 
 impl Children {
@@ -44,21 +56,25 @@ impl Children {
         }
     }
 
-    /// Whether every object of the kind is known. Where not, a watch is started, and the node is told when it is so.
-    pub fn is_listed(
+    /// Starts a watch of the kind, if there is none.
+    pub fn listing(
         &self,
         kind: &Kind,
         served: &Served,
         client: &kube::Client,
         node: &NodeKey,
-    ) -> bool {
+    ) -> Listing {
         self.watch(kind, served, client);
         let mut inner = self.inner.write().expect("the children's lock");
         let watched = inner.watched(kind);
-        if !watched.listed {
-            watched.waiting.insert(node.clone());
+        if watched.listed {
+            return Listing::Complete;
         }
-        watched.listed
+        watched.waiting.insert(node.clone());
+        watched
+            .refused
+            .clone()
+            .map_or(Listing::Pending, Listing::Refused)
     }
 
     /// Starts a watch of the kind, if there is none.
@@ -158,9 +174,20 @@ impl Inner {
                     BTreeSet::new()
                 }
             }
+            Change::Refused(why) => {
+                let watched = self.watched(kind);
+                let news = watched.refused.as_ref() != Some(&why);
+                watched.refused = Some(why);
+                if news {
+                    watched.waiting.clone()
+                } else {
+                    BTreeSet::new()
+                }
+            }
             Change::Listed => {
                 let watched = self.watched(kind);
                 watched.listed = true;
+                watched.refused = None;
                 let mut touched = std::mem::take(&mut watched.waiting);
                 for key in watched.unseen.take().unwrap_or_default() {
                     touched.extend(self.remove(&key));

@@ -108,6 +108,7 @@ impl Nodes {
                 let uid = object["metadata"]["uid"].as_str();
                 inner.remove(&key_of(&object), uid).into_iter().collect()
             }
+            Change::Refused(_) => vec![],
             Change::Listed => {
                 let gone = inner.unseen.take().unwrap_or_default();
                 let changed = gone

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::decide::child::{Kind, ObjectKey, Scope};
+use crate::decide::refusal::without_values;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
@@ -37,13 +38,18 @@ impl From<kube::Error> for ApiError {
         let kube::Error::Api(status) = error else {
             return ApiError::Unavailable(error.to_string());
         };
+        let message = without_values(&status.message);
         match status.code {
-            404 => ApiError::NotFound(status.message),
-            409 => ApiError::Conflict(status.message),
-            408 | 429 | 500..=599 => {
-                ApiError::Unavailable(format!("{} ({})", status.message, status.code))
+            404 => ApiError::NotFound(message),
+            409 => ApiError::Conflict(message),
+            // What server-side apply cannot make sense of is no fault of the server.
+            500 if message.starts_with("failed to create typed patch object")
+                || message.starts_with("failed to convert new object") =>
+            {
+                ApiError::Refused(message)
             }
-            _ => ApiError::Refused(status.message),
+            408 | 429 | 500..=599 => ApiError::Unavailable(format!("{message} ({})", status.code)),
+            _ => ApiError::Refused(message),
         }
     }
 }
@@ -80,8 +86,16 @@ impl Objects {
             .split_once('/')
             .unwrap_or(("", &kind.api_version));
         let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
-        match timed(discovery::pinned_kind(&self.client, &gvk)).await {
-            Ok((resource, capabilities)) => {
+        let found = timed(async {
+            match discovery::pinned_kind(&self.client, &gvk).await {
+                Ok(found) => Ok(Some(found)),
+                // The group is there, the kind is not.
+                Err(kube::Error::Discovery(_)) => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
+        match found.await {
+            Ok(Some((resource, capabilities))) => {
                 let scope = if capabilities.scope == ApiScope::Cluster {
                     Scope::Cluster
                 } else {
@@ -94,13 +108,7 @@ impl Objects {
                     .insert(kind.clone(), served.clone());
                 Ok(Some(served))
             }
-            Err(ApiError::NotFound(_)) => Ok(None),
-            // The group is there, the kind is not: kube reports it without a status.
-            Err(ApiError::Unavailable(text))
-                if text.contains("Failed to find") || text.contains("not found") =>
-            {
-                Ok(None)
-            }
+            Ok(None) | Err(ApiError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }

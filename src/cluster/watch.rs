@@ -22,6 +22,8 @@ pub enum Change {
     Applied(Value),
     Deleted(Value),
     Listed,
+    /// The API server does not allow the list; it is tried again.
+    Refused(String),
 }
 
 /// Follows the kind in all namespaces; `on_change` sees every event in order.
@@ -47,6 +49,13 @@ pub async fn follow(
             }
             Ok(Event::Delete(object)) => on_change(Change::Deleted(json(object, &resource))),
             Ok(Event::InitDone) => on_change(Change::Listed),
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
+                if matches!(status.code, 401 | 403 | 404 | 405) =>
+            {
+                let message = status.message;
+                tracing::warn!(kind = %resource.kind, message, "the API server does not allow a list; it is tried again");
+                on_change(Change::Refused(message));
+            }
             Err(error) => {
                 tracing::warn!(kind = %resource.kind, %error, "a watch was interrupted; it is taken up again")
             }

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::names;
 use crate::cluster::catalog::Hub;
@@ -22,6 +23,7 @@ use crate::controller::{Rendered, World, own_key};
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
 use crate::decide::rows::Rows;
+use nodes::Failure;
 use report::Report;
 use source::Problem;
 
@@ -32,11 +34,18 @@ pub struct Memory {
     uid: String,
     source: Option<source::Known>,
     rendered: hub_sync::Rendered,
-    /// By form: its uid and generation, and what it compiled to.
-    compiled: BTreeMap<String, ((String, i64), Result<Arc<CompiledForm>, String>)>,
+    compiled: BTreeMap<String, Compiled>,
     seed: Option<[u8; 32]>,
-    /// By condition: what the last event said, so that a sync every 30 s does not repeat it.
-    said: BTreeMap<&'static str, String>,
+    /// By condition: what its events said, so that a sync every 30 s does not repeat them.
+    said: BTreeMap<&'static str, Vec<String>>,
+}
+
+/// A form as the last sync saw it, and what it compiled to.
+struct Compiled {
+    uid: String,
+    generation: i64,
+    spec: Arc<FormSpec>,
+    form: Result<Arc<CompiledForm>, String>,
 }
 
 /// A failed sync is tried again after the hub's interval, and at the latest after this.
@@ -46,11 +55,7 @@ const RETRY_SOON: Duration = Duration::from_secs(2);
 
 /// `turns` bounds how many hubs render and write at a time. Reading needs no turn: a database that hangs holds up its own
 /// hub and no other.
-pub async fn reconcile(
-    world: Arc<World>,
-    turns: Arc<Semaphore>,
-    key: HubKey,
-) -> Option<Duration> {
+pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) -> Option<Duration> {
     let mut memory = world
         .hub_memory
         .lock()
@@ -189,12 +194,11 @@ async fn act(
         }
         failures.extend(nodes::delete_nodes(world, hub, &plan.deletes).await);
     }
-    let complete = failures.is_empty();
     memory.rendered = plan.rendered;
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
     }
-    note_rendered(world, &key, &forms, memory, complete);
+    note_rendered(world, &key, &forms, memory, &failures);
     let report = Report {
         held,
         skipped_rows: rows.skipped.len(),
@@ -231,20 +235,19 @@ fn compile_forms(
         .retain(|name, _| present.iter().any(|form| form.name == *name));
     for form in present {
         let Ok(spec) = &form.spec else { continue };
-        let version = (form.uid.clone(), form.generation);
-        let fresh = memory
-            .compiled
-            .get(&form.name)
-            .is_none_or(|(known, _)| *known != version);
-        if fresh {
-            let compiled = CompiledForm::parse(&form.name, spec)
-                .map(Arc::new)
-                .map_err(|e| e.to_string());
-            memory
-                .compiled
-                .insert(form.name.clone(), (version, compiled));
+        let known = memory.compiled.get(&form.name);
+        if known.is_none_or(|known| known.uid != form.uid || known.generation != form.generation) {
+            let compiled = Compiled {
+                uid: form.uid.clone(),
+                generation: form.generation,
+                spec: spec.clone(),
+                form: CompiledForm::parse(&form.name, spec)
+                    .map(Arc::new)
+                    .map_err(|e| e.to_string()),
+            };
+            memory.compiled.insert(form.name.clone(), compiled);
         }
-        match &memory.compiled[&form.name].1 {
+        match &memory.compiled[&form.name].form {
             Ok(compiled) => {
                 let policy = spec.rollout.clone().unwrap_or_default();
                 let form_view = hub_sync::Form {
@@ -266,20 +269,23 @@ fn note_rendered(
     hub: &HubKey,
     forms: &BTreeMap<String, hub_sync::Form>,
     memory: &Memory,
-    complete: bool,
+    failures: &[Failure],
 ) {
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
-    for (name, ((_, generation), compiled)) in &memory.compiled {
+    for (name, compiled) in &memory.compiled {
         let entry: &mut Rendered = rendered.entry((hub.0.clone(), name.clone())).or_default();
-        match compiled {
+        match &compiled.form {
             Err(error) => {
                 entry.error = Some(error.clone());
-                entry.generation = *generation;
+                entry.generation = compiled.generation;
             }
             Ok(_) => {
                 entry.error = None;
-                if complete && forms.contains_key(name) {
-                    entry.generation = *generation;
+                if failures.is_empty() && forms.contains_key(name) {
+                    entry.generation = compiled.generation;
+                }
+                if !failures.iter().any(|failure| failure.retry) {
+                    entry.spec = Some(compiled.spec.clone());
                 }
             }
         }

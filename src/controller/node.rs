@@ -1,5 +1,6 @@
 //! The node loop: brings the live content of one LynqNode into the cluster, and its state into the node's status.
 
+mod apply;
 mod report;
 
 use std::collections::BTreeMap;
@@ -12,13 +13,15 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::names;
-use crate::api::resource::{ConflictPolicy, PatchStrategy, Resource, ResourceArrays};
+use crate::api::resource::{Resource, ResourceArrays};
 use crate::api::stamp;
+use crate::cluster::children::Listing;
+use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::{World, own_key};
-use crate::decide::child::{Child, NodeKey, ObjectKey, Owner, Scope, manifest};
+use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
 use crate::decide::node::{Facts, NodeDigest, live_content};
-use crate::decide::node_plan::{self, Failure, FailureKind, Seen, TakeDown};
+use crate::decide::node_plan::{self, Failure, FailureKind, Seen};
 use crate::decide::readiness::Readiness;
 use crate::decide::version;
 
@@ -115,22 +118,23 @@ impl Look<'_> {
             let now = Timestamp::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
-                .map(|key| self.world.children.get(key.as_ref()?))
+                .map(|key| self.world.children.get(key.as_ref().ok()?))
                 .collect();
             self.remember(&node, &children, now);
+            self.note_unavailable(&node, &keys);
             let hold = self.hold(&node, now);
             let seen: Vec<Seen> = node
                 .facts
                 .iter()
                 .enumerate()
-                .map(|(i, facts)| self.seen(facts, keys[i].as_ref(), children[i].as_deref()))
+                .map(|(i, facts)| self.seen(facts, &keys[i], children[i].as_deref()))
                 .collect();
             let others = self
                 .world
                 .children
                 .of_node(&self.key)
                 .into_iter()
-                .filter(|(key, _)| !keys.contains(&Some(key.clone())));
+                .filter(|(key, _)| !keys.iter().any(|known| known.as_ref() == Ok(key)));
             let others = others.map(|(key, child)| (key, (*child).clone())).collect();
             let plan = node_plan::plan(&node, &seen, &others, now);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
@@ -142,12 +146,13 @@ impl Look<'_> {
             let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> = plan
                 .apply
                 .iter()
-                .filter_map(|i| Some((*i, keys[*i].clone()?, children[*i].clone())))
+                .filter_map(|i| Some((*i, keys[*i].clone().ok()?, children[*i].clone())))
                 .collect();
             drop(seen);
             self.apply(&node, apply).await?;
             for (key, how) in plan.take_down {
-                take_down(self.world, &key, &others[&key], how).await?;
+                let why = names::REMOVED_FROM_TEMPLATE;
+                apply::take_down(self.world, &key, &others[&key], how, why).await?;
             }
         }
         Err(ApiError::Unavailable(format!(
@@ -159,24 +164,45 @@ impl Look<'_> {
         own_key("LynqNode", &self.key.namespace, &self.key.name)
     }
 
-    /// The objects of the live content; None for a kind that the cluster does not have. None in all while some kind's
-    /// objects are not all known: then nothing may be concluded from an object's absence.
-    async fn keys(&self, node: &NodeDigest) -> Result<Option<Vec<Option<ObjectKey>>>, ApiError> {
+    /// The objects of the live content, or why there can be none. None in all while some kind's objects are not all
+    /// known: then nothing may be concluded from an object's absence.
+    async fn keys(&self, node: &NodeDigest) -> Result<Option<Vec<Key>>, ApiError> {
+        let World {
+            objects, children, ..
+        } = self.world;
         let mut keys = vec![];
-        let mut listed = true;
         for facts in node.facts.iter() {
-            let served = self.world.objects.served(&facts.kind).await?;
-            if let Some(served) = &served {
-                listed &= self.world.children.is_listed(
-                    &facts.kind,
-                    served,
-                    &self.world.objects.client,
-                    &self.key,
-                );
+            let kind = &facts.kind;
+            if let Some(error) = &facts.render_error {
+                keys.push(Err(error.clone()));
+                continue;
             }
-            keys.push(served.map(|served| key_in(facts, served.scope)));
+            let Some(served) = objects.served(kind).await? else {
+                keys.push(Err(node_plan::missing_kind(kind)));
+                continue;
+            };
+            keys.push(match children.listing(kind, &served, &objects.client, &self.key) {
+                Listing::Complete => Ok(key_in(facts, served.scope)),
+                Listing::Pending => return Ok(None),
+                Listing::Refused(why) => Err(node_plan::unlistable_kind(kind, &why)),
+            });
         }
-        Ok(listed.then_some(keys))
+        Ok(Some(keys))
+    }
+
+    /// An event as for any other resource that cannot be applied; the plan says it in the status.
+    fn note_unavailable(&mut self, node: &NodeDigest, keys: &[Key]) {
+        for (facts, key) in node.facts.iter().zip(keys) {
+            if let (Err(message), None) = (key, &facts.render_error) {
+                let memory = self.memory.resources.entry(facts.id.clone()).or_default();
+                let failure = Failure {
+                    kind: FailureKind::Refused,
+                    message: message.clone(),
+                    retry_at: Timestamp::now(),
+                };
+                fail(memory, self.world, node, facts, failure);
+            }
+        }
     }
 
     fn remember(&mut self, node: &NodeDigest, children: &[Option<Arc<Child>>], now: Timestamp) {
@@ -212,19 +238,13 @@ impl Look<'_> {
     fn seen<'b>(
         &'b self,
         facts: &'b Facts,
-        key: Option<&ObjectKey>,
+        key: &'b Key,
         child: Option<&'b Child>,
     ) -> Seen<'b> {
         let memory = self.memory.resources.get(&facts.id);
         Seen {
             facts,
-            scope: key.map(|key| {
-                if key.namespace.is_empty() {
-                    Scope::Cluster
-                } else {
-                    Scope::Namespaced
-                }
-            }),
+            unavailable: key.as_ref().err().map(String::as_str),
             child,
             failure: memory.and_then(|memory| memory.failure.as_ref()),
             drifted: memory.is_some_and(|memory| {
@@ -255,23 +275,17 @@ impl Look<'_> {
             {
                 let resource = all[i];
                 running.push(async move {
-                    let result = apply_one(world, node, resource, &key, child).await;
-                    (i, key, result)
+                    let result = apply::apply(world, node, resource, &key, child).await;
+                    (i, result)
                 });
             }
-            let Some((i, key, result)) = running.next().await else {
+            let Some((i, result)) = running.next().await else {
                 break;
             };
             let facts = &node.facts[i];
             let memory = &mut self.memory.resources;
-            note(
-                memory.entry(facts.id.clone()).or_default(),
-                world,
-                node,
-                facts,
-                &key,
-                result,
-            );
+            let memory = memory.entry(facts.id.clone()).or_default();
+            note(memory, world, node, facts, result);
         }
         Ok(())
     }
@@ -298,7 +312,7 @@ impl Look<'_> {
             node.facts
                 .iter()
                 .position(|f| f.id == facts.id)
-                .and_then(|i| keys[i].clone())
+                .and_then(|i| keys[i].clone().ok())
         };
         loop {
             let children = self
@@ -310,7 +324,8 @@ impl Look<'_> {
                 .collect();
             let deletion = node_plan::plan_deletion(node, &children, of);
             for (key, how) in &deletion.take_down {
-                take_down(self.world, key, &children[key], *how).await?;
+                let why = names::NODE_DELETED;
+                apply::take_down(self.world, key, &children[key], *how, why).await?;
             }
             if !deletion.pending {
                 break;
@@ -340,6 +355,9 @@ impl Look<'_> {
     }
 }
 
+/// The object of a resource, or why there can be none.
+type Key = Result<ObjectKey, String>;
+
 fn key_in(facts: &Facts, scope: Scope) -> ObjectKey {
     let namespace = if scope == Scope::Cluster {
         String::new()
@@ -353,84 +371,11 @@ fn key_in(facts: &Facts, scope: Scope) -> ObjectKey {
     }
 }
 
-async fn apply_one(
-    world: &World,
-    node: &NodeDigest,
-    resource: &Resource,
-    key: &ObjectKey,
-    child: Option<Arc<Child>>,
-) -> Result<Value, ApiError> {
-    let scope = if key.namespace.is_empty() {
-        Scope::Cluster
-    } else {
-        Scope::Namespaced
-    };
-    let force = resource.conflict_policy == ConflictPolicy::Force;
-    // The watch sees only what has our label, so an object that it does not know may be there all the same.
-    let needs_live = child.is_none()
-        || !resource.ignore_fields.is_empty()
-        || resource.patch_strategy == PatchStrategy::Replace;
-    let live = match needs_live {
-        true => match world.objects.get(key).await {
-            Ok(live) => Some(live),
-            Err(ApiError::NotFound(_)) => None,
-            Err(error) => return Err(error),
-        },
-        false => None,
-    };
-    let found = live.as_ref().map(Child::of);
-    if let Some(found) = &found
-        && let Some(conflict) = refused(found, node, force)
-    {
-        return Err(ApiError::Conflict(format!("{} {}", key, conflict)));
-    }
-    let object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
-    let exists = child.is_some() || live.is_some();
-    let applied = match resource.patch_strategy {
-        PatchStrategy::Merge if exists => world.objects.merge(key, &object).await,
-        PatchStrategy::Replace if exists => {
-            let mut object = object;
-            object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| {
-                live["metadata"]["resourceVersion"].clone()
-            });
-            world.objects.replace(key, &object).await
-        }
-        _ => {
-            world
-                .objects
-                .apply(
-                    key,
-                    &object,
-                    force || found.is_some_and(|found| found.orphaned),
-                )
-                .await
-        }
-    };
-    world.metrics.applied(&key.kind.kind, applied.is_ok());
-    applied
-}
-
-/// Why an object that is there is not ours to write.
-fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
-    match &found.owner {
-        Owner::Node { key, .. } if *key == node.key => None,
-        Owner::Node { key, .. } => Some(format!(
-            "belongs to lynqnode {key}: give one of them another name"
-        )),
-        Owner::Other(owner) => Some(format!("belongs to {owner}: give one of them another name")),
-        Owner::Nobody if force || found.orphaned => None,
-        Owner::Nobody => {
-            Some("was there before and is nobody's: conflictPolicy: Force takes it over".to_owned())
-        }
-    }
-}
-
 fn note(
     memory: &mut ResourceMemory,
     world: &World,
     node: &NodeDigest,
     facts: &Facts,
-    key: &ObjectKey,
     result: Result<Value, ApiError>,
 ) {
     let now = Timestamp::now();
@@ -458,63 +403,33 @@ fn note(
         message: error.to_string(),
         retry_at: now.checked_add(wait).unwrap_or(now),
     };
-    // One event for each new way to fail, not for each attempt.
+    fail(memory, world, node, facts, failure);
+}
+
+/// Remembers the failure; one event for each new way to fail, not for each attempt.
+fn fail(
+    memory: &mut ResourceMemory,
+    world: &World,
+    node: &NodeDigest,
+    facts: &Facts,
+    failure: Failure,
+) {
     if memory.failure.as_ref().map(|f| &f.message) != Some(&failure.message) {
-        let reason = if kind == FailureKind::Conflict {
-            "ResourceConflict"
-        } else {
-            "ApplyFailed"
+        let reason = match failure.kind {
+            FailureKind::Conflict => "ResourceConflict",
+            FailureKind::Refused => "ApplyFailed",
         };
-        let about = crate::cluster::events::About::new(
+        let about = About::new(
             "LynqNode",
             &node.key.namespace,
             &node.key.name,
             &node.uid,
         );
-        world.events.warning(
-            &about,
-            reason,
-            format!("Resource {} ({key}): {}", facts.id, failure.message),
-        );
-        tracing::warn!(node = %node.key, resource = facts.id, object = %key, error = failure.message, "a resource could not be applied");
+        let text = format!("Resource {:?}: {}", facts.id, failure.message);
+        tracing::warn!(node = %node.key, reason, text);
+        world.events.warning(&about, reason, text);
     }
     memory.failure = Some(failure);
-}
-
-/// Deletes the object, or leaves it behind marked as an orphan. Its uid keeps a new object of the same name safe.
-async fn take_down(
-    world: &World,
-    key: &ObjectKey,
-    child: &Child,
-    how: TakeDown,
-) -> Result<(), ApiError> {
-    match how {
-        TakeDown::Delete => {
-            world.objects.delete(key, &child.uid).await?;
-            match world.objects.get(key).await {
-                Err(ApiError::NotFound(_)) => world.children.forget(key),
-                Ok(object) => drop(world.children.learn(&object)),
-                Err(error) => return Err(error),
-            }
-        }
-        TakeDown::Orphan => {
-            let patch = json!({"metadata": {
-                "uid": child.uid,
-                "labels": {
-                    names::LABEL_ORPHANED: names::TRUE, names::LABEL_MANAGED: null,
-                    names::LABEL_NODE: null, names::LABEL_NODE_NAMESPACE: null,
-                },
-                "annotations": {
-                    names::ORPHANED_AT: stamp::format(Timestamp::now()), names::ORPHANED_REASON: "RemovedFromTemplate",
-                },
-            }});
-            match world.objects.merge(key, &patch).await {
-                Ok(_) | Err(ApiError::NotFound(_)) => world.children.forget(key),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Whether the node's workloads are ready by a live read, with the content that is live now. What was read is learnt.

@@ -86,8 +86,7 @@ impl Look<'_> {
             self.remember_holds(&nodes, &plan);
             // Without the hub's spec its window is not known, so nothing is released.
             let Some(hub) = hub.filter(|hub| !hub.deleting && hub.spec.is_ok()) else {
-                self.write_forms(&plan).await?;
-                return Ok(None);
+                return self.write_forms(&plan).await;
             };
             if let Some(slots) = &plan.ledger {
                 match self.write_ledger(&snapshot, slots).await {
@@ -137,17 +136,26 @@ impl Look<'_> {
         // A form whose spec cannot be read has no window that is known: its nodes are not released.
         let form_view = |form: &Arc<Form>| {
             let policy = form.spec.as_ref().ok()?.rollout.clone().unwrap_or_default();
-            let known = rendered
-                .get(&(form.namespace.clone(), form.name.clone()))
-                .map(|r| r.generation);
+            let known = rendered.get(&(form.namespace.clone(), form.name.clone()));
             let rendered_generation = known
+                .map(|r| r.generation)
                 .or(form.status.observed_generation)
                 .unwrap_or_default();
+            let outdated = match known {
+                // Not yet looked at by this process.
+                None => rendered_generation != form.generation,
+                Some(known) => !known
+                    .spec
+                    .as_ref()
+                    .zip(form.spec.as_ref().ok())
+                    .is_some_and(|(rendered, newest)| newest.renders_like(rendered)),
+            };
             Some((
                 form.name.clone(),
                 rollout::Form {
                     policy,
                     rendered_generation,
+                    outdated,
                     previous: form.status.rollout.clone(),
                 },
             ))
@@ -374,6 +382,7 @@ impl Look<'_> {
             }
             let phase = |status: &FormStatus| status.rollout.as_ref().map(|r| r.phase);
             let urgent = phase(&status) != phase(&form.status)
+                || valid(&status) != valid(&form.status)
                 || form.status.observed_generation != status.observed_generation;
             if !urgent
                 && let Some(wait) = too_soon(
@@ -457,13 +466,6 @@ impl Look<'_> {
                 Some(Phase::Idle) | None => {}
             }
         }
-        let valid = |status: &FormStatus| {
-            status
-                .conditions
-                .iter()
-                .find(|c| c.type_ == "Valid")
-                .map(|c| (c.status.clone(), c.message.clone()))
-        };
         if valid(status) != valid(&form.status)
             && let Some(condition) = status.conditions.iter().find(|c| c.type_ == "Valid")
         {
@@ -481,6 +483,12 @@ impl Look<'_> {
             }
         }
     }
+}
+
+/// Whether the form is valid, and why not.
+fn valid(status: &FormStatus) -> Option<(&str, &str)> {
+    let condition = status.conditions.iter().find(|c| c.type_ == "Valid");
+    condition.map(|c| (c.status.as_str(), c.message.as_str()))
 }
 
 /// `state` is absent for a form whose spec cannot be read: its counts stay as they were.

@@ -27,12 +27,14 @@ pub enum SourceError {
         "the database wants an authentication method of user {user:?} that is not supported; give the user mysql_native_password or caching_sha2_password"
     )]
     AuthUnsupported { user: String },
-    #[error("the database lets user {user:?} in, but not read {object}; GRANT it SELECT on it")]
+    #[error(
+        "the database lets user {user:?} in, but not read {object}; GRANT it SELECT on it, or correct the name"
+    )]
     NotAllowed { user: String, object: String },
     #[error("there is no database {database:?} on the server; check its name")]
     UnknownDatabase { database: String },
     #[error(
-        "there is no table or view {table}; the name is taken as it stands (`table` or `database.table`), so put any other SQL into a view"
+        "there is no table or view {table}; create it, or correct the name (anything but a name belongs into a view)"
     )]
     TableMissing { table: String },
     #[error("{table} has no column {column}; correct the hub's value mappings or the table")]

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Names that are shown of one cause, and causes that are shown; the rest is counted.
 const NAMES_MAX: usize = 5;
-const CAUSES_MAX: usize = 5;
+const CAUSES_MAX: usize = 10;
 
 /// What a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,30 +38,31 @@ impl Findings {
         names.insert(name.into());
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.by_cause.is_empty()
+    /// One for each cause: what is wrong with which.
+    pub fn sentences(&self) -> impl Iterator<Item = String> {
+        let shown = self.by_cause.iter().take(CAUSES_MAX);
+        shown.map(|((subject, cause), names)| {
+            let some: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
+            let more = match names.len().saturating_sub(NAMES_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            format!(
+                "{} {}{more}: {cause}",
+                subject.noun(names.len()),
+                some.join(", ")
+            )
+        })
     }
 }
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, ((subject, cause), names)) in self.by_cause.iter().take(CAUSES_MAX).enumerate() {
-            let start = if i == 0 { "" } else { ". " };
-            let shown: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
-            write!(
-                f,
-                "{start}{} {}",
-                subject.noun(names.len()),
-                shown.join(", ")
-            )?;
-            if names.len() > NAMES_MAX {
-                write!(f, " and {} more", names.len() - NAMES_MAX)?;
-            }
-            write!(f, ": {cause}")?;
-        }
+        let sentences: Vec<String> = self.sentences().collect();
+        f.write_str(&sentences.join(". "))?;
         match self.by_cause.len().saturating_sub(CAUSES_MAX) {
             0 => Ok(()),
-            1 => write!(f, ". And 1 more cause"),
+            1 => f.write_str(". And 1 more cause"),
             more => write!(f, ". And {more} more causes"),
         }
     }
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn one_sentence_for_each_cause() {
         let mut findings = Findings::default();
-        assert_eq!((findings.is_empty(), findings.to_string()), (true, String::new()));
+        assert_eq!(findings.to_string(), "");
         findings.add(Subject::Node, "b-web", "too large");
         for row in ["7", "3", "5", "1", "4", "2", "6"] {
             findings.add(Subject::Row, row, "no uid; give it one");
@@ -83,10 +84,13 @@ mod tests {
             findings.to_string(),
             "Rows 1, 2, 3, 4, 5 and 2 more: no uid; give it one. LynqNode b-web: too large"
         );
-        for n in 0..4 {
+        for n in 0..9 {
             findings.add(Subject::Node, "a-web", format!("{n}"));
         }
         let text = findings.to_string();
-        assert!(text.ends_with(". LynqNode a-web: 3. And 1 more cause"), "{text}");
+        assert!(
+            text.ends_with(". LynqNode a-web: 8. And 1 more cause"),
+            "{text}"
+        );
     }
 }

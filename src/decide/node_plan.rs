@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::child::{Child, ObjectKey, Owner, Scope};
+use crate::decide::child::{Child, Kind, ObjectKey, Owner};
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::readiness::Readiness;
@@ -35,8 +35,8 @@ pub enum FailureKind {
 #[derive(Clone, Debug)]
 pub struct Seen<'a> {
     pub facts: &'a Facts,
-    /// None: its kind is not installed in the cluster.
-    pub scope: Option<Scope>,
+    /// Why nothing can be done with objects of its kind.
+    pub unavailable: Option<&'a str>,
     pub child: Option<&'a Child>,
     pub failure: Option<&'a Failure>,
     /// A field of ours was changed by somebody else since we applied it.
@@ -140,6 +140,20 @@ pub fn plan(
     plan
 }
 
+/// What is said of a resource whose kind is not installed.
+pub fn missing_kind(Kind { api_version, kind }: &Kind) -> String {
+    format!(
+        "the cluster has no kind {kind} in {api_version}; install its CustomResourceDefinition, or correct apiVersion and kind"
+    )
+}
+
+/// What is said of one whose objects the operator may not list; `refusal` is the API server's.
+pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str) -> String {
+    format!(
+        "the operator cannot watch objects of kind {kind}: {refusal}; grant it get, list, watch, create, patch, update and delete on them"
+    )
+}
+
 /// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone.
 pub fn plan_deletion(
     node: &NodeDigest,
@@ -238,15 +252,11 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
     if let Some(error) = &seen.facts.render_error {
         return settled(State::ApplyFailed, error.clone());
     }
-    if seen.scope.is_none() {
-        let message = format!(
-            "the cluster has no kind {}: install its CustomResourceDefinition",
-            seen.facts.kind
-        );
+    if let Some(reason) = seen.unavailable {
         let wake_at = now.checked_add(KIND_RETRY).ok();
         return Assessed {
             wake_at,
-            ..settled(State::ApplyFailed, message)
+            ..settled(State::ApplyFailed, reason.to_owned())
         };
     }
     if let Some(failure) = seen.failure.filter(|failure| failure.retry_at > now) {

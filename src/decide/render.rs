@@ -111,7 +111,7 @@ impl CompiledForm {
                 .render(&inputs)
                 .and_then(|rendered| complete(rendered, &mut objects))
                 .unwrap_or_else(|error| {
-                    let error = without_values(error, &variables);
+                    let error = without_values(hinted(error, &variables), &variables);
                     errors.push((resource.fixed.id.clone(), error.clone()));
                     resource.unrendered(error)
                 });
@@ -152,12 +152,31 @@ fn host_of(url: &str) -> String {
         .unwrap_or_default()
 }
 
+/// Go's message for an unknown variable does not say where variables come from.
+fn hinted(message: String, variables: &BTreeMap<String, String>) -> String {
+    const UNKNOWN: &str = "map has no entry for key \"";
+    let name = message
+        .rsplit_once(UNKNOWN)
+        .and_then(|(_, rest)| rest.strip_suffix('"'));
+    match name {
+        Some(name) if !variables.contains_key(name) => {
+            format!("{message}; the hub's extraValueMappings have no such variable")
+        }
+        _ => message,
+    }
+}
+
 /// Shortest value that is looked for in messages: shorter ones are no secret, and stand in every other word.
 const VALUE_CHARS_MIN: usize = 4;
 
 /// A message may end up in conditions, events and logs, where no value of a row but its uid may be: `fail` can put any
 /// other into it.
 fn without_values(mut message: String, variables: &BTreeMap<String, String>) -> String {
+    // Go's own words, which go on with the values: parts of a row's perhaps, as parsed JSON has them.
+    const COMPARED: &str = "non-comparable type";
+    if let Some(at) = message.find(COMPARED) {
+        message.truncate(at + COMPARED.len());
+    }
     const PUBLIC: [&str; 4] = ["uid", "activate", "hubId", "templateRef"];
     let uid = &variables["uid"];
     let mut secret: Vec<_> = variables

@@ -44,6 +44,8 @@ pub struct Form {
     pub policy: Rollout,
     /// The generation that every row's node has been rendered from.
     pub rendered_generation: i64,
+    /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
+    pub outdated: bool,
     /// The status as it was last written, for its times.
     pub previous: Option<FormRolloutStatus>,
 }
@@ -275,6 +277,12 @@ impl Pass<'_> {
 
     /// What stops a node whatever the window says.
     fn stopped(&self, node: &Node, form: &Form) -> Option<Reason> {
+        // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
+        // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
+        // known to wait, whatever the order says.
+        if form.outdated {
+            return Some(Reason::NotRendered);
+        }
         if form.policy.paused {
             return Some(Reason::Paused);
         }

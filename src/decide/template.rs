@@ -11,7 +11,6 @@ pub mod output;
 pub mod quote;
 pub mod runes;
 pub mod signature;
-pub mod tree;
 pub mod value;
 
 use std::collections::BTreeMap;
@@ -70,7 +69,7 @@ enum Parsed {
     /// Text without a template.
     Plain,
     Go(go::Template),
-    Jinja(jinja::Template),
+    Jinja(Box<jinja::Template>),
 }
 
 const _: () = {
@@ -83,7 +82,7 @@ impl Template {
         let parsed = match engine {
             _ if !engine.has_template(text) => Parsed::Plain,
             Engine::Go => Parsed::Go(go::Template::parse(name, text)?),
-            Engine::Jinja => Parsed::Jinja(jinja::Template::parse(name, text)?),
+            Engine::Jinja => Parsed::Jinja(Box::new(jinja::Template::parse(name, text)?)),
         };
         Ok(Template {
             text: Arc::from(text),

@@ -140,8 +140,18 @@ impl Database {
         &self.group
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where the administrator, root, is let in without a password.
+    pub fn socket(&self) -> PathBuf {
         self.group.directory().join("s")
+    }
+
+    /// Runs statements as the administrator.
+    pub async fn execute(&self, sql: &str) -> Result<()> {
+        execute(self.socket(), None, sql).await
     }
 
     /// A new database, whose name begins with `name`, and a new user for it.
@@ -188,14 +198,18 @@ impl Database {
 impl DatabaseHandle {
     /// Runs statements in the database, as its administrator.
     pub async fn execute(&self, sql: &str) -> Result<()> {
-        let mut connection = root(self.socket.clone(), Some(&self.database)).await?;
-        connection
-            .query_drop(sql)
-            .await
-            .with_context(|| format!("executing: {sql}"))?;
-        connection.disconnect().await?;
-        Ok(())
+        execute(self.socket.clone(), Some(&self.database), sql).await
     }
+}
+
+async fn execute(socket: PathBuf, database: Option<&str>, sql: &str) -> Result<()> {
+    let mut connection = root(socket, database).await?;
+    connection
+        .query_drop(sql)
+        .await
+        .with_context(|| format!("executing: {sql}"))?;
+    connection.disconnect().await?;
+    Ok(())
 }
 
 /// A connection is made for each use: one that is kept would end with the runtime of the test that made it.

@@ -174,7 +174,8 @@ async fn refusals() {
             "refuse",
             "t",
             &[],
-            "the database lets user \"mary\" in, but not read database \"refuse\"; GRANT it SELECT on it",
+            "the database lets user \"mary\" in, but not read database \"refuse\"; GRANT it SELECT on it, or correct the \
+             name",
         ),
         (
             "no right to the table",
@@ -183,7 +184,7 @@ async fn refusals() {
             "refuse",
             "t",
             &[],
-            "the database lets user \"peter\" in, but not read `t`; GRANT it SELECT on it",
+            "the database lets user \"peter\" in, but not read `t`; GRANT it SELECT on it, or correct the name",
         ),
         (
             "unknown database",
@@ -201,8 +202,7 @@ async fn refusals() {
             "refuse",
             "tt",
             &[],
-            "there is no table or view `tt`; the name is taken as it stands (`table` or `database.table`), so put any \
-             other SQL into a view",
+            "there is no table or view `tt`; create it, or correct the name (anything but a name belongs into a view)",
         ),
         (
             "SQL instead of a table",
@@ -211,8 +211,8 @@ async fn refusals() {
             "refuse",
             "t WHERE 1=1",
             &[],
-            "there is no table or view `t WHERE 1=1`; the name is taken as it stands (`table` or `database.table`), \
-             so put any other SQL into a view",
+            "there is no table or view `t WHERE 1=1`; create it, or correct the name (anything but a name belongs into a \
+             view)",
         ),
         (
             "unknown column",

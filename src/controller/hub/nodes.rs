@@ -87,4 +87,3 @@ pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) ->
     }
     failures
 }
-

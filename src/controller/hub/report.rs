@@ -33,6 +33,12 @@ struct Complaint {
     event: &'static str,
 }
 
+const READY: Complaint = Complaint {
+    type_: "Ready",
+    bad: "DatabaseConnectionFailed",
+    good: "DatabaseConnected",
+    event: "DatabaseQueryFailed",
+};
 const ROWS: Complaint = Complaint {
     type_: "RowsSkipped",
     bad: "UnusableRows",
@@ -73,28 +79,23 @@ pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Repo
     for failure in report.failures {
         failed.add(Subject::Node, &failure.name, &failure.message);
     }
-    memory.said.remove("Ready");
+    memory.said.remove(READY.type_);
     let mut states = vec![ConditionState::new(
         "Ready",
         true,
         "DatabaseConnected",
         "Successfully connected to database and queried node data",
     )];
-    for (complaint, text) in [
-        (ROWS, report.skipped.to_string()),
-        (TEMPLATES, report.render_errors.to_string()),
-        (WRITES, failed.to_string()),
-        (DELETIONS, report.held.clone().unwrap_or_default()),
+    for (complaint, findings) in [
+        (ROWS, report.skipped),
+        (TEMPLATES, report.render_errors),
+        (WRITES, &failed),
     ] {
-        say(
-            world,
-            hub,
-            memory,
-            (complaint.type_, complaint.event),
-            &text,
-        );
-        states.push(complaint.state(&text));
+        say(world, hub, memory, &complaint, findings.sentences());
+        states.push(complaint.state(&findings.to_string()));
     }
+    say(world, hub, memory, &DELETIONS, report.held.clone());
+    states.push(DELETIONS.state(report.held.as_deref().unwrap_or_default()));
     let counts = Counts {
         forms: report.forms as i32,
         desired: report.desired as i32,
@@ -106,11 +107,15 @@ pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Repo
 /// There are no rows. The counts stay as they were.
 pub async fn problem(world: &World, hub: &Hub, memory: &mut Memory, problem: Problem) {
     world.metrics.synced(problem.code);
-    let event = match problem.reason {
-        "DatabaseConnectionFailed" => "DatabaseQueryFailed",
-        other => other,
+    let complaint = Complaint {
+        event: match problem.reason {
+            "DatabaseConnectionFailed" => "DatabaseQueryFailed",
+            other => other,
+        },
+        ..READY
     };
-    say(world, hub, memory, ("Ready", event), &problem.message);
+    let message = Some(problem.message.clone());
+    say(world, hub, memory, &complaint, message);
     let bad = ConditionState::new("Ready", false, problem.reason, problem.message);
     write_status(world, hub, vec![bad], None).await;
 }
@@ -118,22 +123,23 @@ pub async fn problem(world: &World, hub: &Hub, memory: &mut Memory, problem: Pro
 /// The rows were there, but the sync ended on the way.
 pub async fn interrupted(world: &World, hub: &Hub, memory: &mut Memory, error: &ApiError) {
     let text = error.to_string();
-    say(world, hub, memory, (WRITES.type_, WRITES.event), &text);
+    say(world, hub, memory, &WRITES, Some(text.clone()));
     write_status(world, hub, vec![WRITES.state(&text)], None).await;
 }
 
-/// An event, once for each new text of a condition; none for an empty one.
+/// An event for each sentence that was not said by the last sync.
 fn say(
     world: &World,
     hub: &Hub,
     memory: &mut Memory,
-    (condition, reason): (&'static str, &'static str),
-    text: &str,
+    complaint: &Complaint,
+    sentences: impl IntoIterator<Item = String>,
 ) {
-    if text.is_empty() {
-        memory.said.remove(condition);
-    } else if memory.said.get(condition).is_none_or(|said| said != text) {
-        memory.said.insert(condition, text.to_owned());
+    let now: Vec<String> = sentences.into_iter().collect();
+    let before = memory.said.insert(complaint.type_, now.clone());
+    let before = before.unwrap_or_default();
+    for text in now.into_iter().filter(|text| !before.contains(text)) {
+        let reason = complaint.event;
         tracing::warn!(hub = hub.name, namespace = hub.namespace, reason, text);
         let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
         world.events.warning(&about, reason, text);

@@ -45,4 +45,3 @@ pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
         ))
     })
 }
-

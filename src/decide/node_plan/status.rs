@@ -6,7 +6,7 @@ use crate::api::conditions::{self, ConditionState};
 use crate::api::node::NodeStatus;
 use crate::api::stamp;
 use crate::decide::graph::State;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind};
 use crate::decide::rollout::Live;
 
@@ -231,6 +231,14 @@ fn edited(yes: bool) -> ConditionState {
     ConditionState::new("Edited", yes, reason, message)
 }
 
+/// What did not render has no kind and no name.
+fn named(facts: &Facts) -> String {
+    match facts.kind.kind.as_str() {
+        "" => format!("resource {:?}", facts.id),
+        kind => format!("{kind} {}", facts.name),
+    }
+}
+
 /// The first resources that are not ready, with their reasons: failed ones first.
 fn why_not_ready(seen: &[Seen], plan: &NodePlan) -> String {
     const SHOWN_MAX: usize = 3;
@@ -243,7 +251,7 @@ fn why_not_ready(seen: &[Seen], plan: &NodePlan) -> String {
     let shown: Vec<String> = bad
         .iter()
         .take(SHOWN_MAX)
-        .map(|(s, o)| format!("{} {}: {}", s.facts.kind.kind, s.facts.name, o.message))
+        .map(|(s, o)| format!("{}: {}", named(s.facts), o.message))
         .collect();
     match bad.len().saturating_sub(SHOWN_MAX) {
         0 => shown.join("; "),

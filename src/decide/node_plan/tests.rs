@@ -104,7 +104,7 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
         .zip(children)
         .map(|(facts, child)| Seen {
             facts,
-            scope: Some(Scope::Namespaced),
+            unavailable: None,
             child: child.as_ref(),
             failure: None,
             drifted: false,
@@ -229,13 +229,13 @@ fn a_kind_that_is_not_installed_is_said_and_looked_for_again() {
     let node = node(vec![facts("a", &[])]);
     let children = [None];
     let mut all = seen(&node, &children);
-    all[0].scope = None;
+    let missing = missing_kind(&all[0].facts.kind);
+    all[0].unavailable = Some(&missing);
     let plan = plan(&node, &all, &BTreeMap::new(), at(0));
     assert_eq!((plan.apply.len(), plan.wake_at), (0, Some(at(30))));
-    assert!(
-        plan.outcomes[0]
-            .message
-            .contains("the cluster has no kind v1 Thing")
+    assert_eq!(
+        plan.outcomes[0].message,
+        "the cluster has no kind Thing in v1; install its CustomResourceDefinition, or correct apiVersion and kind"
     );
 }
 

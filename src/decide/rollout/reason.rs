@@ -18,6 +18,8 @@ pub enum Reason {
         failed: Names,
         allowed: usize,
     },
+    /// The form's newest templates have not reached its nodes yet.
+    NotRendered,
     Paused,
     DeletionsHeld,
 }
@@ -30,6 +32,7 @@ impl Reason {
             Reason::WindowFull { .. } => "WindowFull",
             Reason::HubWindowFull { .. } => "HubWindowFull",
             Reason::BudgetSpent { .. } => "BudgetSpent",
+            Reason::NotRendered => "NotRendered",
             Reason::Paused => "Paused",
             Reason::DeletionsHeld => "DeletionsHeld",
         }
@@ -48,6 +51,9 @@ impl Reason {
             }
             Reason::BudgetSpent { .. } => {
                 "the rollout is halted: released nodes failed; correct the form, and they are repaired first"
+            }
+            Reason::NotRendered => {
+                "the form's newest templates have not been rendered for every row yet; if it stays so, see the form's condition Valid and the hub's conditions"
             }
             Reason::Paused => {
                 "the rollout is paused; set paused: false on the form, or force this node"
@@ -74,7 +80,7 @@ impl fmt::Display for Reason {
                 "halted: {} did not become ready in time (maxFailures {allowed}); correct the form, and they are repaired first",
                 failed
             ),
-            Reason::Releasing | Reason::Paused | Reason::DeletionsHeld => {
+            Reason::Releasing | Reason::NotRendered | Reason::Paused | Reason::DeletionsHeld => {
                 f.write_str(self.summary())
             }
         }

@@ -26,6 +26,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
         Form {
             policy,
             rendered_generation: 2,
+            outdated: false,
             previous: None,
         },
     );
@@ -239,6 +240,28 @@ fn paused_releases_nothing_and_says_so() {
             .all(|reason| *reason == Reason::Paused)
             && plan.waiting.len() == 3
     );
+}
+
+#[test]
+fn what_an_older_form_left_held_is_not_released_by_a_newer_policy() {
+    for (name, states, skew) in [
+        ("a free window", "AAN", 2),
+        ("a repair", "XA", 1),
+        ("no window", "AN", 0),
+    ] {
+        let mut snapshot = fleet(states, skew);
+        snapshot.forms.get_mut("web").unwrap().outdated = true;
+        let plan = plan(&snapshot, at(1));
+        assert_eq!(released(&plan), [""; 0], "{name}");
+        assert!(
+            plan.waiting
+                .values()
+                .all(|reason| *reason == Reason::NotRendered)
+                && plan.waiting.len() == states.len(),
+            "{name}: {:?}",
+            plan.waiting
+        );
+    }
 }
 
 #[test]

@@ -14,7 +14,9 @@ pub enum SkipReason {
         "the uid has white space or NUL characters around it; trim the column, or read it through a view that does"
     )]
     UidSpace,
-    #[error("the uid has {chars} characters; at most {UID_CHARS_MAX} fit into a Kubernetes label, so use another column or shorten it in a view")]
+    #[error(
+        "the uid has {chars} characters; at most {UID_CHARS_MAX} fit into a Kubernetes label, so use another column or shorten it in a view"
+    )]
     UidTooLong { chars: u64 },
     #[error("the uid is not UTF-8 text; map a column that is, or convert it in a view")]
     UidNotText,

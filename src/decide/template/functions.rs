@@ -23,6 +23,9 @@ mod strings;
 mod time;
 mod wrapping;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::mem::size_of;
 use std::sync::{Arc, LazyLock};
@@ -138,6 +141,14 @@ pub fn fit_typed(value: &Value, param: Param) -> Option<Value> {
     }
 }
 
+/// A context at rest: without the values of a rendering, so that it can cross threads.
+#[derive(Debug)]
+pub struct Suspended {
+    pub budget: Budget,
+    facts: Option<(Arc<Facts>, Place)>,
+    draws: u64,
+}
+
 /// What one rendering may use and know besides its variables.
 #[derive(Debug)]
 pub struct Context {
@@ -164,6 +175,23 @@ impl Context {
         let mut context = Context::new(budget);
         context.facts = Some((facts, place));
         context
+    }
+
+    pub fn suspend(mut self) -> Suspended {
+        Suspended {
+            budget: self.budget.clone(),
+            facts: self.facts.take(),
+            draws: self.draws,
+        }
+    }
+
+    pub fn resume(suspended: Suspended) -> Context {
+        Context {
+            budget: suspended.budget,
+            facts: suspended.facts,
+            draws: suspended.draws,
+            changed: Vec::new(),
+        }
     }
 
     /// Sets an entry of a dict that others may share.

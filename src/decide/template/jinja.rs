@@ -1,18 +1,155 @@
-//! Jinja, by minijinja, over the shared function table.
+//! Jinja, by minijinja, over the shared function table and under the same limits. A form's templates cannot include one another.
 
-use crate::decide::template::functions::Context;
+mod convert;
+mod guard;
+mod library;
+mod meter;
+mod operators;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use minijinja::machinery::{eval, get_compiled_template, make_string_output};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+
+use crate::decide::template::budget::LimitError;
+use crate::decide::template::functions::{self, Context};
 use crate::decide::template::value::Typed;
 use crate::decide::template::{Inputs, TemplateError};
 
+use meter::Meter;
+
+/// Instructions of one rendering; calls of functions spend the budget's steps besides.
+const FUEL_MAX: u64 = 50_000;
+/// Macros and recursive loops inside each other.
+const CALLS_MAX: u32 = 50;
+
+/// What all templates share: functions, filters, and how values are written.
+static LIBRARY: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::empty();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL_MAX));
+    environment.set_recursion_limit(CALLS_MAX as usize);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    // Never fails: the delimiters are the usual ones.
+    if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
+        environment.set_syntax(syntax);
+    }
+    library::add_to(&mut environment);
+    environment
+});
+
+/// A parsed template.
 #[derive(Debug)]
-pub struct Template;
+pub struct Template {
+    name: String,
+    environment: Environment<'static>,
+}
 
 impl Template {
-    pub fn parse(_: &str, _: &str) -> Result<Template, TemplateError> {
-        Ok(Template)
+    pub fn parse(name: &str, text: &str) -> Result<Template, TemplateError> {
+        guard::check(text, LIBRARY.syntax()).map_err(|refusal| TemplateError {
+            template: name.to_owned(),
+            line: Some(refusal.line),
+            column: None,
+            message: format!("template: {name}:{}: {}", refusal.line, refusal.message),
+            limit: None,
+        })?;
+        let mut environment = LIBRARY.clone();
+        environment
+            .add_template_owned(name.to_owned(), text.to_owned())
+            .map_err(|error| described(name, &error, None, ""))?;
+        Ok(Template {
+            name: name.to_owned(),
+            environment,
+        })
     }
 
-    pub fn render(&self, _: &Inputs, _: Context) -> Result<(String, Option<Typed>), TemplateError> {
-        Ok((String::new(), None))
+    /// The text, and the typed value if it is all that was written.
+    pub fn render(
+        &self,
+        inputs: &Inputs,
+        context: Context,
+    ) -> Result<(String, Option<Typed>), TemplateError> {
+        let meter = Meter::new(context);
+        let mut text = String::new();
+        match self.run(inputs, &meter, &mut text) {
+            Ok(()) => {
+                let typed = meter.typed_output(&text);
+                Ok((text, typed))
+            }
+            Err(error) => {
+                let missing = match error.kind() {
+                    ErrorKind::UndefinedError => self.missing(inputs),
+                    _ => String::new(),
+                };
+                Err(described(&self.name, &error, meter.limit(), &missing))
+            }
+        }
+    }
+
+    fn run(&self, inputs: &Inputs, meter: &Meter, text: &mut String) -> Result<(), Error> {
+        let template = self.environment.get_template(&self.name)?;
+        let compiled = get_compiled_template(&template);
+        let instructions = guard::guarded(&compiled.instructions)?;
+        let variables = inputs.variables.iter().map(|(name, value)| {
+            let name = String::from_utf8_lossy(name).into_owned();
+            (name, Value::from(String::from_utf8_lossy(value).as_ref()))
+        });
+        let root = variables.chain([(meter::NAME.to_owned(), Value::from_object(meter.clone()))]);
+        eval(
+            &self.environment,
+            &instructions,
+            Value::from_pairs(root),
+            &BTreeMap::new(),
+            &mut make_string_output(text),
+            AutoEscape::None,
+        )?;
+        Ok(())
+    }
+
+    /// Names in the template that neither the row nor the table has.
+    fn missing(&self, inputs: &Inputs) -> String {
+        let Ok(template) = self.environment.get_template(&self.name) else {
+            return String::new();
+        };
+        let unknown: BTreeSet<String> = template
+            .undeclared_variables(false)
+            .into_iter()
+            .filter(|name| !inputs.variables.contains_key(name.as_bytes()))
+            .filter(|name| functions::lookup(name).is_none())
+            .collect();
+        Vec::from_iter(unknown).join(", ")
+    }
+}
+
+/// An error in this module's words: the message says where, what, and which variables the row lacks.
+fn described(name: &str, error: &Error, limit: Option<LimitError>, missing: &str) -> TemplateError {
+    let limit = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => Some(LimitError::Steps(FUEL_MAX)),
+        (_, Some("recursion limit exceeded" | "template exceeds maximum recursion limits")) => {
+            Some(LimitError::Depth(CALLS_MAX))
+        }
+        _ => limit,
+    };
+    let what = match (limit, error.detail()) {
+        (Some(limit), _) => limit.to_string(),
+        (None, Some(detail)) => format!("{}: {detail}", error.kind()),
+        (None, None) if !missing.is_empty() => {
+            format!("{}: the row has no {missing}", error.kind())
+        }
+        (None, None) => error.kind().to_string(),
+    };
+    let line = error.line().and_then(|line| u32::try_from(line).ok());
+    let place = line.map_or(String::new(), |line| format!("{line}: "));
+    TemplateError {
+        template: name.to_owned(),
+        line,
+        column: None,
+        message: format!("template: {name}:{place}{what}"),
+        limit: limit.map(|limit| limit.limit()),
     }
 }

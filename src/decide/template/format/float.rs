@@ -29,7 +29,10 @@ pub fn format_float(value: f64, verb: u8, precision: Option<usize>) -> String {
 
 fn fixed(value: f64, precision: Option<usize>) -> String {
     match precision {
-        None => format!("{value}"),
+        None => {
+            let (digits, exponent) = shortest(value);
+            without_exponent(&digits, exponent)
+        }
         Some(precision) => {
             let exact = precision.min(PRECISION_MAX);
             format!("{value:.exact$}{}", "0".repeat(precision - exact))
@@ -39,7 +42,7 @@ fn fixed(value: f64, precision: Option<usize>) -> String {
 
 fn exponential(value: f64, precision: Option<usize>) -> String {
     let (digits, exponent) = match precision {
-        None => significant(&format!("{value:e}")),
+        None => shortest(value),
         Some(precision) => {
             let exact = precision.min(PRECISION_MAX);
             let (digits, exponent) = significant(&format!("{value:.exact$e}"));
@@ -55,11 +58,10 @@ fn general(value: f64, precision: Option<usize>) -> String {
         return "0".to_owned();
     }
     let wanted = precision.map(|precision| precision.max(1));
-    let scientific = match wanted {
-        None => format!("{value:e}"),
-        Some(wanted) => format!("{value:.0$e}", wanted.min(PRECISION_MAX) - 1),
+    let (digits, exponent) = match wanted {
+        None => shortest(value),
+        Some(wanted) => significant(&format!("{value:.0$e}", wanted.min(PRECISION_MAX) - 1)),
     };
-    let (digits, exponent) = significant(&scientific);
     let digits = digits.trim_end_matches('0');
     let count = digits.len() as i64;
     let exponent_limit = match wanted {
@@ -72,6 +74,12 @@ fn general(value: f64, precision: Option<usize>) -> String {
     } else {
         without_exponent(digits, exponent)
     }
+}
+
+/// The fewest digits that read back the same. Of several, Go takes the nearest, and of two as near the even one.
+fn shortest(value: f64) -> (String, i32) {
+    let (digits, _) = significant(&format!("{value:e}"));
+    significant(&format!("{value:.0$e}", digits.len() - 1))
 }
 
 /// `d.ddde±xx` of Rust as its digits and its exponent.

@@ -36,7 +36,11 @@ fn len(_: &mut Context, args: &[Value]) -> Outcome {
         Value::Str(text) => text.len(),
         Value::List(list) => list.len(),
         Value::Dict(dict) => dict.len(),
-        Value::Nil => return Err(FunctionError::new("len of nil pointer")),
+        Value::Nil => {
+            return Err(FunctionError::new(
+                "reflect: call of reflect.Value.Type on zero Value",
+            ));
+        }
         other => {
             return Err(FunctionError::new(format!(
                 "len of type {}",
@@ -142,6 +146,7 @@ fn printed(context: &mut Context, args: &[Value]) -> Result<Vec<u8>, FunctionErr
 
 fn html(context: &mut Context, args: &[Value]) -> Outcome {
     let plain = printed(context, args)?;
+    context.reserve(plain.len() * 5)?;
     let mut escaped = Vec::with_capacity(plain.len());
     for byte in plain {
         match byte {
@@ -154,11 +159,12 @@ fn html(context: &mut Context, args: &[Value]) -> Outcome {
             other => escaped.push(other),
         }
     }
-    context.string(escaped)
+    Ok(Value::str(escaped))
 }
 
 fn js(context: &mut Context, args: &[Value]) -> Outcome {
     let plain = printed(context, args)?;
+    context.reserve(plain.len() * 6)?;
     let mut escaped = Vec::with_capacity(plain.len());
     for (at, c, size) in runes::runes(&plain) {
         match c {
@@ -174,11 +180,12 @@ fn js(context: &mut Context, args: &[Value]) -> Outcome {
             _ => escaped.extend_from_slice(format!("\\u{:04X}", u32::from(c)).as_bytes()),
         }
     }
-    context.string(escaped)
+    Ok(Value::str(escaped))
 }
 
 fn urlquery(context: &mut Context, args: &[Value]) -> Outcome {
     let plain = printed(context, args)?;
+    context.reserve(plain.len() * 3)?;
     let mut escaped = Vec::with_capacity(plain.len());
     for byte in plain {
         match byte {
@@ -188,5 +195,5 @@ fn urlquery(context: &mut Context, args: &[Value]) -> Outcome {
             _ => escaped.extend_from_slice(format!("%{byte:02X}").as_bytes()),
         }
     }
-    context.string(escaped)
+    Ok(Value::str(escaped))
 }

@@ -91,8 +91,9 @@ fn swapcase(context: &mut Context, args: &[Value]) -> Outcome {
 
 /// Words joined, each with a capital; separators at the beginning stay, as does one of several in a row.
 fn camelcase(context: &mut Context, args: &[Value]) -> Outcome {
-    let chars: Vec<char> = runes::runes(text(args, 0)?).map(|(_, c, _)| c).collect();
-    context.reserve(chars.len() * size_of::<char>())?;
+    let whole = text(args, 0)?;
+    context.reserve(whole.len() * size_of::<char>())?;
+    let chars: Vec<char> = runes::runes(whole).map(|(_, c, _)| c).collect();
     let leading = chars
         .iter()
         .take_while(|c| words::is_separator(**c))

@@ -67,10 +67,11 @@ fn set(context: &mut Context, args: &[Value]) -> Outcome {
 
 fn unset(_: &mut Context, args: &[Value]) -> Outcome {
     let key = text(args, 1)?;
-    if let Some(dict) = dict_of(args, 0)? {
-        dict.remove(key);
-    }
-    Ok(any(args, 0).clone())
+    let Some(dict) = dict_of(args, 0)? else {
+        return Ok(Value::Dict(Dict::new(BTreeMap::new())));
+    };
+    dict.remove(key);
+    Ok(Value::Dict(dict.clone()))
 }
 
 /// Sorted within each dict, where Go's order changes from run to run.

@@ -159,6 +159,8 @@ fn seq(context: &mut Context, args: &[Value]) -> Outcome {
     }
     let stop = end.wrapping_add(direction);
     let items = range(context, start, stop, step.unwrap_or(direction))?;
+    // Each word is a string of its own until they are joined.
+    context.reserve_items(items.len() * 2)?;
     let words: Vec<String> = items.iter().map(i64::to_string).collect();
     context.string(words.join(" "))
 }

@@ -51,9 +51,10 @@ fn merge_into(
     context.budget.spend_steps(source.len() as u64)?;
     for (key, new) in source.entries() {
         let old = target.get(&key);
+        let put = |context: &mut Context, new| put(context, target, key, new, source.element());
         if matches!(new, Value::Nil) {
             if overwrite {
-                put(context, target, key, new)?;
+                put(context, new)?;
             }
             continue;
         }
@@ -68,16 +69,22 @@ fn merge_into(
             _ => overwrite && !is_container,
         };
         if replaces {
-            put(context, target, key, new)?;
+            put(context, new)?;
         }
     }
     context.budget.leave();
     Ok(())
 }
 
-/// A dict of strings takes nothing else.
-fn put(context: &mut Context, target: &Dict, key: Text, value: Value) -> Result<(), FunctionError> {
-    if target.element() == Element::Str && !matches!(value, Value::Str(_)) {
+/// A dict of strings takes nothing from a dict of anything, not even strings.
+fn put(
+    context: &mut Context,
+    target: &Dict,
+    key: Text,
+    value: Value,
+    from: Element,
+) -> Result<(), FunctionError> {
+    if target.element() == Element::Str && from != Element::Str {
         return Err(FunctionError::new(
             "reflect.Value.SetMapIndex: value of type interface {} is not assignable to type string",
         ));

@@ -35,13 +35,13 @@ fn base(context: &mut Context, args: &[Value]) -> Outcome {
 }
 
 fn clean(context: &mut Context, args: &[Value]) -> Outcome {
-    context.string(cleaned(text(args, 0)?))
+    cleaned(context, text(args, 0)?)
 }
 
 fn dir(context: &mut Context, args: &[Value]) -> Outcome {
     let whole = text(args, 0)?;
     let slash = whole.iter().rposition(|byte| *byte == b'/');
-    context.string(cleaned(&whole[..slash.map_or(0, |slash| slash + 1)]))
+    cleaned(context, &whole[..slash.map_or(0, |slash| slash + 1)])
 }
 
 fn ext(context: &mut Context, args: &[Value]) -> Outcome {
@@ -58,7 +58,9 @@ fn is_abs(_: &mut Context, args: &[Value]) -> Outcome {
 }
 
 /// The shortest path that means the same: without empty parts, `.`, and `..` behind a name.
-fn cleaned(path: &[u8]) -> Vec<u8> {
+fn cleaned(context: &mut Context, path: &[u8]) -> Outcome {
+    let slashes = path.iter().filter(|byte| **byte == b'/').count();
+    context.reserve(slashes * size_of::<&[u8]>())?;
     let is_rooted = path.starts_with(b"/");
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|byte| *byte == b'/') {
@@ -75,9 +77,9 @@ fn cleaned(path: &[u8]) -> Vec<u8> {
         }
     }
     let joined = parts.join(&b'/');
-    match (is_rooted, joined.is_empty()) {
+    context.string(match (is_rooted, joined.is_empty()) {
         (true, _) => [b"/", &joined[..]].concat(),
         (false, true) => b".".to_vec(),
         (false, false) => joined,
-    }
+    })
 }

@@ -74,24 +74,24 @@ fn parts(
     limit: i64,
 ) -> Result<Vec<Text>, FunctionError> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let ends: Vec<(usize, usize)> = if separator.is_empty() {
-        let inner = runes::runes(whole).map(|(at, ..)| at).skip(1);
-        inner.map(|at| (at, at)).collect()
-    } else {
-        let found = occurrences(whole, separator);
-        found.iter().map(|at| (*at, at + separator.len())).collect()
-    };
     if limit == 0 || (whole.is_empty() && separator.is_empty()) {
         return Ok(Vec::new());
     }
-    let count = (ends.len() + 1).min(limit);
+    let ends = || -> Box<dyn Iterator<Item = usize> + '_> {
+        match separator.is_empty() {
+            true => Box::new(runes::runes(whole).map(|(at, ..)| at).skip(1)),
+            false => Box::new(occurrences(whole, separator)),
+        }
+    };
+    let count = ends().take(limit - 1).count() + 1;
     context.reserve_items(count)?;
-    context.reserve(whole.len())?;
+    // Each part is a string of its own, which takes more than its bytes.
+    context.reserve(whole.len() + count * size_of::<Text>())?;
     let mut parts = Vec::with_capacity(count);
     let mut start = 0;
-    for (end, next) in ends.into_iter().take(count - 1) {
+    for end in ends().take(count - 1) {
         parts.push(Arc::from(&whole[start..end]));
-        start = next;
+        start = end + separator.len();
     }
     parts.push(Arc::from(&whole[start..]));
     Ok(parts)
@@ -99,6 +99,7 @@ fn parts(
 
 /// A dict with the keys `_0`, `_1`, …
 fn numbered(context: &mut Context, parts: Vec<Text>) -> Outcome {
+    context.reserve_items(parts.len() * 4)?;
     let entries: BTreeMap<Text, Value> = parts
         .into_iter()
         .enumerate()
@@ -109,6 +110,5 @@ fn numbered(context: &mut Context, parts: Vec<Text>) -> Outcome {
             )
         })
         .collect();
-    context.reserve_entries(entries.keys())?;
     Ok(Value::Dict(Dict::of_strings(entries)))
 }

@@ -205,19 +205,29 @@ fn replace(context: &mut Context, args: &[Value]) -> Outcome {
     if old == new {
         return Ok(Value::Str(whole.clone()));
     }
-    let places: Vec<usize> = if old.is_empty() {
-        let starts = runes::runes(whole).map(|(at, ..)| at);
-        starts.chain([whole.len()]).collect()
-    } else {
-        occurrences(whole, old)
+    let grown = |places: usize| {
+        let removed = places.saturating_mul(old.len());
+        whole
+            .len()
+            .saturating_sub(removed)
+            .saturating_add(places.saturating_mul(new.len()))
     };
-    let grown = whole
-        .len()
-        .saturating_add(places.len().saturating_mul(new.len()));
-    context.reserve(grown)?;
-    let mut replaced = Vec::with_capacity(grown);
+    let places = match old.is_empty() {
+        true => runes::count(whole) + 1,
+        false => occurrences(whole, old).count(),
+    };
+    context.reserve(grown(places))?;
+    let mut replaced = Vec::with_capacity(grown(places));
+    if old.is_empty() {
+        for (at, _, size) in runes::runes(whole) {
+            replaced.extend_from_slice(new);
+            replaced.extend_from_slice(&whole[at..at + size]);
+        }
+        replaced.extend_from_slice(new);
+        return Ok(Value::str(replaced));
+    }
     let mut rest = 0;
-    for at in places {
+    for at in occurrences(whole, old) {
         replaced.extend_from_slice(&whole[rest..at]);
         replaced.extend_from_slice(new);
         rest = at + old.len();
@@ -232,6 +242,6 @@ pub fn find(whole: &[u8], part: &[u8]) -> Option<usize> {
 }
 
 /// Every place where `part`, which is not empty, begins behind the end of the one before.
-pub fn occurrences(whole: &[u8], part: &[u8]) -> Vec<usize> {
-    memchr::memmem::find_iter(whole, part).collect()
+pub fn occurrences<'b>(whole: &'b [u8], part: &'b [u8]) -> impl Iterator<Item = usize> + 'b {
+    memchr::memmem::find_iter(whole, part)
 }

@@ -149,39 +149,42 @@ fn is_other(c: char) -> bool {
 /// The end of the run of characters that belong together, from `end` on.
 fn run(text: &[u8], mut end: usize, first: char, belongs: fn(char) -> bool) -> usize {
     let mut before = first;
-    while end < text.len() {
-        let (c, size) = valid_rune(&text[end..], Some(before));
-        let Some(c) = c.filter(|c| belongs(*c)) else {
-            break;
-        };
+    while let Some((c, next)) = following(text, end, before, belongs) {
         before = c;
-        end += size;
+        end = next;
     }
     end
 }
 
+/// The character at `at`, if it belongs, and where the next begins.
+fn following(
+    text: &[u8],
+    at: usize,
+    before: char,
+    belongs: fn(char) -> bool,
+) -> Option<(char, usize)> {
+    if at == text.len() {
+        return None;
+    }
+    let (c, size) = valid_rune(&text[at..], Some(before));
+    c.filter(|c| belongs(*c)).map(|c| (c, at + size))
+}
+
 /// `HTTPServer` ends before the `S`, `Server` at its end.
 fn capital(text: &[u8], size: usize, first: char) -> usize {
-    if size == text.len() {
-        return size;
+    if let Some((second, end)) = following(text, size, first, is_small) {
+        return run(text, end, second, is_small);
     }
-    let (second, second_size) = valid_rune(&text[size..], Some(first));
-    let Some(second) = second else { return size };
-    if !runes::is_upper(second) {
-        return match is_alphabet(second) {
-            true => run(text, size + second_size, second, is_small),
-            false => size,
-        };
+    let (mut last, mut last_start, mut end) = (first, 0, size);
+    while let Some((c, next)) = following(text, end, last, runes::is_upper) {
+        (last, last_start, end) = (c, end, next);
     }
-    let end = run(text, size + second_size, second, runes::is_upper);
-    let followed_by_small = valid_rune(&text[end..], Some(second))
-        .0
-        .is_some_and(|c| end < text.len() && is_alphabet(c));
-    if !followed_by_small {
-        return end;
+    let small_follows = following(text, end, last, is_alphabet).is_some();
+    if small_follows && last_start > 0 {
+        last_start
+    } else {
+        end
     }
-    let last = runes::decode_last(&text[..end]).map_or(0, |(_, size)| size);
-    end - last
 }
 
 /// The next character, together with the invalid bytes before it. If there is none, `before` is taken again.

@@ -116,7 +116,7 @@ impl Parser<'_, '_> {
 
     fn literal(&mut self, word: &str, value: Value) -> Outcome {
         for expected in word.bytes() {
-            if self.peek()? != expected {
+            if self.peek_inside() != expected {
                 let place = format!("in literal {word} (expecting '{}')", char::from(expected));
                 return Err(self.unexpected(&place));
             }
@@ -127,10 +127,10 @@ impl Parser<'_, '_> {
 
     fn number(&mut self) -> Outcome {
         let start = self.at;
-        if self.peek()? == b'-' {
+        if self.peek_inside() == b'-' {
             self.at += 1;
         }
-        match self.peek()? {
+        match self.peek_inside() {
             b'0' => self.at += 1,
             b'1'..=b'9' => self.digits(),
             _ => return Err(self.unexpected("in numeric literal")),
@@ -154,7 +154,7 @@ impl Parser<'_, '_> {
     }
 
     fn some_digits(&mut self, place: &str) -> Result<(), FunctionError> {
-        if !self.peek()?.is_ascii_digit() {
+        if !self.peek_inside().is_ascii_digit() {
             return Err(self.unexpected(place));
         }
         self.digits();
@@ -196,7 +196,7 @@ impl Parser<'_, '_> {
     }
 
     fn escape(&mut self) -> Result<char, FunctionError> {
-        let c = match self.peek()? {
+        let c = match self.peek_inside() {
             b'b' => '\u{8}',
             b'f' => '\u{c}',
             b'n' => '\n',
@@ -235,7 +235,7 @@ impl Parser<'_, '_> {
     fn four_digits(&mut self) -> Result<u32, FunctionError> {
         let mut code = 0;
         for _ in 0..4 {
-            let Some(digit) = char::from(self.peek()?).to_digit(16) else {
+            let Some(digit) = char::from(self.peek_inside()).to_digit(16) else {
                 return Err(self.unexpected("in \\u hexadecimal character escape"));
             };
             code = code * 16 + digit;
@@ -254,8 +254,13 @@ impl Parser<'_, '_> {
         self.text.get(self.at).copied().ok_or_else(ended)
     }
 
+    /// The next byte inside a word, number or escape. At the end Go feigns a space, and says that it does not belong there.
+    fn peek_inside(&self) -> u8 {
+        self.text.get(self.at).copied().unwrap_or(b' ')
+    }
+
     fn unexpected(&self, place: &str) -> FunctionError {
-        let byte = self.text.get(self.at).copied().unwrap_or_default();
+        let byte = self.peek_inside();
         let shown = match char::from(byte) {
             '\'' => r"'\''".to_owned(),
             '"' => "'\"'".to_owned(),

@@ -43,7 +43,7 @@ impl<'t> Machine<'t, '_> {
         self.check_count(name, &LOGIC, args.len(), piped.is_some())?;
         let mut value = Value::Nil;
         for arg in args {
-            value = self.arg(arg, Param::Reflect, dot)?;
+            value = self.arg(arg, Param::Reflect, dot)?.value;
             if value.truth() == ends {
                 return Ok(value);
             }
@@ -62,15 +62,22 @@ impl<'t> Machine<'t, '_> {
         let signature = &function.signature;
         self.check_count(function.name, signature, args.len(), piped.is_some())?;
         let mut values = Vec::with_capacity(args.len() + 1);
+        let mut has_nil_interface = false;
         for (index, arg) in args.iter().enumerate() {
             let param = signature.param(index).unwrap_or(Param::Any);
-            values.push(self.arg(arg, param, dot)?);
+            let slot = self.arg(arg, param, dot)?;
+            has_nil_interface |= slot.is_nil_interface();
+            values.push(slot.value);
         }
         if let Some(piped) = piped {
             let param = signature.param(args.len()).unwrap_or(Param::Any);
-            values.push(self.fit(Slot::plain(piped), param)?);
+            values.push(self.fit(Slot::plain(piped), param)?.value);
         }
         let outcome = match function.name {
+            // The only function that tells a nil interface from no value; to the table both are `Value::Nil`.
+            "len" if has_nil_interface => {
+                Err(FunctionError::Message("len of nil pointer".to_owned()))
+            }
             "call" => Err(refusal_of_call(args.first(), &values)),
             _ => function.invoke(self.context, &values),
         };
@@ -106,12 +113,14 @@ impl<'t> Machine<'t, '_> {
     }
 
     /// The value of an argument for a parameter. A constant takes the parameter's type.
-    fn arg(&mut self, arg: &'t Operand, param: Param, dot: &Slot) -> Result<Value, TemplateError> {
+    fn arg(&mut self, arg: &'t Operand, param: Param, dot: &Slot) -> Result<Slot, TemplateError> {
         self.frame.at = Place::Operand(arg);
         match &arg.term {
-            Term::Nil if param.takes_nil() => Ok(Value::Nil),
+            Term::Nil if param.takes_nil() => Ok(Slot::plain(Value::Nil)),
             Term::Nil => Err(self.fail(format!("cannot assign nil to {}", param.go_name()))),
-            Term::Bool(_) | Term::Number(_) | Term::Quoted(_) => self.constant(arg, param),
+            Term::Bool(_) | Term::Number(_) | Term::Quoted(_) => {
+                self.constant(arg, param).map(Slot::plain)
+            }
             _ => {
                 let slot = self.operand(arg, dot, false)?;
                 self.fit(slot, param)
@@ -154,25 +163,29 @@ impl<'t> Machine<'t, '_> {
     }
 
     /// The value for a parameter, if Go could assign it.
-    fn fit(&mut self, slot: Slot, param: Param) -> Result<Value, TemplateError> {
+    fn fit(&mut self, slot: Slot, param: Param) -> Result<Slot, TemplateError> {
         let wanted = param.go_name();
         let fitting = match &slot.value {
-            Value::Nil if slot.boxed && param.takes_type(slot.type_name()) => Some(Value::Nil),
-            Value::Nil if slot.boxed => None,
+            Value::Nil if slot.boxed => {
+                let fits = param.takes_type(slot.type_name());
+                fits.then_some(Value::Nil)
+            }
             Value::Nil if param.takes_nil() => Some(Value::Nil),
             Value::Nil => return Err(self.fail(format!("invalid value; expected {wanted}"))),
             Value::Typed(_) => fit_typed(&slot.value, param),
             value => param.takes_type(value.type_name()).then(|| value.clone()),
         };
-        let got = match slot.value {
+        let got = match &slot.value {
             Value::Nil => slot.type_name(),
-            ref value => value.type_name(),
+            value => value.type_name(),
         };
-        fitting.ok_or_else(|| {
-            self.fail(format!(
+        let boxed = slot.boxed;
+        match fitting {
+            Some(value) => Ok(Slot { value, boxed }),
+            None => Err(self.fail(format!(
                 "wrong type for value; expected {wanted}; got {got}"
-            ))
-        })
+            ))),
+        }
     }
 
     /// A value as it prints, for a message.

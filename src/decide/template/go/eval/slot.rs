@@ -27,6 +27,10 @@ impl Slot {
         }
     }
 
+    pub fn is_nil_interface(&self) -> bool {
+        self.boxed && matches!(self.value, Value::Nil)
+    }
+
     /// The static type as Go prints it.
     pub fn type_name(&self) -> &'static str {
         if self.boxed {

@@ -1,0 +1,38 @@
+# The developer's manual: `make` shows it. One target is one step of CI.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint fmt fmt-check generate generate-check bench cluster image
+
+help: ## Show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: cluster ## Play a rollout, a bad change and its repair on a real control plane (KEEP=1 leaves it running)
+	cargo build --bins
+	KEEP=$(KEEP) cargo run --quiet --example demo
+
+test: cluster ## Unit, property and integration tests, the latter against a real control plane and database
+	cargo test --workspace
+
+lint: ## Clippy, warnings denied
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt: ## Format the code
+	cargo fmt --all
+
+fmt-check: ## Fail where the code is not formatted
+	cargo fmt --all --check
+
+generate: ## Write manifests/ from the code
+	cargo run --quiet -- generate
+
+generate-check: ## Fail where manifests/ is stale
+	cargo run --quiet -- generate --check
+
+bench: ## Measure the gate, rendering and the webhook, each beside a baseline
+	cargo bench
+
+cluster: ## Build the control plane that the tests and the demo use (once; kept in a cache)
+	tests/cluster/build
+
+image: ## Build the container image
+	docker build -t lynqgate .

@@ -1,0 +1,134 @@
+//! Writes single objects of a node and takes them down: never one that is somebody else's.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::names;
+use crate::api::resource::{ConflictPolicy, PatchStrategy, Resource};
+use crate::api::stamp;
+use crate::cluster::objects::ApiError;
+use crate::controller::World;
+use crate::decide::child::{Child, ObjectKey, Owner, Scope, manifest};
+use crate::decide::node::NodeDigest;
+use crate::decide::node_plan::TakeDown;
+
+pub async fn apply(
+    world: &World,
+    node: &NodeDigest,
+    resource: &Resource,
+    key: &ObjectKey,
+    child: Option<Arc<Child>>,
+) -> Result<Value, ApiError> {
+    let scope = if key.namespace.is_empty() {
+        Scope::Cluster
+    } else {
+        Scope::Namespaced
+    };
+    let force = resource.conflict_policy == ConflictPolicy::Force;
+    // The watch sees only what has our label, so an object that it does not know may be there all the same.
+    let needs_live = child.is_none()
+        || !resource.ignore_fields.is_empty()
+        || resource.patch_strategy == PatchStrategy::Replace;
+    let live = match needs_live {
+        true => match world.objects.get(key).await {
+            Ok(live) => Some(live),
+            Err(ApiError::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        },
+        false => None,
+    };
+    let found = live.as_ref().map(Child::of);
+    if let Some(found) = &found
+        && let Some(conflict) = refused(found, node, force)
+    {
+        return Err(ApiError::Conflict(format!("{key} {conflict}")));
+    }
+    let object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
+    let exists = child.is_some() || live.is_some();
+    let was_orphan = found.as_ref().is_some_and(|found| found.orphaned);
+    let mut applied = match resource.patch_strategy {
+        PatchStrategy::Merge if exists => world.objects.merge(key, &object).await,
+        PatchStrategy::Replace if exists => {
+            let mut object = object;
+            object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| {
+                live["metadata"]["resourceVersion"].clone()
+            });
+            world.objects.replace(key, &object).await
+        }
+        _ => {
+            let force = force || was_orphan;
+            world.objects.apply(key, &object, force).await
+        }
+    };
+    // After it is ours, so that it is never nobody's in between.
+    if was_orphan && applied.is_ok() {
+        let patch = json!({"metadata": {
+            "labels": {names::LABEL_ORPHANED: null},
+            "annotations": {names::ORPHANED_AT: null, names::ORPHANED_REASON: null},
+        }});
+        applied = world.objects.merge(key, &patch).await;
+    }
+    world.metrics.applied(&key.kind.kind, applied.is_ok());
+    applied.map_err(|error| match error {
+        ApiError::NotFound(_) if !key.namespace.is_empty() => ApiError::NotFound(format!(
+            "there is no namespace {:?}; create it, for example as a resource that this one depends on, or correct \
+             targetNamespace",
+            key.namespace
+        )),
+        error => error,
+    })
+}
+
+/// Why an object that is there is not ours to write.
+fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
+    match &found.owner {
+        Owner::Node { key, .. } if *key == node.key => None,
+        Owner::Node { key, .. } => Some(format!(
+            "belongs to lynqnode {key}: give one of them another name"
+        )),
+        Owner::Other(owner) => Some(format!("belongs to {owner}: give one of them another name")),
+        Owner::Nobody if force || found.orphaned => None,
+        Owner::Nobody => {
+            Some("was there before and is nobody's: conflictPolicy: Force takes it over".to_owned())
+        }
+    }
+}
+
+/// Deletes the object, or leaves it behind marked as an orphan. Its uid keeps a new object of the same name safe.
+pub async fn take_down(
+    world: &World,
+    key: &ObjectKey,
+    child: &Child,
+    how: TakeDown,
+    why: &str,
+) -> Result<(), ApiError> {
+    match how {
+        TakeDown::Delete => {
+            world.objects.delete(key, &child.uid).await?;
+            match world.objects.get(key).await {
+                Err(ApiError::NotFound(_)) => world.children.forget(key),
+                Ok(object) => drop(world.children.learn(&object)),
+                Err(error) => return Err(error),
+            }
+        }
+        TakeDown::Orphan => {
+            let patch = json!({"metadata": {
+                "uid": child.uid,
+                "labels": {
+                    names::LABEL_ORPHANED: names::TRUE, names::LABEL_MANAGED: null,
+                    names::LABEL_NODE: null, names::LABEL_NODE_NAMESPACE: null,
+                },
+                "annotations": {
+                    names::ORPHANED_AT: stamp::format(Timestamp::now()), names::ORPHANED_REASON: why,
+                },
+            }});
+            match world.objects.merge(key, &patch).await {
+                Ok(_) | Err(ApiError::NotFound(_)) => world.children.forget(key),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Typed values: what Lynq gives only as a marked text, and where the mark would leak there.
+
+use serde_json::{Value, json};
+
+use crate::decide::template::functions::tests::render;
+
+fn leaf(template: &str) -> Value {
+    match render(template) {
+        Ok(rendered) => rendered.into_leaf(false),
+        Err(error) => panic!("{template}: {}", error.message),
+    }
+}
+
+#[test]
+fn alone_it_makes_the_leaf_typed_and_elsewhere_it_is_text() {
+    let cases = [
+        ("{{ .n | int }}", json!(5)),
+        ("{{ if .n }}{{ .n | int }}{{ end }}", json!(5)),
+        ("{{ .n | int }}Mi", json!("5Mi")),
+        ("x-{{ .n | int }}", json!("x-5")),
+        ("{{ .n | int }}{{ .n | int }}", json!("55")),
+        (" {{ .n | int }}", json!(" 5")),
+        ("{{ .n | int }}\n", json!("5\n")),
+        ("{{ .n | int }}{{ .empty }}", json!(5)),
+        ("{{ .empty }}{{ .n | int }}", json!(5)),
+        ("{{ .n | int | toString }}", json!("5")),
+        ("{{ .n | int | quote }}", json!("\"5\"")),
+        ("{{ .n }}", json!("5")),
+        ("{{ 5 }}", json!("5")),
+        ("{{ add (.n | int) 1 }}", json!("6")),
+        ("{{ add (.n | int) 1 | int }}", json!(6)),
+        ("{{ .half | float }}", json!(2.5)),
+        ("{{ float 1e6 }}", json!(1_000_000)),
+        ("{{ float 1e6 }}x", json!("1e+06x")),
+        ("{{ float \"1e300\" }}", json!(1e300)),
+        ("{{ float \"NaN\" }}", json!("NaN")),
+        ("{{ bool .n }}", json!(false)),
+        ("{{ bool \"on\" }}!", json!("true!")),
+        ("{{ list (int 1) }}", json!("[1]")),
+        (
+            "{{ toJson (dict \"a\" (int 1) \"b\" (bool 1)) }}",
+            json!("{\"a\":1,\"b\":true}"),
+        ),
+    ];
+    for (template, expected) in cases {
+        assert_eq!(leaf(template), expected, "{template}");
+    }
+}
+
+#[test]
+fn it_counts_as_a_number_and_fits_a_string() {
+    let cases = [
+        ("{{ gt (int \"5\") 3 }}", json!("true")),
+        ("{{ eq (int .n) 5 }}", json!("true")),
+        ("{{ mul (int \"3\") (int \"4\") }}", json!("12")),
+        (
+            "{{ if .empty | bool }}yes{{ else }}no{{ end }}",
+            json!("no"),
+        ),
+        ("{{ not (int 0) }}", json!("true")),
+        ("{{ until (int \"3\") }}", json!("[0 1 2]")),
+        ("{{ index (list 7 8) (int 1) }}", json!("8")),
+        ("{{ repeat (int \"2\") \"ab\" }}", json!("abab")),
+        ("{{ ternary 1 2 (bool \"yes\") }}", json!("1")),
+        ("{{ replace \"5\" \"6\" (int .n) }}", json!("6")),
+        ("{{ upper (bool 1) }}", json!("TRUE")),
+        (
+            "{{ printf \"%d %s %v %q %03d %T\" (int 5) (int 5) (int 5) (int 5) (int 5) (int 5) }}",
+            json!("5 5 5 \"5\" 005 int"),
+        ),
+        (
+            "{{ printf \"%.1f %s %t %s\" (float 2) (float 2) (bool 1) (bool 1) }}",
+            json!("2.0 2 true true"),
+        ),
+        (
+            "{{ typeOf (int 1) }} {{ typeOf (float 1) }} {{ kindOf (bool 1) }}",
+            json!("int float64 bool"),
+        ),
+        ("{{ print (int 1) (int 2) }}", json!("1 2")),
+        ("{{ len (print (float 1e6)) }}", json!("5")),
+        ("{{ int (int 5) }}", json!(5)),
+        ("{{ float (int 5) }}", json!(5)),
+        ("{{ bool (int 1) }}", json!(true)),
+        (
+            "{{ has 5 (list (int 5)) }}{{ uniq (list 5 (int 5)) }}",
+            json!("true[5]"),
+        ),
+        ("{{ sortAlpha (list (int 3) (int 1)) }}", json!("[1 3]")),
+        (
+            "{{ lt (int 1) 2 }}{{ lt (float 1) 2.0 }}",
+            json!("truetrue"),
+        ),
+    ];
+    for (template, expected) in cases {
+        assert_eq!(leaf(template), expected, "{template}");
+    }
+}
+
+#[test]
+fn a_field_that_must_stay_text_gets_the_text() {
+    let rendered = render("{{ .n | int }}").unwrap();
+    assert_eq!(rendered.clone().into_leaf(true), json!("5"));
+    assert_eq!(rendered.into_text(), "5");
+}

@@ -1,0 +1,201 @@
+//! Keeps hostile templates from minijinja's stack and memory: refuses what nests or chains too long, and puts the budget under its instructions.
+
+use minijinja::Error;
+use minijinja::machinery::{Instruction, Instructions, Token, tokenize};
+use minijinja::syntax::SyntaxConfig;
+
+use crate::decide::template::jinja::operators;
+
+/// Tokens between `{{` and `}}`, or `{%` and `%}`: a chain of operators nests as deep as it is long.
+const TAG_TOKENS_MAX: usize = 250;
+/// `elif` tags of a template: each nests in the one before.
+const ELIF_MAX: usize = 100;
+
+/// Why a template is not taken.
+#[derive(Debug)]
+pub struct Refusal {
+    pub line: u32,
+    pub message: String,
+}
+
+/// Refuses what could exhaust the stack when it is parsed or run, and what minijinja would calculate without limits
+/// while parsing. Syntax errors are left to the parser.
+pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
+    let (mut tag, mut elifs) = (Vec::new(), 0);
+    for token in tokenize(text, false, syntax.clone()) {
+        let Ok((token, span)) = token else {
+            return Ok(());
+        };
+        let refuse = |message: String| {
+            Err(Refusal {
+                line: u32::from(span.start_line),
+                message,
+            })
+        };
+        match token {
+            Token::VariableStart | Token::BlockStart => tag.clear(),
+            Token::VariableEnd | Token::BlockEnd => {
+                if let Some(message) = refused_tag(&tag) {
+                    return refuse(message);
+                }
+                elifs += usize::from(matches!(tag.first(), Some(Token::Ident("elif"))));
+                if elifs > ELIF_MAX {
+                    return refuse(format!("more than {ELIF_MAX} elif tags; use a dict"));
+                }
+            }
+            Token::TemplateData(_) => {}
+            token => tag.push(token),
+        }
+        if tag.len() > TAG_TOKENS_MAX {
+            return refuse(format!(
+                "a tag has more than {TAG_TOKENS_MAX} words and signs; set variables for its parts"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refused_tag(tag: &[Token]) -> Option<String> {
+    if let Some(Token::Ident(name @ ("include" | "import" | "from" | "extends" | "block"))) =
+        tag.first()
+    {
+        return Some(format!("{name}: a template cannot take in others"));
+    }
+    let repeats = tag.iter().enumerate().any(|(at, token)| {
+        matches!(token, Token::Mul)
+            && (ends_constant(&tag[..at]) || begins_constant(&tag[at + 1..]))
+    });
+    repeats.then(|| "a constant string or list is multiplied; use repeat".to_owned())
+}
+
+/// Whether the operand before an operator is a constant other than a number.
+fn ends_constant(before: &[Token]) -> bool {
+    match before.last() {
+        Some(Token::Str(_) | Token::String(_)) => true,
+        Some(Token::ParenClose | Token::BracketClose) => {
+            let Some(open) = group_start(before) else {
+                return false;
+            };
+            // Behind a value, brackets are a call or an index.
+            let is_suffix = matches!(
+                open.checked_sub(1).and_then(|at| before.get(at)),
+                Some(
+                    Token::Ident(_)
+                        | Token::Str(_)
+                        | Token::String(_)
+                        | Token::ParenClose
+                        | Token::BracketClose
+                )
+            );
+            !is_suffix && is_constant_group(&before[open..])
+        }
+        _ => false,
+    }
+}
+
+fn begins_constant(after: &[Token]) -> bool {
+    match after.first() {
+        Some(Token::Str(_) | Token::String(_)) => true,
+        Some(Token::ParenOpen | Token::BracketOpen) => {
+            let end = (1..=after.len()).find(|end| group_start(&after[..*end]) == Some(0));
+            end.is_some_and(|end| is_constant_group(&after[..end]))
+        }
+        _ => false,
+    }
+}
+
+/// Where the group begins that ends with the last token.
+fn group_start(tokens: &[Token]) -> Option<usize> {
+    let mut open = 0;
+    for (at, token) in tokens.iter().enumerate().rev() {
+        match token {
+            Token::ParenClose | Token::BracketClose | Token::BraceClose => open += 1,
+            Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// Whether a bracketed group names nothing, and is a string, list or tuple.
+fn is_constant_group(group: &[Token]) -> bool {
+    const WORDS: [&str; 11] = [
+        "and", "else", "false", "if", "in", "is", "none", "not", "null", "or", "true",
+    ];
+    let names_something = group
+        .iter()
+        .any(|token| matches!(token, Token::Ident(name) if !WORDS.contains(&name.to_ascii_lowercase().as_str())));
+    let is_larger = group.iter().any(|token| {
+        matches!(
+            token,
+            Token::Str(_) | Token::String(_) | Token::BracketOpen | Token::Comma
+        )
+    });
+    is_larger && !names_something
+}
+
+/// The instructions with the budget under each one that writes text or makes a larger value of smaller ones.
+pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'env>, Error> {
+    let mut targets = Vec::new();
+    let mut next = 0;
+    let mut at = 0;
+    while let Some(instruction) = instructions.get(at) {
+        targets.push(next);
+        next += if matches!(instruction, Instruction::EmitRaw(_)) {
+            2
+        } else {
+            1
+        };
+        at += 1;
+    }
+    targets.push(next);
+    let target = |old: u32| targets.get(old as usize).copied().unwrap_or(old);
+    let mut guarded = Instructions::new(instructions.name(), instructions.source());
+    for at in 0..at {
+        let Some(instruction) = instructions.get(at) else {
+            break;
+        };
+        let line = instructions.get_line(at).unwrap_or(0);
+        let line = u16::try_from(line).unwrap_or(u16::MAX);
+        let mut add = |instruction| guarded.add_with_line(instruction, line);
+        match instruction.clone() {
+            Instruction::EmitRaw(text) => {
+                add(Instruction::LoadConst(text.into()));
+                add(Instruction::Emit);
+            }
+            Instruction::Jump(to) => drop(add(Instruction::Jump(target(to)))),
+            Instruction::JumpIfFalse(to) => drop(add(Instruction::JumpIfFalse(target(to)))),
+            Instruction::JumpIfFalseOrPop(to) => {
+                add(Instruction::JumpIfFalseOrPop(target(to)));
+            }
+            Instruction::JumpIfTrueOrPop(to) => {
+                add(Instruction::JumpIfTrueOrPop(target(to)));
+            }
+            Instruction::Iterate(to) => drop(add(Instruction::Iterate(target(to)))),
+            Instruction::BuildMacro(name, to, flags) => {
+                add(Instruction::BuildMacro(name, target(to), flags));
+            }
+            other => drop(add(replaced(other))),
+        }
+    }
+    Ok(guarded)
+}
+
+fn replaced(instruction: Instruction) -> Instruction {
+    const UNCACHED: u8 = !0;
+    let filter =
+        |name, count: usize| Instruction::ApplyFilter(name, u16::try_from(count).ok(), UNCACHED);
+    match instruction {
+        Instruction::Add => filter(operators::ADD, 2),
+        Instruction::Mul => filter(operators::MULTIPLY, 2),
+        Instruction::StringConcat => filter(operators::CONCAT, 2),
+        Instruction::Slice => filter(operators::SLICE, 4),
+        Instruction::BuildList(Some(count)) => filter(operators::LIST, count),
+        Instruction::BuildTuple(Some(count)) => filter(operators::TUPLE, count),
+        Instruction::BuildMap(pairs) => filter(operators::MAP, pairs * 2),
+        other => other,
+    }
+}

@@ -1,0 +1,308 @@
+//! The function table as Jinja's filters and functions, the few filters of Jinja's own that the table lacks, and how values are written. Where both have a name (`list`, `split`, `slice`, `indent`, `min`, `max`), the table's wins.
+
+use std::fmt::{self, Write};
+use std::mem::size_of;
+
+use minijinja::value::{Rest, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters, tests};
+
+use crate::decide::template::functions::{self, Context, Function, FunctionError, Outcome};
+use crate::decide::template::jinja::convert::{from_jinja, to_jinja};
+use crate::decide::template::jinja::meter::Meter;
+use crate::decide::template::jinja::operators;
+use crate::decide::template::signature::Param;
+use crate::decide::template::value::{Typed, Value as TableValue};
+
+/// Functions that take a variable that does not exist, in place of which they put something else.
+const TAKE_UNDEFINED: [&str; 6] = ["all", "any", "coalesce", "default", "empty", "ternary"];
+
+/// Items that `range` gives at most.
+const RANGE_MAX: usize = 10_000;
+
+pub fn add_to(environment: &mut Environment<'static>) {
+    for function in functions::all().filter(|function| function.name != "call") {
+        environment.add_function(
+            function.name,
+            move |state: &mut State, args: Rest<Value>| call(state, function, args.0),
+        );
+        environment.add_filter(
+            function.name,
+            move |state: &mut State, mut args: Rest<Value>| {
+                // What is piped is the last argument, as in Go.
+                if !args.is_empty() {
+                    args.rotate_left(1);
+                }
+                call(state, function, args.0)
+            },
+        );
+    }
+    add_own_filters(environment);
+    add_tests(environment);
+    environment.add_function("range", range);
+    environment.set_formatter(write_value);
+    operators::add_to(environment);
+}
+
+/// Filters of Jinja that make nothing larger than what they are given. The table's names win over Jinja's.
+fn add_own_filters(environment: &mut Environment<'static>) {
+    let own = [
+        ("abs", Value::from_function(filters::abs)),
+        ("attr", Value::from_function(filters::attr)),
+        ("capitalize", Value::from_function(filters::capitalize)),
+        ("count", Value::from_function(filters::length)),
+        ("dictsort", Value::from_function(filters::dictsort)),
+        ("length", Value::from_function(filters::length)),
+        ("lines", Value::from_function(filters::lines)),
+        ("map", Value::from_function(filters::map)),
+        ("reject", Value::from_function(filters::reject)),
+        ("rejectattr", Value::from_function(filters::rejectattr)),
+        ("select", Value::from_function(filters::select)),
+        ("selectattr", Value::from_function(filters::selectattr)),
+        ("sort", Value::from_function(filters::sort)),
+        ("sum", Value::from_function(filters::sum)),
+        ("unique", Value::from_function(filters::unique)),
+    ];
+    for (name, filter) in own {
+        environment.add_filter(
+            name,
+            move |state: &mut State, args: Rest<minijinja::value::ValueOrKwargs>| {
+                let args: Vec<Value> = args.0.into_iter().map(|arg| arg.into_value()).collect();
+                let work: usize = args.iter().map(|arg| arg.len().unwrap_or(1)).sum();
+                let meter = Meter::of(state)?;
+                meter.spend(|budget| {
+                    budget.spend_steps(work as u64)?;
+                    budget.spend_memory((work * size_of::<Value>()) as u64)
+                })?;
+                filter.call(state, &args)
+            },
+        );
+    }
+    environment.add_filter("d", |state: &mut State, args: Rest<Value>| {
+        state.apply_filter("default", &args.0)
+    });
+    environment.add_filter("items", items);
+    environment.add_filter(
+        "string",
+        |state: &mut State, value: Value| -> Result<String, Error> {
+            shown(&Meter::of(state)?, &value)
+        },
+    );
+}
+
+/// What stands behind `is`.
+fn add_tests(environment: &mut Environment<'static>) {
+    environment.add_test("boolean", tests::is_boolean);
+    environment.add_test("defined", tests::is_defined);
+    environment.add_test("divisibleby", tests::is_divisibleby);
+    environment.add_test("endingwith", tests::is_endingwith);
+    environment.add_test("eq", tests::is_eq);
+    environment.add_test("even", tests::is_even);
+    environment.add_test("false", tests::is_false);
+    environment.add_test("float", tests::is_float);
+    environment.add_test("ge", tests::is_ge);
+    environment.add_test("gt", tests::is_gt);
+    environment.add_test("in", tests::is_in);
+    environment.add_test("integer", tests::is_integer);
+    environment.add_test("iterable", tests::is_iterable);
+    environment.add_test("le", tests::is_le);
+    environment.add_test("lower", tests::is_lower);
+    environment.add_test("lt", tests::is_lt);
+    environment.add_test("mapping", tests::is_mapping);
+    environment.add_test("ne", tests::is_ne);
+    environment.add_test("none", tests::is_none);
+    environment.add_test("number", tests::is_number);
+    environment.add_test("odd", tests::is_odd);
+    environment.add_test("sequence", tests::is_sequence);
+    environment.add_test("startingwith", tests::is_startingwith);
+    environment.add_test("string", tests::is_string);
+    environment.add_test("true", tests::is_true);
+    environment.add_test("undefined", tests::is_undefined);
+    environment.add_test("upper", tests::is_upper);
+}
+
+/// The entries of a dict, each a list of key and value.
+fn items(state: &mut State, dict: Value) -> Result<Vec<Value>, Error> {
+    let count = dict.len().unwrap_or(0);
+    let meter = Meter::of(state)?;
+    meter.spend(|budget| budget.spend_steps(count as u64))?;
+    let mut items = Vec::new();
+    for key in dict.try_iter()? {
+        let item = dict.get_item(&key)?;
+        items.push(Value::from(vec![key, item]));
+    }
+    Ok(items)
+}
+
+/// `range(stop)`, `range(start, stop)`, `range(start, stop, step)`.
+fn range(
+    state: &mut State,
+    first: i64,
+    second: Option<i64>,
+    step: Option<i64>,
+) -> Result<Vec<i64>, Error> {
+    let (start, stop) = second.map_or((0, first), |stop| (first, stop));
+    let step = step.unwrap_or(1);
+    let refused = |message: &str| Err(Error::new(ErrorKind::InvalidOperation, message.to_owned()));
+    if step == 0 {
+        return refused("the step of a range cannot be 0");
+    }
+    let distance = (i128::from(stop) - i128::from(start)) * i128::from(step.signum());
+    let count = distance
+        .max(0)
+        .unsigned_abs()
+        .div_ceil(u128::from(step.unsigned_abs()));
+    if count > RANGE_MAX as u128 {
+        return refused("a range has more than 10000 items");
+    }
+    Meter::of(state)?.spend(|budget| budget.spend_steps(count as u64))?;
+    Ok((0..count as i64)
+        .map(|index| start + index * step)
+        .collect())
+}
+
+/// Calls a function of the table with Jinja's values.
+fn call(state: &mut State, function: &'static Function, args: Vec<Value>) -> Result<Value, Error> {
+    let meter = Meter::of(state)?;
+    if args.iter().any(Value::is_undefined) && !TAKE_UNDEFINED.contains(&function.name) {
+        return Err(ErrorKind::UndefinedError.into());
+    }
+    let outcome = meter.call(|context| {
+        let args = fitted(context, function, &args)?;
+        context.budget.spend_steps(1)?;
+        function.invoke(context, &args)
+    })?;
+    let value = outcome.map_err(|error| meter.failed(function.name, error))?;
+    to_jinja(&value, &meter)
+}
+
+/// The arguments under the types that the function wants, or why they do not fit.
+fn fitted(
+    context: &mut Context,
+    function: &Function,
+    args: &[Value],
+) -> Result<Vec<TableValue>, FunctionError> {
+    let signature = &function.signature;
+    let (least, given) = (signature.fixed.len(), args.len());
+    let wanted = match signature.variadic {
+        Some(_) if given < least => format!("at least {least}"),
+        None if given != least => least.to_string(),
+        _ => String::new(),
+    };
+    if !wanted.is_empty() {
+        return Err(FunctionError::new(format!(
+            "wrong number of args: want {wanted} got {given}"
+        )));
+    }
+    let mut values = Vec::with_capacity(given);
+    for (index, arg) in args.iter().enumerate() {
+        let value = from_jinja(arg, &mut context.budget)?;
+        let param = signature.param(index).unwrap_or(Param::Any);
+        values.push(fitted_value(value, param)?);
+    }
+    Ok(values)
+}
+
+/// Jinja has one integer type and does not tell integers from floats where a float is wanted.
+fn fitted_value(value: TableValue, param: Param) -> Outcome {
+    Ok(match (value, param) {
+        (TableValue::Int(n), Param::Int64) => TableValue::Int64(n),
+        (TableValue::Int(n), Param::Float64) => TableValue::Float(n as f64),
+        (TableValue::Nil, param) if param.takes_nil() => TableValue::Nil,
+        (value, param) if param.takes_type(value.type_name()) => value,
+        (value, param) => {
+            return Err(FunctionError::new(format!(
+                "wrong type for value; expected {}; got {}",
+                param.go_name(),
+                value.type_name()
+            )));
+        }
+    })
+}
+
+/// How `{{ … }}` writes a value.
+fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    if value.is_undefined() {
+        return Err(ErrorKind::UndefinedError.into());
+    }
+    let meter = Meter::of(state)?;
+    let mut bounded = Bounded {
+        out,
+        meter: &meter,
+        charge: |budget, bytes| budget.spend_output(bytes),
+        error: None,
+    };
+    let typed = typed_of(value).and_then(|typed| meter.typed_text(typed));
+    let written = match typed {
+        Some(text) => bounded.write_str(&text),
+        None => bounded.write_value(value),
+    };
+    bounded.finish(written)
+}
+
+fn typed_of(value: &Value) -> Option<Typed> {
+    match value.kind() {
+        ValueKind::Bool => Some(Typed::Bool(value.is_true())),
+        ValueKind::Number if value.is_integer() => value.as_i64().map(Typed::Int),
+        ValueKind::Number => f64::try_from(value.clone()).ok().map(Typed::Float),
+        _ => None,
+    }
+}
+
+/// The value as it is written, charged to the memory.
+pub fn shown(meter: &Meter, value: &Value) -> Result<String, Error> {
+    let mut text = String::new();
+    let mut bounded = Bounded {
+        out: &mut text,
+        meter,
+        charge: |budget, bytes| budget.spend_memory(bytes),
+        error: None,
+    };
+    let written = bounded.write_value(value);
+    bounded.finish(written)?;
+    Ok(text)
+}
+
+type Charge = fn(
+    &mut crate::decide::template::budget::Budget,
+    u64,
+) -> Result<(), crate::decide::template::budget::LimitError>;
+
+/// Text charged piece by piece, before it is kept: a value can be far larger when written than in memory.
+struct Bounded<'b, W: ?Sized> {
+    out: &'b mut W,
+    meter: &'b Meter,
+    charge: Charge,
+    error: Option<Error>,
+}
+
+impl<W: Write> Bounded<'_, W> {
+    /// As minijinja writes it, but `true` and `false` as Kubernetes does.
+    fn write_value(&mut self, value: &Value) -> fmt::Result {
+        match (value.kind(), value.as_str()) {
+            (ValueKind::Bool, _) => write!(self, "{}", value.is_true()),
+            (_, Some(text)) => self.write_str(text),
+            _ => write!(self, "{value}"),
+        }
+    }
+
+    fn finish(self, written: fmt::Result) -> Result<(), Error> {
+        match (written, self.error) {
+            (_, Some(error)) => Err(error),
+            (Err(error), None) => Err(Error::from(error)),
+            (Ok(()), None) => Ok(()),
+        }
+    }
+}
+
+impl<W: Write> Write for Bounded<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let charge = self.charge;
+        match self.meter.spend(|budget| charge(budget, text.len() as u64)) {
+            Ok(()) => self.out.write_str(text),
+            Err(error) => {
+                self.error = Some(error);
+                Err(fmt::Error)
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What one rendering has used and written so far. Lives in the template's context under a name that no template can write.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use minijinja::value::Object;
+use minijinja::{Error, ErrorKind, State};
+
+use crate::decide::template::budget::{Budget, LimitError};
+use crate::decide::template::functions::{Context, FunctionError, Outcome, Suspended};
+use crate::decide::template::value::Typed;
+
+/// No identifier, so that a template can neither read nor replace it.
+pub const NAME: &str = " meter";
+
+/// Typed values that one rendering remembers; it treats further ones as plain numbers.
+const TYPED_MAX: usize = 1000;
+
+#[derive(Debug, Clone)]
+pub struct Meter(Arc<Mutex<Used>>);
+
+impl Object for Meter {}
+
+#[derive(Debug)]
+struct Used {
+    /// Away while a function runs.
+    context: Option<Suspended>,
+    /// What `int`, `float` and `bool` gave: to Jinja these are plain numbers, so that it can calculate with them.
+    typed: Vec<Typed>,
+    /// The last typed value written, with the text it was written as.
+    written: Option<(Typed, String)>,
+    limit: Option<LimitError>,
+}
+
+impl Meter {
+    pub fn new(context: Context) -> Meter {
+        Meter(Arc::new(Mutex::new(Used {
+            context: Some(context.suspend()),
+            typed: Vec::new(),
+            written: None,
+            limit: None,
+        })))
+    }
+
+    /// The meter of a running template.
+    pub fn of(state: &State) -> Result<Meter, Error> {
+        state
+            .lookup(NAME)
+            .and_then(|value| value.downcast_object_ref::<Meter>().cloned())
+            .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "no rendering is running"))
+    }
+
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a function of the table. The lock is not held meanwhile.
+    pub fn call(&self, function: impl FnOnce(&mut Context) -> Outcome) -> Result<Outcome, Error> {
+        let suspended = self.used().context.take();
+        let Some(suspended) = suspended else {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "a function is running",
+            ));
+        };
+        let mut context = Context::resume(suspended);
+        let outcome = function(&mut context);
+        self.used().context = Some(context.suspend());
+        Ok(outcome)
+    }
+
+    /// Spends the budget, or says which limit is reached.
+    pub fn spend(
+        &self,
+        charge: impl FnOnce(&mut Budget) -> Result<(), LimitError>,
+    ) -> Result<(), Error> {
+        let mut used = self.used();
+        let Some(context) = &mut used.context else {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "a function is running",
+            ));
+        };
+        let charged = charge(&mut context.budget);
+        drop(used);
+        charged.map_err(|limit| self.stopped(limit))
+    }
+
+    /// The error for a limit, which is remembered.
+    pub fn stopped(&self, limit: LimitError) -> Error {
+        self.used().limit = Some(limit);
+        Error::new(ErrorKind::InvalidOperation, limit.to_string())
+    }
+
+    pub fn failed(&self, name: &str, error: FunctionError) -> Error {
+        match error {
+            FunctionError::Limit(limit) => self.stopped(limit),
+            FunctionError::Message(message) => Error::new(
+                ErrorKind::InvalidOperation,
+                format!("error calling {name}: {message}"),
+            ),
+        }
+    }
+
+    pub fn limit(&self) -> Option<LimitError> {
+        self.used().limit
+    }
+
+    pub fn remember(&self, typed: Typed) {
+        let mut used = self.used();
+        if used.typed.len() < TYPED_MAX && !used.typed.contains(&typed) {
+            used.typed.push(typed);
+        }
+    }
+
+    /// Whether a number or boolean about to be written is a typed value; if so, its text.
+    pub fn typed_text(&self, value: Typed) -> Option<String> {
+        let mut used = self.used();
+        used.typed.contains(&value).then(|| {
+            let text = value.text();
+            used.written = Some((value, text.clone()));
+            text
+        })
+    }
+
+    /// The typed value, if the whole output is one.
+    pub fn typed_output(&self, output: &str) -> Option<Typed> {
+        let used = self.used();
+        let (typed, text) = used.written.as_ref()?;
+        (text == output).then_some(*typed)
+    }
+}

@@ -1,1 +1,0 @@
-//! Whole resources as templates.

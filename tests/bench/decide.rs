@@ -1,0 +1,61 @@
+//! What the pure parts cost: rendering a form, hashing a content, reading a review and deciding on it.
+//! Run by `cargo bench --bench decide`; what a whole request costs is measured by the bench `webhook`.
+
+mod samples;
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use lynqgate::decide::{content, gate, review};
+
+fn render(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("render a form");
+    for (name, bytes) in samples::SIZES {
+        let (form, row) = (
+            samples::compile(&samples::form(bytes)),
+            samples::row(1, "1.0"),
+        );
+        let size = samples::render(&form, &row).to_string().len();
+        group.throughput(Throughput::Bytes(size as u64));
+        group.bench_function(name, |b| b.iter(|| samples::render(&form, black_box(&row))));
+    }
+}
+
+fn hash(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("hash a content");
+    for (name, bytes) in samples::SIZES {
+        let form = samples::compile(&samples::form(bytes));
+        let content = samples::render(&form, &samples::row(1, "1.0"));
+        group.throughput(Throughput::Bytes(content.to_string().len() as u64));
+        group.bench_function(name, |b| {
+            b.iter(|| content::hash(black_box(Some(&content))))
+        });
+    }
+}
+
+fn decide(criterion: &mut Criterion) {
+    for (size, bytes) in samples::SIZES {
+        let form = samples::compile(&samples::form(bytes));
+        let requests = samples::requests(&form, 1);
+        let mut group = criterion.benchmark_group(format!("gate decision at {size}"));
+        for (name, request) in &requests {
+            let write = request.write();
+            let decision = gate::decide(&write, samples::now()).expect("a write that is let in");
+            assert_eq!(decision.outcome.code(), *name);
+            group.bench_function(*name, |b| {
+                b.iter(|| {
+                    gate::decide(black_box(&write), samples::now())
+                        .map(|decision| decision.patch.len())
+                })
+            });
+        }
+        let body = requests["held"].review();
+        group.throughput(Throughput::Bytes(body.len() as u64));
+        group.bench_function("reading its review", |b| {
+            b.iter(|| review::read(black_box(&body)))
+        });
+    }
+}
+
+criterion_group!(benches, render, hash, decide);
+criterion_main!(benches);

@@ -1,0 +1,292 @@
+//! What is measured: a form, rows, nodes and reviews of a given size, shaped like a tenant's web application.
+//! Measures nothing itself.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use lynqgate::api::form::FormSpec;
+use lynqgate::api::names;
+use lynqgate::decide::gate;
+use lynqgate::decide::render::{CompiledForm, RowInputs};
+use lynqgate::decide::rows::Row;
+use serde_json::{Value, json};
+
+/// The sizes that are looked at, in bytes of one node's content.
+pub const SIZES: [(&str, usize); 2] = [("5 KB", 5_000), ("64 KB", 64_000)];
+pub const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
+pub const USER: &str = "alice@example.com";
+
+pub fn now() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().expect("a time")
+}
+
+/// A form whose rendered content has about this many bytes.
+pub fn form(bytes: usize) -> FormSpec {
+    let length = |form: &Value| form.to_string().len();
+    let one = length(&tiers(1, 0)) - length(&tiers(0, 0));
+    let number = (bytes / one).max(1);
+    let filler = bytes.saturating_sub(number * one) / number;
+    serde_json::from_value(tiers(number, filler)).expect("a form")
+}
+
+fn tiers(number: usize, filler: usize) -> Value {
+    let each = |make: fn(&str) -> Value| -> Vec<Value> {
+        (0..number).map(|i| make(&format!("tier{i}"))).collect()
+    };
+    let mut maps = each(config_map);
+    for map in &mut maps {
+        map["spec"]["data"]["motd"] = json!("welcome to our \"shop\"\n".repeat(filler / 24));
+    }
+    json!({
+        "hubId": "tenants",
+        "deployments": each(deployment),
+        "services": each(service),
+        "ingresses": each(ingress),
+        "configMaps": maps,
+    })
+}
+
+fn deployment(tier: &str) -> Value {
+    let variable = |i: usize| json!({"name": format!("SETTING_{i}"), "value": format!("value of setting {i}")});
+    let mut environment: Vec<Value> = (0..12).map(variable).collect();
+    environment.push(json!({"name": "TENANT", "value": "{{ .uid }}"}));
+    environment
+        .push(json!({"name": "URL", "value": "https://{{ .hostOrUrl }}/{{ .plan | lower }}"}));
+    let probe = json!({"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 5, "failureThreshold": 3});
+    let labels = json!({"app": "{{ .uid }}", "tier": tier});
+    json!({
+        "id": format!("app-{tier}"),
+        "nameTemplate": format!("{{{{ .uid }}}}-{tier}"),
+        "dependIds": [format!("config-{tier}")],
+        "spec": {
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"labels": labels},
+            "spec": {
+                "replicas": 2,
+                "selector": {"matchLabels": labels},
+                "strategy": {"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 0}, "type": "RollingUpdate"},
+                "template": {
+                    "metadata": {"labels": labels, "annotations": {"prometheus.io/scrape": "true"}},
+                    "spec": {
+                        "containers": [{
+                            "name": "web",
+                            "image": "registry.example.com/shop/web:{{ .image }}",
+                            "args": ["--listen", ":8080", "--tenant", "{{ .uid }}"],
+                            "env": environment,
+                            "ports": [{"name": "http", "containerPort": 8080}],
+                            "readinessProbe": probe,
+                            "livenessProbe": probe,
+                            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+                            "securityContext": {"allowPrivilegeEscalation": false, "runAsNonRoot": true},
+                            "volumeMounts": [{"name": "config", "mountPath": "/etc/web"}],
+                        }],
+                        "volumes": [{"name": "config", "configMap": {"name": format!("{{{{ .uid }}}}-{tier}")}}],
+                    },
+                },
+            },
+        },
+    })
+}
+
+fn service(tier: &str) -> Value {
+    json!({
+        "id": format!("service-{tier}"),
+        "nameTemplate": format!("{{{{ .uid }}}}-{tier}"),
+        "spec": {
+            "apiVersion": "v1", "kind": "Service",
+            "spec": {
+                "selector": {"app": "{{ .uid }}", "tier": tier},
+                "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+            },
+        },
+    })
+}
+
+fn ingress(tier: &str) -> Value {
+    let backend =
+        json!({"service": {"name": format!("{{{{ .uid }}}}-{tier}"), "port": {"name": "http"}}});
+    json!({
+        "id": format!("ingress-{tier}"),
+        "nameTemplate": format!("{{{{ .uid }}}}-{tier}"),
+        "dependIds": [format!("service-{tier}")],
+        "spec": {
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "spec": {"rules": [{
+                "host": "{{ .hostOrUrl }}",
+                "http": {"paths": [{"path": format!("/{tier}"), "pathType": "Prefix", "backend": backend}]},
+            }]},
+        },
+    })
+}
+
+fn config_map(tier: &str) -> Value {
+    json!({
+        "id": format!("config-{tier}"),
+        "nameTemplate": format!("{{{{ .uid }}}}-{tier}"),
+        "spec": {
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "data": {
+                "application.yaml": "tenant: {{ .uid }}\nplan: {{ .plan | default \"free\" }}\nlimits:\n  users: 25\n  storage: 10Gi\n",
+            },
+        },
+    })
+}
+
+pub fn row(number: usize, image: &str) -> Row {
+    let variables = [
+        ("hostOrUrl", format!("tenant-{number}.example.com")),
+        ("plan", "Pro".to_owned()),
+        ("image", image.to_owned()),
+    ];
+    Row {
+        uid: format!("tenant-{number}"),
+        variables: variables
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+    }
+}
+
+pub fn compile(form: &FormSpec) -> CompiledForm {
+    CompiledForm::parse("web", form).expect("a form that parses")
+}
+
+pub fn render(form: &CompiledForm, row: &Row) -> Value {
+    let (content, errors) = form.render(&RowInputs {
+        hub: "tenants",
+        form: "web",
+        row,
+        first_seen: now(),
+        seed: [7; 32],
+    });
+    assert_eq!(errors, vec![], "the sample renders");
+    content
+}
+
+/// A node as the hub writes it, with the metadata that the API server adds.
+pub fn node(form: &CompiledForm, number: usize, image: &str) -> Value {
+    let mut spec = render(form, &row(number, image));
+    spec["uid"] = json!(format!("tenant-{number}"));
+    spec["templateRef"] = json!("web");
+    spec["hubId"] = json!("tenants");
+    json!({
+        "apiVersion": "operator.lynq.sh/v1",
+        "kind": "LynqNode",
+        "metadata": {
+            "name": format!("tenant-{number}-web"),
+            "namespace": "tenants",
+            "uid": format!("5f0c7e3a-0000-4000-8000-{number:012}"),
+            "resourceVersion": "4711",
+            "generation": 3,
+            "creationTimestamp": "2026-02-01T08:00:00Z",
+            "finalizers": [names::NODE_FINALIZER],
+            "labels": {names::LABEL_HUB: "tenants", names::LABEL_UID: format!("tenant-{number}")},
+            "annotations": {names::TEMPLATE_GENERATION: "3"},
+        },
+        "spec": spec,
+    })
+}
+
+/// What is stored after a write.
+fn stored(old: Option<&Value>, new: &Value, user: &str) -> Value {
+    let write = gate::Write {
+        old,
+        new,
+        user,
+        operator: OPERATOR,
+    };
+    let decision = gate::decide(&write, now()).expect("a write that is let in");
+    let mut object = new.clone();
+    json_patch::patch(&mut object, &decision.patch).expect("the gate's patch applies");
+    object
+}
+
+/// A write that the gate is asked about.
+pub struct Request {
+    pub old: Value,
+    pub new: Value,
+    pub user: &'static str,
+}
+
+impl Request {
+    pub fn write(&self) -> gate::Write<'_> {
+        gate::Write {
+            old: Some(&self.old),
+            new: &self.new,
+            user: self.user,
+            operator: OPERATOR,
+        }
+    }
+
+    /// The body that the API server sends.
+    pub fn review(&self) -> Vec<u8> {
+        let kind = json!({"group": names::GROUP, "version": names::VERSION, "kind": "LynqNode"});
+        let resource =
+            json!({"group": names::GROUP, "version": names::VERSION, "resource": "lynqnodes"});
+        let review = json!({
+            "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+            "request": {
+                "uid": "9c7f0a52-1c1d-4c5a-9d0e-000000000001",
+                "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+                "name": self.new["metadata"]["name"], "namespace": "tenants", "operation": "UPDATE",
+                "userInfo": {"username": self.user, "groups": ["system:authenticated"]},
+                "object": self.new, "oldObject": self.old,
+                "dryRun": false,
+                "options": {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"},
+            },
+        });
+        review.to_string().into_bytes()
+    }
+}
+
+/// The three writes that a node sees: an edit, which is held; its release; and a write that leaves the content alone.
+pub fn requests(form: &CompiledForm, number: usize) -> BTreeMap<&'static str, Request> {
+    let created = stored(None, &node(form, number, "1.0"), USER);
+    let live = stored(Some(&created), &release(&created), OPERATOR);
+    let mut edited = live.clone();
+    let fresh = node(form, number, "1.1");
+    for (array, list) in fresh["spec"].as_object().expect("a spec") {
+        edited["spec"][array] = list.clone();
+    }
+    let held = stored(Some(&live), &edited, USER);
+    let mut labelled = live.clone();
+    labelled["metadata"]["labels"]["team"] = json!("shop");
+    let released = release(&held);
+    BTreeMap::from([
+        (
+            "held",
+            Request {
+                old: live.clone(),
+                new: edited,
+                user: USER,
+            },
+        ),
+        (
+            "released",
+            Request {
+                old: held,
+                new: released,
+                user: OPERATOR,
+            },
+        ),
+        (
+            "unchanged",
+            Request {
+                old: live,
+                new: labelled,
+                user: USER,
+            },
+        ),
+    ])
+}
+
+fn release(held: &Value) -> Value {
+    let mut new = held.clone();
+    let marker = format!(
+        "{}/4711",
+        held["metadata"]["annotations"][names::DESIRED_HASH]
+            .as_str()
+            .expect("a hash")
+    );
+    new["metadata"]["annotations"][names::RELEASE] = json!(marker);
+    new
+}

@@ -1,0 +1,194 @@
+//! What the acts play on: a control plane, a database, the operator and the witness; and the ways to act and to wait.
+//! Tells no story itself.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::Api;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use serde_json::Value;
+
+use crate::cluster::database::Database;
+use crate::cluster::{Cluster, Options};
+use crate::operator::{self, Operator};
+use crate::screen::Screen;
+use crate::witness::{Tally, Witness};
+
+pub const NAMESPACE: &str = "tenants";
+/// Active rows in tests/demo/tenants.sql.
+pub const TENANTS: usize = 20;
+/// `maxSkew` in tests/demo/form.yaml.
+pub const WINDOW: usize = 3;
+
+/// How often the counts are drawn and conditions are looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// The unit of /proc, on every Linux that there is.
+const TICKS_PER_SECOND: u64 = 100;
+
+pub struct Stage {
+    pub screen: Screen,
+    pub cluster: Cluster,
+    pub database: Database,
+    operator: Operator,
+    pub witness: Witness,
+    forms: Api<DynamicObject>,
+    /// What is still there at the moment: rows that were deleted are not waited for.
+    pub tenants: usize,
+}
+
+impl Stage {
+    pub async fn set(screen: Screen) -> Result<Stage> {
+        screen.say("Starting a control plane (built first, if it is not: some minutes), MariaDB and lynqgate ...");
+        let (cluster, database) =
+            tokio::try_join!(Cluster::start(Options::default()), Database::start())?;
+        let operator = Operator::start(&cluster, "lynqgate", &[]).await?;
+        database
+            .execute(include_str!("tenants.sql"))
+            .await
+            .context("tests/demo/tenants.sql")?;
+        let use_namespace = format!("kubectl config set-context --current --namespace={NAMESPACE}");
+        let client = cluster.admin().await?;
+        let kind =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("operator.lynq.sh", "v1", "LynqForm"));
+        let stage = Stage {
+            witness: Witness::start(client.clone(), NAMESPACE).await?,
+            forms: Api::namespaced_with(client, NAMESPACE, &kind),
+            screen,
+            cluster,
+            database,
+            operator,
+            tenants: TENANTS,
+        };
+        stage
+            .run(&format!("kubectl create namespace {NAMESPACE}"))
+            .await?;
+        stage.run(&use_namespace).await?;
+        Ok(stage)
+    }
+
+    /// Shows a command line, runs it in the repository's directory, and shows what it printed.
+    pub async fn shell(&self, line: &str) -> Result<()> {
+        self.screen.command("$", line);
+        self.screen.say(&self.run(line).await?);
+        Ok(())
+    }
+
+    /// Runs a command line without a word.
+    pub async fn run(&self, line: &str) -> Result<String> {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let output = tokio::process::Command::new("sh")
+            .args(["-c", &format!("{{ {line}; }} 2>&1")])
+            .current_dir(operator::root())
+            .env("KUBECONFIG", self.cluster.admin_kubeconfig())
+            .env(
+                "PATH",
+                format!("{}:{path}", self.cluster.programs().display()),
+            )
+            .env("HOME", self.cluster.group().directory())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "`{line}` failed: {}", text.trim());
+        Ok(text)
+    }
+
+    /// Shows a statement and runs it in the product's database.
+    pub async fn sql(&self, statement: &str) -> Result<()> {
+        self.screen.command("sql>", statement);
+        self.database
+            .execute(&format!("USE product; {statement}"))
+            .await
+    }
+
+    /// The form's status, and whether it speaks of the form as it is now.
+    async fn form(&self) -> Result<(Value, bool)> {
+        let form = serde_json::to_value(self.forms.get("web").await?)?;
+        let rollout = &form["status"]["rollout"];
+        let current = rollout["targetGeneration"] == form["metadata"]["generation"];
+        Ok((rollout.clone(), current))
+    }
+
+    pub fn tally(&self, image: &str) -> Tally {
+        self.witness.seen().tally(image, self.tenants)
+    }
+
+    /// Draws the counts until `met` holds. Fails with the sentence `what` when it takes longer than the deadline.
+    pub async fn until(
+        &mut self,
+        what: &str,
+        image: &str,
+        deadline: Duration,
+        met: impl Fn(&Moment) -> bool,
+    ) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let (rollout, current) = self.form().await.unwrap_or_default();
+            let tally = self.tally(image);
+            let phase = rollout["phase"].as_str().filter(|_| current);
+            let moment = Moment {
+                tally,
+                phase: phase.unwrap_or_default(),
+            };
+            if met(&moment) {
+                self.screen.end_live(tally);
+                return Ok(());
+            }
+            if started.elapsed() > deadline {
+                self.screen.end_live(tally);
+                let (limit, said) = (deadline.as_secs(), &rollout["message"]);
+                bail!(
+                    "within {limit} s it did not happen that {what}. The form's status says: {said}"
+                );
+            }
+            self.operator.process.check()?;
+            self.screen.live(tally, false);
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// What the operator has used so far.
+    pub fn cost(&self) -> Result<Cost> {
+        let id = self.operator.process.id().context("the operator is gone")?;
+        Cost::of(id)
+    }
+}
+
+/// What [`Stage::until`] looks at.
+pub struct Moment<'a> {
+    pub tally: Tally,
+    /// The phase of the form's rollout; empty while the status speaks of an older generation.
+    pub phase: &'a str,
+}
+
+/// Processor time and memory of a process.
+pub struct Cost {
+    pub processor: Duration,
+    pub peak_mib: u64,
+}
+
+impl Cost {
+    fn of(process: u32) -> Result<Cost> {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+        // The name, in parentheses, may have spaces; user and system time are the 12th and 13th field after it.
+        let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
+        let ticks: u64 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+            .context("VmHWM in /proc/PID/status")?;
+        Ok(Cost {
+            processor: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND),
+            peak_mib: peak / 1024,
+        })
+    }
+}

@@ -1,0 +1,112 @@
+// Writes what Go's text/template and sprig give for every case, as JSON on standard output.
+// The Rust tests compare the engine with it: go run . > ../../functions.golden.json
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/Masterminds/sprig/v3"
+)
+
+// A template of one family, named by the family and its number.
+type Case struct {
+	Name     string `json:"name"`
+	Template string `json:"template"`
+	// The leaf of a resource that the output becomes: text, or a number or boolean.
+	Leaf  any    `json:"leaf,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Every case sees the same row.
+var row = map[string]string{
+	"uid":     "acme-web",
+	"plan":    "enterprise",
+	"empty":   "",
+	"n":       "5",
+	"half":    "2.5",
+	"big":     "10000000",
+	"yes":     "Yes",
+	"url":     "https://user:pw@shop.example.com:8443/path?q=1#top",
+	"text":    "The quick brown fox",
+	"unicode": "Straße ǆ İstanbul 日本語",
+	"list":    "c,a,b,a",
+	"lines":   "one\ntwo\n\nthree",
+	"config":  `{"db":{"host":"db.local","port":5432},"tags":["x","y"],"on":true,"none":null,"ratio":0.25}`,
+	"html":    `<a href="x">it's & "q"</a>`,
+}
+
+var families = []struct {
+	name      string
+	templates []string
+}{
+	{"builtin", builtinCases},
+	{"printf", printfCases},
+	{"compare", compareCases},
+	{"defaults", defaultsCases},
+	{"integers", integersCases},
+	{"strings", stringsCases},
+	{"case", caseCases},
+	{"quoting", quotingCases},
+	{"splitting", splittingCases},
+	{"wrapping", wrappingCases},
+	{"lists", listsCases},
+	{"dicts", dictsCases},
+	{"merge", mergeCases},
+	{"json", jsonCases},
+	{"encoding", encodingCases},
+	{"hashes", hashesCases},
+	{"reflection", reflectionCases},
+	{"paths", pathsCases},
+	{"time", timeCases},
+	{"lynq", lynqCases},
+	{"types", typesCases},
+	{"count", countCases},
+}
+
+func main() {
+	time.Local = time.UTC
+	functions := sprig.TxtFuncMap()
+	for name, function := range lynqFunctions {
+		functions[name] = function
+	}
+	var cases []Case
+	for _, family := range families {
+		for number, text := range family.templates {
+			name := fmt.Sprintf("%s-%03d", family.name, number+1)
+			cases = append(cases, run(name, text, functions))
+		}
+	}
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	if err := encoder.Encode(map[string]any{"row": row, "cases": cases}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(name, text string, functions template.FuncMap) Case {
+	result := Case{Name: name, Template: text}
+	parsed, err := template.New("t").Option("missingkey=error").Funcs(functions).Parse(text)
+	if err != nil {
+		result.Error = err.Error()
+		return result
+	}
+	vars := map[string]any{}
+	for key, value := range row {
+		vars[key] = value
+	}
+	var out bytes.Buffer
+	if err := parsed.Execute(&out, vars); err != nil {
+		result.Error = strings.ToValidUTF8(err.Error(), "\ufffd")
+		return result
+	}
+	result.Leaf = leaf(out.String())
+	return result
+}
