@@ -5,6 +5,7 @@ mod bad_input;
 mod cluster;
 mod datasource;
 mod forms;
+mod idle;
 mod operator;
 mod process;
 mod readiness;

@@ -50,6 +50,7 @@ pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
 /// On a LynqNode, written by the hub together with its content.
 pub const TEMPLATE_GENERATION: &str = "lynq.sh/template-generation";
 pub const HUB_ID: &str = "lynq.sh/hubId";
+/// Hash of the content that was rendered, a slash, and a hash of the rest.
 pub const RENDERED_HASH: &str = "lynq.sh/rendered-hash";
 pub const ROW_HASH: &str = "lynq.sh/row-hash";
 /// When the hub first saw this row: what `now` means in its templates.

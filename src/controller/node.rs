@@ -1,6 +1,7 @@
 //! The node loop: brings the live content of one LynqNode into the cluster, and its state into the node's status.
 
 mod apply;
+mod report;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::decide::version;
 #[derive(Default)]
 pub struct Memory {
     resources: BTreeMap<String, ResourceMemory>,
+    report: report::Memory,
 }
 
 #[derive(Default)]
@@ -120,6 +122,7 @@ impl Look<'_> {
                 .collect();
             self.remember(&node, &children, now);
             self.note_unavailable(&node, &keys);
+            let hold = self.hold(&node, now);
             let seen: Vec<Seen> = node
                 .facts
                 .iter()
@@ -135,34 +138,10 @@ impl Look<'_> {
             let others = others.map(|(key, child)| (key, (*child).clone())).collect();
             let plan = node_plan::plan(&node, &seen, &others, now);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
-                let hold = self
-                    .world
-                    .holds
-                    .lock()
-                    .expect("the holds' lock")
-                    .get(&self.key)
-                    .copied();
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
-                if status != *node.status {
-                    let mut patch = json!({"status": status});
-                    // A merge patch must name what it takes away.
-                    for field in [
-                        "observedHash",
-                        "observedStartTime",
-                        "skippedResourceIds",
-                        "appliedResources",
-                    ] {
-                        if patch["status"].get(field).is_none() {
-                            patch["status"][field] = Value::Null;
-                        }
-                    }
-                    let written = self.world.objects.merge_status(&self.own(), &patch).await?;
-                    self.world.nodes.learn(&written);
-                    self.world
-                        .rollout_queue
-                        .add((self.key.namespace.clone(), node.hub.clone()));
-                }
-                return Ok(plan.wake_at);
+                let wake_at = plan.wake_at;
+                let due = self.report(&node, status, now).await?;
+                return Ok([wake_at, due].into_iter().flatten().min());
             }
             let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> = plan
                 .apply

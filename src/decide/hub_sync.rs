@@ -265,7 +265,10 @@ fn render_node(
             content.get(array).cloned().unwrap_or_else(|| json!([])),
         );
     }
-    let rendered_hash = content::hash_value(&json!([spec, seen.hub.uid]));
+    let content_hash = content::hash(Some(&content));
+    // The content's own hash in front: it tells an edit by hand from what was rendered.
+    let rest = content::hash_value(&json!([row.uid, form_name, seen.hub.name, seen.hub.uid]));
+    let rendered_hash = format!("{content_hash}/{rest}");
     let known = Known {
         source,
         hash: rendered_hash.clone(),
@@ -287,10 +290,7 @@ fn render_node(
     ]);
     let creation = node.is_none_or(|node| node.live == Live::None);
     if is_ungated(&form.policy, seen.hub.skew, creation) && !(creation && plan.held.is_some()) {
-        annotations.insert(
-            names::UNGATED.to_owned(),
-            json!(content::hash(Some(&content)).as_str()),
-        );
+        annotations.insert(names::UNGATED.to_owned(), json!(content_hash.as_str()));
     }
     let object = json!({
         "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),

@@ -159,6 +159,12 @@ impl NodeDigest {
         !matches!(&self.live, Live::Hash(hash) if *hash == self.desired)
     }
 
+    /// Whether the desired content is another than the hub rendered last; None where no hub did.
+    pub fn is_edited(&self) -> Option<bool> {
+        let (content, _) = self.rendered_hash.as_deref()?.split_once('/')?;
+        Some(content != self.desired)
+    }
+
     /// Since when the live content is rolled out; None while it is not.
     pub fn settled_since(&self) -> Option<Timestamp> {
         let since = |type_: &str| {

@@ -224,7 +224,7 @@ async fn a_hand_edit_stays_until_the_next_rendering() -> Result<()> {
     assert_eq!(kept["spec"], edited["spec"]);
     wait::until("a condition says so", SOON, async || {
         let node = fleet.get("LynqNode", NODE).await?;
-        let edited = crate::tenants::condition(&node, "EditedByHand");
+        let edited = crate::tenants::condition(&node, "Edited");
         anyhow::ensure!(
             edited.is_some_and(|condition| condition["status"] == "True"),
             "{}",

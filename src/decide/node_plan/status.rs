@@ -1,6 +1,6 @@
 //! The status of a LynqNode, from the outcomes of its resources.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::{self, ConditionState};
 use crate::api::node::NodeStatus;
@@ -69,6 +69,51 @@ pub fn of_node(
     status
 }
 
+/// How often a status that says the same in other words is written: the texts of a rollout change with every pod.
+const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+/// How long the release planner has to say why a node is held, before the status says it without a reason.
+const REASON_WITHIN: SignedDuration = SignedDuration::from_secs(1);
+
+/// When to write `new` in the place of `old`; None while they are the same. Every change of a state is worth a write at
+/// once. `written` is the time of the last write, `unexplained_since` that of a hold without a reason yet.
+pub fn due(
+    old: &NodeStatus,
+    new: &NodeStatus,
+    written: Option<Timestamp>,
+    unexplained_since: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    if old == new {
+        return None;
+    }
+    let after = |since: Timestamp, wait| since.checked_add(wait).unwrap_or(now);
+    if let Some(since) = unexplained_since {
+        let only_held = || states_in(old, "Held") == states_in(new, "Held");
+        if old.conditions.is_empty() || only_held() {
+            return Some(after(since, REASON_WITHIN));
+        }
+    }
+    if let Some(written) = written
+        && old.observed_generation == new.observed_generation
+        && states_in(old, "") == states_in(new, "")
+    {
+        return Some(after(written, TEXT_EVERY));
+    }
+    Some(now)
+}
+
+/// The status without its texts and generations, and without this condition.
+fn states_in(status: &NodeStatus, without: &str) -> NodeStatus {
+    let mut states = status.clone();
+    states.observed_generation = None;
+    states.conditions.retain(|c| c.type_ != without);
+    for condition in &mut states.conditions {
+        condition.observed_generation = None;
+        condition.message.clear();
+    }
+    states
+}
+
 fn is_failed(outcome: &Outcome) -> bool {
     outcome.step == StepKind::Go && matches!(outcome.state, State::ApplyFailed | State::Failed)
 }
@@ -129,7 +174,7 @@ fn states(
         _ if node.held() => ("Waiting", "waits for its turn"),
         _ => ("NotHeld", "the desired content is live"),
     };
-    vec![
+    let mut states = vec![
         ready,
         ConditionState::new(
             "Progressing",
@@ -168,7 +213,22 @@ fn states(
                 why.as_str()
             },
         ),
-    ]
+    ];
+    states.extend(node.is_edited().map(edited));
+    states
+}
+
+fn edited(yes: bool) -> ConditionState {
+    let (reason, message) = if yes {
+        (
+            "NotAsRendered",
+            "the content was changed since the hub wrote it, by hand or by a webhook; it stays so until the hub renders \
+             something new for this row",
+        )
+    } else {
+        ("AsRendered", "the content is what the hub rendered")
+    };
+    ConditionState::new("Edited", yes, reason, message)
 }
 
 /// What did not render has no kind and no name.

@@ -407,3 +407,89 @@ fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
     assert!(is_true(&status.conditions, "Degraded"));
     assert_eq!(status.failed_resources, 1);
 }
+
+#[test]
+fn content_that_is_not_what_the_hub_rendered_is_said_so() {
+    for (rendered, said) in [
+        (None, None),
+        (Some("new/of the row"), Some("False")),
+        (Some("other/of the row"), Some("True")),
+    ] {
+        let mut node = node(vec![]);
+        node.rendered_hash = rendered.map(str::to_owned);
+        let plan = plan(&node, &[], &BTreeMap::new(), at(0));
+        let status = status::of_node(&node, &[], &plan, None, at(0));
+        let edited = status.conditions.iter().find(|c| c.type_ == "Edited");
+        assert_eq!(edited.map(|c| c.status.as_str()), said, "{rendered:?}");
+    }
+}
+
+#[test]
+fn a_status_is_written_when_it_is_worth_it() {
+    let mut node = node(vec![facts("a", &[])]);
+    let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::HoldReason>| {
+        let object = Child {
+            readiness,
+            ..child(&node.facts[0], node)
+        };
+        let children = [Some(object)];
+        let all = seen(node, &children);
+        let plan = plan(node, &all, &BTreeMap::new(), at(0));
+        status::of_node(node, &all, &plan, hold, at(0))
+    };
+    let waits = |name: &str| Readiness::Waiting(Reason::Terminating { name: name.into() });
+    let ready = status_of(&node, Readiness::Ready, None);
+    node.status = Arc::new(ready.clone());
+    let (one, other) = (
+        status_of(&node, waits("x"), None),
+        status_of(&node, waits("y"), None),
+    );
+    node.desired = "newer".into();
+    node.generation = 4;
+    let held = status_of(&node, Readiness::Ready, None);
+    let explained = status_of(&node, Readiness::Ready, Some(("WindowFull", "waits")));
+    let broken = status_of(&node, waits("x"), None);
+    let never = NodeStatus::default();
+    for (name, old, new, written, unexplained, due) in [
+        ("the same", &ready, &ready, None, None, None),
+        ("another state", &ready, &one, Some(4), None, Some(5)),
+        ("other words", &one, &other, Some(4), None, Some(14)),
+        (
+            "other words, later",
+            &one,
+            &other,
+            Some(-20),
+            None,
+            Some(-10),
+        ),
+        ("after a restart", &one, &other, None, None, Some(5)),
+        (
+            "a hold without reason",
+            &ready,
+            &held,
+            Some(4),
+            Some(5),
+            Some(6),
+        ),
+        (
+            "a new node without reason",
+            &never,
+            &held,
+            None,
+            Some(5),
+            Some(6),
+        ),
+        ("the reason", &ready, &explained, Some(4), None, Some(5)),
+        (
+            "a hold and another state",
+            &ready,
+            &broken,
+            Some(4),
+            Some(5),
+            Some(5),
+        ),
+    ] {
+        let found = status::due(old, new, written.map(at), unexplained.map(at), at(5));
+        assert_eq!(found, due.map(at), "{name}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Writes the status of a node: no sooner than it is worth a write, and what it says is decided elsewhere.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::node::NodeStatus;
+use crate::cluster::objects::ApiError;
+use crate::controller::node::Look;
+use crate::decide::node::NodeDigest;
+use crate::decide::node_plan::status;
+use crate::decide::node_plan::status::HoldReason;
+
+/// What the loop remembers of its status writes.
+#[derive(Default)]
+pub struct Memory {
+    written: Option<Timestamp>,
+    /// Since when the node is held and the release planner has not said why.
+    unexplained_since: Option<Timestamp>,
+}
+
+impl Look<'_> {
+    /// Why the node is held, if the release planner has said so.
+    pub fn hold(&mut self, node: &NodeDigest, now: Timestamp) -> Option<HoldReason> {
+        let holds = self.world.holds.lock().expect("the holds' lock");
+        let hold = holds.get(&self.key).copied();
+        let since = &mut self.memory.report.unexplained_since;
+        match node.held() && hold.is_none() {
+            true => drop(since.get_or_insert(now)),
+            false => *since = None,
+        }
+        hold
+    }
+
+    /// Writes the status when it is due; returns when it will be, if not yet.
+    pub async fn report(
+        &mut self,
+        node: &NodeDigest,
+        new: NodeStatus,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, ApiError> {
+        let memory = &self.memory.report;
+        let due = status::due(
+            &node.status,
+            &new,
+            memory.written,
+            memory.unexplained_since,
+            now,
+        );
+        let Some(due) = due else {
+            return Ok(None);
+        };
+        if due > now {
+            return Ok(Some(due));
+        }
+        let mut patch = json!({"status": new});
+        // A merge patch must name what it takes away.
+        for field in [
+            "observedHash",
+            "observedStartTime",
+            "skippedResourceIds",
+            "appliedResources",
+        ] {
+            if patch["status"].get(field).is_none() {
+                patch["status"][field] = Value::Null;
+            }
+        }
+        let written = self.world.objects.merge_status(&self.own(), &patch).await?;
+        self.memory.report.written = Some(now);
+        self.world.nodes.learn(&written);
+        self.world
+            .rollout_queue
+            .add((self.key.namespace.clone(), node.hub.clone()));
+        Ok(None)
+    }
+}
