@@ -36,10 +36,6 @@ impl Requests {
         Requests(counts)
     }
 
-    fn count(&self, what: &str) -> usize {
-        self.0.get(what).copied().unwrap_or_default()
-    }
-
     /// All but these.
     fn without(mut self, what: &[&str]) -> BTreeMap<String, usize> {
         self.0.retain(|name, _| !what.contains(&name.as_str()));
@@ -72,7 +68,11 @@ async fn until_settled(fleet: &Fleet, audit: &mut AuditLog) -> Result<()> {
         let hub = fleet.get("LynqHub", "tenants").await?;
         let slots = &hub["status"]["rollout"]["slots"];
         let ready = hub["status"]["ready"] == NODES;
-        anyhow::ensure!(ready && (slots.is_null() || *slots == json!([])), "{}", hub["status"]);
+        anyhow::ensure!(
+            ready && (slots.is_null() || *slots == json!([])),
+            "{}",
+            hub["status"]
+        );
         Ok(())
     })
     .await?;
@@ -94,11 +94,19 @@ const QUIET: [&str; 2] = ["get leases", "patch leases"];
 /// write, one release, one apply and one live read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_costs_nothing_and_a_change_costs_what_it_must() -> Result<()> {
-    let cluster = Cluster::start(Options { keep_directory: true, ..Options::default() }).await?;
+    let cluster = Cluster::start(Options {
+        keep_directory: true,
+        ..Options::default()
+    })
+    .await?;
     let operator = Operator::start(&cluster, "operator", &["--leader-elect"]).await?;
     let fleet = Fleet::new(&cluster, "idle", NODES).await?;
     let form = |version: u32| {
-        fleet.form(&format!("registry.example.com/web:{version}"), json!(WINDOW), 0)
+        fleet.form(
+            &format!("registry.example.com/web:{version}"),
+            json!(WINDOW),
+            0,
+        )
     };
     let mut audit = cluster.audit().await?;
     fleet.apply(&form(1)).await?;
