@@ -1,6 +1,8 @@
 //! What the API server says of an object that it refuses, without the values in it: those may come from a row, and the
 //! text ends up in conditions, events and logs. The field and the rule stay.
 
+use std::cmp::Reverse;
+
 /// What stands before a value in the API server's validation errors and in those of Go's parsers.
 const BEFORE_VALUE: [&str; 6] = [
     "Invalid value: ",
@@ -22,11 +24,15 @@ pub fn without_values(message: &str) -> String {
     shown + rest
 }
 
+/// Where the first value begins; of two markers at one place the longer one stands before it.
 fn next_value(text: &str) -> Option<usize> {
     let starts = BEFORE_VALUE
         .iter()
-        .filter_map(|marker| Some(text.find(marker)? + marker.len()));
-    starts.filter(|start| *start < text.len()).min()
+        .filter_map(|marker| Some((text.find(marker)?, Reverse(marker.len()))));
+    starts
+        .filter(|(at, Reverse(length))| at + length < text.len())
+        .min()
+        .map(|(at, Reverse(length))| at + length)
 }
 
 /// Bytes of the value at the beginning: a quoted text, or anything with its brackets closed, up to what separates it
