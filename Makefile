@@ -12,6 +12,7 @@ demo: cluster ## Play a rollout, a bad change and its repair on a real control p
 
 test: cluster ## Unit, property and integration tests, the latter against a real control plane and database
 	cargo test --workspace
+	cargo test --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
 
 lint: ## Clippy, warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings

@@ -201,6 +201,7 @@ async fn limits_of_a_result() {
 }
 
 #[tokio::test]
+#[ignore = "measures the whole process, so `make test` runs it alone"]
 async fn memory_stays_bounded_over_many_rows() {
     let database = Database::shared();
     database.schema("many", &[&big("v", 100_000)]).await;
