@@ -1,7 +1,6 @@
 //! The one integration binary: real control plane, real database, the real program.
 
 mod admission;
-mod bad_input;
 mod cluster;
 mod datasource;
 mod forms;
@@ -14,4 +13,3 @@ mod template_functions;
 mod tenants;
 mod tidy;
 mod witness;
-mod words;
