@@ -1,8 +1,9 @@
 //! Content: the resource arrays of a node's spec, how two of them are compared, and how large one may be.
 
-use std::borrow::Cow;
 use std::fmt;
+use std::io::Write;
 
+use memchr::memchr2;
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 
@@ -73,11 +74,18 @@ pub fn hash(spec: Option<&Value>) -> Hash {
     let mut arrays: Vec<&str> = ARRAYS.to_vec();
     arrays.sort_unstable();
     let mut digest = Sha256::new();
+    let mut text = Vec::new();
     for array in arrays {
         let Some(Value::Array(list)) = spec.and_then(|s| s.get(array)) else {
             continue;
         };
-        let mut resources: Vec<Vec<u8>> = list.iter().map(canonical_resource).collect();
+        text.clear();
+        let mut ends = vec![0];
+        for resource in list {
+            canonical_resource(resource, &mut text);
+            ends.push(text.len());
+        }
+        let mut resources: Vec<&[u8]> = ends.windows(2).map(|at| &text[at[0]..at[1]]).collect();
         resources.sort_unstable();
         if !resources.is_empty() {
             digest.update(array);
@@ -103,6 +111,13 @@ pub fn hash_value(value: &Value) -> String {
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
+}
+
+/// True when the arrays are the very same: cheaper than two hashes, which may be equal even where this is false.
+pub fn is_same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    ARRAYS
+        .iter()
+        .all(|array| one.and_then(|spec| spec.get(array)) == other.and_then(|spec| spec.get(array)))
 }
 
 /// True when the arrays hold no resource.
@@ -161,24 +176,22 @@ pub fn check_size(spec: Option<&Value>) -> Result<(), TooLarge> {
 }
 
 /// One resource with defaults and empty fields dropped: never inside its `spec`, where an empty value means something.
-fn canonical_resource(resource: &Value) -> Vec<u8> {
-    let mut out = Vec::new();
+fn canonical_resource(resource: &Value, out: &mut Vec<u8>) {
     let Value::Object(fields) = resource else {
-        canonical(resource, &mut out);
-        return out;
+        return canonical(resource, out);
     };
-    let kept = fields.iter().filter(|(name, value)| {
+    let kept = |(name, value): &(&String, &Value)| {
         let name = name.as_str();
         name == "spec"
             || !(is_empty(value)
                 || DEFAULTS
                     .iter()
                     .any(|(field, default)| *field == name && **value == default()))
-    });
+    };
     // The id first, so that the sorted texts are in the order of ids.
-    canonical(resource.get("id").unwrap_or(&Value::Null), &mut out);
-    canonical_object(kept, &mut out);
-    out
+    canonical(resource.get("id").unwrap_or(&Value::Null), out);
+    let kept: Vec<_> = fields.iter().filter(kept).collect();
+    canonical_object(kept.into_iter(), out);
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -197,7 +210,7 @@ fn canonical(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.extend(b"null"),
         Value::Bool(yes) => out.extend(if *yes { b"true".as_slice() } else { b"false" }),
-        Value::Number(number) => out.extend(canonical_number(number).as_bytes()),
+        Value::Number(number) => canonical_number(number, out),
         Value::String(text) => canonical_string(text, out),
         Value::Array(list) => {
             out.push(b'[');
@@ -213,12 +226,18 @@ fn canonical(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-fn canonical_object<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>, out: &mut Vec<u8>) {
+fn canonical_object<'a>(
+    fields: impl Iterator<Item = (&'a String, &'a Value)> + Clone,
+    out: &mut Vec<u8>,
+) {
     // serde_json's own order depends on a feature that any crate in the tree may turn on.
-    let mut fields: Vec<_> = fields.collect();
-    fields.sort_unstable_by_key(|(name, _)| name.as_str());
+    if !fields.clone().is_sorted_by_key(|(name, _)| name) {
+        let mut sorted: Vec<_> = fields.collect();
+        sorted.sort_unstable_by_key(|(name, _)| name.as_str());
+        return canonical_object(sorted.into_iter(), out);
+    }
     out.push(b'{');
-    for (i, (name, value)) in fields.into_iter().enumerate() {
+    for (i, (name, value)) in fields.enumerate() {
         if i > 0 {
             out.push(b',');
         }
@@ -232,27 +251,28 @@ fn canonical_object<'a>(fields: impl Iterator<Item = (&'a String, &'a Value)>, o
 /// Strings are only compared, so it is enough that the encoding is unambiguous.
 fn canonical_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    for byte in text.bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(byte);
+    let mut rest = text.as_bytes();
+    while let Some(at) = memchr2(b'"', b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend([b'\\', rest[at]]);
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
     out.push(b'"');
 }
 
 /// The API server keeps integers of 64 bits with a sign; everything else is a double, and a double without a fraction
 /// is written without one, so it comes back as an integer (`1.0` as `1`, `-0` as `0`).
-fn canonical_number(number: &Number) -> Cow<'static, str> {
-    if let Some(integer) = number.as_i64() {
-        return integer.to_string().into();
-    }
+fn canonical_number(number: &Number, out: &mut Vec<u8>) {
     let double = number.as_f64().unwrap_or_default();
-    if double.fract() == 0.0 && double.abs() < 9_223_372_036_854_775_808.0 {
-        (double as i64).to_string().into()
+    let written = if let Some(integer) = number.as_i64() {
+        write!(out, "{integer}")
+    } else if double.fract() == 0.0 && double.abs() < 9_223_372_036_854_775_808.0 {
+        write!(out, "{}", double as i64)
     } else {
-        format!("{double:e}").into()
-    }
+        write!(out, "{double:e}")
+    };
+    written.expect("writing to memory succeeds");
 }
 
 /// Bytes of the value as Go's encoding/json writes it, which is what the API server stores.
@@ -281,12 +301,18 @@ fn encoded_len(value: &Value) -> usize {
 }
 
 fn encoded_string_len(text: &str) -> usize {
-    let escaped = |c: char| match c {
-        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
-        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => 6,
-        other => other.len_utf8(),
+    // How much longer the escape is than what it stands for.
+    let more = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+        b'<' | b'>' | b'&' | 0..=0x1f => 5,
+        _ => 0,
     };
-    text.chars().map(escaped).sum::<usize>() + 2
+    let ascii: usize = text.bytes().map(more).sum();
+    let separators = match text.is_ascii() {
+        true => 0,
+        false => 3 * text.matches(['\u{2028}', '\u{2029}']).count(),
+    };
+    text.len() + ascii + separators + 2
 }
 
 #[cfg(test)]

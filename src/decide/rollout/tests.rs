@@ -431,4 +431,71 @@ proptest! {
             prop_assert!(snapshot.nodes[&release.node].held());
         }
     }
+    /// Whoever waits, waits for something that can be said, and nobody else is said to wait.
+    #[test]
+    fn every_held_node_has_a_reason(snapshot in any_fleet()) {
+        let plan = plan(&snapshot, at(1));
+        for (name, node) in &snapshot.nodes {
+            prop_assert_eq!(node.held(), plan.waiting.contains_key(name), "{}", name);
+            prop_assert!(plan.waiting.get(name).is_none_or(|reason| !reason.summary().is_empty()));
+        }
+    }
+
+    /// Where everything that is live gets ready, everything goes live and the ledger empties, whatever slots a crash
+    /// left behind, as long as no window was made smaller than the slots in it.
+    #[test]
+    fn a_fleet_that_becomes_ready_completes(mut snapshot in any_fleet()) {
+        // A node is un-held by a write, so the slot of one that is not held names an older version of it.
+        let nodes = snapshot.nodes.clone();
+        snapshot.slots.retain(|slot| slot.resource_version == "99" || nodes[&slot.node].held());
+        let widths = [snapshot.forms["web"].policy.max_skew, snapshot.hub_skew];
+        for width in widths.into_iter().filter(|skew| *skew != Skew::Count(0)) {
+            snapshot.slots.truncate(width.of(nodes.len()));
+        }
+        // A node is released, gets ready, is confirmed and freed: a pass each, one node after the other at worst.
+        let passes = 4 * snapshot.nodes.len() as i64 + 4;
+        for pass in 1..=passes {
+            let plan = plan(&snapshot, at(pass));
+            carry_out(&mut snapshot, &plan, at(pass));
+        }
+        prop_assert!(snapshot.nodes.values().all(|node| !node.held()), "still held: {:?}", snapshot);
+        prop_assert!(snapshot.slots.is_empty(), "never freed: {:?}", snapshot.slots);
+    }
+}
+
+/// What the fleet is like after the plan, where all that was live before gets ready.
+fn carry_out(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
+    if let Some(ledger) = &plan.ledger {
+        snapshot.slots.clone_from(ledger);
+    }
+    let moved = |node: &mut Node| {
+        let version: u64 = node.resource_version.parse().unwrap();
+        node.resource_version = (version + 1).to_string();
+    };
+    for node in snapshot.nodes.values_mut().filter(|n| n.non_ready()) {
+        node.settled_since = Some(now);
+        moved(node);
+    }
+    for release in &plan.releases {
+        let node = snapshot.nodes.get_mut(&release.node).unwrap();
+        node.live = Live::Hash(release.hash.clone());
+        node.start = Some(now);
+        node.settled_since = None;
+        moved(node);
+    }
+    snapshot.confirmed = plan
+        .confirm
+        .iter()
+        .map(|confirm| match confirm.clone() {
+            Confirm::Gone { uid, .. } => Confirmation::Gone { uid },
+            Confirm::Ready {
+                uid,
+                resource_version,
+                ..
+            } => Confirmation::Ready {
+                uid,
+                resource_version,
+            },
+        })
+        .collect();
 }
