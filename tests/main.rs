@@ -5,6 +5,7 @@ mod cluster;
 mod datasource;
 mod forms;
 mod idle;
+mod install;
 mod operator;
 mod process;
 mod readiness;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::conditions::Condition;
-use crate::api::policy::Skew;
+use crate::api::policy::{Skew, max_skew};
 
 /// A data source: one row of it is one tenant, and each LynqForm that names this hub makes one LynqNode of each active row.
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -130,7 +130,7 @@ pub struct ValueMappings {
 pub struct HubRollout {
     /// How many nodes of all forms together may be non-ready at a time.
     #[serde(default)]
-    #[schemars(default)]
+    #[schemars(default, schema_with = "max_skew")]
     pub max_skew: Skew,
 }
 

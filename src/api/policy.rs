@@ -84,17 +84,34 @@ impl JsonSchema for Skew {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        // The pattern is what tools read, the rule is what people read.
         schemars::json_schema!({
             "x-kubernetes-int-or-string": true,
             "minimum": 0,
             "maximum": u32::MAX,
-            "pattern": "^([1-9][0-9]?|100)%$",
+            "maxLength": 10,
+            "pattern": PERCENTAGE,
             "x-kubernetes-validations": [{
-                "rule": "type(self) == int || self != '0%'",
-                "message": "0% would release nothing; to stop a rollout set paused: true",
+                "rule": format!("type(self) == int || self.matches('{PERCENTAGE}')"),
+                "message": "give a number of nodes, or a percentage from 1% to 100%",
             }],
         })
     }
+}
+
+const PERCENTAGE: &str = "^([1-9][0-9]?|100)%$";
+
+/// The schema of a window. Whoever writes 0% may mean a stop.
+pub fn max_skew(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let mut schema = Skew::json_schema(generator);
+    let rule = serde_json::json!({
+        "rule": "type(self) == int || self != '0%'",
+        "message": "0% would release nothing; to stop a rollout set paused: true",
+    });
+    if let Some(serde_json::Value::Array(rules)) = schema.get_mut("x-kubernetes-validations") {
+        rules.push(rule);
+    }
+    schema
 }
 
 /// Whether new nodes wait for a slot.
@@ -114,7 +131,7 @@ pub struct Rollout {
     /// How many nodes may be non-ready at a time: a number, or a percentage of the form's nodes (rounded down, at
     /// least 1). 0: no window, changes reach every node at once.
     #[serde(default)]
-    #[schemars(default)]
+    #[schemars(default, schema_with = "max_skew")]
     pub max_skew: Skew,
     /// Seconds that a released node has to become ready before it counts as failed.
     #[serde(default = "ten_minutes")]

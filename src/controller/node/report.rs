@@ -14,8 +14,10 @@ use crate::decide::node_plan::status::HoldReason;
 #[derive(Default)]
 pub struct Memory {
     written: Option<Timestamp>,
-    /// Since when the node is held and the release planner has not said why.
-    unexplained_since: Option<Timestamp>,
+    /// Since when the node is held for no reason that is worth a write.
+    hold_since: Option<Timestamp>,
+    /// When it is worth one all the same.
+    hold_at: Option<Timestamp>,
 }
 
 impl Look<'_> {
@@ -23,10 +25,13 @@ impl Look<'_> {
     pub fn hold(&mut self, node: &NodeDigest, now: Timestamp) -> Option<HoldReason> {
         let holds = self.world.holds.lock().expect("the holds' lock");
         let hold = holds.get(&self.key).copied();
-        let since = &mut self.memory.report.unexplained_since;
-        match node.held() && hold.is_none() {
-            true => drop(since.get_or_insert(now)),
-            false => *since = None,
+        let memory = &mut self.memory.report;
+        let patience = status::patience(hold);
+        if node.held() && !patience.is_zero() {
+            let since = *memory.hold_since.get_or_insert(now);
+            memory.hold_at = since.checked_add(patience).ok();
+        } else {
+            (memory.hold_since, memory.hold_at) = (None, None);
         }
         hold
     }
@@ -39,13 +44,7 @@ impl Look<'_> {
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ApiError> {
         let memory = &self.memory.report;
-        let due = status::due(
-            &node.status,
-            &new,
-            memory.written,
-            memory.unexplained_since,
-            now,
-        );
+        let due = status::due(&node.status, &new, memory.written, memory.hold_at, now);
         let Some(due) = due else {
             return Ok(None);
         };

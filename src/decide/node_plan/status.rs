@@ -9,6 +9,7 @@ use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind};
 use crate::decide::rollout::Live;
+use crate::decide::rollout::reason::Reason;
 
 /// Why the node is held, as the release planner says it: code and sentence.
 pub type HoldReason = (&'static str, &'static str);
@@ -71,33 +72,39 @@ pub fn of_node(
 
 /// How often a status that says the same in other words is written: the texts of a rollout change with every pod.
 const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(10);
-/// How long the release planner has to say why a node is held, before the status says it without a reason.
-const REASON_WITHIN: SignedDuration = SignedDuration::from_secs(1);
+
+/// How long a hold is not yet worth a write: the release planner says at once, as a rule, why the node waits or that it
+/// does not, and until a new form is rendered for all nodes every one of them waits for just that.
+pub fn patience(hold: Option<HoldReason>) -> SignedDuration {
+    match hold {
+        None => SignedDuration::from_secs(1),
+        Some((code, _)) if code == Reason::NotRendered.code() => SignedDuration::from_secs(10),
+        Some(_) => SignedDuration::ZERO,
+    }
+}
 
 /// When to write `new` in the place of `old`; None while they are the same. Every change of a state is worth a write at
-/// once. `written` is the time of the last write, `unexplained_since` that of a hold without a reason yet.
+/// once. `written` is the time of the last write; `hold_at` is when the hold is worth one.
 pub fn due(
     old: &NodeStatus,
     new: &NodeStatus,
     written: Option<Timestamp>,
-    unexplained_since: Option<Timestamp>,
+    hold_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<Timestamp> {
     if old == new {
         return None;
     }
-    let after = |since: Timestamp, wait| since.checked_add(wait).unwrap_or(now);
-    if let Some(since) = unexplained_since {
-        let only_held = || states_in(old, "Held") == states_in(new, "Held");
-        if old.conditions.is_empty() || only_held() {
-            return Some(after(since, REASON_WITHIN));
-        }
+    if let Some(at) = hold_at.filter(|at| *at > now)
+        && (old.conditions.is_empty() || states_in(old, "Held") == states_in(new, "Held"))
+    {
+        return Some(at);
     }
     if let Some(written) = written
         && old.observed_generation == new.observed_generation
         && states_in(old, "") == states_in(new, "")
     {
-        return Some(after(written, TEXT_EVERY));
+        return written.checked_add(TEXT_EVERY).ok();
     }
     Some(now)
 }

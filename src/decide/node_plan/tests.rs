@@ -450,7 +450,7 @@ fn a_status_is_written_when_it_is_worth_it() {
     let explained = status_of(&node, Readiness::Ready, Some(("WindowFull", "waits")));
     let broken = status_of(&node, waits("x"), None);
     let never = NodeStatus::default();
-    for (name, old, new, written, unexplained, due) in [
+    for (name, old, new, written, hold_at, due) in [
         ("the same", &ready, &ready, None, None, None),
         ("another state", &ready, &one, Some(4), None, Some(5)),
         ("other words", &one, &other, Some(4), None, Some(14)),
@@ -468,7 +468,7 @@ fn a_status_is_written_when_it_is_worth_it() {
             &ready,
             &held,
             Some(4),
-            Some(5),
+            Some(6),
             Some(6),
         ),
         (
@@ -476,7 +476,7 @@ fn a_status_is_written_when_it_is_worth_it() {
             &never,
             &held,
             None,
-            Some(5),
+            Some(6),
             Some(6),
         ),
         ("the reason", &ready, &explained, Some(4), None, Some(5)),
@@ -485,11 +485,19 @@ fn a_status_is_written_when_it_is_worth_it() {
             &ready,
             &broken,
             Some(4),
+            Some(6),
+            Some(5),
+        ),
+        (
+            "a hold that is worth it by now",
+            &ready,
+            &held,
+            Some(4),
             Some(5),
             Some(5),
         ),
     ] {
-        let found = status::due(old, new, written.map(at), unexplained.map(at), at(5));
+        let found = status::due(old, new, written.map(at), hold_at.map(at), at(5));
         assert_eq!(found, due.map(at), "{name}");
     }
 }
