@@ -1,11 +1,13 @@
-# A static program on an empty base, as nobody.
-FROM rust:1.95-alpine AS build
-RUN apk add --no-cache build-base cmake perl
+# A static program, run as nobody, on a base that has nothing else to run.
+FROM rust:1.95-bookworm AS build
+RUN apt-get update && apt-get install -y --no-install-recommends musl-tools && rm -rf /var/lib/apt/lists/*
+RUN rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin lynqgate
+RUN cargo build --release --locked --target "$(uname -m)-unknown-linux-musl" --bin lynqgate \
+    && mv "target/$(uname -m)-unknown-linux-musl/release/lynqgate" /lynqgate
 
-FROM scratch
-COPY --from=build /src/target/release/lynqgate /lynqgate
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY --from=build /lynqgate /lynqgate
 USER 65532:65532
 ENTRYPOINT ["/lynqgate"]

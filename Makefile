@@ -7,11 +7,14 @@ help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: cluster ## Play a rollout, a bad change and its repair on a real control plane (KEEP=1 leaves it running)
-	cargo build --bins
-	KEEP=$(KEEP) cargo run --quiet --example demo
+	@# One command for both, so that the dependencies are built once, and as `make test` builds them.
+	@cargo build --bins --example demo
+	@KEEP=$(KEEP) cargo run --quiet --example demo
 
 test: cluster ## Unit, property and integration tests, the latter against a real control plane and database
-	cargo test --workspace
+	cargo test --workspace --lib --bins
+	cargo test --workspace --doc
+	cargo test --workspace --test '*'
 	cargo test --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
 
 lint: ## Clippy, warnings denied
@@ -33,7 +36,7 @@ bench: ## Measure the gate, rendering and the webhook, each beside a baseline
 	cargo bench
 
 cluster: ## Build the control plane that the tests and the demo use (once; kept in a cache)
-	tests/cluster/build
+	@tests/cluster/build >/dev/null
 
 image: ## Build the container image
 	docker build -t lynqgate .

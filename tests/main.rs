@@ -1,9 +1,11 @@
 //! The one integration binary: real control plane, real database, the real program.
 
 mod admission;
+mod bad_input;
 mod cluster;
 mod datasource;
 mod forms;
+mod hub;
 mod idle;
 mod install;
 mod operator;
@@ -14,3 +16,4 @@ mod template_functions;
 mod tenants;
 mod tidy;
 mod witness;
+mod words;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::decide::child::{Kind, ObjectKey, Scope};
-use crate::decide::refusal::without_values;
+use crate::decide::refusal::{misfit, without_values};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
@@ -42,13 +42,10 @@ impl From<kube::Error> for ApiError {
         match status.code {
             404 => ApiError::NotFound(message),
             409 => ApiError::Conflict(message),
-            // What server-side apply cannot make sense of is no fault of the server.
-            500 if message.starts_with("failed to create typed patch object")
-                || message.starts_with("failed to convert new object") =>
-            {
-                ApiError::Refused(message)
-            }
-            408 | 429 | 500..=599 => ApiError::Unavailable(format!("{message} ({})", status.code)),
+            408 | 429 | 500..=599 => match misfit(&message) {
+                Some(misfit) => ApiError::Refused(misfit),
+                None => ApiError::Unavailable(format!("{message} ({})", status.code)),
+            },
             _ => ApiError::Refused(message),
         }
     }
@@ -190,14 +187,20 @@ impl Objects {
             .await
     }
 
-    /// Deletes this very object, not another of its name. What it owns goes after it (Background), pods of Jobs too.
-    pub async fn delete(&self, key: &ObjectKey, uid: &str) -> Result<(), ApiError> {
+    /// Deletes this very object, not another of its name, and with a `version` only as it was then. What it owns goes
+    /// after it (Background), pods of Jobs too.
+    pub async fn delete(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        version: Option<&str>,
+    ) -> Result<(), ApiError> {
         let (request, name) = self.locate(key).await?;
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_owned()),
-                resource_version: None,
+                resource_version: version.map(str::to_owned),
             }),
             ..DeleteParams::default()
         };

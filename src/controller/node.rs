@@ -20,8 +20,9 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::{World, own_key};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
+use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest, live_content};
-use crate::decide::node_plan::{self, Failure, FailureKind, Seen};
+use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Seen, StepKind};
 use crate::decide::readiness::Readiness;
 use crate::decide::version;
 
@@ -121,7 +122,6 @@ impl Look<'_> {
                 .map(|key| self.world.children.get(key.as_ref().ok()?))
                 .collect();
             self.remember(&node, &children, now);
-            self.note_unavailable(&node, &keys);
             let hold = self.hold(&node, now);
             let seen: Vec<Seen> = node
                 .facts
@@ -139,6 +139,8 @@ impl Look<'_> {
             let plan = node_plan::plan(&node, &seen, &others, now);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
+                drop(seen);
+                self.note_failures(&node, &plan, now);
                 let wake_at = plan.wake_at;
                 let due = self.report(&node, status, now).await?;
                 return Ok([wake_at, due].into_iter().flatten().min());
@@ -192,18 +194,25 @@ impl Look<'_> {
         Ok(Some(keys))
     }
 
-    /// An event as for any other resource that cannot be applied; the plan says it in the status.
-    fn note_unavailable(&mut self, node: &NodeDigest, keys: &[Key]) {
-        for (facts, key) in node.facts.iter().zip(keys) {
-            if let (Err(message), None) = (key, &facts.render_error) {
-                let memory = self.memory.resources.entry(facts.id.clone()).or_default();
-                let failure = Failure {
-                    kind: FailureKind::Refused,
-                    message: message.clone(),
-                    retry_at: Timestamp::now(),
-                };
-                fail(memory, self.world, node, facts, failure);
+    /// An event also for what failed without a request: a kind that is not there, an object that is somebody else's.
+    fn note_failures(&mut self, node: &NodeDigest, plan: &NodePlan, now: Timestamp) {
+        for (facts, outcome) in node.facts.iter().zip(&plan.outcomes) {
+            let failed = outcome.state == State::ApplyFailed && outcome.step == StepKind::Go;
+            let memory = self.memory.resources.entry(facts.id.clone()).or_default();
+            let known = memory.failure.as_ref().map(|failure| &failure.message);
+            // The hub speaks of what does not render.
+            if !failed || facts.render_error.is_some() || known == Some(&outcome.message) {
+                continue;
             }
+            let failure = Failure {
+                kind: match outcome.conflict {
+                    true => FailureKind::Conflict,
+                    false => FailureKind::Refused,
+                },
+                message: outcome.message.clone(),
+                retry_at: now,
+            };
+            fail(memory, self.world, node, facts, failure);
         }
     }
 
@@ -417,7 +426,8 @@ fn fail(
             FailureKind::Refused => "ApplyFailed",
         };
         let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
-        let text = format!("Resource {:?}: {}", facts.id, failure.message);
+        let object = node_plan::status::named(facts);
+        let text = format!("Resource {:?}, {object}: {}", facts.id, failure.message);
         tracing::warn!(node = %node.key, reason, text);
         world.events.warning(&about, reason, text);
     }

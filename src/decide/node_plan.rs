@@ -16,6 +16,9 @@ use crate::decide::rollout::Live;
 /// No event tells that a kind was installed.
 const KIND_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
+/// Nor does one tell a node that an object which it wants is no longer another's.
+const OWNER_RETRY: SignedDuration = SignedDuration::from_secs(30);
+
 /// How the last apply of a resource ended, where it failed. Forgotten when the resource or its object changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
@@ -138,6 +141,11 @@ pub fn plan(
             .collect();
     }
     plan
+}
+
+/// What is said of an object that is somebody else's.
+pub fn owned_by(owner: &str) -> String {
+    format!("it belongs to {owner}; give one of them another name")
 }
 
 /// What is said of a resource whose kind is not installed.
@@ -286,13 +294,10 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
         Owner::Nobody => None,
     };
     if let Some(owner) = foreign {
-        let message = format!(
-            "{}/{} belongs to {owner}: give one of them another name",
-            seen.facts.namespace, seen.facts.name
-        );
         return Assessed {
             conflict: true,
-            ..settled(State::ApplyFailed, message)
+            wake_at: now.checked_add(OWNER_RETRY).ok(),
+            ..settled(State::ApplyFailed, owned_by(&owner))
         };
     }
     let current = child.applied_hash.as_ref() == Some(&seen.facts.hash)

@@ -1,5 +1,5 @@
-//! What the API server says of an object that it refuses, without the values in it: those may come from a row, and the
-//! text ends up in conditions, events and logs. The field and the rule stay.
+//! What the API server says of an object that it refuses, made fit for conditions, events and logs: without the values in
+//! it, which may come from a row, and without the steps of its own work. The field and the rule stay.
 
 use std::cmp::Reverse;
 
@@ -62,6 +62,22 @@ fn length(text: &str) -> usize {
     text.len()
 }
 
+/// What server-side apply says of a manifest that is no object of its kind, with the status 500; None for anything else.
+pub fn misfit(message: &str) -> Option<String> {
+    let why = if message.starts_with("failed to create typed patch object (") {
+        message.split_once("): ")?.1
+    } else if message.starts_with("failed to convert new object (") {
+        let (_, why) = message.split_once(" to proper version: ")?;
+        why.rsplit_once("error decoding from json: ")
+            .map_or(why, |(_, why)| why)
+    } else {
+        return None;
+    };
+    Some(format!(
+        "the manifest does not fit its kind: {why}; correct the template"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +120,11 @@ mod tests {
                 r#"namespaces "x" not found"#,
                 r#"namespaces "x" not found"#,
             ),
+            (
+                "a list that ends with a value",
+                "[spec.a: Not found: s3cret]",
+                "[spec.a: Not found: (value)]",
+            ),
             ("nothing behind it", "Invalid value: ", "Invalid value: "),
             (
                 "no end",
@@ -113,6 +134,31 @@ mod tests {
         ];
         for (name, message, expected) in cases {
             assert_eq!(without_values(message), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_misfit_is_told_from_a_fault_of_the_server() {
+        let cases = [
+            (
+                "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): .spec.replicas: expected numeric \
+                 (int or float), got string",
+                Some(
+                    "the manifest does not fit its kind: .spec.replicas: expected numeric (int or float), got string; \
+                     correct the template",
+                ),
+            ),
+            (
+                "failed to convert new object (ns/web; /v1, Kind=Secret) to proper version: unable to convert unstructured \
+                 object to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 6",
+                Some(
+                    "the manifest does not fit its kind: illegal base64 data at input byte 6; correct the template",
+                ),
+            ),
+            ("etcdserver: request timed out", None),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(misfit(message).as_deref(), expected);
         }
     }
 }

@@ -74,7 +74,7 @@ pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) ->
     for NodeDeletion { name, uid, reason } in deletes {
         match world
             .objects
-            .delete(&own_key("LynqNode", &hub.namespace, name), uid)
+            .delete(&own_key("LynqNode", &hub.namespace, name), uid, None)
             .await
         {
             Ok(()) => world.events.normal(

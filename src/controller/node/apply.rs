@@ -12,7 +12,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::decide::child::{Child, ObjectKey, Owner, Scope, manifest};
 use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::TakeDown;
+use crate::decide::node_plan::{self, TakeDown};
 
 pub async fn apply(
     world: &World,
@@ -43,7 +43,7 @@ pub async fn apply(
     if let Some(found) = &found
         && let Some(conflict) = refused(found, node, force)
     {
-        return Err(ApiError::Conflict(format!("{key} {conflict}")));
+        return Err(ApiError::Conflict(conflict));
     }
     let object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
     let exists = child.is_some() || live.is_some();
@@ -77,6 +77,10 @@ pub async fn apply(
              targetNamespace",
             key.namespace
         )),
+        // In the API server's words: which manager, and which fields.
+        ApiError::Conflict(text) if text.starts_with("Apply failed with ") => ApiError::Conflict(
+            format!("{text}; conflictPolicy: Force takes the fields over, and ignoreFields leaves them to others"),
+        ),
         error => error,
     })
 }
@@ -85,14 +89,12 @@ pub async fn apply(
 fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
     match &found.owner {
         Owner::Node { key, .. } if *key == node.key => None,
-        Owner::Node { key, .. } => Some(format!(
-            "belongs to lynqnode {key}: give one of them another name"
-        )),
-        Owner::Other(owner) => Some(format!("belongs to {owner}: give one of them another name")),
+        Owner::Node { key, .. } => Some(node_plan::owned_by(&format!("lynqnode {key}"))),
+        Owner::Other(owner) => Some(node_plan::owned_by(owner)),
         Owner::Nobody if force || found.orphaned => None,
-        Owner::Nobody => {
-            Some("was there before and is nobody's: conflictPolicy: Force takes it over".to_owned())
-        }
+        Owner::Nobody => Some(
+            "it was there before and is nobody's; conflictPolicy: Force takes it over".to_owned(),
+        ),
     }
 }
 
@@ -106,7 +108,20 @@ pub async fn take_down(
 ) -> Result<(), ApiError> {
     match how {
         TakeDown::Delete => {
-            world.objects.delete(key, &child.uid).await?;
+            // Whose it is is asked once more: what is remembered may be a moment old.
+            let live = match world.objects.get(key).await {
+                Ok(live) => world.children.learn(&live),
+                Err(ApiError::NotFound(_)) => {
+                    world.children.forget(key);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            if live.uid != child.uid || live.owner != child.owner {
+                return Ok(());
+            }
+            let version = Some(live.resource_version.as_str());
+            world.objects.delete(key, &child.uid, version).await?;
             match world.objects.get(key).await {
                 Err(ApiError::NotFound(_)) => world.children.forget(key),
                 Ok(object) => drop(world.children.learn(&object)),

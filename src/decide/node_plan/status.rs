@@ -239,7 +239,7 @@ fn edited(yes: bool) -> ConditionState {
 }
 
 /// What did not render has no kind and no name.
-fn named(facts: &Facts) -> String {
+pub fn named(facts: &Facts) -> String {
     match facts.kind.kind.as_str() {
         "" => format!("resource {:?}", facts.id),
         kind => format!("{kind} {}", facts.name),

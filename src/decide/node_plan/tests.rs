@@ -179,7 +179,7 @@ fn somebody_elses_object_is_a_conflict_and_not_written() {
                 key: another,
                 uid: None,
             },
-            "tenants/a belongs to lynqnode tenants/other-web",
+            "it belongs to lynqnode tenants/other-web; give one of them another name",
         ),
         (
             "an earlier node's of this name",

@@ -129,6 +129,7 @@ impl fmt::Display for Held {
         let Self {
             count, existing, ..
         } = self;
+        let have = if *count == 1 { "has" } else { "have" };
         let (missing, remedy) = match self.without_form {
             0 => ("active row", "Mend the rows"),
             forms if forms == *count => ("form", "Bring the form back"),
@@ -136,7 +137,7 @@ impl fmt::Display for Held {
         };
         write!(
             f,
-            "{count} of {existing} nodes have no {missing} any more; none of them is deleted, because "
+            "{count} of {existing} nodes {have} no {missing} any more; none of them is deleted, because "
         )?;
         match self.cause {
             Cause::MoreThanHalf => write!(f, "that is more than half")?,
@@ -144,7 +145,8 @@ impl fmt::Display for Held {
                 write!(f, "spec.guard.maxDeletions allows {max} at a time")?;
             }
             Cause::UnidentifiedRows { rows } => {
-                write!(f, "{rows} active rows have no usable uid and may be theirs")?
+                let have = if rows == 1 { "row has" } else { "rows have" };
+                write!(f, "{rows} active {have} no usable uid and may be theirs")?
             }
         }
         match self.confirmation {
@@ -296,6 +298,15 @@ mod tests {
                 "5 of 20 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions \
                  allows 3 at a time and lynq.sh/confirm-deletions confirms only 4. Mend the rows, or, if these nodes \
                  shall go, annotate the hub with lynq.sh/confirm-deletions=\"5\"",
+            ),
+            (
+                Deletions {
+                    unidentified: 1,
+                    ..deletions(9, 1)
+                },
+                "1 of 9 nodes has no active row any more; none of them is deleted, because 1 active row has no usable uid \
+                 and may be theirs. Mend the rows, or, if these nodes shall go, annotate the hub with \
+                 lynq.sh/confirm-deletions=\"1\"",
             ),
             (
                 Deletions {

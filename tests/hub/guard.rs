@@ -1,0 +1,220 @@
+//! The guard: many nodes at once go only when somebody says how many.
+
+use anyhow::{Result, ensure};
+use futures::FutureExt;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::cluster::{Cluster, wait};
+use crate::hub::{fleet, until_maps};
+use crate::operator;
+use crate::tenants::{Fleet, SOON, condition};
+use crate::words::all;
+
+const HUB: (&str, &str) = ("LynqHub", "tenants");
+const HELD: (&str, &str, &str) = ("DeletionsHeld", "True", "TooManyDeletions");
+const NOT_HELD: (&str, &str, &str) = ("DeletionsHeld", "False", "NothingHeld");
+const NODES: [&str; 7] = [
+    "t0-web", "t1-web", "t2-web", "t3-web", "t4-web", "t5-web", "t6-web",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_nodes_go_only_when_the_count_is_confirmed() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    all(vec![
+        ("all rows gone", all_rows_gone(cluster).boxed_local()),
+        (
+            "half of the rows gone",
+            half_of_the_rows_gone(cluster).boxed_local(),
+        ),
+        (
+            "a row without uid",
+            a_row_without_uid(cluster).boxed_local(),
+        ),
+        ("form gone", form_gone(cluster).boxed_local()),
+        ("own limit", own_limit(cluster).boxed_local()),
+    ])
+    .await
+}
+
+async fn confirm(fleet: &Fleet, count: &str) -> Result<()> {
+    let annotation = json!({"metadata": {"annotations": {"lynq.sh/confirm-deletions": count}}});
+    fleet.merge("LynqHub", "tenants", &annotation).await
+}
+
+/// The annotation lets one sync delete.
+async fn until_spent(fleet: &Fleet) -> Result<()> {
+    wait::until("the confirmation is spent", SOON, async || {
+        let hub = fleet.get("LynqHub", "tenants").await?;
+        let left = &hub["metadata"]["annotations"]["lynq.sh/confirm-deletions"];
+        ensure!(left.is_null(), "{left}");
+        Ok(())
+    })
+    .await
+}
+
+async fn all_rows_gone(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 7).await?;
+    let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    fleet.database.execute("DELETE FROM tenants").await?;
+    let said = "7 of 7 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
+    fleet.says(HUB, HELD, said).await?;
+    fleet.event("tenants", "DeletionsHeld", said).await?;
+    ensure!(
+        fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,
+        "nothing is deleted"
+    );
+
+    // What is new waits as well: a changed id scheme must not double the fleet.
+    fleet.insert(7..9).await?;
+    let waits = ("Held", "True", "DeletionsHeld");
+    let why =
+        "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld";
+    for node in ["t7-web", "t8-web"] {
+        fleet.says(("LynqNode", node), waits, why).await?;
+    }
+    let said = said.replace("7 of 7", "7 of 9");
+    fleet.says(HUB, HELD, &said).await?;
+    let old = NODES.map(|node| (node.replace("-web", "-app"), "pro"));
+    let old: Vec<(&str, &str)> = old
+        .iter()
+        .map(|(name, plan)| (name.as_str(), *plan))
+        .collect();
+    until_maps(&fleet, &old).await?;
+
+    // A query that fails in between decides nothing.
+    fleet
+        .database
+        .execute("RENAME TABLE tenants TO renters")
+        .await?;
+    let missing = "there is no table or view `tenants`; create it, or correct the name (anything but a name belongs into a view)";
+    fleet
+        .says(HUB, ("Ready", "False", "DatabaseConnectionFailed"), missing)
+        .await?;
+    let hub = fleet.get("LynqHub", "tenants").await?;
+    ensure!(
+        condition(&hub, "DeletionsHeld").is_some_and(|held| held["message"] == said.as_str())
+            && hub["status"]["desired"] == 2,
+        "{}",
+        hub["status"]
+    );
+    until_maps(&fleet, &old).await?;
+    fleet
+        .database
+        .execute("RENAME TABLE renters TO tenants")
+        .await?;
+
+    confirm(&fleet, "6").await?;
+    let few = said.replace(
+        "more than half.",
+        "more than half and lynq.sh/confirm-deletions confirms only 6.",
+    );
+    fleet.says(HUB, HELD, &few).await?;
+    confirm(&fleet, "seven").await?;
+    let word = said.replace(
+        "more than half.",
+        "more than half and lynq.sh/confirm-deletions is not a number.",
+    );
+    fleet.says(HUB, HELD, &word).await?;
+    until_maps(&fleet, &old).await?;
+
+    confirm(&fleet, "7").await?;
+    fleet.until_names("LynqNode", &["t7-web", "t8-web"]).await?;
+    until_spent(&fleet).await?;
+    fleet.says(HUB, NOT_HELD, "").await?;
+    fleet.complete(2, SOON).await?;
+    until_maps(&fleet, &[("t7-app", "pro"), ("t8-app", "pro")]).await?;
+    fleet.retire().await
+}
+
+/// The rows come back before anybody confirmed: nothing has happened.
+async fn half_of_the_rows_gone(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 11).await?;
+    let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    fleet
+        .database
+        .execute("UPDATE tenants SET active = 'no' WHERE id < 't5'")
+        .await?;
+    let said = "6 of 11 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
+    fleet.says(HUB, HELD, said).await?;
+    fleet
+        .database
+        .execute("UPDATE tenants SET active = '1'")
+        .await?;
+    fleet.says(HUB, NOT_HELD, "").await?;
+    ensure!(
+        fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,
+        "nothing is written"
+    );
+    // Half of them is not more than half.
+    fleet
+        .database
+        .execute("DELETE FROM tenants WHERE id IN ('t0', 't1', 't2', 't3', 't4')")
+        .await?;
+    fleet
+        .until_names(
+            "LynqNode",
+            &["t10-web", "t5-web", "t6-web", "t7-web", "t8-web", "t9-web"],
+        )
+        .await?;
+    fleet.retire().await
+}
+
+/// It may be the row of any node that is about to go.
+async fn a_row_without_uid(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 3).await?;
+    fleet
+        .database
+        .execute("UPDATE tenants SET id = NULL WHERE id = 't1'")
+        .await?;
+    let said = "1 of 3 nodes has no active row any more; none of them is deleted, because 1 active row has no usable uid and may be theirs. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"1\"";
+    fleet.says(HUB, HELD, said).await?;
+    fleet
+        .database
+        .execute("UPDATE tenants SET id = 't1' WHERE id IS NULL")
+        .await?;
+    fleet.says(HUB, NOT_HELD, "").await?;
+    fleet
+        .until_names("LynqNode", &["t0-web", "t1-web", "t2-web"])
+        .await?;
+    fleet.retire().await
+}
+
+async fn form_gone(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 7).await?;
+    fleet
+        .api("LynqForm")
+        .delete("web", &DeleteParams::default())
+        .await?;
+    let said = "7 of 7 nodes have no form any more; none of them is deleted, because that is more than half. Bring the form back, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
+    fleet.says(HUB, HELD, said).await?;
+    fleet.until_names("LynqNode", &NODES).await?;
+    confirm(&fleet, "8").await?;
+    fleet.until_names("LynqNode", &[]).await?;
+    until_spent(&fleet).await?;
+    fleet.retire().await
+}
+
+async fn own_limit(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 3).await?;
+    fleet
+        .change("LynqHub", "tenants", &json!({"guard": {"maxDeletions": 1}}))
+        .await?;
+    fleet
+        .database
+        .execute("DELETE FROM tenants WHERE id = 't0'")
+        .await?;
+    fleet.until_names("LynqNode", &["t1-web", "t2-web"]).await?;
+    fleet.database.execute("DELETE FROM tenants").await?;
+    let said = "2 of 2 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions allows 1 at a time. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"2\"";
+    fleet.says(HUB, HELD, said).await?;
+    fleet
+        .change(
+            "LynqHub",
+            "tenants",
+            &json!({"guard": {"maxDeletions": "100%"}}),
+        )
+        .await?;
+    fleet.until_names("LynqNode", &[]).await?;
+    fleet.retire().await
+}

@@ -1,0 +1,298 @@
+//! Rows come, change and go, and so do forms, hubs and nodes.
+
+use anyhow::{Result, ensure};
+use futures::FutureExt;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::cluster::{Cluster, wait};
+use crate::hub::{fleet, form, map, until_maps, with};
+use crate::operator;
+use crate::tenants::SOON;
+use crate::words::all;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_follow_rows_forms_and_hubs() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    all(vec![
+        ("rows", rows_come_change_and_go(cluster).boxed_local()),
+        (
+            "form",
+            a_deleted_form_takes_its_nodes_along(cluster).boxed_local(),
+        ),
+        (
+            "hub",
+            a_deleted_hub_takes_its_nodes_along(cluster).boxed_local(),
+        ),
+        ("node", a_deleted_node_comes_back(cluster).boxed_local()),
+        (
+            "edit",
+            an_edit_by_hand_stays_until_the_next_rendering(cluster).boxed_local(),
+        ),
+        (
+            "retain",
+            a_retained_object_outlives_its_node(cluster).boxed_local(),
+        ),
+        (
+            "elsewhere",
+            objects_in_other_namespaces_go_too(cluster).boxed_local(),
+        ),
+    ])
+    .await
+}
+
+async fn rows_come_change_and_go(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 3).await?;
+    let status = fleet.get("LynqHub", "tenants").await?["status"].clone();
+    ensure!(
+        status["desired"] == 3 && status["referencingTemplates"] == 1,
+        "{status}"
+    );
+    until_maps(
+        &fleet,
+        &[("t0-app", "pro"), ("t1-app", "pro"), ("t2-app", "pro")],
+    )
+    .await?;
+
+    let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    fleet.insert(3..4).await?;
+    fleet.complete(4, SOON).await?;
+    let now = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    ensure!(
+        before.is_subset(&now) && now.len() == before.len() + 2,
+        "a row comes: {now:?}"
+    );
+
+    // Held while the form is paused, and released after.
+    let mut paused = form(&fleet, "web", &[map("app", "-app")]);
+    paused["spec"]["rollout"]["paused"] = json!(true);
+    fleet.apply(&paused).await?;
+    fleet
+        .database
+        .execute("UPDATE tenants SET plan = 'free' WHERE id = 't1'")
+        .await?;
+    let held = ("Held", "True", "Paused");
+    let said = "the rollout is paused; set paused: false on the form, or force this node";
+    fleet.says(("LynqNode", "t1-web"), held, said).await?;
+    let changed: Vec<_> = fleet
+        .versions(&["LynqNode", "ConfigMap"])
+        .await?
+        .difference(&now)
+        .map(|[kind, name, ..]| format!("{kind} {name}"))
+        .collect();
+    ensure!(
+        changed == ["LynqNode t1-web"],
+        "one row changes: {changed:?}"
+    );
+    fleet
+        .apply(&form(&fleet, "web", &[map("app", "-app")]))
+        .await?;
+    until_maps(
+        &fleet,
+        &[
+            ("t0-app", "pro"),
+            ("t1-app", "free"),
+            ("t2-app", "pro"),
+            ("t3-app", "pro"),
+        ],
+    )
+    .await?;
+
+    fleet
+        .database
+        .execute("UPDATE tenants SET active = '0' WHERE id = 't0'")
+        .await?;
+    fleet
+        .database
+        .execute("DELETE FROM tenants WHERE id = 't2'")
+        .await?;
+    fleet.until_names("LynqNode", &["t1-web", "t3-web"]).await?;
+    until_maps(&fleet, &[("t1-app", "free"), ("t3-app", "pro")]).await?;
+    for row in ["t0", "t2"] {
+        let said = format!("Deleted LynqNode '{row}-web': row \"{row}\" is inactive or gone");
+        fleet.event("tenants", "NodeDeleted", &said).await?;
+    }
+    fleet.retire().await
+}
+
+async fn a_deleted_form_takes_its_nodes_along(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 3).await?;
+    fleet
+        .apply(&form(&fleet, "api", &[map("api", "-api")]))
+        .await?;
+    fleet
+        .until_names(
+            "LynqNode",
+            &["t0-api", "t0-web", "t1-api", "t1-web", "t2-api", "t2-web"],
+        )
+        .await?;
+    fleet
+        .api("LynqForm")
+        .delete("api", &DeleteParams::default())
+        .await?;
+    fleet
+        .until_names("LynqNode", &["t0-web", "t1-web", "t2-web"])
+        .await?;
+    until_maps(
+        &fleet,
+        &[("t0-app", "pro"), ("t1-app", "pro"), ("t2-app", "pro")],
+    )
+    .await?;
+    let said = "Deleted LynqNode 't1-api': form \"api\" is gone";
+    fleet.event("tenants", "NodeDeleted", said).await?;
+    fleet.retire().await
+}
+
+/// Whoever deletes the hub says so: the guard does not ask.
+async fn a_deleted_hub_takes_its_nodes_along(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 7).await?;
+    fleet.retire().await?;
+    fleet.until_names("LynqNode", &[]).await?;
+    until_maps(&fleet, &[]).await?;
+    let said =
+        "there is no LynqHub \"tenants\" in namespace {namespace}; create it, or delete this form";
+    fleet
+        .says(("LynqForm", "web"), ("Valid", "False", "HubNotFound"), said)
+        .await?;
+    fleet.apply(&fleet.hub()).await?;
+    fleet.complete(7, SOON).await?;
+    fleet.retire().await
+}
+
+async fn a_deleted_node_comes_back(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    let uid = fleet.get("LynqNode", "t1-web").await?["metadata"]["uid"].clone();
+    fleet
+        .api("LynqNode")
+        .delete("t1-web", &DeleteParams::default())
+        .await?;
+    wait::until("another node of that name", SOON, async || {
+        let node = fleet.get("LynqNode", "t1-web").await?;
+        ensure!(node["metadata"]["uid"] != uid, "the old one");
+        Ok(())
+    })
+    .await?;
+    fleet.complete(2, SOON).await?;
+    until_maps(&fleet, &[("t0-app", "pro"), ("t1-app", "pro")]).await?;
+    fleet.retire().await
+}
+
+async fn an_edit_by_hand_stays_until_the_next_rendering(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    let mut maps = fleet.get("LynqNode", "t1-web").await?["spec"]["configMaps"].clone();
+    maps[0]["spec"]["data"]["plan"] = json!("by hand");
+    fleet
+        .change("LynqNode", "t1-web", &json!({"configMaps": maps}))
+        .await?;
+    until_maps(&fleet, &[("t0-app", "pro"), ("t1-app", "by hand")]).await?;
+    // A sync that has nothing to do with the node leaves the edit alone.
+    fleet.insert(2..3).await?;
+    fleet.complete(3, SOON).await?;
+    until_maps(
+        &fleet,
+        &[("t0-app", "pro"), ("t1-app", "by hand"), ("t2-app", "pro")],
+    )
+    .await?;
+    fleet
+        .database
+        .execute("UPDATE tenants SET plan = 'free' WHERE id = 't1'")
+        .await?;
+    until_maps(
+        &fleet,
+        &[("t0-app", "pro"), ("t1-app", "free"), ("t2-app", "pro")],
+    )
+    .await?;
+    fleet.retire().await
+}
+
+/// It is marked as an orphan while it is nobody's, and its node's again when the row comes back.
+async fn a_retained_object_outlives_its_node(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 1).await?;
+    let kept = with(map("kept", "-kept"), "deletionPolicy", "Retain");
+    let maps = [map("app", "-app"), kept];
+    fleet.apply(&form(&fleet, "web", &maps)).await?;
+    fleet.insert(1..2).await?;
+    let both = [
+        ("t0-app", "pro"),
+        ("t0-kept", "pro"),
+        ("t1-app", "pro"),
+        ("t1-kept", "pro"),
+    ];
+    until_maps(&fleet, &both).await?;
+    let uid = fleet.get("ConfigMap", "t1-kept").await?["metadata"]["uid"].clone();
+
+    fleet
+        .database
+        .execute("UPDATE tenants SET active = '0' WHERE id = 't1'")
+        .await?;
+    fleet.until_names("LynqNode", &["t0-web"]).await?;
+    let orphan = fleet.get("ConfigMap", "t1-kept").await?;
+    let labels = &orphan["metadata"]["labels"];
+    ensure!(
+        labels["lynq.sh/orphaned"] == "true" && labels["lynq.sh/node"].is_null(),
+        "{labels}"
+    );
+    let annotations = &orphan["metadata"]["annotations"];
+    ensure!(
+        annotations["lynq.sh/orphaned-reason"] == "LynqNodeDeleted"
+            && annotations["lynq.sh/orphaned-at"].is_string(),
+        "{annotations}"
+    );
+    until_maps(&fleet, &[("t0-app", "pro"), ("t0-kept", "pro")]).await?;
+
+    fleet
+        .database
+        .execute("UPDATE tenants SET active = '1' WHERE id = 't1'")
+        .await?;
+    until_maps(&fleet, &both).await?;
+    fleet.complete(2, SOON).await?;
+    let adopted = fleet.get("ConfigMap", "t1-kept").await?;
+    let metadata = &adopted["metadata"];
+    ensure!(
+        metadata["uid"] == uid
+            && metadata["labels"]["lynq.sh/orphaned"].is_null()
+            && metadata["labels"]["lynq.sh/node"] == "t1-web"
+            && metadata["annotations"]["lynq.sh/orphaned-reason"].is_null(),
+        "{metadata}"
+    );
+
+    // Removed from the form, it stays as well, for another reason.
+    fleet
+        .apply(&form(&fleet, "web", &[map("app", "-app")]))
+        .await?;
+    until_maps(&fleet, &[("t0-app", "pro"), ("t1-app", "pro")]).await?;
+    let orphan = fleet.get("ConfigMap", "t0-kept").await?;
+    let annotations = &orphan["metadata"]["annotations"];
+    ensure!(
+        annotations["lynq.sh/orphaned-reason"] == "RemovedFromTemplate",
+        "{annotations}"
+    );
+    fleet.retire().await
+}
+
+/// Where no owner reference reaches, the finalizer does.
+async fn objects_in_other_namespaces_go_too(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    let other = crate::tenants::Fleet {
+        namespace: cluster.namespace("elsewhere").await?,
+        client: fleet.client.clone(),
+        database: fleet.database.clone(),
+    };
+    let away = with(map("away", "-away"), "targetNamespace", &other.namespace);
+    fleet
+        .apply(&form(&fleet, "web", &[map("app", "-app"), away]))
+        .await?;
+    until_maps(&other, &[("t0-away", "pro"), ("t1-away", "pro")]).await?;
+    fleet.complete(2, SOON).await?;
+    fleet
+        .database
+        .execute("DELETE FROM tenants WHERE id = 't1'")
+        .await?;
+    until_maps(&other, &[("t0-away", "pro")]).await?;
+    fleet.until_names("LynqNode", &["t0-web"]).await?;
+    fleet
+        .apply(&form(&fleet, "web", &[map("app", "-app")]))
+        .await?;
+    until_maps(&other, &[]).await?;
+    fleet.retire().await
+}
