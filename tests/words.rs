@@ -82,15 +82,19 @@ impl Fleet {
         Ok(())
     }
 
-    /// Name, uid and resourceVersion of every object of these kinds: equal as long as nothing is written.
+    /// Name, uid and version of every object of these kinds: equal as long as nothing but a status is written.
     pub async fn versions(&self, kinds: &[&str]) -> Result<BTreeSet<[String; 4]>> {
         let mut all = BTreeSet::new();
         for kind in kinds {
             for object in self.list(kind).await? {
-                let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-                all.insert(
-                    [kind, text("name"), text("uid"), text("resourceVersion")].map(str::to_owned),
-                );
+                let metadata = &object["metadata"];
+                let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+                // A status may come late; what has a status counts the changes of the rest as generations.
+                let version = match &metadata["generation"] {
+                    Value::Null => text("resourceVersion"),
+                    generation => generation.to_string(),
+                };
+                all.insert([(*kind).to_owned(), text("name"), text("uid"), version]);
             }
         }
         Ok(all)

@@ -12,6 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::Semaphore;
+use tokio::task::block_in_place;
 
 use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
@@ -146,7 +147,7 @@ async fn act(
         Some(seed) => seed,
         None => *memory.seed.insert(seed::seed(world, hub).await?),
     };
-    let (forms, broken) = compile_forms(world, &key, memory);
+    let (forms, broken) = block_in_place(|| compile_forms(world, &key, memory));
     let nodes = world.nodes.of_hub(&key);
     let view = hub_sync::Hub {
         namespace: hub.namespace.clone(),
@@ -176,7 +177,8 @@ async fn act(
         foreign: &foreign,
         rendered: &memory.rendered,
     };
-    let plan = hub_sync::plan(&seen, Timestamp::now());
+    // Rendering takes as long as the templates like; the gate and the lease must not wait for it.
+    let plan = block_in_place(|| hub_sync::plan(&seen, Timestamp::now()));
 
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());

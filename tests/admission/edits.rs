@@ -124,13 +124,15 @@ async fn every_way_to_write_goes_through_the_gate() -> Result<()> {
         .await?;
     let image = |version: &str| config_map(json!({"version": version}));
 
-    let mut put = nodes.get("n").await?;
-    put["spec"]["configMaps"] = image("2")["configMaps"].clone();
-    let object = serde_json::from_value(put)?;
-    nodes
-        .admin
-        .replace("n", &PostParams::default(), &object)
-        .await?;
+    wait::until("a PUT", SOON, async || {
+        let mut put = nodes.get("n").await?;
+        put["spec"]["configMaps"] = image("2")["configMaps"].clone();
+        // The operator may have written the status since then, which is a conflict.
+        let object = serde_json::from_value(put)?;
+        let params = PostParams::default();
+        Ok(nodes.admin.replace("n", &params, &object).await?)
+    })
+    .await?;
     let assert_held = async |way: &str, version: &str| -> Result<()> {
         let node = nodes.get("n").await?;
         let data = |spec: &Value| spec["configMaps"][0]["spec"]["data"]["version"].clone();

@@ -67,6 +67,8 @@ impl Client {
         let head = head(path, content_type, body.len());
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(body).await?;
+        // The last of it may still be in the client.
+        stream.flush().await?;
         answer(&mut stream).await
     }
 }
