@@ -1,6 +1,7 @@
 //! The one integration binary: real control plane, real database, the real program.
 
 mod admission;
+mod architecture;
 mod bad_input;
 mod cluster;
 mod datasource;

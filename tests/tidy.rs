@@ -363,7 +363,7 @@ fn modules_named(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn rust_files<const N: usize>(roots: [&str; N]) -> Vec<PathBuf> {
+pub fn rust_files<const N: usize>(roots: [&str; N]) -> Vec<PathBuf> {
     let mut found = vec![];
     let mut directories: Vec<PathBuf> = roots.into_iter().map(PathBuf::from).collect();
     while let Some(directory) = directories.pop() {
@@ -381,6 +381,6 @@ fn rust_files<const N: usize>(roots: [&str; N]) -> Vec<PathBuf> {
     found
 }
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
