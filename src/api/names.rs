@@ -44,8 +44,16 @@ pub const HELD_BY: &str = "lynq.sh/held-by";
 /// Markers by which the operator asks the gate to let content go live.
 pub const RELEASE: &str = "lynq.sh/release";
 pub const UNGATED: &str = "lynq.sh/ungated";
-/// On a LynqNode: every change goes live at once while this is `"true"`.
+/// On a LynqNode: every change of it goes live at once while this is `"true"`; on a LynqForm or LynqHub: of all of its
+/// nodes.
 pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
+
+/// On a LynqForm: a point in time; what failed before it no longer halts the rollout.
+pub const RESUME: &str = "lynq.sh/resume";
+/// On a LynqNode: the version at which a slot of the ledger was given up, so that no late release can use it.
+pub const SLOT_GIVEN_UP: &str = "lynq.sh/slot-given-up";
+/// On a LynqNode, written by the hub: the number of the `rollout.order` group that its row is in.
+pub const GROUP_OF_ROW: &str = "lynq.sh/rollout-group";
 
 /// On a LynqNode, written by the hub together with its content.
 pub const TEMPLATE_GENERATION: &str = "lynq.sh/template-generation";

@@ -1,11 +1,13 @@
 //! What is kept of a LynqNode in memory, read from the object as its event passes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::node::NodeStatus;
+use crate::api::policy::Rollout;
 use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource, ResourceArrays};
 use crate::api::{conditions, names, stamp};
 use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, kind_of, object_key};
@@ -48,8 +50,12 @@ pub struct NodeDigest {
     pub desired: String,
     pub live: Live,
     pub start: Option<String>,
+    pub held_since: Option<String>,
     pub rendered_hash: Option<String>,
     pub first_seen: Option<String>,
+    /// The group of the form's order that the hub found for the row.
+    pub group_of_row: Option<usize>,
+    pub labels: Arc<BTreeMap<String, String>>,
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
@@ -97,8 +103,12 @@ impl NodeDigest {
                 .to_owned(),
             live: Live::Unknown,
             start: annotation(object, names::START_TIME).map(str::to_owned),
+            held_since: annotation(object, names::HELD_SINCE).map(str::to_owned),
             rendered_hash: annotation(object, names::RENDERED_HASH).map(str::to_owned),
             first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
+            group_of_row: annotation(object, names::GROUP_OF_ROW)
+                .and_then(|text| text.parse().ok()),
+            labels: labels(object, previous),
             status: Arc::new(status),
             facts: Arc::default(),
             content: None,
@@ -184,7 +194,7 @@ impl NodeDigest {
     }
 
     /// The node as the release planner sees it.
-    pub fn for_rollout(&self) -> rollout::Node {
+    pub fn for_rollout(&self, policy: Option<&Rollout>) -> rollout::Node {
         rollout::Node {
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
@@ -193,7 +203,9 @@ impl NodeDigest {
             live: self.live.clone(),
             start: self.start.as_deref().and_then(stamp::parse),
             settled_since: self.settled_since(),
+            seen: self.status_is_current(),
             deleting: self.deleting,
+            group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }
     }
 
@@ -214,6 +226,16 @@ pub fn live_content(object: &Value, live: &Live) -> Option<ResourceArrays> {
     (content::hash(Some(source)).as_str() == hash)
         .then(|| arrays(source))
         .flatten()
+}
+
+/// Shared with the last digest where they did not change.
+fn labels(object: &Value, previous: Option<&NodeDigest>) -> Arc<BTreeMap<String, String>> {
+    let labels: BTreeMap<String, String> =
+        serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
+    match previous {
+        Some(previous) if *previous.labels == labels => previous.labels.clone(),
+        _ => Arc::new(labels),
+    }
 }
 
 fn arrays(source: &Value) -> Option<ResourceArrays> {
