@@ -18,6 +18,9 @@ pub const CERTIFICATE_SECRET: &str = "lynq-webhook-ca";
 /// Webhook configurations.
 pub const MUTATING_CONFIGURATION: &str = "lynq-mutating-webhook-configuration";
 pub const VALIDATING_CONFIGURATION: &str = "lynq-validating-webhook-configuration";
+/// The ValidatingAdmissionPolicy beside the webhooks, and the ConfigMap that tells it who the operator is.
+pub const FENCE: &str = "lynqgate-fence";
+pub const IDENTITY_CONFIG_MAP: &str = "lynqgate-identity";
 /// Webhook paths of LynqNode admission.
 pub const MUTATE_NODE_PATH: &str = "/mutate-operator-lynq-sh-v1-lynqnode";
 pub const VALIDATE_NODE_PATH: &str = "/validate-operator-lynq-sh-v1-lynqnode";
@@ -52,6 +55,8 @@ pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
 pub const RESUME: &str = "lynq.sh/resume";
 /// On a LynqNode: the version at which a slot of the ledger was given up, so that no late release can use it.
 pub const SLOT_GIVEN_UP: &str = "lynq.sh/slot-given-up";
+/// On a LynqNode: the version at which it was found to be written past the gate, and sent through it once more.
+pub const GATED_AGAIN: &str = "lynq.sh/gated-again";
 /// On a LynqNode, written by the hub: the number of the `rollout.order` group that its row is in.
 pub const GROUP_OF_ROW: &str = "lynq.sh/rollout-group";
 

@@ -59,6 +59,8 @@ pub struct NodeDigest {
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
+    /// Its annotations claim hashes that its content does not have: it was written past the gate.
+    pub past_gate: bool,
     /// The live content itself, kept only until the status says that it was seen rolled out.
     pub content: Option<Arc<ResourceArrays>>,
 }
@@ -111,10 +113,13 @@ impl NodeDigest {
             labels: labels(object, previous),
             status: Arc::new(status),
             facts: Arc::default(),
+            past_gate: false,
             content: None,
             key,
         };
-        digest.read_live(object, previous.filter(|p| p.uid == digest.uid));
+        let previous = previous.filter(|p| p.uid == digest.uid);
+        digest.read_live(object, previous);
+        digest.past_gate = digest.is_past_gate(object, previous);
         digest
     }
 
@@ -157,6 +162,22 @@ impl NodeDigest {
                 .collect(),
         );
         self.content = keep_content.then(|| Arc::new(arrays));
+    }
+
+    /// Hashes of another version are left to the gate. An object without any was left by Lynq.
+    fn is_past_gate(&self, object: &Value, previous: Option<&NodeDigest>) -> bool {
+        let claims = |name| annotation(object, name).and_then(Hash::parse);
+        if claims(names::LIVE_HASH).is_some() && self.live == Live::Unknown {
+            return true;
+        }
+        let same = |p: &&NodeDigest| {
+            !p.past_gate && p.generation == self.generation && p.desired == self.desired
+        };
+        match previous.filter(same) {
+            Some(_) => false,
+            None => claims(names::DESIRED_HASH)
+                .is_some_and(|claimed| content::hash(Some(&object["spec"])) != claimed),
+        }
     }
 
     /// Whether the status speaks of the content that is live now.

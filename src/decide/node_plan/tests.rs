@@ -56,6 +56,7 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         first_seen: None,
         group_of_row: None,
         labels: Arc::default(),
+        past_gate: false,
         status: Arc::new(NodeStatus::default()),
         facts: Arc::new(facts),
         content: None,
