@@ -57,6 +57,10 @@ pub enum Reason {
     NotRendered,
     Paused,
     DeletionsHeld,
+    /// No operator leads, so that nothing is released at all. Only `explain` can find that.
+    NoLeader {
+        since: Option<Timestamp>,
+    },
 }
 
 impl Reason {
@@ -76,6 +80,47 @@ impl Reason {
             Reason::NotRendered => "NotRendered",
             Reason::Paused => "Paused",
             Reason::DeletionsHeld => "DeletionsHeld",
+            Reason::NoLeader { .. } => "NoLeader",
+        }
+    }
+
+    /// What must happen, or what somebody can do, so that it goes on.
+    pub fn next(&self) -> &'static str {
+        match self {
+            Reason::Releasing => "nothing is to be done",
+            Reason::ReleaseRefused { .. } => {
+                "mend the cause; the release is tried again every second"
+            }
+            Reason::SlotReserved { .. } => "slots must become free, or maxSkew be raised again",
+            Reason::WindowFull { .. } => {
+                "one of those nodes must become ready: kubectl describe lynqnode tells why it is not"
+            }
+            Reason::Soaking { .. } => "nothing is to be done, as long as they stay ready",
+            Reason::ReadinessUnknown { .. } => {
+                "the operator must report on those nodes: see its log, and kubectl describe lynqnode"
+            }
+            Reason::BrokenBefore { .. } => {
+                "repair those nodes, deactivate their rows, raise maxSkew, or set skewCounts: Released"
+            }
+            Reason::HubWindowFull { .. } => {
+                "one of those nodes, of whatever form, must become ready, or the hub's maxSkew be raised"
+            }
+            Reason::BudgetSpent { .. } => {
+                "correct the form: the failed nodes get it first. Or go on all the same with the annotation lynq.sh/resume on the form"
+            }
+            Reason::GroupNotDone { .. } => {
+                "the nodes of the earlier group must run the newest content and be ready"
+            }
+            Reason::NotRendered => {
+                "the hub must render the form for every row: see the form's condition Valid, and the hub's conditions"
+            }
+            Reason::Paused => {
+                "set rollout.paused: false on the form, or let one node go with the annotation lynq.sh/force-rollout=true"
+            }
+            Reason::DeletionsHeld => {
+                "confirm the hub's deletions, or mend its rows: see its condition DeletionsHeld"
+            }
+            Reason::NoLeader { .. } => "start the operator: kubectl -n lynq-system get pods",
         }
     }
 
@@ -121,6 +166,7 @@ impl Reason {
             Reason::DeletionsHeld => {
                 "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld"
             }
+            Reason::NoLeader { .. } => "no operator leads, so that nothing is released",
         }
     }
 }
@@ -165,9 +211,17 @@ impl fmt::Display for Reason {
                     "the group {group:?} comes first, and is not done: {pending}"
                 )
             }
-            Reason::Releasing | Reason::NotRendered | Reason::Paused | Reason::DeletionsHeld => {
-                f.write_str(self.summary())
+            Reason::NoLeader { since: Some(since) } => {
+                write!(
+                    f,
+                    "no operator has led since {since}, so that nothing is released"
+                )
             }
+            Reason::Releasing
+            | Reason::NotRendered
+            | Reason::Paused
+            | Reason::DeletionsHeld
+            | Reason::NoLeader { since: None } => f.write_str(self.summary()),
         }
     }
 }
