@@ -10,12 +10,23 @@ pub struct Bounds {
     pub contents: u8,
     /// The highest content never becomes ready.
     pub last_is_bad: bool,
-    /// Nodes start held at their creation, and are deleted and made anew.
+    pub start: Start,
+    /// Nodes are deleted and made anew.
     pub lives: bool,
     /// What else than edits, deletions and creations may happen.
     pub disturbances: &'static [Disturbance],
     /// How much of all that may happen.
     pub changes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// All run the first content and are settled.
+    Settled,
+    /// All are held at their creation.
+    New,
+    /// All are settled, and held with the last content: a form was edited.
+    Edited,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +48,9 @@ pub const EDITS: Bounds = Bounds {
     name: "edits",
     nodes: 2,
     windows: &[1],
-    contents: 2,
+    contents: 3,
     last_is_bad: false,
+    start: Start::Settled,
     lives: false,
     disturbances: &Disturbance::EACH,
     changes: 4,
@@ -48,6 +60,7 @@ pub const WINDOWS: Bounds = Bounds {
     name: "windows",
     windows: &[1, 2, 1, 0, 1],
     changes: 2,
+    contents: 2,
     ..EDITS
 };
 
@@ -56,20 +69,26 @@ pub const BROKEN: Bounds = Bounds {
     windows: &[2, 1],
     last_is_bad: true,
     changes: 3,
+    contents: 2,
     ..EDITS
 };
 
 pub const LIVES: Bounds = Bounds {
     name: "lives",
+    start: Start::New,
     lives: true,
-    changes: 2,
+    changes: 3,
+    contents: 2,
     ..EDITS
 };
 
 pub const THREE: Bounds = Bounds {
     name: "three nodes",
     nodes: 3,
-    changes: 2,
+    start: Start::Edited,
+    windows: &[2],
+    changes: 1,
+    contents: 2,
     ..EDITS
 };
 
@@ -88,7 +107,7 @@ pub const SMALL: [Bounds; 5] = [
         ..WINDOWS
     },
     Bounds {
-        changes: 1,
+        changes: 2,
         ..BROKEN
     },
     Bounds {
@@ -96,7 +115,7 @@ pub const SMALL: [Bounds; 5] = [
         ..LIVES
     },
     Bounds {
-        changes: 1,
+        changes: 0,
         ..THREE
     },
 ];
@@ -105,27 +124,34 @@ pub const SMALL: [Bounds; 5] = [
 
 pub const ONLY_EDITS: Bounds = Bounds {
     disturbances: &[],
+    changes: 3,
+    contents: 2,
     ..EDITS
 };
 
 pub const STRAYS: Bounds = Bounds {
     disturbances: &[Disturbance::Stray],
+    changes: 3,
+    contents: 2,
     ..EDITS
 };
 
 pub const UNREADY: Bounds = Bounds {
     disturbances: &[Disturbance::Unready],
+    contents: 2,
     ..EDITS
 };
 
 pub const MISREPORTS: Bounds = Bounds {
     disturbances: &[Disturbance::Misreport],
     changes: 3,
+    contents: 2,
     ..EDITS
 };
 
 pub const REMADE: Bounds = Bounds {
     disturbances: &[],
+    changes: 2,
     ..LIVES
 };
 
@@ -137,12 +163,13 @@ pub const SHRINKING: Bounds = Bounds {
 
 pub const SHRINKING_WHILE_BROKEN: Bounds = Bounds {
     last_is_bad: true,
-    changes: 4,
+    start: Start::Edited,
+    changes: 2,
     ..SHRINKING
 };
 
 pub const SHRINKING_AT_CREATION: Bounds = Bounds {
-    lives: true,
+    start: Start::New,
     changes: 0,
     ..SHRINKING
 };

@@ -91,7 +91,7 @@ fn mutants_are_found() -> bool {
             .broken
             .as_ref()
             .map(|(_, steps)| steps.len().to_string());
-        good &= steps.is_some();
+        good &= steps.is_some() && world_is_sound(&card);
         println!(
             "{:<20} {:<9} {:>5} {:>11} {:>8.1}  {}",
             card.name,
@@ -103,6 +103,18 @@ fn mutants_are_found() -> bool {
         );
     }
     good
+}
+
+/// Without the mutant, its world must hold what the mutant breaks: else it was not the mutant that was found.
+fn world_is_sound(card: &Card) -> bool {
+    let (found, _) = search(card.bounds, None, Names::Sorted, Some(card.breaks));
+    if found.broken.is_some() {
+        println!(
+            "the world of {} breaks {} without it",
+            card.name, card.breaks
+        );
+    }
+    found.broken.is_none()
 }
 
 fn show(card: &Card) -> bool {

@@ -1,6 +1,6 @@
 //! What can happen next, and what follows: the world, the two leaders, and the way between them.
 
-use crate::bounds::{Bounds, Disturbance};
+use crate::bounds::{Bounds, Disturbance, Start};
 use crate::mutant::Mutant;
 use crate::rules::{Looks, Rules};
 use crate::state::{Leader, Ledger, NONE, Node, Object, Release, Slot, State};
@@ -108,13 +108,18 @@ pub struct World<const N: usize> {
 
 impl<const N: usize> World<N> {
     pub fn start(&self) -> State<N> {
+        let (desired, live) = match self.bounds.start {
+            Start::Settled => (1, 1),
+            Start::New => (1, NONE),
+            Start::Edited => (self.bounds.contents, 1),
+        };
         let object = Object {
             exists: true,
             uid: 1,
             version: 1,
-            desired: 1,
-            live: if self.bounds.lives { NONE } else { 1 },
-            settled: !self.bounds.lives,
+            desired,
+            live,
+            settled: live != NONE,
         };
         let leader = Leader {
             ledger: Ledger::EMPTY,
