@@ -160,6 +160,11 @@ async fn run(arguments: Arguments) -> Result<Report, SourceError> {
         every_revision: matches!(arguments.source, Source::Etcd { .. }),
     });
     let (sink, mut inputs) = mpsc::channel(QUEUE);
+    // A watch holds back what it brings.
+    let drain_for = match &arguments.source {
+        Source::Watch { hold_back, .. } => Duration::from_millis(hold_back + 500),
+        Source::Etcd { .. } | Source::Log { .. } => Duration::ZERO,
+    };
     let (name, etcd, source) = start(arguments.source, sink);
     let mut source = tokio::spawn(source);
     let mut until = Deadlines::new(&arguments.until);
@@ -188,6 +193,7 @@ async fn run(arguments: Arguments) -> Result<Report, SourceError> {
         let why = "etcd could not be asked at the end whether there is more".to_owned();
         audit.observe(Input::Gap { why });
     }
+    drain(&mut audit, &mut inputs, drain_for).await;
     inputs.close();
     while let Some(input) = inputs.recv().await {
         audit.observe(input);
@@ -275,6 +281,14 @@ async fn catch_up(etcd: &Etcd, audit: &mut Audit, inputs: &mut mpsc::Receiver<In
         Some(())
     };
     matches!(tokio::time::timeout(CATCH_UP, work).await, Ok(Some(())))
+}
+
+/// Judges what is on its way for so long.
+async fn drain(audit: &mut Audit, inputs: &mut mpsc::Receiver<Input>, time: Duration) {
+    let end = Instant::now() + time;
+    while let Ok(Some(input)) = tokio::time::timeout_at(end, inputs.recv()).await {
+        audit.observe(input);
+    }
 }
 
 struct Deadlines {
