@@ -52,7 +52,8 @@ impl Audit {
         }
         self.hub_scope(&key, revision, object);
         let now = self.now;
-        let (old, before) = match self.hubs.remove(&key) {
+        // A hub made anew has nothing of the one before it.
+        let (old, before) = match self.hubs.remove(&key).filter(|_| !created) {
             Some(stored) => (stored.it.slots.clone(), Some(stored.it)),
             None => (BTreeMap::new(), None),
         };
@@ -139,7 +140,8 @@ impl Audit {
                 .and_then(|s| s.policy.as_ref())
                 .is_some_and(|p| p.only_released);
             let repair = only_released.then_some(slot.repair);
-            for entry in [(form, false, repair), (hub.clone(), true, repair)] {
+            // The hub's window is one, whatever the form's repairs have.
+            for entry in [(form, false, repair), (hub.clone(), true, None)] {
                 if !counted.contains(&entry) {
                     counted.push(entry);
                 }

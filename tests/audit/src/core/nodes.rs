@@ -89,7 +89,7 @@ impl Audit {
         };
         let view = NodeView::of(&key, object, Some(&old.it.view));
         if view.uid != old.it.view.uid {
-            self.leave(&key, &old.it);
+            self.leave(&old.it);
             return self.node_created(key, revision, object);
         }
         let mut node = self.node(&key, view);
@@ -131,7 +131,7 @@ impl Audit {
         let told_to_go = node.view.deleting && !old.it.view.deleting;
         let (form, hub) = (node.form.clone(), node.hub.clone());
         if old.it.form != form || old.it.hub != hub {
-            self.leave(&key, &old.it);
+            self.leave(&old.it);
         }
         self.put(key.clone(), revision, node);
         self.check_held(&key, revision);
@@ -160,7 +160,7 @@ impl Audit {
 
     pub(super) fn node_gone(&mut self, key: &Key, revision: u64) {
         if let Some(old) = self.nodes.remove(key) {
-            self.leave(key, &old.it);
+            self.leave(&old.it);
             if !old.it.view.deleting {
                 self.node_deleted(key, revision, &old.it.hub, &old.it.form);
             }
@@ -196,7 +196,7 @@ impl Audit {
     }
 
     /// The node no longer counts where it counted.
-    fn leave(&mut self, key: &Key, old: &Node) {
+    fn leave(&mut self, old: &Node) {
         let (now, revision) = (self.now, self.last.0);
         for scope in [&old.form, &old.hub] {
             let scope = self.scope(scope);
@@ -204,7 +204,7 @@ impl Audit {
             scope.land(now, &old.view.uid);
             scope.set_non_ready(now, &old.view.uid, false);
         }
-        self.rest(&[old.form.clone(), old.hub.clone()], key);
+        self.rest(&[old.form.clone(), old.hub.clone()]);
     }
 
     /// Content by its hash, as it was first seen to stand for. A content under a hash that stood for another is not known.
@@ -310,11 +310,11 @@ impl Audit {
             scope.land(now, &uid);
             scope.set_non_ready(now, &uid, false);
         }
-        self.rest(&scopes, key);
+        self.rest(&scopes);
     }
 
     /// Ends the episode of each window in which nothing is held and nothing in flight.
-    pub(super) fn rest(&mut self, scopes: &[Key], _after: &Key) {
+    fn rest(&mut self, scopes: &[Key]) {
         for scope in scopes {
             let Some(it) = self.scopes.get(scope) else {
                 continue;

@@ -6,7 +6,7 @@ use super::Audit;
 use super::finding::Rule;
 use super::nodes::Node;
 use super::view::{Live, NodeView, Slot};
-use crate::kinds::Key;
+use crate::kinds::{Key, Kind};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
@@ -99,7 +99,7 @@ impl Audit {
         }
         if class.is_gated() {
             for scope in [&form, &hub] {
-                self.check_window(key, revision, scope, &form, &class, &view.uid, &hub);
+                self.check_window(key, revision, scope, &class);
             }
         }
         self.take_off(key, class, revision);
@@ -223,34 +223,28 @@ impl Audit {
 
     /// One more in flight than before must fit into the widest window that was in force since its slot was taken. What
     /// is in flight already may stay when the window is narrowed.
-    #[allow(clippy::too_many_arguments)]
-    fn check_window(
-        &mut self,
-        key: &Key,
-        revision: u64,
-        scope: &Key,
-        form: &Key,
-        class: &Class,
-        uid: &str,
-        hub: &Key,
-    ) {
-        let lag = self.options.lag_ms;
-        let reserved = self
-            .hubs
-            .get(hub)
-            .and_then(|stored| stored.it.reserved.get(uid))
-            .map_or(self.now, |(_, at)| *at);
-        let only_released = self
-            .scope(form)
-            .policy
-            .as_ref()
-            .is_some_and(|policy| policy.only_released);
-        let repair = *class == Class::Slot { repair: true };
-        let it = self.scope(scope);
-        let Some(widest) = it.widest_since(reserved - lag) else {
+    fn check_window(&mut self, key: &Key, revision: u64, scope: &Key, class: &Class) {
+        let Some(node) = self.nodes.get(key).map(|stored| &stored.it) else {
             return;
         };
-        if it.flight().contains_key(uid) {
+        let (uid, hub) = (node.view.uid.clone(), node.hub.clone());
+        let reserved = self
+            .hubs
+            .get(&hub)
+            .and_then(|stored| stored.it.reserved.get(&uid));
+        let since = reserved.map_or(self.now, |(_, at)| *at) - self.options.lag_ms;
+        let repair = *class == Class::Slot { repair: true };
+        // Repairs have a window of their own in a form that says so, never in a hub.
+        let it = self.scope(scope);
+        let only_released = scope.kind == Kind::Form
+            && it
+                .policy
+                .as_ref()
+                .is_some_and(|policy| policy.only_released);
+        let Some(widest) = it.widest_since(since) else {
+            return;
+        };
+        if it.flight().contains_key(&uid) {
             return;
         }
         let others: Vec<String> = it
@@ -265,7 +259,7 @@ impl Audit {
         }
         let mut evidence = vec![format!("in flight: {}", others.join(", "))];
         evidence.extend(self.width_evidence(scope));
-        evidence.extend(self.hub_evidence(hub));
+        evidence.extend(self.hub_evidence(&hub));
         evidence.extend(self.node_evidence(key));
         let what =
             format!("released as number {count} in flight, where {scope} has a window of {widest}");

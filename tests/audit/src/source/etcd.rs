@@ -51,26 +51,43 @@ impl Etcd {
         };
         loop {
             let ended = self.watch(&client, &sink, &mut next, history_end).await;
-            let compacted = match ended {
+            let why = match ended {
                 Err(Ended::Closed) => return Ok(()),
-                Err(Ended::Compacted(revision)) => Some(revision),
-                Err(Ended::Broken) | Ok(()) => None,
+                Err(Ended::Compacted(to)) => Some(format!(
+                    "revisions {next} to {to} were compacted before they were read"
+                )),
+                Err(Ended::Broken) | Ok(()) => self.went_back(&client, next).await,
             };
             tokio::time::sleep(RETRY).await;
-            if let Some(compacted) = compacted {
-                let why =
-                    format!("revisions {next} to {compacted} were compacted before they were read");
+            if let Some(why) = why {
                 send(&sink, Input::Gap { why }).await?;
-                while !sink.is_closed() {
-                    match self.baseline(&client, &sink, None).await {
-                        Ok(revision) => {
-                            next = revision;
-                            break;
-                        }
-                        Err(SourceError::Closed) => return Ok(()),
-                        Err(_) => tokio::time::sleep(RETRY).await,
-                    }
-                }
+                next = match self.begin_again(&client, &sink).await {
+                    Some(next) => next,
+                    None => return Ok(()),
+                };
+            }
+        }
+    }
+
+    /// Etcd restored from a backup counts from an earlier revision, and a watch from a later one would hang.
+    async fn went_back(&self, client: &Client, next: u64) -> Option<String> {
+        let (newest, _) = self.range(client, Kind::Hub, None, None).await.ok()?;
+        (newest + 1 < next).then(|| {
+            format!(
+                "etcd went back from revision {} to {newest}: it was restored",
+                next - 1
+            )
+        })
+    }
+
+    /// A baseline as soon as there can be one; None when nobody listens any more.
+    async fn begin_again(&self, client: &Client, sink: &Sink) -> Option<u64> {
+        loop {
+            match self.baseline(client, sink, None).await {
+                Ok(next) => return Some(next),
+                Err(SourceError::Closed) => return None,
+                Err(_) if sink.is_closed() => return None,
+                Err(_) => tokio::time::sleep(RETRY).await,
             }
         }
     }

@@ -117,7 +117,8 @@ fn entry(line: &str) -> Option<Entry> {
         revision: revision.unwrap_or(0),
         at,
         key,
-        created: verb == "create",
+        // A server-side apply may create, too.
+        created: verb == "create" || code == 201,
         object: (!gone).then(|| object.clone()),
     };
     Some(Entry {
