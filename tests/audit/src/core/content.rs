@@ -136,9 +136,8 @@ fn normal(resource: &Value) -> Value {
             _ => false,
         };
         let default = || {
-            DEFAULTS
-                .iter()
-                .any(|(n, d)| n == name && *d == value.to_string())
+            let text = value.to_string();
+            DEFAULTS.iter().any(|(n, d)| n == name && *d == text)
         };
         *name == "spec" || !(empty || default())
     };

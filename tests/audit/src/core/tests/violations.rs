@@ -270,7 +270,8 @@ fn what_has_not_converged_is_found_where_it_must() {
     let broken = |fleet: &mut Fleet| fleet.apply("n0", "web:1");
     let slot = |fleet: &mut Fleet| fleet.slots(&["n0"]);
     let gone = |fleet: &mut Fleet| fleet.remove(&node("n0"));
-    let cases: [(&str, &dyn Fn(&mut Fleet), u64); 5] = [
+    type Play<'a> = &'a dyn Fn(&mut Fleet);
+    let cases: [(&str, Play, u64); 5] = [
         ("settled", &|_| {}, 0),
         ("held", &held, 1),
         ("broken", &broken, 1),
