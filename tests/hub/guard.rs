@@ -107,7 +107,7 @@ async fn all_rows_gone(cluster: &Cluster) -> Result<()> {
     confirm(&fleet, "6").await?;
     let few = said.replace(
         "more than half.",
-        "more than half and lynq.sh/confirm-deletions confirms only 6.",
+        "more than half and lynq.sh/confirm-deletions confirms 6.",
     );
     fleet.says(HUB, HELD, &few).await?;
     confirm(&fleet, "seven").await?;
