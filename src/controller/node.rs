@@ -159,7 +159,7 @@ impl Look<'_> {
             self.apply(&node, apply).await?;
             for (key, how) in plan.take_down {
                 let why = names::REMOVED_FROM_TEMPLATE;
-                apply::take_down(self.world, &key, &others[&key], how, why).await?;
+                apply::take_down(self.world, &node, &key, &others[&key], how, why).await?;
             }
         }
         Err(ApiError::Unavailable(format!(
@@ -371,7 +371,7 @@ impl Look<'_> {
             let deletion = node_plan::plan_deletion(node, &children, of);
             for (key, how) in &deletion.take_down {
                 let why = names::NODE_DELETED;
-                apply::take_down(self.world, key, &children[key], *how, why).await?;
+                apply::take_down(self.world, node, key, &children[key], *how, why).await?;
             }
             if !deletion.pending {
                 break;

@@ -1,11 +1,14 @@
 //! Child objects: what of one is kept in memory, whose it is, and how a resource becomes its manifest.
 
+pub mod tie;
+
 use std::fmt;
 
 use serde_json::{Map, Value, json};
 
 use crate::api::names;
-use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource};
+use crate::api::resource::{CreationPolicy, Resource};
+use crate::decide::child::tie::Tie;
 use crate::decide::content::hash_value;
 use crate::decide::readiness::{Readiness, readiness};
 
@@ -121,6 +124,12 @@ impl Child {
             Owner::Node { key, .. } => Some(key),
             Owner::Other(_) | Owner::Nobody => None,
         }
+    }
+
+    /// Whether the object itself says what is to become of it, and is safe from the garbage collector if that is to stay.
+    pub fn follows(&self, retain: bool) -> bool {
+        let by_reference = matches!(self.owner, Owner::Node { uid: Some(_), .. });
+        self.retain == retain && !(retain && by_reference)
     }
 }
 
@@ -267,11 +276,6 @@ pub fn manifest(
             .iter()
             .map(|(k, v)| (k.clone(), v.as_str().into())),
     );
-    labels.insert(names::LABEL_MANAGED.into(), names::TRUE.into());
-    annotations.insert(
-        names::DELETION_POLICY.into(),
-        json!(resource.deletion_policy),
-    );
     annotations.insert(names::APPLIED_HASH.into(), applied_hash(resource).into());
     if resource.creation_policy == CreationPolicy::Once {
         annotations.insert(names::CREATED_ONCE.into(), names::TRUE.into());
@@ -280,22 +284,8 @@ pub fn manifest(
     if scope == Scope::Namespaced {
         metadata.insert("namespace".into(), key.namespace.as_str().into());
     }
-    // An owner reference cannot cross namespaces, and the garbage collector would delete what is to be retained.
-    if scope == Scope::Namespaced
-        && key.namespace == node.namespace
-        && resource.deletion_policy == DeletionPolicy::Delete
-    {
-        metadata.insert(
-            "ownerReferences".into(),
-            json!([owner_reference(node, node_uid)]),
-        );
-    } else {
-        labels.insert(names::LABEL_NODE.into(), node.name.as_str().into());
-        labels.insert(
-            names::LABEL_NODE_NAMESPACE.into(),
-            node.namespace.as_str().into(),
-        );
-    }
+    let tie = tie(resource, node, node_uid, &key.namespace);
+    tie.add_to(&mut metadata, &mut labels, &mut annotations);
     metadata.insert("labels".into(), labels.into());
     metadata.insert("annotations".into(), annotations.into());
     if let Some(fields) = object.as_object_mut() {
@@ -305,15 +295,19 @@ pub fn manifest(
     object
 }
 
-fn owner_reference(node: &NodeKey, uid: &str) -> Value {
-    json!({
-        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
-        "kind": "LynqNode",
-        "name": node.name,
-        "uid": uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    })
+/// How the object of a resource is tied to its node.
+pub fn tie<'a>(
+    resource: &Resource,
+    node: &'a NodeKey,
+    node_uid: &'a str,
+    namespace: &'a str,
+) -> Tie<'a> {
+    Tie {
+        node,
+        node_uid,
+        namespace,
+        policy: resource.deletion_policy,
+    }
 }
 
 fn texts(object: &Value, field: &str) -> Map<String, Value> {

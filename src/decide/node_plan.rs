@@ -137,7 +137,7 @@ pub fn plan(
         plan.take_down = others
             .iter()
             .filter(|(_, child)| is_ours(child, node) && !child.deleting)
-            .map(|(key, child)| (key.clone(), take_down(child)))
+            .map(|(key, child)| (key.clone(), take_down(child.retain)))
             .collect();
     }
     plan
@@ -183,14 +183,15 @@ pub fn plan_deletion(
     });
     let levels: Vec<Vec<String>> = levels.unwrap_or_default();
     for level in levels {
-        let here: Vec<ObjectKey> = level
+        let here: Vec<(ObjectKey, bool)> = level
             .iter()
             .filter_map(|id| node.facts.iter().find(|f| f.id == *id))
-            .filter_map(&key_of)
+            .filter_map(|facts| Some((key_of(facts)?, facts.retain)))
             .collect();
-        for key in here {
+        for (key, retain) in here {
             if let Some((key, child)) = left.remove_entry(&key) {
-                deletion.push(key, child);
+                // The content speaks, also where the object does not say so yet.
+                deletion.push(key, child, retain);
             }
         }
         if deletion.pending {
@@ -198,7 +199,7 @@ pub fn plan_deletion(
         }
     }
     for (key, child) in left {
-        deletion.push(key, child);
+        deletion.push(key, child, child.retain);
     }
     deletion
 }
@@ -211,16 +212,16 @@ pub struct Deletion {
 }
 
 impl Deletion {
-    fn push(&mut self, key: &ObjectKey, child: &Child) {
+    fn push(&mut self, key: &ObjectKey, child: &Child, retain: bool) {
         self.pending = true;
         if !child.deleting {
-            self.take_down.push((key.clone(), take_down(child)));
+            self.take_down.push((key.clone(), take_down(retain)));
         }
     }
 }
 
-fn take_down(child: &Child) -> TakeDown {
-    if child.retain {
+fn take_down(retain: bool) -> TakeDown {
+    if retain {
         TakeDown::Orphan
     } else {
         TakeDown::Delete
@@ -245,7 +246,7 @@ struct Assessed {
 }
 
 /// Whether the object belongs to this very node, not to one of the same name before it.
-fn is_ours(child: &Child, node: &NodeDigest) -> bool {
+pub fn is_ours(child: &Child, node: &NodeDigest) -> bool {
     matches!(&child.owner, Owner::Node { key, uid } if *key == node.key && uid.as_ref().is_none_or(|uid| *uid == node.uid))
 }
 
@@ -305,6 +306,10 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
         && is_ours(child, node);
     if !(current || (seen.facts.once && child.once && is_ours(child, node))) {
         return apply("its newest content is not applied yet");
+    }
+    // Also of an object that is otherwise left alone.
+    if !child.follows(seen.facts.retain) {
+        return apply("its deletionPolicy is not written yet");
     }
     await_ready(seen, child, now)
 }

@@ -6,11 +6,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::names;
-use crate::api::resource::{ConflictPolicy, PatchStrategy, Resource};
+use crate::api::resource::{ConflictPolicy, CreationPolicy, PatchStrategy, Resource};
 use crate::api::stamp;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::decide::child::{Child, ObjectKey, Owner, Scope, manifest};
+use crate::decide::child::tie::{Tie, orphan};
+use crate::decide::child::{Child, ObjectKey, Owner, Scope, manifest, tie};
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{self, TakeDown};
 
@@ -45,13 +46,32 @@ pub async fn apply(
     {
         return Err(ApiError::Conflict(conflict));
     }
-    let object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
+    let tie = tie(resource, &node.key, &node.uid, &key.namespace);
+    if let Some(why) = tie.impossible() {
+        return Err(ApiError::Refused(why));
+    }
+    let once = resource.creation_policy == CreationPolicy::Once;
+    if let Some(made) = child.as_ref().filter(|child| once && child.once)
+        && node_plan::is_ours(made, node)
+    {
+        let object = world.objects.get(key).await?;
+        if object["metadata"]["uid"] != made.uid.as_str() {
+            return Err(ApiError::Conflict("it was made anew meanwhile".to_owned()));
+        }
+        return mend_tie(world, key, &tie, object).await;
+    }
+    let mut object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
     let exists = child.is_some() || live.is_some();
     let was_orphan = found.as_ref().is_some_and(|found| found.orphaned);
     let mut applied = match resource.patch_strategy {
-        PatchStrategy::Merge if exists => world.objects.merge(key, &object).await,
+        PatchStrategy::Merge if exists => {
+            // The patch would put the list in the place of everybody's.
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.remove("ownerReferences");
+            }
+            world.objects.merge(key, &object).await
+        }
         PatchStrategy::Replace if exists => {
-            let mut object = object;
             object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| {
                 live["metadata"]["resourceVersion"].clone()
             });
@@ -70,6 +90,10 @@ pub async fn apply(
         }});
         applied = world.objects.merge(key, &patch).await;
     }
+    // A merge removes nothing, and an apply only what earlier applies have set.
+    if let Ok(object) = applied {
+        applied = mend_tie(world, key, &tie, object).await;
+    }
     world.metrics.applied(&key.kind.kind, applied.is_ok());
     applied.map_err(|error| match error {
         ApiError::NotFound(_) if !key.namespace.is_empty() => ApiError::NotFound(format!(
@@ -83,6 +107,19 @@ pub async fn apply(
         ),
         error => error,
     })
+}
+
+/// Ties the object to its node as its deletionPolicy wants it, where it is not.
+async fn mend_tie(
+    world: &World,
+    key: &ObjectKey,
+    tie: &Tie<'_>,
+    object: Value,
+) -> Result<Value, ApiError> {
+    match tie.mend(&object) {
+        Some(patch) => world.objects.merge(key, &patch).await,
+        None => Ok(object),
+    }
 }
 
 /// Why an object that is there is not ours to write.
@@ -101,25 +138,27 @@ fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
 /// Deletes the object, or leaves it behind marked as an orphan. Its uid keeps a new object of the same name safe.
 pub async fn take_down(
     world: &World,
+    node: &NodeDigest,
     key: &ObjectKey,
     child: &Child,
     how: TakeDown,
     why: &str,
 ) -> Result<(), ApiError> {
+    // Whose it is is asked once more: what is remembered may be a moment old.
+    let object = match world.objects.get(key).await {
+        Ok(object) => object,
+        Err(ApiError::NotFound(_)) => {
+            world.children.forget(key);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let live = world.children.learn(&object);
+    if live.uid != child.uid || live.owner != child.owner {
+        return Ok(());
+    }
     match how {
         TakeDown::Delete => {
-            // Whose it is is asked once more: what is remembered may be a moment old.
-            let live = match world.objects.get(key).await {
-                Ok(live) => world.children.learn(&live),
-                Err(ApiError::NotFound(_)) => {
-                    world.children.forget(key);
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
-            if live.uid != child.uid || live.owner != child.owner {
-                return Ok(());
-            }
             let version = Some(live.resource_version.as_str());
             world.objects.delete(key, &child.uid, version).await?;
             match world.objects.get(key).await {
@@ -129,16 +168,8 @@ pub async fn take_down(
             }
         }
         TakeDown::Orphan => {
-            let patch = json!({"metadata": {
-                "uid": child.uid,
-                "labels": {
-                    names::LABEL_ORPHANED: names::TRUE, names::LABEL_MANAGED: null,
-                    names::LABEL_NODE: null, names::LABEL_NODE_NAMESPACE: null,
-                },
-                "annotations": {
-                    names::ORPHANED_AT: stamp::format(Timestamp::now()), names::ORPHANED_REASON: why,
-                },
-            }});
+            let at = stamp::format(Timestamp::now());
+            let patch = orphan(&object, &node.uid, &at, why);
             match world.objects.merge(key, &patch).await {
                 Ok(_) | Err(ApiError::NotFound(_)) => world.children.forget(key),
                 Err(error) => return Err(error),
