@@ -22,7 +22,7 @@ use crate::controller::{World, own_key};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest, live_content};
-use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Seen, StepKind};
+use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Premise, Seen, StepKind};
 use crate::decide::readiness::Readiness;
 use crate::decide::version;
 
@@ -50,7 +50,8 @@ struct ResourceMemory {
 /// Rounds of one look; each applies what the one before it made possible.
 const ROUNDS_MAX: usize = 50;
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
-const RETRY_LAST: SignedDuration = SignedDuration::from_secs(300);
+/// Nothing tells of what has no label of ours, or of what a webhook or a quota refuses.
+const RETRY_LAST: SignedDuration = SignedDuration::from_secs(60);
 /// How often an object whose state is not true is sent through the gate, which may not be installed.
 const GATE_RETRY: SignedDuration = SignedDuration::from_secs(60);
 /// How many requests one node may have under way.
@@ -132,7 +133,7 @@ impl Look<'_> {
                 .facts
                 .iter()
                 .enumerate()
-                .map(|(i, facts)| self.seen(facts, &keys[i], children[i].as_deref()))
+                .map(|(i, facts)| self.seen(&node, facts, &keys[i], children[i].as_deref()))
                 .collect();
             let others = self
                 .world
@@ -150,10 +151,17 @@ impl Look<'_> {
                 let due = self.report(&node, status, now).await?;
                 return Ok([wake_at, due, gate_at].into_iter().flatten().min());
             }
-            let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> = plan
+            let apply: Vec<Apply> = plan
                 .apply
                 .iter()
-                .filter_map(|i| Some((*i, keys[*i].clone().ok()?, children[*i].clone())))
+                .filter_map(|i| {
+                    Some(Apply {
+                        index: *i,
+                        key: keys[*i].clone().ok()?,
+                        child: children[*i].clone(),
+                        premise: seen[*i].premise.clone(),
+                    })
+                })
                 .collect();
             drop(seen);
             self.apply(&node, apply).await?;
@@ -251,6 +259,7 @@ impl Look<'_> {
                 },
                 message: outcome.message.clone(),
                 retry_at: now,
+                premise: Premise::default(),
             };
             fail(memory, self.world, node, facts, failure);
         }
@@ -286,13 +295,21 @@ impl Look<'_> {
         }
     }
 
-    fn seen<'b>(&'b self, facts: &'b Facts, key: &'b Key, child: Option<&'b Child>) -> Seen<'b> {
+    fn seen<'b>(
+        &'b self,
+        node: &NodeDigest,
+        facts: &'b Facts,
+        key: &'b Key,
+        child: Option<&'b Child>,
+    ) -> Seen<'b> {
         let memory = self.memory.resources.get(&facts.id);
+        let namespace = self.world.namespaces.wait(&facts.namespace, &self.key);
         Seen {
             facts,
             unavailable: key.as_ref().err().map(String::as_str),
             child,
             failure: memory.and_then(|memory| memory.failure.as_ref()),
+            premise: Premise::of(node, child, namespace),
             drifted: memory.is_some_and(|memory| {
                 memory.fields_hash.is_some()
                     && child.is_some_and(|child| child.fields_hash != memory.fields_hash)
@@ -302,11 +319,7 @@ impl Look<'_> {
     }
 
     /// Applies these resources side by side. A failure is remembered with the resource; it never stops the others.
-    async fn apply(
-        &mut self,
-        node: &NodeDigest,
-        resources: Vec<(usize, ObjectKey, Option<Arc<Child>>)>,
-    ) -> Result<(), ApiError> {
+    async fn apply(&mut self, node: &NodeDigest, resources: Vec<Apply>) -> Result<(), ApiError> {
         if resources.is_empty() {
             return Ok(());
         }
@@ -317,21 +330,22 @@ impl Look<'_> {
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < REQUESTS_MAX
-                && let Some((i, key, child)) = left.next()
+                && let Some(next) = left.next()
             {
-                let resource = all[i];
+                let resource = all[next.index];
                 running.push(async move {
-                    let result = apply::apply(world, node, resource, &key, child).await;
-                    (i, result)
+                    let result =
+                        apply::apply(world, node, resource, &next.key, next.child.clone()).await;
+                    (next, result)
                 });
             }
-            let Some((i, result)) = running.next().await else {
+            let Some((done, result)) = running.next().await else {
                 break;
             };
-            let facts = &node.facts[i];
+            let facts = &node.facts[done.index];
             let memory = &mut self.memory.resources;
             let memory = memory.entry(facts.id.clone()).or_default();
-            note(memory, world, node, facts, result);
+            note(memory, world, node, facts, done.premise, result);
         }
         Ok(())
     }
@@ -401,6 +415,14 @@ impl Look<'_> {
     }
 }
 
+/// A resource that is to be applied now.
+struct Apply {
+    index: usize,
+    key: ObjectKey,
+    child: Option<Arc<Child>>,
+    premise: Premise,
+}
+
 /// The object of a resource, or why there can be none.
 type Key = Result<ObjectKey, String>;
 
@@ -422,6 +444,7 @@ fn note(
     world: &World,
     node: &NodeDigest,
     facts: &Facts,
+    premise: Premise,
     result: Result<Value, ApiError>,
 ) {
     let now = Timestamp::now();
@@ -448,6 +471,7 @@ fn note(
         kind,
         message: error.to_string(),
         retry_at: now.checked_add(wait).unwrap_or(now),
+        premise,
     };
     fail(memory, world, node, facts, failure);
 }

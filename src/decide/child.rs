@@ -77,6 +77,8 @@ pub enum Owner {
 pub struct Child {
     pub uid: String,
     pub resource_version: String,
+    /// Changes with every write but a status's.
+    pub written: String,
     pub owner: Owner,
     /// Hash of the resource that was last applied.
     pub applied_hash: Option<String>,
@@ -107,6 +109,7 @@ impl Child {
             resource_version: text("/metadata/resourceVersion")
                 .unwrap_or_default()
                 .to_owned(),
+            written: written(object),
             owner: owner(object),
             applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
             fields_hash: ours.map(|entry| hash_value(&entry["fieldsV1"])),
@@ -131,6 +134,17 @@ impl Child {
         let by_reference = matches!(self.owner, Owner::Node { uid: Some(_), .. });
         self.retain == retain && !(retain && by_reference)
     }
+}
+
+/// The generation counts the changes of the spec, and nothing those of the metadata. Without one the version must do.
+fn written(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let version = match &metadata["generation"] {
+        Value::Null => &metadata["resourceVersion"],
+        generation => generation,
+    };
+    let fields = ["labels", "annotations", "ownerReferences", "finalizers"];
+    hash_value(&json!([version, fields.map(|field| &metadata[field])]))
 }
 
 pub fn key_of(object: &Value) -> ObjectKey {

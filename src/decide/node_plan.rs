@@ -19,12 +19,35 @@ const KIND_RETRY: SignedDuration = SignedDuration::from_secs(30);
 /// Nor does one tell a node that an object which it wants is no longer another's.
 const OWNER_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// How the last apply of a resource ended, where it failed. Forgotten when the resource or its object changes.
+/// How the last apply of a resource ended, where it failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub kind: FailureKind,
     pub message: String,
     pub retry_at: Timestamp,
+    /// What it met: as soon as that is another, the failure is no news of it any more.
+    pub premise: Premise,
+}
+
+/// What an apply may fail on, as far as events tell of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Premise {
+    /// When the content went live: a policy may have changed with it that the object does not show.
+    pub start: Option<String>,
+    /// The object's uid, and what changes when it is written.
+    pub object: Option<(String, String)>,
+    /// What there is under the name of its namespace.
+    pub namespace: Option<String>,
+}
+
+impl Premise {
+    pub fn of(node: &NodeDigest, child: Option<&Child>, namespace: Option<String>) -> Self {
+        Premise {
+            start: node.start.clone(),
+            object: child.map(|child| (child.uid.clone(), child.written.clone())),
+            namespace,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +65,8 @@ pub struct Seen<'a> {
     pub unavailable: Option<&'a str>,
     pub child: Option<&'a Child>,
     pub failure: Option<&'a Failure>,
+    /// What an apply would meet now.
+    pub premise: Premise,
     /// A field of ours was changed by somebody else since we applied it.
     pub drifted: bool,
     /// When the wait for readiness began; None once it was ready.
@@ -268,7 +293,8 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
             ..settled(State::ApplyFailed, reason.to_owned())
         };
     }
-    if let Some(failure) = seen.failure.filter(|failure| failure.retry_at > now) {
+    let holds = |failure: &&Failure| failure.retry_at > now && failure.premise == seen.premise;
+    if let Some(failure) = seen.failure.filter(holds) {
         return Assessed {
             conflict: failure.kind == FailureKind::Conflict,
             wake_at: Some(failure.retry_at),

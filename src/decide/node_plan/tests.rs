@@ -68,6 +68,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
     Child {
         uid: format!("uid of {}", facts.id),
         resource_version: "5".into(),
+        written: "1".into(),
         owner: Owner::Node {
             key: owner.key.clone(),
             uid: Some(owner.uid.clone()),
@@ -111,6 +112,7 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
             unavailable: None,
             child: child.as_ref(),
             failure: None,
+            premise: Premise::of(node, child.as_ref(), Some("here".into())),
             drifted: false,
             waiting_since: Some(at(-10)),
         })
@@ -169,6 +171,49 @@ fn once_is_created_and_then_left_alone() {
     assert!(planned(&node, &[Some(made)]).apply.is_empty());
 }
 
+/// The data of an object that is otherwise left alone must survive its row as well.
+#[test]
+fn a_change_of_the_policy_reaches_what_is_left_alone() {
+    for (retain, once) in [(true, true), (false, true), (true, false), (false, false)] {
+        let mut facts = facts("a", &[]);
+        (facts.retain, facts.once) = (retain, once);
+        let node = node(vec![facts]);
+        let by_label = Owner::Node {
+            key: node.key.clone(),
+            uid: None,
+        };
+        let made = Child {
+            once,
+            retain: !retain,
+            ..child(&node.facts[0], &node)
+        };
+        assert_eq!(planned(&node, &[Some(made.clone())]).apply, [0]);
+        let follows = Child {
+            retain,
+            owner: if retain { by_label } else { made.owner.clone() },
+            ..made.clone()
+        };
+        assert!(planned(&node, &[Some(follows.clone())]).apply.is_empty());
+        let collected = Child { retain, ..made };
+        assert_eq!(
+            planned(&node, &[Some(collected)]).apply.len(),
+            usize::from(retain),
+            "the garbage collector would take it"
+        );
+        // Not yet written, and the row goes.
+        let own_key = |facts: &Facts| Some(key(&facts.name));
+        let late = BTreeMap::from([(
+            key("a"),
+            Child {
+                retain: !retain,
+                ..follows
+            },
+        )]);
+        let gone = plan_deletion(&node, &late, own_key);
+        assert_eq!(gone.take_down, [(key("a"), take_down(retain))]);
+    }
+}
+
 #[test]
 fn somebody_elses_object_is_a_conflict_and_not_written() {
     let node = node(vec![facts("a", &[])]);
@@ -217,6 +262,7 @@ fn a_failure_is_not_tried_again_before_its_time_and_skips_what_depends_on_it() {
         kind: FailureKind::Refused,
         message: "no".into(),
         retry_at: at(5),
+        premise: Premise::of(&node, None, Some("here".into())),
     };
     let children = [None, None];
     let mut all = seen(&node, &children);
@@ -226,6 +272,54 @@ fn a_failure_is_not_tried_again_before_its_time_and_skips_what_depends_on_it() {
     assert_eq!(plan_now.outcomes[1].step, StepKind::Skipped);
     assert_eq!(plan_now.outcomes[1].message, "skipped because a failed");
     assert_eq!(plan(&node, &all, &BTreeMap::new(), at(5)).apply, [0]);
+}
+
+#[test]
+fn a_failure_is_tried_again_at_once_when_what_it_met_is_another() {
+    let mut fleet_node = node(vec![facts("a", &[])]);
+    let conflicted = Child {
+        applied_hash: Some("another".into()),
+        ..child(&fleet_node.facts[0], &fleet_node)
+    };
+    let failure = Failure {
+        kind: FailureKind::Conflict,
+        message: "no".into(),
+        retry_at: at(5),
+        premise: Premise::of(&fleet_node, Some(&conflicted), None),
+    };
+    let written = Child {
+        written: "2".into(),
+        ..conflicted.clone()
+    };
+    let unready = Child {
+        readiness: waiting(),
+        ..conflicted.clone()
+    };
+    for (name, child, namespace, start, tried) in [
+        ("nothing", Some(&conflicted), None, None, false),
+        ("its status", Some(&unready), None, None, false),
+        ("the object is written", Some(&written), None, None, true),
+        ("the object is gone", None, None, None, true),
+        (
+            "its namespace came",
+            Some(&conflicted),
+            Some("uid"),
+            None,
+            true,
+        ),
+        ("the content", Some(&conflicted), None, Some("later"), true),
+    ] {
+        if let Some(start) = start {
+            fleet_node.start = Some(start.into());
+        }
+        let children = [child.cloned()];
+        let mut all = seen(&fleet_node, &children);
+        all[0].failure = Some(&failure);
+        all[0].premise = Premise::of(&fleet_node, child, namespace.map(str::to_owned));
+        let plan = plan(&fleet_node, &all, &BTreeMap::new(), at(0));
+        assert_eq!(!plan.apply.is_empty(), tried, "{name}");
+        assert_eq!(plan.outcomes[0].conflict, !tried, "{name}");
+    }
 }
 
 #[test]
