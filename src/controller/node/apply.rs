@@ -95,16 +95,25 @@ pub async fn apply(
         applied = mend_tie(world, key, &tie, object).await;
     }
     world.metrics.applied(&key.kind.kind, applied.is_ok());
-    applied.map_err(|error| match error {
+    let error = match applied {
+        Ok(object) => return Ok(object),
+        Err(error) => error,
+    };
+    Err(match error {
+        ApiError::NotFound(_) if !world.objects.still_served(&key.kind).await? => {
+            ApiError::NotFound(node_plan::missing_kind(&key.kind))
+        }
         ApiError::NotFound(_) if !key.namespace.is_empty() => ApiError::NotFound(format!(
             "there is no namespace {:?}; create it, for example as a resource that this one depends on, or correct \
              targetNamespace",
             key.namespace
         )),
         // In the API server's words: which manager, and which fields.
-        ApiError::Conflict(text) if text.starts_with("Apply failed with ") => ApiError::Conflict(
-            format!("{text}; conflictPolicy: Force takes the fields over, and ignoreFields leaves them to others"),
-        ),
+        ApiError::Conflict(text) if text.starts_with("Apply failed with ") => {
+            ApiError::Conflict(format!(
+                "{text}; conflictPolicy: Force takes the fields over, and ignoreFields leaves them to others"
+            ))
+        }
         error => error,
     })
 }
