@@ -127,6 +127,9 @@ pub struct NodeStatus {
     /// Objects that were applied, each as `Kind/namespace/name@id`, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub applied_resources: Vec<String>,
+    /// Hash of the sets of fields that the last applies owned: tells, after a restart, whether somebody has taken one over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_fields_hash: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

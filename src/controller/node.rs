@@ -26,9 +26,13 @@ use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Premise, Se
 use crate::decide::readiness::Readiness;
 use crate::decide::version;
 
-/// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a repeated request.
+/// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
 #[derive(Default)]
 pub struct Memory {
+    /// Of the node: one made anew under the same name is another.
+    uid: String,
+    /// The objects were looked at since the start.
+    looked: bool,
     resources: BTreeMap<String, ResourceMemory>,
     report: report::Memory,
     /// When the object was last sent through the gate once more.
@@ -41,7 +45,7 @@ struct ResourceMemory {
     hash: String,
     failure: Option<Failure>,
     failures: u32,
-    /// The fields that our last apply owned.
+    /// The fields that our last apply owned; None while that is not known.
     fields_hash: Option<String>,
     waiting_since: Option<Timestamp>,
     was_ready: bool,
@@ -72,7 +76,11 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         .lock()
         .expect("the nodes' memory")
         .remove(&key)
-        .unwrap_or_default();
+        .filter(|memory| memory.uid == node.uid)
+        .unwrap_or_else(|| Memory {
+            uid: node.uid.clone(),
+            ..Memory::default()
+        });
     let mut look = Look {
         world: &world,
         key: key.clone(),
@@ -269,6 +277,8 @@ impl Look<'_> {
         self.memory
             .resources
             .retain(|id, _| node.facts.iter().any(|facts| facts.id == *id));
+        let untouched = !self.memory.looked && node_plan::is_untouched(node, children);
+        self.memory.looked = true;
         for (facts, child) in node.facts.iter().zip(children) {
             let memory = self.memory.resources.entry(facts.id.clone()).or_default();
             if memory.hash != facts.hash {
@@ -281,9 +291,8 @@ impl Look<'_> {
             if child.applied_hash.as_ref() != Some(&facts.hash) {
                 continue;
             }
-            // First sight after a restart: what is there is what we start from.
-            if memory.fields_hash.is_none() {
-                memory.fields_hash.clone_from(&child.fields_hash);
+            if untouched {
+                memory.fields_hash = Some(child.fields_hash.clone());
             }
             if child.readiness == Readiness::Ready {
                 memory.waiting_since = None;
@@ -310,10 +319,7 @@ impl Look<'_> {
             child,
             failure: memory.and_then(|memory| memory.failure.as_ref()),
             premise: Premise::of(node, child, namespace),
-            drifted: memory.is_some_and(|memory| {
-                memory.fields_hash.is_some()
-                    && child.is_some_and(|child| child.fields_hash != memory.fields_hash)
-            }),
+            fields_hash: memory.and_then(|memory| memory.fields_hash.as_deref()),
             waiting_since: memory.and_then(|memory| memory.waiting_since),
         }
     }
@@ -451,7 +457,7 @@ fn note(
     let error = match result {
         Ok(object) => {
             let child = world.children.learn(&object);
-            memory.fields_hash.clone_from(&child.fields_hash);
+            memory.fields_hash = Some(child.fields_hash.clone());
             memory.failure = None;
             memory.failures = 0;
             memory.was_ready = false;

@@ -83,7 +83,7 @@ pub struct Child {
     /// Hash of the resource that was last applied.
     pub applied_hash: Option<String>,
     /// Hash of the set of fields that our applies own: it changes when somebody takes one of them over.
-    pub fields_hash: Option<String>,
+    pub fields_hash: String,
     pub once: bool,
     pub orphaned: bool,
     pub retain: bool,
@@ -112,7 +112,9 @@ impl Child {
             written: written(object),
             owner: owner(object),
             applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
-            fields_hash: ours.map(|entry| hash_value(&entry["fieldsV1"])),
+            fields_hash: ours
+                .map(|entry| hash_value(&entry["fieldsV1"]))
+                .unwrap_or_default(),
             once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
             orphaned: object["metadata"]["labels"][names::LABEL_ORPHANED] == names::TRUE,
             retain: annotation(names::DELETION_POLICY) == Some("Retain"),

@@ -4,10 +4,13 @@
 pub mod status;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 use crate::decide::child::{Child, Kind, ObjectKey, Owner};
+use crate::decide::content::hash_value;
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::readiness::Readiness;
@@ -67,8 +70,8 @@ pub struct Seen<'a> {
     pub failure: Option<&'a Failure>,
     /// What an apply would meet now.
     pub premise: Premise,
-    /// A field of ours was changed by somebody else since we applied it.
-    pub drifted: bool,
+    /// Hash of the fields that our last apply owned. None while that is not known: one more apply settles it.
+    pub fields_hash: Option<&'a str>,
     /// When the wait for readiness began; None once it was ready.
     pub waiting_since: Option<Timestamp>,
 }
@@ -166,6 +169,31 @@ pub fn plan(
             .collect();
     }
     plan
+}
+
+/// One hash of the fields that our last applies owned, by the id of the resource: what the status keeps of them.
+pub fn fields_hash<'a>(fields: impl Iterator<Item = (&'a Facts, &'a str)>) -> Option<String> {
+    // What is made once is left to others.
+    let fields: BTreeMap<&str, &str> = fields
+        .filter(|(facts, _)| !facts.once)
+        .map(|(facts, hash)| (facts.id.as_str(), hash))
+        .collect();
+    (!fields.is_empty()).then(|| hash_value(&json!(fields)))
+}
+
+/// Whether these objects are as our last applies left them, by what the status says: nobody has taken a field over while
+/// no operator was there to see it.
+pub fn is_untouched(node: &NodeDigest, children: &[Option<Arc<Child>>]) -> bool {
+    let applied = node
+        .facts
+        .iter()
+        .zip(children)
+        .filter_map(|(facts, child)| {
+            let child = child.as_deref()?;
+            let current = child.applied_hash.as_ref() == Some(&facts.hash);
+            current.then_some((facts, child.fields_hash.as_str()))
+        });
+    fields_hash(applied) == node.status.applied_fields_hash
 }
 
 /// What is said of an object that is somebody else's.
@@ -328,7 +356,7 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
         };
     }
     let current = child.applied_hash.as_ref() == Some(&seen.facts.hash)
-        && !seen.drifted
+        && seen.fields_hash == Some(&child.fields_hash)
         && is_ours(child, node);
     if !(current || (seen.facts.once && child.once && is_ours(child, node))) {
         return apply("its newest content is not applied yet");

@@ -58,6 +58,7 @@ impl Look<'_> {
             "observedStartTime",
             "skippedResourceIds",
             "appliedResources",
+            "appliedFieldsHash",
         ] {
             if patch["status"].get(field).is_none() {
                 patch["status"][field] = Value::Null;

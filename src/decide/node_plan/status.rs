@@ -7,7 +7,7 @@ use crate::api::node::NodeStatus;
 use crate::api::stamp;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind};
+use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind, fields_hash};
 use crate::decide::rollout::Live;
 use crate::decide::rollout::reason::Reason;
 
@@ -53,6 +53,10 @@ pub fn of_node(
         skipped_resources: skipped.len() as i32,
         skipped_resource_ids: skipped,
         applied_resources: applied,
+        applied_fields_hash: fields_hash(
+            seen.iter()
+                .filter_map(|s| s.fields_hash.map(|hash| (s.facts, hash))),
+        ),
         conditions: node.status.conditions.clone(),
     };
     let states = states(node, &status, seen, plan, hold);

@@ -74,7 +74,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
             uid: Some(owner.uid.clone()),
         },
         applied_hash: Some(facts.hash.clone()),
-        fields_hash: None,
+        fields_hash: "ours".into(),
         once: false,
         orphaned: false,
         retain: false,
@@ -113,7 +113,7 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
             child: child.as_ref(),
             failure: None,
             premise: Premise::of(node, child.as_ref(), Some("here".into())),
-            drifted: false,
+            fields_hash: Some("ours"),
             waiting_since: Some(at(-10)),
         })
         .collect()
@@ -152,9 +152,54 @@ fn only_what_changed_is_applied() {
     );
     let unchanged = [Some(current), Some(child(&node.facts[1], &node))];
     assert!(planned(&node, &unchanged).apply.is_empty());
-    let mut drifted = seen(&node, &unchanged);
-    drifted[0].drifted = true;
-    assert_eq!(plan(&node, &drifted, &BTreeMap::new(), at(0)).apply, [0]);
+    for (name, fields_hash) in [("drifted", Some("other")), ("not known", None)] {
+        let mut drifted = seen(&node, &unchanged);
+        drifted[0].fields_hash = fields_hash;
+        let plan = plan(&node, &drifted, &BTreeMap::new(), at(0));
+        assert_eq!(plan.apply, [0], "{name}");
+    }
+}
+
+/// Drift must be seen also by an operator that was not there when it was made; and without any, nothing is asked.
+#[test]
+fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
+    let mut made_once = facts("b", &[]);
+    made_once.once = true;
+    let mut node = node(vec![facts("a", &[]), made_once]);
+    let children = node.facts.iter().map(|facts| Some(child(facts, &node)));
+    let children: Vec<Option<Child>> = children.collect();
+    let all = seen(&node, &children);
+    let plan = plan(&node, &all, &BTreeMap::new(), at(0));
+    let status = status::of_node(&node, &all, &plan, None, at(0));
+    drop(all);
+    let [a, b] = [0, 1].map(|i| children[i].clone().expect("a child"));
+    let taken = |child: &Child| Child {
+        fields_hash: "less".into(),
+        ..child.clone()
+    };
+    let older = Child {
+        applied_hash: Some("another".into()),
+        ..a.clone()
+    };
+    for (name, a, b, untouched) in [
+        ("nothing", Some(a.clone()), b.clone(), true),
+        ("a field was taken", Some(taken(&a)), b.clone(), false),
+        (
+            "of what is left to others",
+            Some(a.clone()),
+            taken(&b),
+            true,
+        ),
+        ("an object is gone", None, b.clone(), false),
+        ("an older one is back", Some(older), b, false),
+    ] {
+        let children = [a.map(Arc::new), Some(Arc::new(b))];
+        node.status = Arc::new(status.clone());
+        assert_eq!(is_untouched(&node, &children), untouched, "{name}");
+    }
+    node.status = Arc::new(NodeStatus::default());
+    let children: Vec<_> = children.into_iter().map(|c| c.map(Arc::new)).collect();
+    assert!(!is_untouched(&node, &children), "no status");
 }
 
 #[test]
