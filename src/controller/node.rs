@@ -1,6 +1,8 @@
 //! The node loop: brings the live content of one LynqNode into the cluster, and its state into the node's status.
 
 mod apply;
+mod delete;
+mod kinds;
 mod report;
 
 use std::collections::BTreeMap;
@@ -15,14 +17,17 @@ use serde_json::{Value, json};
 use crate::api::names;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::api::stamp;
-use crate::cluster::children::Listing;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
+use crate::controller::node::kinds::Kinds;
 use crate::controller::{World, own_key};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest, live_content};
-use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Premise, Seen, StepKind};
+use crate::decide::node_plan::record::Record;
+use crate::decide::node_plan::{
+    self, Failure, FailureKind, NodePlan, Premise, Rest, Seen, StepKind,
+};
 use crate::decide::readiness::Readiness;
 use crate::decide::version;
 
@@ -33,6 +38,8 @@ pub struct Memory {
     uid: String,
     /// The objects were looked at since the start.
     looked: bool,
+    /// What was applied for it, newer than the status says.
+    record: Option<Record>,
     resources: BTreeMap<String, ResourceMemory>,
     report: report::Memory,
     /// When the object was last sent through the gate once more.
@@ -127,9 +134,11 @@ impl Look<'_> {
         }
         let gate_at = self.gate_again(&mut node).await?;
         for _ in 0..ROUNDS_MAX {
-            let Some(keys) = self.keys(&node).await? else {
+            let record = self.record(&node);
+            let Some(kinds) = Kinds::of(self.world, &node, &record).await? else {
                 return Ok(None);
             };
+            let keys: Vec<Key> = node.facts.iter().map(|facts| kinds.key(facts)).collect();
             let now = Timestamp::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
@@ -143,17 +152,16 @@ impl Look<'_> {
                 .enumerate()
                 .map(|(i, facts)| self.seen(&node, facts, &keys[i], children[i].as_deref()))
                 .collect();
-            let others = self
-                .world
-                .children
-                .of_node(&self.key)
-                .into_iter()
-                .filter(|(key, _)| !keys.iter().any(|known| known.as_ref() == Ok(key)));
-            let others = others.map(|(key, child)| (key, (*child).clone())).collect();
-            let plan = node_plan::plan(&node, &seen, &others, now);
+            let rest = Rest {
+                record,
+                others: self.others(&keys),
+                unlisted: kinds.unlisted,
+            };
+            let plan = node_plan::plan(&node, &seen, &rest, now);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
                 drop(seen);
+                self.memory.record = Some(plan.record.clone());
                 self.note_failures(&node, &plan, now);
                 let wake_at = plan.wake_at;
                 let due = self.report(&node, status, now).await?;
@@ -172,10 +180,11 @@ impl Look<'_> {
                 })
                 .collect();
             drop(seen);
+            self.memory.record = Some(plan.record);
             self.apply(&node, apply).await?;
             for (key, how) in plan.take_down {
                 let why = names::REMOVED_FROM_TEMPLATE;
-                apply::take_down(self.world, &node, &key, &others[&key], how, why).await?;
+                apply::take_down(self.world, &node, &key, &rest.others[&key], how, why).await?;
             }
         }
         Err(ApiError::Unavailable(format!(
@@ -222,32 +231,21 @@ impl Look<'_> {
         own_key("LynqNode", &self.key.namespace, &self.key.name)
     }
 
-    /// The objects of the live content, or why there can be none. None in all while some kind's objects are not all
-    /// known: then nothing may be concluded from an object's absence.
-    async fn keys(&self, node: &NodeDigest) -> Result<Option<Vec<Key>>, ApiError> {
-        let World {
-            objects, children, ..
-        } = self.world;
-        let mut keys = vec![];
-        for facts in node.facts.iter() {
-            let kind = &facts.kind;
-            if let Some(error) = &facts.render_error {
-                keys.push(Err(error.clone()));
-                continue;
-            }
-            let Some(served) = objects.served(kind).await? else {
-                keys.push(Err(node_plan::missing_kind(kind)));
-                continue;
-            };
-            keys.push(
-                match children.listing(kind, &served, &objects.client, &self.key) {
-                    Listing::Complete => Ok(key_in(facts, served.scope)),
-                    Listing::Pending => return Ok(None),
-                    Listing::Refused(why) => Err(node_plan::unlistable_kind(kind, &why)),
-                },
-            );
-        }
-        Ok(Some(keys))
+    /// What was applied for the node: by what was done since the start, else by its status.
+    fn record(&mut self, node: &NodeDigest) -> Record {
+        let record = &mut self.memory.record;
+        record
+            .get_or_insert_with(|| Record::of(&node.status))
+            .clone()
+    }
+
+    /// What says that it is the node's own, and is not in the live content.
+    fn others(&self, keys: &[Key]) -> BTreeMap<ObjectKey, Child> {
+        let named = |key: &ObjectKey| keys.iter().flatten().any(|known| known.is_same(key));
+        let all = self.world.children.of_node(&self.key).into_iter();
+        all.filter(|(key, _)| !named(key))
+            .map(|(key, child)| (key, (*child).clone()))
+            .collect()
     }
 
     /// An event also for what failed without a request: a kind that is not there, an object that is somebody else's.
@@ -351,6 +349,11 @@ impl Look<'_> {
             let facts = &node.facts[done.index];
             let memory = &mut self.memory.resources;
             let memory = memory.entry(facts.id.clone()).or_default();
+            // Before anything else may go wrong: what is not in the record is never deleted.
+            if result.is_ok() {
+                let record = self.memory.record.get_or_insert_default();
+                record.add(facts);
+            }
             note(memory, world, node, facts, done.premise, result);
         }
         Ok(())
@@ -367,57 +370,6 @@ impl Look<'_> {
         content
             .map(Arc::new)
             .ok_or_else(|| ApiError::Conflict("the live content has changed".to_owned()))
-    }
-
-    /// Takes the node's objects down, and lets the node go when none is left.
-    async fn delete(&mut self, node: &NodeDigest) -> Result<Option<Timestamp>, ApiError> {
-        let Some(keys) = self.keys(node).await? else {
-            return Ok(None);
-        };
-        let of = |facts: &Facts| {
-            node.facts
-                .iter()
-                .position(|f| f.id == facts.id)
-                .and_then(|i| keys[i].clone().ok())
-        };
-        loop {
-            let children = self
-                .world
-                .children
-                .of_node(&self.key)
-                .into_iter()
-                .map(|(key, child)| (key, (*child).clone()))
-                .collect();
-            let deletion = node_plan::plan_deletion(node, &children, of);
-            for (key, how) in &deletion.take_down {
-                let why = names::NODE_DELETED;
-                apply::take_down(self.world, node, key, &children[key], *how, why).await?;
-            }
-            if !deletion.pending {
-                break;
-            }
-            // What has finalizers of its own goes later; its event brings us back.
-            if deletion.take_down.is_empty() {
-                return Ok(Timestamp::now()
-                    .checked_add(SignedDuration::from_secs(30))
-                    .ok());
-            }
-        }
-        if node.has_finalizer {
-            let object = self.world.objects.get(&self.own()).await?;
-            let position = object["metadata"]["finalizers"]
-                .as_array()
-                .and_then(|all| all.iter().position(|f| f == names::NODE_FINALIZER));
-            if let Some(position) =
-                position.filter(|_| object["metadata"]["uid"] == node.uid.as_str())
-            {
-                let path = format!("/metadata/finalizers/{position}");
-                let patch = json!([{"op": "test", "path": path, "value": names::NODE_FINALIZER}, {"op": "remove", "path": path}]);
-                let patch = serde_json::from_value(patch).expect("a JSON patch");
-                self.world.objects.json_patch(&self.own(), patch).await?;
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -19,6 +19,19 @@ pub struct Kind {
     pub kind: String,
 }
 
+impl Kind {
+    /// Whether it is the same kind, in whatever version.
+    pub fn is_same(&self, other: &Kind) -> bool {
+        self.kind == other.kind && self.group() == other.group()
+    }
+
+    fn group(&self) -> &str {
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.api_version, self.kind)
@@ -38,6 +51,15 @@ pub struct ObjectKey {
     pub kind: Kind,
     pub namespace: String,
     pub name: String,
+}
+
+impl ObjectKey {
+    /// Whether it is the same object, in whatever version it is read.
+    pub fn is_same(&self, other: &ObjectKey) -> bool {
+        self.kind.is_same(&other.kind)
+            && self.namespace == other.namespace
+            && self.name == other.name
+    }
 }
 
 impl fmt::Display for ObjectKey {

@@ -1,9 +1,10 @@
 //! What the node controller does next for one node: which resources it applies, which objects it takes down, and what
 //! the status says. Asked again after every step, until nothing is left to do.
 
+pub mod record;
 pub mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +14,7 @@ use crate::decide::child::{Child, Kind, ObjectKey, Owner};
 use crate::decide::content::hash_value;
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan::record::Record;
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
 
@@ -109,17 +111,27 @@ pub struct NodePlan {
     /// One for each resource, in their order. Empty where the content is not live or the graph is broken.
     pub outcomes: Vec<Outcome>,
     pub graph_error: Option<GraphError>,
+    /// What is applied now, and what was and is not gone yet.
+    pub record: Record,
     pub wake_at: Option<Timestamp>,
 }
 
-/// `others` are objects of this node that no resource of its live content names.
-pub fn plan(
-    node: &NodeDigest,
-    seen: &[Seen],
-    others: &BTreeMap<ObjectKey, Child>,
-    now: Timestamp,
-) -> NodePlan {
-    let mut plan = NodePlan::default();
+/// What there is of a node besides the objects of its live content.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    /// What was applied for it.
+    pub record: Record,
+    /// Objects that say they are its own, and that no resource of its live content names.
+    pub others: BTreeMap<ObjectKey, Child>,
+    /// Kinds whose objects the operator may not see at present.
+    pub unlisted: BTreeSet<Kind>,
+}
+
+pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> NodePlan {
+    let mut plan = NodePlan {
+        record: rest.record.clone(),
+        ..NodePlan::default()
+    };
     // Without known live content the children stay exactly as they are.
     if !matches!(node.live, Live::Hash(_)) {
         return plan;
@@ -162,12 +174,16 @@ pub fn plan(
         .any(|o| o.state == State::NotApplied && o.step != StepKind::Skipped)
         || seen.iter().any(|s| s.facts.render_error.is_some());
     if !pending {
-        plan.take_down = others
+        plan.take_down = rest
+            .others
             .iter()
-            .filter(|(_, child)| is_ours(child, node) && !child.deleting)
+            .filter(|(key, child)| {
+                is_ours(child, node) && rest.record.names(key) && !child.deleting
+            })
             .map(|(key, child)| (key.clone(), take_down(child.retain)))
             .collect();
     }
+    plan.record = rest.record.next(node, (seen, &plan.outcomes), rest);
     plan
 }
 
@@ -215,16 +231,19 @@ pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str) -> String {
     )
 }
 
-/// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone.
+/// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone. What says
+/// that it is the node's own, and is neither in its content nor in the record, is left alone.
 pub fn plan_deletion(
     node: &NodeDigest,
     children: &BTreeMap<ObjectKey, Child>,
+    record: &Record,
     key_of: impl Fn(&Facts) -> Option<ObjectKey>,
 ) -> Deletion {
     let mut deletion = Deletion::default();
+    let named: BTreeSet<ObjectKey> = node.facts.iter().filter_map(&key_of).collect();
     let mut left: BTreeMap<&ObjectKey, &Child> = children
         .iter()
-        .filter(|(_, child)| is_ours(child, node))
+        .filter(|(key, child)| is_ours(child, node) && (named.contains(key) || record.names(key)))
         .collect();
     let vertices: Vec<Vertex> = node.facts.iter().map(vertex).collect();
     let levels = Graph::new(&vertices).map(|graph| {

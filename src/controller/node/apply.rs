@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::api::names;
 use crate::api::resource::{ConflictPolicy, CreationPolicy, PatchStrategy, Resource};
 use crate::api::stamp;
+use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::decide::child::tie::{Tie, orphan};
@@ -170,6 +171,7 @@ pub async fn take_down(
         TakeDown::Delete => {
             let version = Some(live.resource_version.as_str());
             world.objects.delete(key, &child.uid, version).await?;
+            tell(world, node, key, how, why);
             match world.objects.get(key).await {
                 Err(ApiError::NotFound(_)) => world.children.forget(key),
                 Ok(object) => drop(world.children.learn(&object)),
@@ -180,10 +182,31 @@ pub async fn take_down(
             let at = stamp::format(Timestamp::now());
             let patch = orphan(&object, &node.uid, &at, why);
             match world.objects.merge(key, &patch).await {
-                Ok(_) | Err(ApiError::NotFound(_)) => world.children.forget(key),
+                Ok(_) => tell(world, node, key, how, why),
+                Err(ApiError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
+            world.children.forget(key);
         }
     }
     Ok(())
+}
+
+/// Nothing goes without a trace.
+fn tell(world: &World, node: &NodeDigest, key: &ObjectKey, how: TakeDown, why: &str) {
+    let removed = why == names::REMOVED_FROM_TEMPLATE;
+    let (reason, what) = match (how, removed) {
+        (TakeDown::Delete, true) => ("OrphanedResourceDeleted", "deleted"),
+        (TakeDown::Delete, false) => ("ResourceDeleted", "deleted"),
+        (TakeDown::Orphan, true) => ("OrphanedResourceRetained", "left behind as an orphan"),
+        (TakeDown::Orphan, false) => ("ResourceRetained", "left behind as an orphan"),
+    };
+    let because = match removed {
+        true => "the live content names it no more",
+        false => "the lynqnode is deleted",
+    };
+    let text = format!("{key} is {what}: {because}");
+    tracing::info!(node = %node.key, reason, text);
+    let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+    world.events.normal(&about, reason, text);
 }

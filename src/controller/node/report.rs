@@ -58,6 +58,7 @@ impl Look<'_> {
             "observedStartTime",
             "skippedResourceIds",
             "appliedResources",
+            "appliedKinds",
             "appliedFieldsHash",
         ] {
             if patch["status"].get(field).is_none() {

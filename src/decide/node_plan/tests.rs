@@ -1,4 +1,7 @@
-//! Cases for what the node controller does next, and for the status that follows.
+//! Cases for what the node controller does next.
+
+mod record;
+mod status;
 
 use std::sync::Arc;
 
@@ -100,7 +103,7 @@ fn key(name: &str) -> ObjectKey {
 
 /// Plans for a node with these resources, and these objects of theirs (in the same order).
 fn planned(node: &NodeDigest, children: &[Option<Child>]) -> NodePlan {
-    plan(node, &seen(node, children), &BTreeMap::new(), at(0))
+    plan(node, &seen(node, children), &Rest::default(), at(0))
 }
 
 fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>> {
@@ -117,6 +120,24 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
             waiting_since: Some(at(-10)),
         })
         .collect()
+}
+
+/// With a record that names all of them.
+fn rest(others: BTreeMap<ObjectKey, Child>) -> Rest {
+    let record = recorded(others.keys().map(|key| key.name.as_str()));
+    Rest {
+        record,
+        others,
+        ..Rest::default()
+    }
+}
+
+fn recorded<'a>(names: impl Iterator<Item = &'a str>) -> Record {
+    let mut record = Record::default();
+    for name in names {
+        record.add(&facts(name, &[]));
+    }
+    record
 }
 
 #[test]
@@ -155,51 +176,9 @@ fn only_what_changed_is_applied() {
     for (name, fields_hash) in [("drifted", Some("other")), ("not known", None)] {
         let mut drifted = seen(&node, &unchanged);
         drifted[0].fields_hash = fields_hash;
-        let plan = plan(&node, &drifted, &BTreeMap::new(), at(0));
+        let plan = plan(&node, &drifted, &Rest::default(), at(0));
         assert_eq!(plan.apply, [0], "{name}");
     }
-}
-
-/// Drift must be seen also by an operator that was not there when it was made; and without any, nothing is asked.
-#[test]
-fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
-    let mut made_once = facts("b", &[]);
-    made_once.once = true;
-    let mut node = node(vec![facts("a", &[]), made_once]);
-    let children = node.facts.iter().map(|facts| Some(child(facts, &node)));
-    let children: Vec<Option<Child>> = children.collect();
-    let all = seen(&node, &children);
-    let plan = plan(&node, &all, &BTreeMap::new(), at(0));
-    let status = status::of_node(&node, &all, &plan, None, at(0));
-    drop(all);
-    let [a, b] = [0, 1].map(|i| children[i].clone().expect("a child"));
-    let taken = |child: &Child| Child {
-        fields_hash: "less".into(),
-        ..child.clone()
-    };
-    let older = Child {
-        applied_hash: Some("another".into()),
-        ..a.clone()
-    };
-    for (name, a, b, untouched) in [
-        ("nothing", Some(a.clone()), b.clone(), true),
-        ("a field was taken", Some(taken(&a)), b.clone(), false),
-        (
-            "of what is left to others",
-            Some(a.clone()),
-            taken(&b),
-            true,
-        ),
-        ("an object is gone", None, b.clone(), false),
-        ("an older one is back", Some(older), b, false),
-    ] {
-        let children = [a.map(Arc::new), Some(Arc::new(b))];
-        node.status = Arc::new(status.clone());
-        assert_eq!(is_untouched(&node, &children), untouched, "{name}");
-    }
-    node.status = Arc::new(NodeStatus::default());
-    let children: Vec<_> = children.into_iter().map(|c| c.map(Arc::new)).collect();
-    assert!(!is_untouched(&node, &children), "no status");
 }
 
 #[test]
@@ -254,7 +233,7 @@ fn a_change_of_the_policy_reaches_what_is_left_alone() {
                 ..follows
             },
         )]);
-        let gone = plan_deletion(&node, &late, own_key);
+        let gone = plan_deletion(&node, &late, &Record::default(), own_key);
         assert_eq!(gone.take_down, [(key("a"), take_down(retain))]);
     }
 }
@@ -312,11 +291,11 @@ fn a_failure_is_not_tried_again_before_its_time_and_skips_what_depends_on_it() {
     let children = [None, None];
     let mut all = seen(&node, &children);
     all[0].failure = Some(&failure);
-    let plan_now = plan(&node, &all, &BTreeMap::new(), at(0));
+    let plan_now = plan(&node, &all, &Rest::default(), at(0));
     assert_eq!((plan_now.apply, plan_now.wake_at), (vec![], Some(at(5))));
     assert_eq!(plan_now.outcomes[1].step, StepKind::Skipped);
     assert_eq!(plan_now.outcomes[1].message, "skipped because a failed");
-    assert_eq!(plan(&node, &all, &BTreeMap::new(), at(5)).apply, [0]);
+    assert_eq!(plan(&node, &all, &Rest::default(), at(5)).apply, [0]);
 }
 
 #[test]
@@ -361,7 +340,7 @@ fn a_failure_is_tried_again_at_once_when_what_it_met_is_another() {
         let mut all = seen(&fleet_node, &children);
         all[0].failure = Some(&failure);
         all[0].premise = Premise::of(&fleet_node, child, namespace.map(str::to_owned));
-        let plan = plan(&fleet_node, &all, &BTreeMap::new(), at(0));
+        let plan = plan(&fleet_node, &all, &Rest::default(), at(0));
         assert_eq!(!plan.apply.is_empty(), tried, "{name}");
         assert_eq!(plan.outcomes[0].conflict, !tried, "{name}");
     }
@@ -374,7 +353,7 @@ fn a_kind_that_is_not_installed_is_said_and_looked_for_again() {
     let mut all = seen(&node, &children);
     let missing = missing_kind(&all[0].facts.kind);
     all[0].unavailable = Some(&missing);
-    let plan = plan(&node, &all, &BTreeMap::new(), at(0));
+    let plan = plan(&node, &all, &Rest::default(), at(0));
     assert_eq!((plan.apply.len(), plan.wake_at), (0, Some(at(30))));
     assert_eq!(
         plan.outcomes[0].message,
@@ -392,7 +371,7 @@ fn a_resource_that_waits_too_long_has_failed() {
     let state = |second: i64, since: Option<Timestamp>| {
         let mut all = seen(&node, &slow);
         all[0].waiting_since = since;
-        let plan = plan(&node, &all, &BTreeMap::new(), at(second));
+        let plan = plan(&node, &all, &Rest::default(), at(second));
         (plan.outcomes[0].state, plan.wake_at)
     };
     assert_eq!(state(299, Some(at(0))), (State::Waiting, Some(at(300))));
@@ -409,8 +388,13 @@ fn without_known_live_content_nothing_is_touched() {
     for live in [Live::None, Live::Unknown] {
         let mut node = node(vec![]);
         node.live = live;
-        let others = BTreeMap::from([(key("old"), child(&facts("old", &[]), &node))]);
-        assert_eq!(plan(&node, &[], &others, at(0)), NodePlan::default());
+        let old = facts("old", &[]);
+        let rest = rest(BTreeMap::from([(key("old"), child(&old, &node))]));
+        let nothing = NodePlan {
+            record: rest.record.clone(),
+            ..NodePlan::default()
+        };
+        assert_eq!(plan(&node, &[], &rest, at(0)), nothing);
     }
 }
 
@@ -431,8 +415,9 @@ fn what_no_resource_names_any_more_goes_when_its_replacement_is_there() {
         (key("retained"), retained),
         (key("foreign"), foreign),
     ]);
+    let rest = rest(others);
     let take_down = |node: &NodeDigest, children: &[Option<Child>]| {
-        plan(node, &seen(node, children), &others, at(0)).take_down
+        plan(node, &seen(node, children), &rest, at(0)).take_down
     };
     let ready = [Some(child(&node_with.facts[0], &node_with))];
     let both = [
@@ -457,190 +442,23 @@ fn a_terminating_node_is_taken_down_in_reverse_order() {
         ..db.clone()
     };
     let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), app.clone())]);
-    let first = plan_deletion(&node, &both, own_key);
+    let first = plan_deletion(&node, &both, &Record::default(), own_key);
     assert_eq!(first.take_down, [(key("app"), TakeDown::Delete)]);
     let going = Child {
         deleting: true,
         ..app
     };
     let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), going)]);
-    let second = plan_deletion(&node, &both, own_key);
+    let second = plan_deletion(&node, &both, &Record::default(), own_key);
     assert_eq!((second.take_down.len(), second.pending), (0, true));
     let last = BTreeMap::from([(key("db"), db)]);
-    let third = plan_deletion(&node, &last, own_key);
+    let third = plan_deletion(&node, &last, &Record::default(), own_key);
     assert_eq!(third.take_down, [(key("db"), TakeDown::Delete)]);
-    let done = plan_deletion(&node, &BTreeMap::from([(key("db"), foreign)]), own_key);
+    let done = plan_deletion(
+        &node,
+        &BTreeMap::from([(key("db"), foreign)]),
+        &Record::default(),
+        own_key,
+    );
     assert_eq!(done, Deletion::default(), "somebody else's stays");
-}
-
-#[test]
-fn a_broken_graph_touches_nothing_and_is_said() {
-    let node = node(vec![facts("a", &["b"]), facts("b", &["a"])]);
-    let plan = planned(&node, &[None, None]);
-    assert!(plan.apply.is_empty() && plan.graph_error.is_some());
-    let status = status::of_node(&node, &seen(&node, &[None, None]), &plan, None, at(0));
-    let ready = status
-        .conditions
-        .iter()
-        .find(|c| c.type_ == "Ready")
-        .unwrap();
-    assert_eq!(ready.reason, "DependencyError");
-    assert!(
-        ready.message.contains("circular dependency"),
-        "{}",
-        ready.message
-    );
-}
-
-#[test]
-fn the_status_says_what_is_ready_and_why_the_rest_is_not() {
-    let node = node(vec![facts("a", &[]), facts("b", &["a"])]);
-    let status_of = |children: &[Option<Child>]| {
-        let all = seen(&node, children);
-        let plan = plan(&node, &all, &BTreeMap::new(), at(0));
-        status::of_node(&node, &all, &plan, None, at(0))
-    };
-    let (a, b) = (child(&node.facts[0], &node), child(&node.facts[1], &node));
-    let done = status_of(&[Some(a.clone()), Some(b.clone())]);
-    assert_eq!((done.ready_resources, done.desired_resources), (2, 2));
-    assert!(is_true(&done.conditions, "Ready") && is_true(&done.conditions, "Rolled"));
-    assert_eq!(
-        done.applied_resources,
-        ["Thing/tenants/a@a", "Thing/tenants/b@b"]
-    );
-    assert_eq!(done.observed_hash.as_deref(), Some("new"));
-
-    let waits = Child {
-        readiness: waiting(),
-        ..a
-    };
-    let working = status_of(&[Some(waits), Some(b)]);
-    assert!(is_true(&working.conditions, "Progressing"));
-    assert!(!is_true(&working.conditions, "Rolled") && !is_true(&working.conditions, "Degraded"));
-}
-
-/// Else the status would be written again and again.
-#[test]
-fn a_status_that_says_the_same_is_the_same() {
-    for live in [Live::None, Live::Unknown, Live::Hash("new".into())] {
-        let mut node = node(vec![facts("a", &[])]);
-        node.live = live.clone();
-        let children = [Some(child(&node.facts[0], &node))];
-        let status_at = |node: &NodeDigest, second: i64| {
-            let all = seen(node, &children);
-            let plan = plan(node, &all, &BTreeMap::new(), at(second));
-            status::of_node(node, &all, &plan, None, at(second))
-        };
-        let first = status_at(&node, 0);
-        node.status = Arc::new(first.clone());
-        assert_eq!(status_at(&node, 60), first, "{live:?}");
-    }
-}
-
-#[test]
-fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
-    let mut broken = facts("a", &[]);
-    broken.render_error = Some("map has no entry for key \"x\"".into());
-    let node = node(vec![broken, facts("b", &[])]);
-    let children = [None, Some(child(&node.facts[1], &node))];
-    let all = seen(&node, &children);
-    let plan = plan(&node, &all, &BTreeMap::new(), at(0));
-    let status = status::of_node(&node, &all, &plan, None, at(0));
-    assert!(is_true(&status.conditions, "Rolled") && !is_true(&status.conditions, "Ready"));
-    assert!(is_true(&status.conditions, "Degraded"));
-    assert_eq!(status.failed_resources, 1);
-}
-
-#[test]
-fn content_that_is_not_what_the_hub_rendered_is_said_so() {
-    for (rendered, said) in [
-        (None, None),
-        (Some("new/of the row"), Some("False")),
-        (Some("other/of the row"), Some("True")),
-    ] {
-        let mut node = node(vec![]);
-        node.rendered_hash = rendered.map(str::to_owned);
-        let plan = plan(&node, &[], &BTreeMap::new(), at(0));
-        let status = status::of_node(&node, &[], &plan, None, at(0));
-        let edited = status.conditions.iter().find(|c| c.type_ == "Edited");
-        assert_eq!(edited.map(|c| c.status.as_str()), said, "{rendered:?}");
-    }
-}
-
-#[test]
-fn a_status_is_written_when_it_is_worth_it() {
-    let mut node = node(vec![facts("a", &[])]);
-    let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::HoldReason>| {
-        let object = Child {
-            readiness,
-            ..child(&node.facts[0], node)
-        };
-        let children = [Some(object)];
-        let all = seen(node, &children);
-        let plan = plan(node, &all, &BTreeMap::new(), at(0));
-        status::of_node(node, &all, &plan, hold, at(0))
-    };
-    let waits = |name: &str| Readiness::Waiting(Reason::Terminating { name: name.into() });
-    let ready = status_of(&node, Readiness::Ready, None);
-    node.status = Arc::new(ready.clone());
-    let (one, other) = (
-        status_of(&node, waits("x"), None),
-        status_of(&node, waits("y"), None),
-    );
-    node.desired = "newer".into();
-    node.generation = 4;
-    let held = status_of(&node, Readiness::Ready, None);
-    let explained = status_of(&node, Readiness::Ready, Some(("WindowFull", "waits")));
-    let broken = status_of(&node, waits("x"), None);
-    let never = NodeStatus::default();
-    for (name, old, new, written, hold_at, due) in [
-        ("the same", &ready, &ready, None, None, None),
-        ("another state", &ready, &one, Some(4), None, Some(5)),
-        ("other words", &one, &other, Some(4), None, Some(14)),
-        (
-            "other words, later",
-            &one,
-            &other,
-            Some(-20),
-            None,
-            Some(-10),
-        ),
-        ("after a restart", &one, &other, None, None, Some(5)),
-        (
-            "a hold without reason",
-            &ready,
-            &held,
-            Some(4),
-            Some(6),
-            Some(6),
-        ),
-        (
-            "a new node without reason",
-            &never,
-            &held,
-            None,
-            Some(6),
-            Some(6),
-        ),
-        ("the reason", &ready, &explained, Some(4), None, Some(5)),
-        (
-            "a hold and another state",
-            &ready,
-            &broken,
-            Some(4),
-            Some(6),
-            Some(5),
-        ),
-        (
-            "a hold that is worth it by now",
-            &ready,
-            &held,
-            Some(4),
-            Some(5),
-            Some(5),
-        ),
-    ] {
-        let found = status::due(old, new, written.map(at), hold_at.map(at), at(5));
-        assert_eq!(found, due.map(at), "{name}");
-    }
 }
