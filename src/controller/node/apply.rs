@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::names;
 use crate::api::resource::{ConflictPolicy, CreationPolicy, PatchStrategy, Resource};
@@ -30,7 +30,9 @@ pub async fn apply(
     };
     let force = resource.conflict_policy == ConflictPolicy::Force;
     // The watch sees only what has our label, so an object that it does not know may be there all the same.
+    let once = resource.creation_policy == CreationPolicy::Once;
     let needs_live = child.is_none()
+        || once
         || !resource.ignore_fields.is_empty()
         || resource.patch_strategy == PatchStrategy::Replace;
     let live = match needs_live {
@@ -51,15 +53,12 @@ pub async fn apply(
     if let Some(why) = tie.impossible() {
         return Err(ApiError::Refused(why));
     }
-    let once = resource.creation_policy == CreationPolicy::Once;
-    if let Some(made) = child.as_ref().filter(|child| once && child.once)
-        && node_plan::is_ours(made, node)
+    // Made already, by this node or for one before it that left it behind: what is in it stays.
+    if let (true, Some(found), Some(live)) = (once, &found, &live)
+        && found.once
+        && (found.orphaned || node_plan::is_ours(found, node))
     {
-        let object = world.objects.get(key).await?;
-        if object["metadata"]["uid"] != made.uid.as_str() {
-            return Err(ApiError::Conflict("it was made anew meanwhile".to_owned()));
-        }
-        return mend_tie(world, key, &tie, object).await;
+        return mend_tie(world, key, &tie, live.clone()).await;
     }
     let mut object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
     let exists = child.is_some() || live.is_some();
@@ -83,24 +82,20 @@ pub async fn apply(
             world.objects.apply(key, &object, force).await
         }
     };
-    // After it is ours, so that it is never nobody's in between.
-    if was_orphan && applied.is_ok() {
-        let patch = json!({"metadata": {
-            "labels": {names::LABEL_ORPHANED: null},
-            "annotations": {names::ORPHANED_AT: null, names::ORPHANED_REASON: null},
-        }});
-        applied = world.objects.merge(key, &patch).await;
-    }
     // A merge removes nothing, and an apply only what earlier applies have set.
     if let Ok(object) = applied {
         applied = mend_tie(world, key, &tie, object).await;
     }
     world.metrics.applied(&key.kind.kind, applied.is_ok());
-    let error = match applied {
-        Ok(object) => return Ok(object),
-        Err(error) => error,
-    };
-    Err(match error {
+    match applied {
+        Ok(object) => Ok(object),
+        Err(error) => Err(explained(world, key, error).await?),
+    }
+}
+
+/// The error with what to do about it.
+async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<ApiError, ApiError> {
+    Ok(match error {
         ApiError::NotFound(_) if !world.objects.still_served(&key.kind).await? => {
             ApiError::NotFound(node_plan::missing_kind(&key.kind))
         }

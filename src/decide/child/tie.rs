@@ -63,8 +63,8 @@ impl Tie<'_> {
         }
     }
 
-    /// The patch after which the object is tied so, and no longer in another way; None where it is. References of other
-    /// owners stay.
+    /// The patch after which the object is tied so, and no longer in another way or an orphan; None where it is. References
+    /// of other owners stay.
     pub fn mend(&self, object: &Value) -> Option<Value> {
         let metadata = &object["metadata"];
         let wanted = self.by_reference().then(|| self.reference());
@@ -75,18 +75,24 @@ impl Tie<'_> {
             .filter(|(label, value)| metadata["labels"][label].as_str() != *value)
             .map(|(label, value)| (label.to_owned(), json!(value)))
             .collect();
-        let policy = json!(self.policy);
-        if references.is_none()
-            && labels.is_empty()
-            && metadata["annotations"][names::DELETION_POLICY] == policy
-        {
+        let annotations = [
+            (names::DELETION_POLICY, json!(self.policy)),
+            (names::ORPHANED_AT, Value::Null),
+            (names::ORPHANED_REASON, Value::Null),
+        ];
+        let annotations: Map<String, Value> = annotations
+            .into_iter()
+            .filter(|(name, value)| metadata["annotations"][name] != *value)
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        if references.is_none() && labels.is_empty() && annotations.is_empty() {
             return None;
         }
         let mut patch = json!({"metadata": {
             "uid": metadata["uid"],
             "resourceVersion": metadata["resourceVersion"],
             "labels": labels,
-            "annotations": {names::DELETION_POLICY: policy},
+            "annotations": annotations,
         }});
         if let Some(references) = references {
             patch["metadata"]["ownerReferences"] = references.into();
@@ -94,13 +100,14 @@ impl Tie<'_> {
         Some(patch)
     }
 
-    fn labels(&self) -> [(&'static str, Option<&str>); 3] {
+    fn labels(&self) -> [(&'static str, Option<&str>); 4] {
         let by_label = !self.by_reference();
         let [managed, node, namespace] = LABELS;
         [
             (managed, Some(names::TRUE)),
             (node, by_label.then_some(self.node.name.as_str())),
             (namespace, by_label.then_some(self.node.namespace.as_str())),
+            (names::LABEL_ORPHANED, None),
         ]
     }
 
@@ -252,6 +259,12 @@ mod tests {
                     .as_array()
                     .is_none_or(Vec::is_empty),
                 "{left}"
+            );
+            let back = patched(&left, &tie.mend(&left).expect("an orphan is not tied"));
+            assert_eq!(back["metadata"]["labels"], tied["metadata"]["labels"]);
+            assert_eq!(
+                back["metadata"]["annotations"],
+                tied["metadata"]["annotations"]
             );
         }
     }
