@@ -76,6 +76,7 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
             .expect("the nodes' memory")
             .remove(&key);
         world.holds.lock().expect("the holds' lock").remove(&key);
+        world.looked.lock().expect("the looks' lock").remove(&key);
         return None;
     };
     let memory = world
@@ -132,6 +133,7 @@ impl Look<'_> {
                 .nodes
                 .learn(&self.world.objects.merge(&self.own(), &patch).await?);
         }
+        self.note_forced(&node);
         let gate_at = self.gate_again(&mut node).await?;
         for _ in 0..ROUNDS_MAX {
             let record = self.record(&node);
@@ -165,6 +167,7 @@ impl Look<'_> {
                 self.note_failures(&node, &plan, now);
                 let wake_at = plan.wake_at;
                 let due = self.report(&node, status, now).await?;
+                self.note_looked(&node);
                 return Ok([wake_at, due, gate_at].into_iter().flatten().min());
             }
             let apply: Vec<Apply> = plan
@@ -225,6 +228,15 @@ impl Look<'_> {
             .nodes
             .learn(&self.world.objects.merge(&self.own(), &patch).await?);
         Ok(now.checked_add(GATE_RETRY).ok())
+    }
+
+    /// The release loop may wait for the last first look.
+    fn note_looked(&self, node: &NodeDigest) {
+        let mut looked = self.world.looked.lock().expect("the looks' lock");
+        if looked.insert(self.key.clone()) {
+            let hub = (self.key.namespace.clone(), node.hub.clone());
+            self.world.rollout_queue.add(hub);
+        }
     }
 
     fn own(&self) -> ObjectKey {
