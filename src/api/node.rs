@@ -131,9 +131,15 @@ pub struct NodeStatus {
     /// Ids of the skipped resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped_resource_ids: Vec<String>,
-    /// Objects that were applied, each as `Kind/namespace/name@id`, sorted.
+    /// Objects that were applied and are not gone, each as `Kind/namespace/name@id`, sorted. Nothing else is ever deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub applied_resources: Vec<String>,
+    /// Their kinds, each as `apiVersion Kind`, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applied_kinds: Vec<String>,
+    /// Hash of the sets of fields that the last applies owned: tells, after a restart, whether somebody has taken one over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_fields_hash: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

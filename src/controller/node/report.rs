@@ -75,6 +75,8 @@ impl Look<'_> {
             "observedStartTime",
             "skippedResourceIds",
             "appliedResources",
+            "appliedKinds",
+            "appliedFieldsHash",
         ] {
             if patch["status"].get(field).is_none() {
                 patch["status"][field] = Value::Null;
