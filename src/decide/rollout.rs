@@ -322,6 +322,12 @@ impl Pass<'_> {
                 self.plan.waiting.insert(name.to_owned(), reason);
                 continue;
             }
+            // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
+            // it, could be freed on what the node was before the release that the newer one names.
+            if way == Way::Slot && slots.iter().any(|slot| is_ahead(slot, node)) {
+                self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
+                continue;
+            }
             self.plan.releases.push(Release {
                 node: name.to_owned(),
                 hash: node.desired.clone(),
@@ -366,7 +372,7 @@ impl Pass<'_> {
                 .releases
                 .iter()
                 .any(|release| release.node == slot.node);
-            if unused && !released && node.settled_since.is_some() {
+            if unused && !released && !node.non_ready() {
                 self.plan.give_up.push(GiveUp {
                     node: slot.node.clone(),
                     resource_version: slot.resource_version.clone(),
@@ -407,12 +413,21 @@ impl Pass<'_> {
     }
 }
 
+/// The slot names a newer version of the node than this one.
+fn is_ahead(slot: &Slot, node: &Node) -> bool {
+    slot.uid == node.uid && version::is_newer(&slot.resource_version, &node.resource_version)
+}
+
 /// When the slot's node has settled and soaked; None while that cannot be told.
 fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node) -> Option<Timestamp> {
-    let settled_since = node.settled_since?;
     if node.deleting || !version::is_newer(&node.resource_version, &slot.resource_version) {
         return None;
     }
+    // The slot was given up: nothing of the node was live after the version that a release could still have used.
+    if node.is_new() {
+        return Some(Timestamp::UNIX_EPOCH);
+    }
+    let settled_since = node.settled_since?;
     let form = snapshot.forms.get(&slot.form);
     let soak = form.map_or(0, |form| form.policy.min_ready_seconds);
     let from = node
