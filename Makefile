@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt fmt-check generate generate-check bench cluster image
+.PHONY: help demo model test lint fmt fmt-check generate generate-check bench cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ test: cluster ## Unit, property and integration tests, the latter against a real
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
 	cargo test --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
+
+model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
+	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)
 
 lint: ## Clippy, warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
