@@ -344,6 +344,7 @@ async fn an_object_in_another_version(cluster: &Cluster) -> Result<()> {
 /// A conflict that somebody takes back, and a namespace that is made, are not waited for until the next try is due.
 async fn a_mended_failure_is_over_at_once(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 1).await?;
+    let mut audit = cluster.audit().await?;
     let late = format!("{}-late", fleet.namespace);
     let away = with(map("away", "-away"), "targetNamespace", &late);
     fleet.apply(&form(&fleet, "away", &[away])).await?;
@@ -354,7 +355,6 @@ async fn a_mended_failure_is_over_at_once(cluster: &Cluster) -> Result<()> {
     };
     fleet.apply(&value("theirs")).await?;
     // Tries after 2, 4, 8 and 16 s: the next one is half a minute away.
-    let mut audit = cluster.audit().await?;
     let user = operator::identity().username();
     let mut tries = [0, 0];
     wait::until("both were tried five times", SOON, async || {
