@@ -15,7 +15,7 @@ test: cluster ## Unit, property and integration tests, the latter against a real
 	cargo test --workspace --lib --bins
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
-	cargo test --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
+	cargo test --workspace --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
 	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)
