@@ -14,6 +14,7 @@ mod operator;
 mod process;
 mod proxy;
 mod readiness;
+mod relay;
 mod rollout;
 mod template_functions;
 mod tenants;

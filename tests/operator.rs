@@ -83,7 +83,23 @@ impl Operator {
     pub async fn start(cluster: &Cluster, name: &str, extra: &[&str]) -> Result<Operator> {
         install(cluster).await?;
         let kubeconfig = cluster.kubeconfig_for(&identity()).await?;
+        let operator = Operator::prepare(cluster, name, &kubeconfig, None, extra)?;
+        operator.process.start()?;
+        operator.ready().await?;
+        Ok(operator)
+    }
+
+    /// The process, not started yet. `webhook_url` is its own address, unless something stands before it.
+    pub fn prepare(
+        cluster: &Cluster,
+        name: &str,
+        kubeconfig: &Path,
+        webhook_url: Option<&str>,
+        extra: &[&str],
+    ) -> Result<Operator> {
         let (health_port, metrics_port, webhook_port) = (free_port()?, free_port()?, free_port()?);
+        let own_url = format!("https://127.0.0.1:{webhook_port}");
+        let webhook_url = webhook_url.unwrap_or(&own_url);
         let mut command = Command::new(program()?);
         command
             .args([
@@ -98,18 +114,14 @@ impl Operator {
             ))
             .arg(format!("--metrics-bind-address=127.0.0.1:{metrics_port}"))
             .arg(format!("--webhook-bind-address=127.0.0.1:{webhook_port}"))
-            .arg(format!("--webhook-url=https://127.0.0.1:{webhook_port}"))
+            .arg(format!("--webhook-url={webhook_url}"))
             .args(extra);
-        let process = cluster.process(name, command)?;
-        process.start()?;
-        let operator = Operator {
-            process,
+        Ok(Operator {
+            process: cluster.process(name, command)?,
             health_port,
             metrics_port,
             webhook_port,
-        };
-        operator.ready().await?;
-        Ok(operator)
+        })
     }
 
     pub async fn ready(&self) -> Result<()> {

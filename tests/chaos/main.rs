@@ -1,0 +1,127 @@
+//! `make chaos`: a hundred tenants, two operators, and faults from a seed while users edit. Exits non-zero if the window
+//! did not hold, a child changed that must not, or the fleet did not converge once the faults had stopped.
+
+mod bot;
+mod deck;
+mod faults;
+/// The harness of the tests. The path leads out of this directory; below it the files are found as usual.
+#[path = ".."]
+mod harness {
+    pub mod admission {
+        pub mod tls;
+    }
+    pub mod cluster;
+    pub mod dice;
+    pub mod operator;
+    pub mod proxy;
+    pub mod relay;
+    pub mod tenants;
+}
+mod sight;
+mod stage;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use harness::{cluster, dice, operator, proxy, relay, tenants};
+
+use bot::Bot;
+use dice::Dice;
+use stage::Stage;
+
+/// A line of the screen every so often.
+const LINE: Duration = Duration::from_secs(5);
+
+struct Wanted {
+    faults: Duration,
+    seed: u64,
+    nodes: usize,
+}
+
+fn wanted() -> Result<Wanted> {
+    let number = |name: &str| match std::env::var(name) {
+        Ok(text) if !text.is_empty() => {
+            let number = text.parse::<u64>();
+            number.map(Some).with_context(|| format!("{name}={text}"))
+        }
+        _ => Ok(None),
+    };
+    Ok(Wanted {
+        faults: Duration::from_secs(number("DURATION")?.unwrap_or(180)),
+        // Short enough to be read out.
+        seed: number("SEED")?
+            .unwrap_or_else(|| u64::from(std::process::id()) << 16 ^ now() % 65_536),
+        nodes: number("NODES")?.unwrap_or(100) as usize,
+    })
+}
+
+fn now() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed();
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let played = match wanted() {
+        Ok(wanted) => play(wanted).await,
+        Err(error) => Err(error),
+    };
+    match played {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nchaos: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn play(wanted: Wanted) -> Result<()> {
+    let started = Instant::now();
+    let seconds = wanted.faults.as_secs();
+    println!(
+        "chaos: SEED={} DURATION={seconds} NODES={}",
+        wanted.seed, wanted.nodes
+    );
+    let stage = Arc::new(Stage::set(wanted.seed, wanted.nodes).await?);
+    println!(
+        "{:5} s  the fleet stands; the faults begin",
+        started.elapsed().as_secs()
+    );
+
+    let lines = tokio::spawn(sight::show(stage.clone(), started, LINE));
+    let supervisor = tokio::spawn(stage::keep_running(stage.clone()));
+    let end = Instant::now() + wanted.faults;
+    let mut bot = Bot::new(stage.clone(), Dice::for_purpose(wanted.seed, "bot"));
+    let cards = |purpose| Dice::for_purpose(wanted.seed, purpose);
+    tokio::join!(
+        deck::play(&stage, &deck::MACHINES, cards("machines"), end),
+        deck::play(&stage, &deck::NETWORK, cards("network"), end),
+        bot.play_until(end),
+    );
+    stage.heal().await?;
+    println!("{:5} s  the faults are over", started.elapsed().as_secs());
+    let healed = Instant::now();
+    let converged = bot.settle().await;
+    lines.abort();
+    supervisor.abort();
+    stage.summary();
+    println!(
+        "{:5} s  {} after the last fault: {}",
+        started.elapsed().as_secs(),
+        sight::seconds(healed.elapsed()),
+        match &converged {
+            Ok(()) => "the fleet converged",
+            Err(_) => "THE FLEET DID NOT CONVERGE",
+        }
+    );
+    let verdict = stage.verdict().await;
+    if (converged.is_err() || verdict.is_err()) && std::env::var_os("KEEP").is_some() {
+        println!(
+            "everything is left running: {}",
+            stage.cluster.group().leave_running()?
+        );
+    }
+    converged.and(verdict)
+}
