@@ -100,7 +100,7 @@ impl Operator {
         let (health_port, metrics_port, webhook_port) = (free_port()?, free_port()?, free_port()?);
         let own_url = format!("https://127.0.0.1:{webhook_port}");
         let webhook_url = webhook_url.unwrap_or(&own_url);
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(program("lynqgate")?);
         command
             .args([
                 "run",
@@ -162,14 +162,18 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The program under test: beside the test's own, in the same build directory.
-fn program() -> Result<PathBuf> {
+/// A program of this workspace: beside the test's own, in the same build directory.
+pub fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let found = own
         .ancestors()
         .skip(1)
         .take(2)
-        .map(|dir| dir.join("lynqgate"))
+        .map(|dir| dir.join(name))
         .find(|path| path.is_file());
-    found.context("the program lynqgate is not beside this one; build it first: cargo build")
+    found.with_context(|| {
+        format!(
+            "the program {name} is not beside this one; build it first: cargo build --workspace"
+        )
+    })
 }

@@ -9,8 +9,11 @@ use tokio::time::sleep;
 
 use crate::cluster::programs::Component;
 use crate::dice::Dice;
+use crate::etcd;
+use crate::intruders;
 use crate::proxy::rules::{Action, Rule};
 use crate::stage::{Replica, Stage};
+use crate::widgets;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -27,6 +30,15 @@ pub enum Fault {
     ReplyLost,
     Cut,
     Delayed,
+    Compacted,
+    Full,
+    WebhooksDown,
+    ConfigurationsDeleted,
+    OtherWebhook,
+    SecondWriter,
+    KindGone,
+    RestartStorm,
+    TwoLeaders,
 }
 
 /// The resources that an operator watches and the release loop believes.
@@ -97,6 +109,47 @@ pub async fn strike(stage: &Arc<Stage>, fault: Fault, dice: &mut Dice) -> Result
             rules(stage, rule.chance(*dice.one_of(&[10, 40])));
             heal_after(stage, dice.seconds(5, 15)).await
         }
+        // Watches that are taken up again ask for a past that is gone.
+        Fault::Compacted => {
+            etcd::compact(&stage.cluster).await?;
+            stage.cluster.restart(Component::Apiserver).await
+        }
+        Fault::Full => {
+            etcd::set_full(&stage.cluster, true).await?;
+            sleep(dice.seconds(3, 8)).await;
+            etcd::set_full(&stage.cluster, false).await
+        }
+        Fault::WebhooksDown => {
+            stage.webhooks.set_up(false);
+            sleep(dice.seconds(3, 10)).await;
+            stage.webhooks.set_up(true);
+            Ok(())
+        }
+        Fault::ConfigurationsDeleted => {
+            let time = dice.seconds(2, 8);
+            intruders::without_webhooks(&stage.cluster, dice, time).await
+        }
+        Fault::OtherWebhook => intruders::admit_too(stage, dice.seconds(5, 12)).await,
+        Fault::SecondWriter => {
+            let time = dice.seconds(4, 10);
+            intruders::write_too(stage, dice, time).await
+        }
+        Fault::KindGone => {
+            widgets::set_kind(&stage.cluster, false).await?;
+            sleep(dice.seconds(2, 8)).await;
+            widgets::set_kind(&stage.cluster, true).await
+        }
+        Fault::RestartStorm => {
+            for _ in 0..8 {
+                dice.one_of(&stage.replicas).kill()?;
+                sleep(dice.seconds(1, 3)).await;
+            }
+            Ok(())
+        }
+        Fault::TwoLeaders => {
+            stage.replicas[1].proxy.set_rules(intruders::two_leaders());
+            heal_after(stage, dice.seconds(10, 20)).await
+        }
     }
 }
 
@@ -116,6 +169,15 @@ impl Fault {
             Fault::ReplyLost => "lost replies",
             Fault::Cut => "cut answers",
             Fault::Delayed => "late requests",
+            Fault::Compacted => "compaction",
+            Fault::Full => "etcd full",
+            Fault::WebhooksDown => "webhooks down",
+            Fault::ConfigurationsDeleted => "no webhook configuration",
+            Fault::OtherWebhook => "another webhook",
+            Fault::SecondWriter => "second writer",
+            Fault::KindGone => "a child's kind gone",
+            Fault::RestartStorm => "restart storm",
+            Fault::TwoLeaders => "two leaders",
         }
     }
 }

@@ -1,12 +1,15 @@
 //! `make chaos`: a hundred tenants, two operators, and faults from a seed while users edit. Exits non-zero if the window
 //! did not hold, a child changed that must not, or the fleet did not converge once the faults had stopped.
 
+mod auditor;
 mod bot;
 mod deck;
+mod etcd;
 mod faults;
 /// The harness of the tests. The path leads out of this directory; below it the files are found as usual.
 #[path = ".."]
 mod harness {
+    #[allow(dead_code)]
     pub mod admission {
         pub mod tls;
     }
@@ -17,8 +20,10 @@ mod harness {
     pub mod relay;
     pub mod tenants;
 }
+mod intruders;
 mod sight;
 mod stage;
+mod widgets;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -103,7 +108,10 @@ async fn play(wanted: Wanted) -> Result<()> {
     stage.heal().await?;
     println!("{:5} s  the faults are over", started.elapsed().as_secs());
     let healed = Instant::now();
-    let converged = bot.settle().await;
+    let converged = match bot.settle().await {
+        Ok(()) => stage.widgets.settle(&stage.cluster).await,
+        failed => failed,
+    };
     lines.abort();
     supervisor.abort();
     stage.summary();
@@ -116,7 +124,7 @@ async fn play(wanted: Wanted) -> Result<()> {
             Err(_) => "THE FLEET DID NOT CONVERGE",
         }
     );
-    let verdict = stage.verdict().await;
+    let verdict = stage.auditor.verdict().await;
     if (converged.is_err() || verdict.is_err()) && std::env::var_os("KEEP").is_some() {
         println!(
             "everything is left running: {}",

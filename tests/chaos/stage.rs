@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::auditor::Auditor;
 use crate::cluster::ports::free_port;
 use crate::cluster::programs::Component;
 use crate::cluster::{Cluster, Options, wait};
@@ -16,6 +17,7 @@ use crate::operator::{self, Operator};
 use crate::proxy::Proxy;
 use crate::relay::Relay;
 use crate::tenants::{Fleet, deployment};
+use crate::widgets::Widgets;
 
 /// An operator that ended is started again after this long, as a kubelet would.
 const RESTART: Duration = Duration::from_secs(1);
@@ -33,6 +35,8 @@ pub struct Stage {
     pub fleet: Fleet,
     pub replicas: Vec<Replica>,
     pub webhooks: Relay,
+    pub auditor: Auditor,
+    pub widgets: Widgets,
     pub nodes: usize,
     /// What is under way now, and how often each fault was.
     under_way: Mutex<BTreeMap<&'static str, usize>>,
@@ -46,6 +50,7 @@ impl Stage {
             ..Options::default()
         };
         let cluster = Cluster::start(options).await?;
+        let auditor = Auditor::start(&cluster)?;
         operator::install(&cluster).await?;
         let port = free_port()?;
         let url = format!("https://127.0.0.1:{port}");
@@ -72,6 +77,8 @@ impl Stage {
         }
         let stage = Stage {
             fleet: Fleet::new(&cluster, "chaos", nodes).await?,
+            widgets: Widgets::new(&cluster).await?,
+            auditor,
             cluster,
             replicas,
             webhooks,
@@ -93,14 +100,16 @@ impl Stage {
             .fleet
             .form(&image, content.max_skew.clone(), content.delay);
         form["spec"]["rollout"]["paused"] = json!(content.paused);
-        form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(20);
+        form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(60);
         // A failed one is nothing to wait for: the test breaks many on purpose.
         form["spec"]["rollout"]["maxFailures"] = json!("100%");
         let mut workload = deployment(&image, content.delay);
         workload["spec"]["replicas"] = json!(content.replicas);
         form["spec"]["deployments"][0]["spec"] = workload;
+        // Others write to the children; what they changed has to come back.
+        form["spec"]["deployments"][0]["conflictPolicy"] = json!("Force");
         form["spec"]["configMaps"] = json!([{
-            "id": "settings", "nameTemplate": "{{ .uid }}-settings",
+            "id": "settings", "nameTemplate": "{{ .uid }}-settings", "conflictPolicy": "Force",
             "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"version": content.version}},
         }]);
         form
@@ -189,10 +198,6 @@ impl Stage {
                 list(&replica.proxy.met())
             );
         }
-    }
-
-    pub async fn verdict(&self) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -1,0 +1,49 @@
+//! The auditor at work: a program of its own, which follows every revision from etcd and has the last word.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cluster::Cluster;
+use crate::cluster::process::Process;
+use crate::operator;
+
+/// How late an operator may learn of an edit: what lags or is silent here does so for up to 15 s, and a frozen operator
+/// was asleep for 25.
+const LAG_SECONDS: u32 = 30;
+/// It reads what etcd still has.
+const END: Duration = Duration::from_secs(60);
+
+pub struct Auditor {
+    process: Process,
+}
+
+impl Auditor {
+    pub fn start(cluster: &Cluster) -> Result<Auditor> {
+        let mut command = Command::new(operator::program("lynqgate-audit")?);
+        command
+            .args([
+                "etcd",
+                "--endpoint",
+                &cluster.etcd_url(),
+                "--from-revision=1",
+            ])
+            .args(["--require-converged", &format!("--lag={LAG_SECONDS}")]);
+        let process = cluster.process("lynqgate-audit", command)?;
+        process.start()?;
+        Ok(Auditor { process })
+    }
+
+    /// Its report, which is printed, and whether every promise was kept.
+    pub async fn verdict(&self) -> Result<()> {
+        let status = self.process.terminate(END).await?;
+        let report = std::fs::read_to_string(self.process.log())?;
+        println!("\n{report}");
+        match status.code().context("the auditor was killed")? {
+            0 => Ok(()),
+            1 => bail!("the auditor found violations; its report is above"),
+            _ => bail!("the auditor could not conclude; its report is above"),
+        }
+    }
+}
