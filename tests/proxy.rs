@@ -32,7 +32,7 @@ use crate::cluster::Cluster;
 use crate::cluster::ports::free_port;
 use crate::dice::Dice;
 use revisions::Revisions;
-use rules::{Action, Rule, Target};
+use rules::{Action, Rewrite, Rule, Shown, Target};
 
 pub type Answer = Response<UnsyncBoxBody<Bytes, anyhow::Error>>;
 
@@ -70,6 +70,7 @@ struct Shared {
     rules: Mutex<Rules>,
     modes: watch::Sender<Modes>,
     revisions: Revisions,
+    shown: Mutex<Option<Shown>>,
 }
 
 struct Rules {
@@ -91,6 +92,7 @@ impl Proxy {
             }),
             modes: watch::Sender::default(),
             revisions: Revisions::default(),
+            shown: Mutex::default(),
         });
         let (sampled, admin) = (shared.clone(), cluster.admin().await?);
         let sample = tokio::spawn(async move { sampled.revisions.sample(admin).await });
@@ -125,6 +127,11 @@ impl Proxy {
         self.shared.modes.send_modify(change);
     }
 
+    /// From now on the operator is shown objects that this has changed; what is stored stays as it is.
+    pub fn show(&self, shown: Shown) {
+        *self.shared.shown.lock().expect("what is shown") = Some(shown);
+    }
+
     /// A reader of this resource (`*`: of any) sees only what is older than `lag`.
     pub fn lag(&self, resource: &str, lag: Duration) {
         self.change_modes(|modes| {
@@ -153,6 +160,7 @@ impl Proxy {
     /// All faults end.
     pub fn heal(&self) {
         self.set_rules(Vec::new());
+        *self.shared.shown.lock().expect("what is shown") = None;
         self.change_modes(|modes| {
             *modes = Modes {
                 cut: modes.cut,
@@ -211,17 +219,15 @@ impl Shared {
             uri.path(),
             uri.query().unwrap_or_default(),
         );
-        let rule = self.rules.lock().expect("the rules").meet(&target);
+        let rule = self.meet(&target, request.body());
         match rule {
             Some(Action::Status(code, retry_after)) => return refusal(code, retry_after),
             Some(Action::Gone) => return gone(),
             Some(Action::Delay(delay)) => tokio::time::sleep(delay).await,
-            Some(Action::Rewrite(ref rewrite)) => {
-                if let Ok(mut body) = serde_json::from_slice(request.body())
-                    && rewrite(&target, &mut body)
-                {
-                    *request.body_mut() = body.to_string().into();
-                }
+            Some(Action::Rewrite(ref rewrite)) => rewrite_body(&target, &mut request, rewrite),
+            Some(Action::DelayAndRewrite(delay, ref rewrite)) => {
+                rewrite_body(&target, &mut request, rewrite);
+                tokio::time::sleep(delay).await;
             }
             Some(Action::Rename(ref from, ref to)) => {
                 *request.uri_mut() = uri.to_string().replace(from.as_str(), to).parse()?
@@ -244,7 +250,7 @@ impl Shared {
             _ if target.verb == "watch" && answer.status().is_success() => {
                 Ok(watching::follow(self, target.resource, answer))
             }
-            _ => Ok(answer),
+            _ => self.show(&target, answer).await,
         }
     }
 
@@ -267,6 +273,31 @@ impl Shared {
         Ok(Response::from_parts(head, body))
     }
 
+    fn meet(&self, target: &Target, body: &[u8]) -> Option<Action> {
+        self.rules.lock().expect("the rules").meet(target, body)
+    }
+
+    /// The answer as the operator is to see it.
+    async fn show(&self, target: &Target, answer: Answer) -> Result<Answer> {
+        let shown = self.shown.lock().expect("what is shown").clone();
+        let Some(shown) = shown.filter(|_| answer.status().is_success()) else {
+            return Ok(answer);
+        };
+        let (mut head, body) = answer.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        let Ok(mut object) = serde_json::from_slice::<Value>(&bytes) else {
+            return Ok(Response::from_parts(head, full(bytes)));
+        };
+        match object["items"].as_array_mut() {
+            Some(items) => items
+                .iter_mut()
+                .for_each(|item| shown(&target.resource, item)),
+            None => shown(&target.resource, &mut object),
+        }
+        head.headers.remove(header::CONTENT_LENGTH);
+        Ok(Response::from_parts(head, full(object.to_string())))
+    }
+
     /// Asks for the state of a moment in the past. A page after the first is of that state already.
     fn list_as_of(&self, uri: &Uri, lag: Duration) -> Result<Uri> {
         let query = uri.query().unwrap_or_default();
@@ -287,9 +318,9 @@ impl Shared {
 }
 
 impl Rules {
-    fn meet(&mut self, target: &Target) -> Option<Action> {
+    fn meet(&mut self, target: &Target, body: &[u8]) -> Option<Action> {
         for rule in &mut self.rules {
-            if !rule.matches(target) || rule.times == 0 {
+            if rule.times == 0 || !rule.matches(target, body) {
                 continue;
             }
             if rule.skip > 0 {
@@ -316,9 +347,17 @@ impl Action {
             Action::CutAfter(_) => "cut",
             Action::LoseReply => "reply lost",
             Action::Gone => "gone",
-            Action::Rewrite(_) => "rewritten",
+            Action::Rewrite(_) | Action::DelayAndRewrite(..) => "rewritten",
             Action::Rename(..) => "renamed",
         }
+    }
+}
+
+fn rewrite_body(target: &Target, request: &mut Request<Bytes>, rewrite: &Rewrite) {
+    if let Ok(mut body) = serde_json::from_slice(request.body())
+        && rewrite(target, &mut body)
+    {
+        *request.body_mut() = body.to_string().into();
     }
 }
 
@@ -332,9 +371,9 @@ fn remove_hop_headers(headers: &mut HeaderMap) {
     }
 }
 
-fn full(text: String) -> UnsyncBoxBody<Bytes, anyhow::Error> {
+fn full(text: impl Into<Bytes>) -> UnsyncBoxBody<Bytes, anyhow::Error> {
     let never = |error: Infallible| match error {};
-    Full::new(Bytes::from(text)).map_err(never).boxed_unsync()
+    Full::new(text.into()).map_err(never).boxed_unsync()
 }
 
 /// As the API server says it.

@@ -20,7 +20,7 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    pub fn start(cluster: &Cluster) -> Result<Auditor> {
+    pub fn start(cluster: &Cluster, converge: bool) -> Result<Auditor> {
         let mut command = Command::new(operator::program("lynqgate-audit")?);
         command
             .args([
@@ -29,7 +29,8 @@ impl Auditor {
                 &cluster.etcd_url(),
                 "--from-revision=1",
             ])
-            .args(["--require-converged", &format!("--lag={LAG_SECONDS}")]);
+            .args([format!("--lag={LAG_SECONDS}")])
+            .args(converge.then_some("--require-converged"));
         let process = cluster.process("lynqgate-audit", command)?;
         process.start()?;
         Ok(Auditor { process })
@@ -37,13 +38,24 @@ impl Auditor {
 
     /// Its report, which is printed, and whether every promise was kept.
     pub async fn verdict(&self) -> Result<()> {
-        let status = self.process.terminate(END).await?;
-        let report = std::fs::read_to_string(self.process.log())?;
+        let (status, report) = self.report().await?;
         println!("\n{report}");
-        match status.code().context("the auditor was killed")? {
+        match status {
             0 => Ok(()),
             1 => bail!("the auditor found violations; its report is above"),
             _ => bail!("the auditor could not conclude; its report is above"),
         }
     }
+
+    /// Its exit status and what it printed.
+    pub async fn report(&self) -> Result<(i32, String)> {
+        let status = self.process.terminate(END).await?;
+        let report = std::fs::read_to_string(self.process.log())?;
+        Ok((status.code().context("the auditor was killed")?, report))
+    }
+}
+
+/// Whether the report has a violation of this rule.
+pub fn names(report: &str, rule: &str) -> bool {
+    report.contains(&format!("VIOLATION {rule} at revision"))
 }

@@ -49,7 +49,7 @@ impl Bot {
                     println!("         user: {}", text.lines().next().unwrap_or_default());
                 }
             }
-            let pause = self.dice.seconds(1, 6);
+            let pause = self.dice.seconds(2, 9);
             let left = end.saturating_duration_since(Instant::now());
             tokio::time::sleep(pause.min(left)).await;
         }
@@ -57,7 +57,8 @@ impl Bot {
 
     async fn act(&mut self) -> Result<()> {
         match self.dice.below(20) {
-            0..6 => self.edit().await,
+            0..5 => self.edit().await,
+            5 => self.change_rows().await,
             6 => {
                 for _ in 0..3 {
                     self.edit().await?;

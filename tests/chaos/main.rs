@@ -21,6 +21,7 @@ mod harness {
     pub mod tenants;
 }
 mod intruders;
+mod plants;
 mod sight;
 mod stage;
 mod widgets;
@@ -34,6 +35,7 @@ use harness::{cluster, dice, operator, proxy, relay, tenants};
 
 use bot::Bot;
 use dice::Dice;
+use plants::Plant;
 use stage::Stage;
 
 /// A line of the screen every so often.
@@ -69,9 +71,10 @@ fn now() -> u64 {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let played = match wanted() {
-        Ok(wanted) => play(wanted).await,
-        Err(error) => Err(error),
+    let played = match (std::env::var("PLANT"), wanted()) {
+        (Ok(name), _) if !name.is_empty() => convict(&name).await,
+        (_, Ok(wanted)) => play(wanted).await,
+        (_, Err(error)) => Err(error),
     };
     match played {
         Ok(()) => ExitCode::SUCCESS,
@@ -82,6 +85,49 @@ async fn main() -> ExitCode {
     }
 }
 
+/// `PLANT=all`, or the name of one: the auditor must find each planted bug, and nothing where none is planted.
+async fn convict(name: &str) -> Result<()> {
+    let all = Plant::ALL.into_iter();
+    let chosen: Vec<Plant> = all.filter(|p| name == "all" || name == p.name()).collect();
+    anyhow::ensure!(
+        !chosen.is_empty(),
+        "PLANT={name} is none of the planted bugs"
+    );
+    let mut wrong = 0;
+    for (plant, planted) in chosen.into_iter().flat_map(|p| [(p, true), (p, false)]) {
+        let started = Instant::now();
+        let stage = Arc::new(Stage::set(1, plants::NODES, false).await?);
+        let supervisor = tokio::spawn(stage::keep_running(stage.clone()));
+        let played = plant.play(&stage, planted).await;
+        supervisor.abort();
+        let (status, report) = stage.auditor.report().await?;
+        let found = plant
+            .breaks()
+            .iter()
+            .any(|rule| auditor::names(&report, rule));
+        let right = played.is_ok()
+            && if planted {
+                status == 1 && found
+            } else {
+                status == 0
+            };
+        let with = if planted { "planted" } else { "not planted" };
+        let verdict = match status {
+            0 => "held",
+            1 => "violated",
+            _ => "not concluded",
+        };
+        let took = sight::seconds(started.elapsed());
+        println!("{:26} {with:12} {verdict:14} {took}", plant.name());
+        if !right {
+            wrong += 1;
+            println!("{report}\n{:?}", played.err());
+        }
+    }
+    anyhow::ensure!(wrong == 0, "{wrong} verdicts are not what they have to be");
+    Ok(())
+}
+
 async fn play(wanted: Wanted) -> Result<()> {
     let started = Instant::now();
     let seconds = wanted.faults.as_secs();
@@ -89,7 +135,7 @@ async fn play(wanted: Wanted) -> Result<()> {
         "chaos: SEED={} DURATION={seconds} NODES={}",
         wanted.seed, wanted.nodes
     );
-    let stage = Arc::new(Stage::set(wanted.seed, wanted.nodes).await?);
+    let stage = Arc::new(Stage::set(wanted.seed, wanted.nodes, true).await?);
     println!(
         "{:5} s  the fleet stands; the faults begin",
         started.elapsed().as_secs()

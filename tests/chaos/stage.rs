@@ -44,13 +44,14 @@ pub struct Stage {
 }
 
 impl Stage {
-    pub async fn set(seed: u64, nodes: usize) -> Result<Stage> {
+    /// `converge`: the fleet has to, in the end.
+    pub async fn set(seed: u64, nodes: usize, converge: bool) -> Result<Stage> {
         let options = Options {
             keep_directory: std::env::var_os("KEEP").is_some(),
             ..Options::default()
         };
         let cluster = Cluster::start(options).await?;
-        let auditor = Auditor::start(&cluster)?;
+        let auditor = Auditor::start(&cluster, converge)?;
         operator::install(&cluster).await?;
         let port = free_port()?;
         let url = format!("https://127.0.0.1:{port}");
@@ -115,12 +116,17 @@ impl Stage {
         form
     }
 
-    /// The replica that holds the lease; some replica if nobody does.
-    pub async fn leader(&self) -> &Replica {
+    /// Who holds the lease; empty if that cannot be told.
+    pub async fn holder(&self) -> String {
         let lease = self.cluster.kubectl(&LEASE, None);
         let holder = tokio::time::timeout(Duration::from_secs(3), lease).await;
         let holder = holder.ok().and_then(Result::ok).map(|o| o.stdout);
-        let holder = holder.unwrap_or_default();
+        holder.unwrap_or_default()
+    }
+
+    /// The replica that holds the lease; some replica if nobody does.
+    pub async fn leader(&self) -> &Replica {
+        let holder = self.holder().await;
         let leads = |r: &&Replica| {
             let id = r.operator.process.id();
             id.is_some_and(|id| holder.ends_with(&format!("_{id}")))

@@ -65,6 +65,9 @@ impl Target {
 /// Changes the body of a request; false when the request is none of those that it is for.
 pub type Rewrite = Arc<dyn Fn(&Target, &mut Value) -> bool + Send + Sync>;
 
+/// Changes an object of this resource (plural) as it is shown to the operator: by a get, a list or a watch.
+pub type Shown = Arc<dyn Fn(&str, &mut Value) + Send + Sync>;
+
 #[derive(Clone)]
 pub enum Action {
     /// The proxy answers; the API server never sees the request. The second number is `Retry-After`.
@@ -78,6 +81,8 @@ pub enum Action {
     /// A watch is answered with the event `ERROR`, code 410.
     Gone,
     Rewrite(Rewrite),
+    /// Both.
+    DelayAndRewrite(Duration, Rewrite),
     /// Asks for another object: in the path, the first text is replaced by the second.
     Rename(String, String),
 }
@@ -89,6 +94,8 @@ pub struct Rule {
     pub resources: &'static [&'static str],
     /// `status`, say; an empty text is for the object itself.
     pub subresource: Option<&'static str>,
+    /// A text that the request's body has.
+    pub body: Option<&'static str>,
     /// How many matching requests pass before the first that is met.
     pub skip: usize,
     /// How many are met before the rule is used up.
@@ -104,6 +111,7 @@ impl Rule {
             verbs: &[],
             resources: &[],
             subresource: None,
+            body: None,
             skip: 0,
             times: usize::MAX,
             chance: 100,
@@ -126,6 +134,13 @@ impl Rule {
         }
     }
 
+    pub fn body(self, text: &'static str) -> Rule {
+        Rule {
+            body: Some(text),
+            ..self
+        }
+    }
+
     pub fn skip(self, skip: usize) -> Rule {
         Rule { skip, ..self }
     }
@@ -138,12 +153,15 @@ impl Rule {
         Rule { chance, ..self }
     }
 
-    pub fn matches(&self, target: &Target) -> bool {
+    pub fn matches(&self, target: &Target, body: &[u8]) -> bool {
         let among = |all: &[&str], one: &str| all.is_empty() || all.contains(&one);
         among(self.verbs, target.verb)
             && among(self.resources, &target.resource)
             && self
                 .subresource
                 .is_none_or(|subresource| subresource == target.subresource)
+            && self
+                .body
+                .is_none_or(|text| memchr::memmem::find(body, text.as_bytes()).is_some())
     }
 }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::revisions::revision_of;
+use super::rules::Shown;
 use super::{Answer, Modes, Shared, among};
 
 /// How often a lagging watch looks whether its next event is old enough.
@@ -78,8 +79,23 @@ impl Watch {
 
     /// False when nobody reads any more.
     async fn forward(&mut self, line: Vec<u8>) -> bool {
-        self.may_pass(Some(&line)).await
-            && self.sender.send(Ok(Frame::data(line.into()))).await.is_ok()
+        if !self.may_pass(Some(&line)).await {
+            return false;
+        }
+        let shown = self.shared.shown.lock().expect("what is shown").clone();
+        let line = match shown {
+            Some(shown) => self.as_shown(line, &shown),
+            None => line,
+        };
+        self.sender.send(Ok(Frame::data(line.into()))).await.is_ok()
+    }
+
+    fn as_shown(&self, line: Vec<u8>, shown: &Shown) -> Vec<u8> {
+        let Ok(mut event) = serde_json::from_slice::<Value>(&line) else {
+            return line;
+        };
+        shown(&self.resource, &mut event["object"]);
+        format!("{event}\n").into_bytes()
     }
 
     /// Returns when it is time; false when the watch is over before.
