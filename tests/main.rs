@@ -2,6 +2,7 @@
 
 mod admission;
 mod architecture;
+mod auditor;
 mod bad_input;
 mod cluster;
 mod datasource;

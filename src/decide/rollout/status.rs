@@ -82,9 +82,9 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         } else if form.resumed_at.is_none_or(|at| at > now || deadline > at) {
             failed.names.push(slot.node.clone());
             // Written ahead of its time, by a clock that is before ours.
-            form.resumed_at
-                .filter(|at| *at > now)
-                .map(|at| failed.wake(at));
+            if let Some(at) = form.resumed_at.filter(|at| *at > now) {
+                failed.wake(at);
+            }
         }
     }
     failed
