@@ -5,7 +5,7 @@ pub mod metrics;
 pub mod node;
 pub mod rollout;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use kube::CustomResourceExt;
@@ -74,6 +74,8 @@ pub struct World {
     pub rendered: Mutex<BTreeMap<(String, String), Rendered>>,
     /// Whether the deletions of a hub are held back, once one of its syncs has looked.
     pub deletions_held: Mutex<BTreeMap<HubKey, bool>>,
+    /// Nodes that this process has looked at: the statuses of others are those of another process, and may be old.
+    pub looked: Mutex<BTreeSet<NodeKey>>,
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
@@ -106,6 +108,7 @@ impl World {
             holds: Mutex::default(),
             rendered: Mutex::default(),
             deletions_held: Mutex::default(),
+            looked: Mutex::default(),
             node_memory: Mutex::default(),
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),

@@ -64,6 +64,7 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
             .expect("the nodes' memory")
             .remove(&key);
         world.holds.lock().expect("the holds' lock").remove(&key);
+        world.looked.lock().expect("the looks' lock").remove(&key);
         return None;
     };
     let memory = world
@@ -148,6 +149,7 @@ impl Look<'_> {
                 self.note_failures(&node, &plan, now);
                 let wake_at = plan.wake_at;
                 let due = self.report(&node, status, now).await?;
+                self.note_looked(&node);
                 return Ok([wake_at, due, gate_at].into_iter().flatten().min());
             }
             let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> = plan
@@ -200,6 +202,15 @@ impl Look<'_> {
             .nodes
             .learn(&self.world.objects.merge(&self.own(), &patch).await?);
         Ok(now.checked_add(GATE_RETRY).ok())
+    }
+
+    /// The release loop may wait for the last first look.
+    fn note_looked(&self, node: &NodeDigest) {
+        let mut looked = self.world.looked.lock().expect("the looks' lock");
+        if looked.insert(self.key.clone()) {
+            let hub = (self.key.namespace.clone(), node.hub.clone());
+            self.world.rollout_queue.add(hub);
+        }
     }
 
     fn own(&self) -> ObjectKey {

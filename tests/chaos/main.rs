@@ -101,15 +101,11 @@ async fn convict(name: &str) -> Result<()> {
         let played = plant.play(&stage, planted).await;
         supervisor.abort();
         let (status, report) = stage.auditor.report().await?;
-        let found = plant
-            .breaks()
-            .iter()
-            .any(|rule| auditor::names(&report, rule));
+        let broken = |rule: &&str| auditor::names(&report, rule);
         let right = played.is_ok()
-            && if planted {
-                status == 1 && found
-            } else {
-                status == 0
+            && match planted && !plant.breaks().is_empty() {
+                true => status == 1 && plant.breaks().iter().any(broken),
+                false => status == 0,
             };
         let with = if planted { "planted" } else { "not planted" };
         let verdict = match status {

@@ -55,6 +55,7 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         rendered_hash: None,
         first_seen: None,
         group_of_row: None,
+        forced: false,
         labels: Arc::default(),
         past_gate: false,
         status: Arc::new(NodeStatus::default()),

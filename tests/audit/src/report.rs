@@ -278,7 +278,7 @@ impl Window {
         if self.draining_ms > 0 {
             writeln!(
                 out,
-                "  above a window that was narrowed, draining: {}",
+                "  above the window in force: {} (one that was narrowed may drain)",
                 seconds(self.draining_ms)
             )?;
         }
