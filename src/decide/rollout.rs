@@ -311,7 +311,12 @@ impl Pass<'_> {
             } else {
                 Way::Ungated
             };
-            let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
+            let slot = slots.iter().find(|slot| slot.uid == node.uid);
+            let has_slot = slot.is_some();
+            if way == Way::Slot && slot.is_some_and(|slot| is_ahead(slot, node)) {
+                self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
+                continue;
+            }
             let mut stopped = self.stopped(node, form, way);
             if way == Way::Slot {
                 stopped = stopped
@@ -433,6 +438,12 @@ fn candidates(snapshot: &Snapshot) -> Vec<&str> {
         .collect();
     held.sort_by_cached_key(|(name, node)| (!node.non_ready(), node.group, natural(name)));
     held.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Whether somebody has reserved a release of a newer version of the node than the one that is known here. A slot that was
+/// taken back to the older version would look free once the newer one is seen, with that release still on its way.
+fn is_ahead(slot: &Slot, node: &Node) -> bool {
+    version::is_newer(&slot.resource_version, &node.resource_version)
 }
 
 /// Puts the release's numbers into the node's slot. A slot that is there keeps its place and what it was taken for.

@@ -150,6 +150,21 @@ fn a_slot_seen_but_not_used_is_written_again() {
     assert_eq!(plan.ledger, Some(vec![slot(0, "100")]));
 }
 
+/// Another leader has reserved a newer version of the node than the one seen here. Its release may be on its way.
+#[test]
+fn a_slot_never_goes_back_to_an_older_version_of_its_node() {
+    let mut snapshot = fleet("AA", 1);
+    snapshot.slots = vec![slot(0, "150")];
+    let plan = super::plan(&snapshot, at(1));
+    assert_eq!(released(&plan), Vec::<&str>::new());
+    assert_eq!(plan.ledger, None);
+    assert_eq!(plan.waiting["n0"], Reason::Releasing);
+    snapshot.nodes.get_mut("n0").unwrap().resource_version = "150".into();
+    let plan = super::plan(&snapshot, at(1));
+    assert_eq!(released(&plan), ["n0"]);
+    assert_eq!(plan.ledger, Some(vec![slot(0, "150")]));
+}
+
 #[test]
 fn a_slot_is_freed_by_a_newer_settled_observation_and_a_live_read() {
     let with_slot = |states: &str, version: &str| {
