@@ -39,6 +39,14 @@ pub struct Operator {
     pub webhook_port: u16,
 }
 
+/// What is around an operator.
+pub struct Place<'a> {
+    pub kubeconfig: &'a Path,
+    /// Where its webhooks are found; None: at its own address.
+    pub webhook_url: Option<&'a str>,
+    pub environment: &'a [(&'static str, String)],
+}
+
 /// Who the operator is.
 pub fn identity() -> Identity {
     Identity::service_account("lynq-system", "lynq-controller-manager")
@@ -83,23 +91,27 @@ impl Operator {
     pub async fn start(cluster: &Cluster, name: &str, extra: &[&str]) -> Result<Operator> {
         install(cluster).await?;
         let kubeconfig = cluster.kubeconfig_for(&identity()).await?;
-        let operator = Operator::prepare(cluster, name, &kubeconfig, None, extra)?;
+        let place = Place {
+            kubeconfig: &kubeconfig,
+            webhook_url: None,
+            environment: &[],
+        };
+        let operator = Operator::prepare(cluster, name, &place, extra)?;
         operator.process.start()?;
         operator.ready().await?;
         Ok(operator)
     }
 
-    /// The process, not started yet. `webhook_url` is its own address, unless something stands before it.
+    /// The process, not started yet.
     pub fn prepare(
         cluster: &Cluster,
         name: &str,
-        kubeconfig: &Path,
-        webhook_url: Option<&str>,
+        place: &Place,
         extra: &[&str],
     ) -> Result<Operator> {
         let (health_port, metrics_port, webhook_port) = (free_port()?, free_port()?, free_port()?);
         let own_url = format!("https://127.0.0.1:{webhook_port}");
-        let webhook_url = webhook_url.unwrap_or(&own_url);
+        let webhook_url = place.webhook_url.unwrap_or(&own_url);
         let mut command = Command::new(program("lynqgate")?);
         command
             .args([
@@ -108,14 +120,15 @@ impl Operator {
                 "--zap-log-level=lynqgate=debug,info",
                 "--shutdown-settle-seconds=0",
             ])
-            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--kubeconfig={}", place.kubeconfig.display()))
             .arg(format!(
                 "--health-probe-bind-address=127.0.0.1:{health_port}"
             ))
             .arg(format!("--metrics-bind-address=127.0.0.1:{metrics_port}"))
             .arg(format!("--webhook-bind-address=127.0.0.1:{webhook_port}"))
             .arg(format!("--webhook-url={webhook_url}"))
-            .args(extra);
+            .args(extra)
+            .envs(place.environment.iter().cloned());
         Ok(Operator {
             process: cluster.process(name, command)?,
             health_port,

@@ -9,9 +9,6 @@ use crate::cluster::Cluster;
 use crate::cluster::process::Process;
 use crate::operator;
 
-/// How late an operator may learn of an edit: what lags or is silent here does so for up to 15 s, and a frozen operator
-/// was asleep for 25.
-const LAG_SECONDS: u32 = 30;
 /// It reads what etcd still has.
 const END: Duration = Duration::from_secs(60);
 
@@ -20,7 +17,8 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    pub fn start(cluster: &Cluster, converge: bool) -> Result<Auditor> {
+    /// `lag`: how late an operator may learn of an edit, in seconds. `converge`: whether the fleet has to, in the end.
+    pub fn start(cluster: &Cluster, lag: u32, converge: bool) -> Result<Auditor> {
         let mut command = Command::new(operator::program("lynqgate-audit")?);
         command
             .args([
@@ -29,7 +27,7 @@ impl Auditor {
                 &cluster.etcd_url(),
                 "--from-revision=1",
             ])
-            .args([format!("--lag={LAG_SECONDS}")])
+            .args([format!("--lag={lag}")])
             .args(converge.then_some("--require-converged"));
         let process = cluster.process("lynqgate-audit", command)?;
         process.start()?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::wait;
 use crate::dice::Dice;
-use crate::stage::{Content, Stage, soon};
+use crate::stage::{Content, Stage, is_set, soon};
 
 /// For a fleet that is healthy again: a full rollout, and a lease that has to run out first.
 const CONVERGE: Duration = Duration::from_secs(240);
@@ -45,7 +45,7 @@ impl Bot {
             // What fails is done again by some later edit, as users do.
             if let Err(error) = self.act().await {
                 let text = format!("{error:#}");
-                if std::env::var_os("VERBOSE").is_some() {
+                if is_set("VERBOSE") {
                     println!("         user: {}", text.lines().next().unwrap_or_default());
                 }
             }
@@ -70,13 +70,13 @@ impl Bot {
                 self.content.replicas = *self.dice.one_of(&[0, 1, 1, 2]);
                 self.apply().await
             }
-            10 | 11 => {
+            10 => {
                 let skews = [json!(1), json!(3), json!(5), json!(10), json!("7%")];
                 self.content.max_skew = self.dice.one_of(&skews).clone();
                 self.content.paused = self.dice.percent(15);
                 self.apply().await
             }
-            12 => self.force().await,
+            11 | 12 => self.force().await,
             13 | 14 => self.change_rows().await,
             15 | 16 => self.touch_child().await,
             17 | 18 => self.delete_child().await,

@@ -31,6 +31,7 @@ pub const MACHINES: Deck = Deck {
         Fault::SecondWriter,
         Fault::KindGone,
         Fault::RestartStorm,
+        Fault::ClockJump,
     ],
 };
 

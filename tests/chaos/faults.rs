@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio::time::sleep;
 
+use crate::clock::Clock;
 use crate::cluster::programs::Component;
 use crate::dice::Dice;
 use crate::etcd;
@@ -39,6 +40,7 @@ pub enum Fault {
     KindGone,
     RestartStorm,
     TwoLeaders,
+    ClockJump,
 }
 
 /// The resources that an operator watches and the release loop believes.
@@ -146,6 +148,13 @@ pub async fn strike(stage: &Arc<Stage>, fault: Fault, dice: &mut Dice) -> Result
             }
             Ok(())
         }
+        Fault::ClockJump if !Clock::can_be_set() => Ok(()),
+        Fault::ClockJump => {
+            let clock = &dice.one_of(&stage.replicas).clock;
+            clock.set(*dice.one_of(&[-3600, -60, 60, 3600]))?;
+            sleep(dice.seconds(5, 15)).await;
+            clock.set(0)
+        }
         Fault::TwoLeaders => {
             stage.replicas[1].proxy.set_rules(intruders::two_leaders());
             heal_after(stage, dice.seconds(10, 20)).await
@@ -178,6 +187,7 @@ impl Fault {
             Fault::KindGone => "a child's kind gone",
             Fault::RestartStorm => "restart storm",
             Fault::TwoLeaders => "two leaders",
+            Fault::ClockJump => "clock jump",
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod auditor;
 mod bot;
+mod clock;
 mod deck;
 mod etcd;
 mod faults;
@@ -41,6 +42,10 @@ use stage::Stage;
 /// A line of the screen every so often.
 const LINE: Duration = Duration::from_secs(5);
 
+/// How late an operator may learn of an edit, or a release reach the API server: the faults here hold back nothing for
+/// longer than 15 s. In seconds.
+const LAG: u32 = 20;
+
 struct Wanted {
     faults: Duration,
     seed: u64,
@@ -59,7 +64,7 @@ fn wanted() -> Result<Wanted> {
         faults: Duration::from_secs(number("DURATION")?.unwrap_or(180)),
         // Short enough to be read out.
         seed: number("SEED")?
-            .unwrap_or_else(|| u64::from(std::process::id()) << 16 ^ now() % 65_536),
+            .unwrap_or_else(|| (u64::from(std::process::id()) << 16) ^ (now() % 65_536)),
         nodes: number("NODES")?.unwrap_or(100) as usize,
     })
 }
@@ -96,7 +101,7 @@ async fn convict(name: &str) -> Result<()> {
     let mut wrong = 0;
     for (plant, planted) in chosen.into_iter().flat_map(|p| [(p, true), (p, false)]) {
         let started = Instant::now();
-        let stage = Arc::new(Stage::set(1, plants::NODES, false).await?);
+        let stage = Arc::new(Stage::set(1, plants::NODES, 5, false).await?);
         let supervisor = tokio::spawn(stage::keep_running(stage.clone()));
         let played = plant.play(&stage, planted).await;
         supervisor.abort();
@@ -131,7 +136,10 @@ async fn play(wanted: Wanted) -> Result<()> {
         "chaos: SEED={} DURATION={seconds} NODES={}",
         wanted.seed, wanted.nodes
     );
-    let stage = Arc::new(Stage::set(wanted.seed, wanted.nodes, true).await?);
+    if !clock::Clock::can_be_set() {
+        println!("chaos: without libfaketime no clock jumps");
+    }
+    let stage = Arc::new(Stage::set(wanted.seed, wanted.nodes, LAG, true).await?);
     println!(
         "{:5} s  the fleet stands; the faults begin",
         started.elapsed().as_secs()
@@ -167,7 +175,7 @@ async fn play(wanted: Wanted) -> Result<()> {
         }
     );
     let verdict = stage.auditor.verdict().await;
-    if (converged.is_err() || verdict.is_err()) && std::env::var_os("KEEP").is_some() {
+    if (converged.is_err() || verdict.is_err()) && stage::is_set("KEEP") {
         println!(
             "everything is left running: {}",
             stage.cluster.group().leave_running()?

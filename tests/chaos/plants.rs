@@ -48,7 +48,7 @@ impl Plant {
     /// The auditor's rules, of which one must be broken. None: something else stands in the bug's way.
     pub fn breaks(self) -> &'static [&'static str] {
         match self {
-            Plant::LeaderWithoutFence => &["window"],
+            Plant::LeaderWithoutFence => &["window", "exact"],
             Plant::ReleaseWithoutVersion => &[],
             Plant::LostReplyIsFailure => &["early-free", "window"],
             Plant::DeletionOnEmptyRows => &["deletions"],

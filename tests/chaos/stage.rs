@@ -10,10 +10,11 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::auditor::Auditor;
+use crate::clock::Clock;
 use crate::cluster::ports::free_port;
 use crate::cluster::programs::Component;
 use crate::cluster::{Cluster, Options, wait};
-use crate::operator::{self, Operator};
+use crate::operator::{self, Operator, Place};
 use crate::proxy::Proxy;
 use crate::relay::Relay;
 use crate::tenants::{Fleet, deployment};
@@ -25,6 +26,7 @@ const RESTART: Duration = Duration::from_secs(1);
 pub struct Replica {
     pub operator: Operator,
     pub proxy: Proxy,
+    pub clock: Clock,
     /// A fault wants it down, or frozen, for now.
     pub struck: AtomicBool,
     starts: AtomicUsize,
@@ -44,14 +46,14 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// `converge`: the fleet has to, in the end.
-    pub async fn set(seed: u64, nodes: usize, converge: bool) -> Result<Stage> {
+    /// For `lag` and `converge` see [`Auditor::start`].
+    pub async fn set(seed: u64, nodes: usize, lag: u32, converge: bool) -> Result<Stage> {
         let options = Options {
-            keep_directory: std::env::var_os("KEEP").is_some(),
+            keep_directory: is_set("KEEP"),
             ..Options::default()
         };
         let cluster = Cluster::start(options).await?;
-        let auditor = Auditor::start(&cluster, converge)?;
+        let auditor = Auditor::start(&cluster, lag, converge)?;
         operator::install(&cluster).await?;
         let port = free_port()?;
         let url = format!("https://127.0.0.1:{port}");
@@ -61,9 +63,15 @@ impl Stage {
             let proxy = Proxy::start(&cluster, seed).await?;
             let kubeconfig = proxy.kubeconfig(&own, own.with_extension(name))?;
             let name = format!("operator-{name}");
-            let elect = ["--leader-elect"];
+            let clock = Clock::new(cluster.group().directory().join(format!("{name}.clock")))?;
+            let place = Place {
+                kubeconfig: &kubeconfig,
+                webhook_url: Some(&url),
+                environment: &clock.environment(),
+            };
             replicas.push(Replica {
-                operator: Operator::prepare(&cluster, &name, &kubeconfig, Some(&url), &elect)?,
+                operator: Operator::prepare(&cluster, &name, &place, &["--leader-elect"])?,
+                clock,
                 proxy,
                 struck: AtomicBool::new(false),
                 starts: AtomicUsize::new(0),
@@ -167,6 +175,7 @@ impl Stage {
         self.webhooks.set_up(true);
         for replica in &self.replicas {
             replica.proxy.heal();
+            replica.clock.set(0)?;
             replica.struck.store(false, Ordering::SeqCst);
             let _ = replica.operator.process.thaw();
         }
@@ -274,4 +283,9 @@ impl Content {
 pub async fn soon<T>(what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
     let answer = tokio::time::timeout(Duration::from_secs(10), work).await;
     answer.with_context(|| format!("{what}: no answer"))?
+}
+
+/// `make` passes on what it was not given as an empty text.
+pub fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
