@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos plants test prove lint fmt fmt-check generate generate-check bench cluster image
+.PHONY: help demo chaos plants model test prove lint fmt fmt-check generate generate-check bench cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,9 +27,12 @@ test: cluster ## Unit, property and integration tests, the latter against a real
 	$(MAKE) chaos DURATION=90 SEED=1
 	$(MAKE) chaos DURATION=90
 
-prove: ## The long proofs: an hour of faults (DURATION, SEED), the planted bugs
+prove: ## The long proofs: an hour of faults (or DURATION seconds; SEED), the planted bugs
 	$(MAKE) plants
 	$(MAKE) chaos DURATION=$(or $(DURATION),3600)
+
+model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
+	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)
 
 lint: ## Clippy, warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings

@@ -117,6 +117,7 @@ impl Look<'_> {
                 .nodes
                 .learn(&self.world.objects.merge(&self.own(), &patch).await?);
         }
+        self.note_forced(&node);
         let gate_at = self.gate_again(&mut node).await?;
         for _ in 0..ROUNDS_MAX {
             let Some(keys) = self.keys(&node).await? else {

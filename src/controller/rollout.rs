@@ -347,8 +347,9 @@ impl Look<'_> {
                     Some(Confirmation::Gone { uid: uid.clone() })
                 }
                 Ok(object) => {
-                    self.world.nodes.learn(&object);
-                    None
+                    // What is another hub's by now is counted there.
+                    let node = self.world.nodes.learn(&object);
+                    (node.hub != self.key.1).then(|| Confirmation::Gone { uid: uid.clone() })
                 }
                 Err(_) => None,
             },

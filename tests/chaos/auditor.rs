@@ -34,6 +34,16 @@ impl Auditor {
         Ok(Auditor { process })
     }
 
+    /// What it has found until now.
+    pub fn so_far(&self) -> u64 {
+        let log = std::fs::read_to_string(self.process.log()).unwrap_or_default();
+        let count = |line: &str| {
+            let line = line.strip_prefix("lynqgate-audit: ")?;
+            line.strip_suffix(" violations so far")?.parse().ok()
+        };
+        log.lines().rev().find_map(count).unwrap_or_default()
+    }
+
     /// Its report, which is printed, and whether every promise was kept.
     pub async fn verdict(&self) -> Result<()> {
         let (status, report) = self.report().await?;

@@ -67,8 +67,9 @@ pub async fn show(stage: Arc<Stage>, started: Instant, every: Duration) {
             ),
             Err(_) => "the API server does not answer".to_owned(),
         };
-        let at = started.elapsed().as_secs();
-        println!("{at:5} s  {line:60} fault: {}", stage.under_way());
+        let (at, found) = (started.elapsed().as_secs(), stage.auditor.so_far());
+        let faults = stage.under_way();
+        println!("{at:5} s  {line:60} {found} violations; fault: {faults}");
         tokio::time::sleep(every).await;
     }
 }
