@@ -237,12 +237,18 @@ async fn lost_reply_is_failure(stage: &Arc<Stage>, planted: bool) -> Result<()> 
     }));
     apply(stage, &content("2", 20, true)).await?;
     all_held(stage, NODES).await?;
+    // It learns nothing of its nodes by its own reads and writes either.
     let unread = Rule::new(Action::Status(500, None))
         .verbs(&["get"])
         .resources(&["lynqnodes"]);
+    let unwritten = Rule::new(Action::Status(500, None))
+        .verbs(&["patch"])
+        .resources(&["lynqnodes"])
+        .subresource("status");
+    let blind = vec![unread, unwritten];
     for replica in &stage.replicas {
-        let lost = releases(Action::LoseReply);
-        replica.proxy.set_rules(vec![lost, unread.clone()]);
+        let lost = vec![releases(Action::LoseReply)];
+        replica.proxy.set_rules([lost, blind.clone()].concat());
         replica.proxy.silence("lynqnodes");
     }
     apply(stage, &content("2", 20, false)).await?;
@@ -258,7 +264,7 @@ async fn lost_reply_is_failure(stage: &Arc<Stage>, planted: bool) -> Result<()> 
     })
     .await?;
     for replica in &stage.replicas {
-        let mut rules = vec![unread.clone()];
+        let mut rules = blind.clone();
         if planted {
             rules.push(ledger_writes(given_up.clone()));
         }
