@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo model test lint fmt fmt-check generate generate-check bench cluster image
+.PHONY: help demo chaos plants model test prove lint fmt fmt-check generate generate-check bench cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,11 +11,23 @@ demo: cluster ## Play a rollout, a bad change and its repair on a real control p
 	@cargo build --bins --example demo
 	@KEEP=$(KEEP) cargo run --quiet --example demo
 
+chaos: cluster ## Faults from a SEED for DURATION seconds, and users who edit; an auditor judges (KEEP=1 leaves it after a failure)
+	@cargo build --workspace --bins --example chaos
+	@DURATION=$(DURATION) SEED=$(SEED) KEEP=$(KEEP) cargo run --quiet --example chaos
+
+plants: cluster ## Planted bugs that need real parts: the auditor must find each, and nothing where none is planted
+	@cargo build --workspace --bins --example chaos
+	@PLANT=all cargo run --quiet --example chaos
+
 test: cluster ## Unit, property and integration tests, the latter against a real control plane and database
 	cargo test --workspace --lib --bins
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
+
+prove: ## The long proofs: an hour of faults (or DURATION seconds; SEED), the planted bugs
+	$(MAKE) plants
+	$(MAKE) chaos DURATION=$(or $(DURATION),3600)
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
 	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)

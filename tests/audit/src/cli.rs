@@ -177,7 +177,12 @@ async fn run(arguments: Arguments) -> Result<Report, SourceError> {
             input = inputs.recv() => match input {
                 Some(input) => {
                     until.moved(&input);
+                    let before = audit.violations();
                     audit.observe(input);
+                    let violations = audit.violations();
+                    if violations != before {
+                        eprintln!("lynqgate-audit: {violations} violations so far");
+                    }
                     if !following && audit.revision() > 0 {
                         following = true;
                         eprintln!("lynqgate-audit: following from revision {}", audit.revision());
