@@ -24,7 +24,7 @@ use crate::api::names;
 use crate::decide::content;
 use crate::decide::content::Hash;
 pub use state::annotation;
-use state::{Live, State};
+use state::{Live, Source, State};
 
 /// What is written, over what, and by whom.
 #[derive(Clone, Copy, Debug)]
@@ -155,6 +155,34 @@ pub fn check(write: &Write, now: Timestamp) -> Result<(), Denial> {
     }
 }
 
+/// The state of a stored object in hashes of this version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rebased<'a> {
+    pub desired: Hash,
+    /// The live content with its hash, where one is known.
+    pub live: Option<(Hash, &'a Value)>,
+}
+
+/// What the next write through the gate will make of hashes that an operator of another version wrote; None where
+/// there are none. Such an object is as held, or not, as it was: whoever reads it meanwhile must see the same.
+pub fn rebased(stored: &Value) -> Option<Rebased<'_>> {
+    let other = |name| annotation(stored, name).is_some_and(Hash::is_of_another_version);
+    if !other(names::DESIRED_HASH) && !other(names::LIVE_HASH) {
+        return None;
+    }
+    let state = State::of_stored(stored);
+    let live = match state.live {
+        Live::Known(hash, Source::Released(content) | Source::Spec(content)) => {
+            Some((hash, content))
+        }
+        Live::Known(_, Source::Written) | Live::None | Live::Unknown => None,
+    };
+    Some(Rebased {
+        desired: state.desired,
+        live,
+    })
+}
+
 fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'a>), Denial> {
     let spec = write.new.get("spec");
     let old = write.old.map(State::of_stored);
@@ -232,7 +260,7 @@ fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'
             next,
         ));
     }
-    let Some(old) = old else {
+    if old.is_none() {
         // A creation. Without content there is nothing to wait for.
         if content::is_content_empty(spec) {
             next.go_live(now);
@@ -240,26 +268,19 @@ fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'
         }
         next.hold(write.user, now);
         return Ok((Outcome::Held, next));
-    };
-    // Left by Lynq, or written past the gate: what runs is not known, so it stays exactly as it is until the release.
-    if old.live == Live::Unknown {
-        if changed || old.held_since.text().is_none() {
-            next.hold(write.user, now);
-        }
-        return Ok((
-            if changed {
-                Outcome::Held
-            } else {
-                Outcome::Unchanged
-            },
-            next,
-        ));
     }
-    // Metadata, a re-apply, or a PUT by somebody who does not know `spec.released`.
+    // Metadata, a re-apply, or a PUT by somebody who does not know `spec.released`. Only what was written past the gate
+    // can be held, or not, without the stamps that say so.
     if !changed {
+        match next.held() {
+            true if next.held_since.text().is_none() => next.hold(write.user, now),
+            true => {}
+            false => next.unhold(),
+        }
         return Ok((Outcome::Unchanged, next));
     }
-    // Back to what is live: a revert before the release disturbs nobody.
+    // Back to what is live: a revert before the release disturbs nobody. (What Lynq left, or was written past the gate, is
+    // not known to be live: it stays exactly as it is until the release.)
     if next.live_hash() == Some(&desired) {
         next.unhold();
         return Ok((Outcome::Unheld, next));

@@ -12,7 +12,7 @@ use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource, ResourceArr
 use crate::api::{conditions, names, stamp};
 use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, kind_of, object_key};
 use crate::decide::content::{self, Hash};
-use crate::decide::gate::annotation;
+use crate::decide::gate::{self, annotation};
 use crate::decide::rollout;
 use crate::decide::rollout::Live;
 
@@ -90,6 +90,11 @@ impl NodeDigest {
             name: text("/metadata/name"),
         };
         let finalizers = object["metadata"]["finalizers"].as_array();
+        let rebased = gate::rebased(object);
+        let desired = match &rebased {
+            Some(rebased) => rebased.desired.as_str(),
+            None => annotation(object, names::DESIRED_HASH).unwrap_or_default(),
+        };
         let mut digest = NodeDigest {
             uid: text("/metadata/uid"),
             resource_version: text("/metadata/resourceVersion"),
@@ -106,9 +111,7 @@ impl NodeDigest {
             },
             row_uid: text("/spec/uid"),
             form: text("/spec/templateRef"),
-            desired: annotation(object, names::DESIRED_HASH)
-                .unwrap_or_default()
-                .to_owned(),
+            desired: desired.to_owned(),
             live: Live::Unknown,
             start: annotation(object, names::START_TIME).map(str::to_owned),
             held_since: annotation(object, names::HELD_SINCE).map(str::to_owned),
@@ -125,13 +128,18 @@ impl NodeDigest {
             key,
         };
         let previous = previous.filter(|p| p.uid == digest.uid);
-        digest.read_live(object, previous);
+        digest.read_live(object, rebased, previous);
         digest.past_gate = digest.is_past_gate(object, previous);
         digest
     }
 
     /// The live content, believed only where its own hash is the live hash: what got past the gate is not applied.
-    fn read_live(&mut self, object: &Value, previous: Option<&NodeDigest>) {
+    fn read_live(
+        &mut self,
+        object: &Value,
+        rebased: Option<gate::Rebased>,
+        previous: Option<&NodeDigest>,
+    ) {
         let claimed = match annotation(object, names::LIVE_HASH) {
             Some("none") => {
                 self.live = Live::None;
@@ -141,10 +149,13 @@ impl NodeDigest {
             None => return,
         };
         let spec = &object["spec"];
-        let source = if claimed == self.desired {
-            spec
-        } else {
-            &spec["released"]
+        let (claimed, source) = match rebased {
+            Some(rebased) => match rebased.live {
+                Some((hash, source)) => (hash.to_string(), source),
+                None => return,
+            },
+            None if claimed == self.desired => (claimed, spec),
+            None => (claimed, &spec["released"]),
         };
         if Hash::parse(&claimed).is_none() || content::hash(Some(source)).as_str() != claimed {
             return;
@@ -171,7 +182,7 @@ impl NodeDigest {
         self.content = keep_content.then(|| Arc::new(arrays));
     }
 
-    /// Hashes of another version are left to the gate. An object without any was left by Lynq.
+    /// Hashes of another version cannot be checked. An object without any was left by Lynq.
     fn is_past_gate(&self, object: &Value, previous: Option<&NodeDigest>) -> bool {
         let claims = |name| annotation(object, name).and_then(Hash::parse);
         if claims(names::LIVE_HASH).is_some() && self.live == Live::Unknown {
@@ -197,10 +208,11 @@ impl NodeDigest {
         !matches!(&self.live, Live::Hash(hash) if *hash == self.desired)
     }
 
-    /// Whether the desired content is another than the hub rendered last; None where no hub did.
+    /// Whether the desired content is another than the hub rendered last; None where no hub did, or one of another
+    /// version, which will be rendered anew.
     pub fn is_edited(&self) -> Option<bool> {
         let (content, _) = self.rendered_hash.as_deref()?.split_once('/')?;
-        Some(content != self.desired)
+        (!Hash::is_of_another_version(content)).then(|| content != self.desired)
     }
 
     /// Since when the live content is rolled out; None while it is not.
@@ -248,14 +260,13 @@ impl NodeDigest {
 pub fn live_content(object: &Value, live: &Live) -> Option<ResourceArrays> {
     let Live::Hash(hash) = live else { return None };
     let spec = &object["spec"];
-    let source = if annotation(object, names::DESIRED_HASH) == Some(hash) {
-        spec
-    } else {
-        &spec["released"]
-    };
-    (content::hash(Some(source)).as_str() == hash)
-        .then(|| arrays(source))
-        .flatten()
+    // The annotations may be of another version; the content's own hash is what counts.
+    let mut sources = [&spec["released"], spec];
+    if annotation(object, names::DESIRED_HASH) == Some(hash) {
+        sources.reverse();
+    }
+    let of_hash = |source: &&Value| content::hash(Some(*source)).as_str() == hash;
+    sources.into_iter().find(of_hash).and_then(arrays)
 }
 
 /// Shared with the last digest where they did not change.
@@ -287,5 +298,75 @@ fn facts(resource: &Resource, node: &NodeKey) -> Facts {
         once: resource.creation_policy == CreationPolicy::Once,
         retain: resource.deletion_policy == DeletionPolicy::Retain,
         render_error: Some(resource.render_error.clone()).filter(|error| !error.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An upgrade of the operator may bring another hash; nobody's state changes with it.
+    #[test]
+    fn hashes_of_another_version_are_read_as_the_gate_rebases_them() {
+        let content = |image: &str| json!([{"id": "app", "spec": {"apiVersion": "v1", "kind": "Pod", "image": image}}]);
+        let hash =
+            |image: &str| content::hash(Some(&json!({"deployments": content(image)}))).to_string();
+        let node = |desired: &str, live: &str, released: Option<&str>| {
+            let mut node = json!({
+                "metadata": {"uid": "u", "annotations": {names::DESIRED_HASH: desired, names::LIVE_HASH: live}},
+                "spec": {"uid": "acme", "templateRef": "web", "deployments": content("b")},
+            });
+            if let Some(image) = released {
+                node["spec"]["released"] = json!({"deployments": content(image)});
+            }
+            node
+        };
+        let image = |node: &Value, digest: &NodeDigest| {
+            let content = live_content(node, &digest.live)?;
+            Some(content.deployments[0].spec["image"].clone())
+        };
+        for (name, node, same) in [
+            (
+                "settled",
+                node("7:bb", "7:bb", None),
+                node(&hash("b"), &hash("b"), None),
+            ),
+            (
+                "held",
+                node("7:bb", "7:aa", Some("a")),
+                node(&hash("b"), &hash("a"), Some("a")),
+            ),
+            (
+                "held at creation",
+                node("7:bb", "none", None),
+                node(&hash("b"), "none", None),
+            ),
+            (
+                "unknown",
+                node("7:bb", "unknown", None),
+                node(&hash("b"), "unknown", None),
+            ),
+            (
+                "released was pruned",
+                node("7:bb", "7:aa", None),
+                node(&hash("b"), "unknown", None),
+            ),
+        ] {
+            let (found, expected) = (NodeDigest::of(&node, None), NodeDigest::of(&same, None));
+            assert_eq!(
+                (&found.desired, &found.live),
+                (&expected.desired, &expected.live),
+                "{name}"
+            );
+            assert_eq!(
+                (found.held(), found.past_gate),
+                (expected.held(), false),
+                "{name}"
+            );
+            assert_eq!(image(&node, &found), image(&same, &expected), "{name}");
+            assert_eq!(found.facts, expected.facts, "{name}");
+        }
     }
 }

@@ -160,7 +160,7 @@ impl<'a> State<'a> {
         let found = new.pointer("/spec/released");
         match self.released() {
             Some(wanted) if found != Some(wanted.as_ref()) => {
-                if new.get("spec").is_none() {
+                if new.get("spec").is_none_or(Value::is_null) {
                     patch.push(add(&["spec"], json!({})));
                 }
                 patch.push(add(&["spec", "released"], wanted.into_owned()));
