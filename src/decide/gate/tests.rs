@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 
 mod histories;
+mod hostile;
 
 const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
 const USER: &str = "alice";

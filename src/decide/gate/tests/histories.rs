@@ -1,147 +1,350 @@
-//! Properties of the gate over arbitrary sequences of writes, and over arbitrary JSON. No single case stands here.
+//! Properties of the gate over sequences of writes by anybody. What must come of a write is told from contents, users and
+//! markers; the gate's own reading of the state has no say in it.
 
 use proptest::prelude::*;
 
 use super::*;
+use steps::{Content, STATE, Step, annotated, fields, past_the_gate, steps, version_of, written};
 
-/// One write of a random history.
-#[derive(Clone, Debug)]
-enum Step {
-    Edit(u8),
-    Annotate(u8, u8),
-    DropAnnotation(u8),
-    DropReleased,
-    Release,
-    Ungate(u8),
-    Force(bool),
-    Label(u8),
+mod steps;
+
+/// What the node controller applies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Live {
+    /// Nothing, since its creation.
+    None,
+    Unknown,
+    Known(Content),
 }
 
-fn steps() -> impl Strategy<Value = Vec<(Step, bool)>> {
-    let step = prop_oneof![
-        4 => (0..4u8).prop_map(Step::Edit),
-        1 => (0..7u8, 0..3u8).prop_map(|(which, value)| Step::Annotate(which, value)),
-        1 => (0..7u8).prop_map(Step::DropAnnotation),
-        1 => Just(Step::DropReleased),
-        3 => Just(Step::Release),
-        1 => (0..4u8).prop_map(Step::Ungate),
-        1 => any::<bool>().prop_map(Step::Force),
-        1 => any::<u8>().prop_map(Step::Label),
-    ];
-    prop::collection::vec((step, any::<bool>()), 1..12)
-}
-
-const OWNED: [&str; 7] = [
-    names::DESIRED_HASH,
-    names::LIVE_HASH,
-    names::START_TIME,
-    names::HELD_SINCE,
-    names::HELD_BY,
-    names::RELEASE,
-    names::UNGATED,
-];
-const IMAGES: [&str; 4] = ["", "a", "b", "c"];
-
-fn written(old: &Value, step: &Step) -> Value {
-    match step {
-        Step::Edit(image) => {
-            let mut new = edited(old, IMAGES[*image as usize]);
-            if *image == 0 {
-                new["spec"].as_object_mut().unwrap().remove("deployments");
-            }
-            new
-        }
-        Step::Annotate(which, value) => {
-            let hash = content::hash(old.get("spec")).to_string();
-            with(
-                old,
-                OWNED[*which as usize],
-                Some([hash.as_str(), "none", "2020-01-01T00:00:00Z"][*value as usize]),
-            )
-        }
-        Step::DropAnnotation(which) => with(old, OWNED[*which as usize], None),
-        Step::DropReleased => {
-            let mut new = old.clone();
-            new["spec"].as_object_mut().unwrap().remove("released");
-            new
-        }
-        Step::Release => release(old),
-        Step::Ungate(image) => {
-            let new = written(old, &Step::Edit(*image));
-            with(
-                &new,
-                names::UNGATED,
-                Some(content::hash(new.get("spec")).as_str()),
-            )
-        }
-        Step::Force(on) => with(old, names::FORCE_ROLLOUT, on.then_some("true")),
-        Step::Label(value) => {
-            let mut new = old.clone();
-            new["metadata"]["labels"] = json!({"l": value.to_string()});
-            new
-        }
-    }
+/// What is stored, and what is live by the rules alone.
+struct Node {
+    object: Value,
+    live: Live,
+    /// Of the machine that decides next: clocks of replicas disagree.
+    now: Timestamp,
 }
 
 proptest! {
-    /// Whoever writes what: held iff the hashes differ, hashes true, and what is live changes by release, force and
-    /// ungating alone.
+    /// Whoever writes what: held iff desired and live content differ, hashes true, and what is live changes by a release with
+    /// the very hash and version, by force, and by ungating alone.
     #[test]
-    fn any_history_keeps_the_state_true(first in 0..4u8, history in steps()) {
-        let mut old = stored(None, &written(&node(""), &Step::Edit(first)), USER);
-        for (step, by_operator) in history {
-            let user = if by_operator { OPERATOR } else { USER };
-            let Ok((outcome, new)) = write(Some(&old), &written(&old, &step), user) else { continue };
-            let held = annotation(&new, names::DESIRED_HASH) != annotation(&new, names::LIVE_HASH);
-            prop_assert_eq!(annotation(&new, names::DESIRED_HASH).unwrap().to_owned(), content::hash(new.get("spec")).to_string());
-            prop_assert_eq!(held, new["spec"].get("released").is_some());
-            prop_assert_eq!(held, annotation(&new, names::HELD_SINCE).is_some());
-            if held && annotation(&new, names::LIVE_HASH) != Some("none") {
-                prop_assert_eq!(annotation(&new, names::LIVE_HASH).unwrap().to_owned(), content::hash(new["spec"].get("released")).to_string());
-            }
-            let live_changed = annotation(&new, names::LIVE_HASH) != annotation(&old, names::LIVE_HASH);
-            prop_assert_eq!(live_changed, annotation(&new, names::START_TIME) != annotation(&old, names::START_TIME));
-            if live_changed {
-                prop_assert!(matches!(outcome, Outcome::Released | Outcome::Ungated | Outcome::Forced), "{:?} by {:?}", outcome, step);
-            }
-            old = new;
+    fn any_history_keeps_the_state_true(first in steps::content(), history in steps()) {
+        let mut new = node("");
+        first.write(&mut new["spec"], steps::Spelling::Plain);
+        let mut node = Node { object: Value::Null, live: Live::None, now: now() };
+        node.put(None, &new, OPERATOR)?;
+        for (i, step) in history.iter().enumerate() {
+            node.now = now() + jiff::SignedDuration::from_secs(i as i64 * 7 % 5);
+            node.step(step)?;
         }
-    }
-
-    #[test]
-    fn arbitrary_json_never_panics(old in json_value(), new in json_value()) {
-        let request = Write { old: Some(&old), new: &new, user: USER, operator: OPERATOR };
-        let _ = decide(&request, now()).map(|decision| decision.patch.len());
-        let _ = check(&Write { old: None, ..request }, now());
     }
 }
 
-/// Arbitrary JSON under the keys that the gate looks at.
-fn json_value() -> impl Strategy<Value = Value> {
-    let keys = prop::sample::select(vec![
-        "metadata",
-        "annotations",
-        "spec",
-        "released",
-        "deployments",
-        "id",
-        names::LIVE_HASH,
-        names::RELEASE,
-        names::FORCE_ROLLOUT,
-    ]);
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<f64>().prop_map(Value::from),
-        "[a-z1:/]{0,8}".prop_map(Value::from),
-        Just(json!("none")),
-        Just(json!("true"))
-    ];
-    leaf.prop_recursive(5, 40, 5, move |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(keys.clone().prop_map(str::to_owned), inner, 0..6)
-                .prop_map(|map| Value::Object(map.into_iter().collect())),
-        ]
+type Judged = Result<(), TestCaseError>;
+
+impl Node {
+    fn step(&mut self, step: &Step) -> Judged {
+        match step {
+            Step::Write(user, changes) => {
+                let old = self.object.clone();
+                let new = written(&old, Some(&old), changes);
+                self.put(Some(&old), &new, user.name())
+            }
+            Step::Recreate {
+                by,
+                from_copy,
+                changes,
+            } => {
+                let mut base = self.object.clone();
+                if !from_copy {
+                    base = node("");
+                    Content::A.write(&mut base["spec"], steps::Spelling::Plain);
+                }
+                self.put(None, &written(&base, None, changes), by.name())
+            }
+            Step::Past(past) => {
+                let version = version_of(&self.object) + 1;
+                self.object = past_the_gate(&self.object, *past);
+                self.object["metadata"]["resourceVersion"] = json!(version.to_string());
+                self.live = live_of(&self.object);
+                Ok(())
+            }
+        }
+    }
+
+    /// One write through the gate, with all that must be true of it.
+    fn put(&mut self, old: Option<&Value>, new: &Value, user: &str) -> Judged {
+        let write = Write {
+            old,
+            new,
+            user,
+            operator: OPERATOR,
+        };
+        let expected = match old {
+            Some(old) => self.after_update(old, new, user),
+            None => after_creation(new, user),
+        };
+        let found = result(&write, self.now);
+        whatever_the_client_says_of_the_state(&write, self.now, &found)?;
+        let (live, stored) = match (expected, found) {
+            (Err(code), Err(denial)) => {
+                prop_assert_eq!(code, denial.code());
+                prop_assert!(
+                    check(&write, self.now).is_err(),
+                    "the validating half lets it pass"
+                );
+                return Ok(());
+            }
+            (Ok(live), Ok((_, stored))) => (live, stored),
+            (expected, found) => {
+                return Err(TestCaseError::fail(format!("{expected:?}, but {found:?}")));
+            }
+        };
+        asked_again(&write, self.now, &stored)?;
+        let was = old.map(|old| (old, self.live));
+        state_is_true(was, live, &write, &stored)?;
+        let version = old.map_or(6, version_of) + 1;
+        self.object = stored;
+        self.object["metadata"]["resourceVersion"] = json!(version.to_string());
+        self.live = live;
+        Ok(())
+    }
+
+    /// What is live after an update, or the code of its denial.
+    fn after_update(&self, old: &Value, new: &Value, user: &str) -> Result<Live, &'static str> {
+        let desired = Content::of(&new["spec"]);
+        let changed = desired != Content::of(&old["spec"]);
+        let set =
+            |name| annotation(new, name).filter(|value| Some(*value) != annotation(old, name));
+        let (release, ungated) = (set(names::RELEASE), set(names::UNGATED));
+        if user != OPERATOR && (release.is_some() || ungated.is_some()) {
+            return Err("not_the_operator");
+        }
+        // An operator of another version names what it has read.
+        let stored =
+            annotation(old, names::DESIRED_HASH).filter(|hash| hash.starts_with("7:") && !changed);
+        let hashes = [Some(desired.hash().to_string()), stored.map(str::to_owned)];
+        let is_named = |marker: &str, end: &str| {
+            hashes
+                .iter()
+                .flatten()
+                .any(|hash| marker == format!("{hash}{end}"))
+        };
+        if let Some(marker) = release {
+            let version = format!("/{}", version_of(old));
+            return match (changed, is_named(marker, &version)) {
+                (true, _) => Err("release_with_content"),
+                (false, true) => Ok(Live::Known(desired)),
+                (false, false) => Err("stale_release"),
+            };
+        }
+        let if_new = |marker: &str| marker.ends_with(names::UNGATED_IF_NEW);
+        if let Some(marker) = ungated.filter(|marker| self.live == Live::None || !if_new(marker)) {
+            let good = is_named(marker, "") || is_named(marker, names::UNGATED_IF_NEW);
+            return if good {
+                Ok(Live::Known(desired))
+            } else {
+                Err("stale_release")
+            };
+        }
+        Ok(if is_forced(new) {
+            Live::Known(desired)
+        } else {
+            self.live
+        })
+    }
+}
+
+fn after_creation(new: &Value, user: &str) -> Result<Live, &'static str> {
+    let desired = Content::of(&new["spec"]);
+    if let Some(marker) = annotation(new, names::UNGATED).filter(|_| user == OPERATOR) {
+        let hash = desired.hash();
+        let good = [hash.to_string(), format!("{hash}{}", names::UNGATED_IF_NEW)];
+        return if good.iter().any(|good| good == marker) {
+            Ok(Live::Known(desired))
+        } else {
+            Err("stale_release")
+        };
+    }
+    Ok(if is_forced(new) || desired == Content::Empty {
+        Live::Known(desired)
+    } else {
+        Live::None
     })
+}
+
+fn is_forced(object: &Value) -> bool {
+    annotation(object, names::FORCE_ROLLOUT) == Some("true")
+}
+
+/// The live content of a stored object, however it came to be stored.
+fn live_of(object: &Value) -> Live {
+    let desired = Content::of(&object["spec"]);
+    let released = object["spec"].get("released").map(Content::of);
+    match annotation(object, names::LIVE_HASH) {
+        Some("none") => Live::None,
+        Some(live) if live.starts_with("7:") => match released {
+            _ if annotation(object, names::DESIRED_HASH) == Some(live) => Live::Known(desired),
+            Some(released) => Live::Known(released),
+            None => Live::Unknown,
+        },
+        Some(live) => {
+            let mut known = released.into_iter().chain([desired]);
+            known
+                .find(|content| content.hash().as_str() == live)
+                .map_or(Live::Unknown, Live::Known)
+        }
+        None => Live::Unknown,
+    }
+}
+
+/// What the API server stores after the mutating half.
+fn result(write: &Write, now: Timestamp) -> Result<(Outcome, Value), Denial> {
+    let decision = decide(write, now)?;
+    let mut stored = write.new.clone();
+    patch(&mut stored, &decision.patch).expect("the patch applies");
+    Ok((decision.outcome, stored))
+}
+
+/// The fields that are the gate's own may come with anything in them, or not at all.
+fn whatever_the_client_says_of_the_state(
+    write: &Write,
+    now: Timestamp,
+    found: &Result<(Outcome, Value), Denial>,
+) -> Judged {
+    let desired = Content::of(&write.new["spec"]).hash();
+    let mut forged = annotated(write.new.clone());
+    for (name, value) in STATE.into_iter().zip([
+        Content::A.hash().as_str(),
+        desired.as_str(),
+        "2001-01-01T00:00:00Z",
+        "no time",
+        "mallory",
+    ]) {
+        forged["metadata"]["annotations"][name] = json!(value);
+    }
+    forged["spec"]["released"] = steps::released(Content::B);
+    let mut absent = annotated(write.new.clone());
+    fields(&mut absent["metadata"]["annotations"])
+        .retain(|name, _| !STATE.contains(&name.as_str()));
+    fields(&mut absent["spec"]).remove("released");
+    for new in [forged, absent] {
+        let other = result(
+            &Write {
+                new: &new,
+                ..*write
+            },
+            now,
+        );
+        prop_assert_eq!(&other, found, "the client's word counts: {}", new);
+    }
+    Ok(())
+}
+
+/// The API server asks again after webhooks that changed something, with their result and the same old object.
+fn asked_again(write: &Write, now: Timestamp, stored: &Value) -> Judged {
+    let again = Write {
+        new: stored,
+        ..*write
+    };
+    let second = decide(&again, now).map(|decision| decision.patch);
+    prop_assert_eq!(second, Ok(vec![]), "not idempotent");
+    let later = now + jiff::SignedDuration::from_millis(250);
+    for at in [now, later] {
+        prop_assert_eq!(check(&again, at), Ok(()));
+    }
+    // Only the stamps of this very write may move with the clock.
+    let (_, mut moved) = result(&again, later).expect("its own answer is allowed");
+    for stamp in [names::START_TIME, names::HELD_SINCE] {
+        if annotation(stored, stamp) != write.old.and_then(|old| annotation(old, stamp))
+            && annotation(stored, stamp).is_some()
+        {
+            moved["metadata"]["annotations"][stamp] = json!(annotation(stored, stamp));
+        }
+    }
+    prop_assert_eq!(&moved, stored, "not idempotent later");
+
+    // Another webhook's change counts as if the client had made it.
+    let mut change = [write.new.clone(), stored.clone()];
+    for object in &mut change {
+        Content::AandB.write(&mut object["spec"], steps::Spelling::Shuffled);
+        object["metadata"]["labels"] = json!({"other": "webhook"});
+    }
+    let [by_client, by_webhook] = change
+        .each_ref()
+        .map(|new| result(&Write { new, ..*write }, now));
+    // A content that changed makes another marker of a creation stale, and one that was dropped is put back.
+    prop_assert_eq!(by_client, by_webhook);
+    Ok(())
+}
+
+/// The annotations and `released` say what is so, and nothing else was touched.
+fn state_is_true(was: Option<(&Value, Live)>, live: Live, write: &Write, stored: &Value) -> Judged {
+    let desired = Content::of(&stored["spec"]);
+    let held = live != Live::Known(desired);
+    let found = |name| annotation(stored, name);
+    let old = |name| was.and_then(|(old, _)| annotation(old, name));
+
+    let hash = desired.hash();
+    prop_assert_eq!(found(names::DESIRED_HASH), Some(hash.as_str()));
+    let live_hash = match live {
+        Live::None => "none".to_owned(),
+        Live::Unknown => "unknown".to_owned(),
+        Live::Known(content) => content.hash().to_string(),
+    };
+    prop_assert_eq!(found(names::LIVE_HASH), Some(live_hash.as_str()));
+    prop_assert_eq!(held, found(names::DESIRED_HASH) != found(names::LIVE_HASH));
+    prop_assert_eq!(live_of(stored), live, "not what is read from it");
+
+    let released = stored["spec"].get("released");
+    match live {
+        Live::None => prop_assert_eq!(released, Some(&json!({}))),
+        Live::Known(content) if held => prop_assert_eq!(released.map(Content::of), Some(content)),
+        Live::Known(_) | Live::Unknown => prop_assert_eq!(released, None),
+    }
+
+    let (before, after) = (old(names::START_TIME), found(names::START_TIME));
+    if was.map_or(Live::None, |(_, live)| live) == live {
+        prop_assert_eq!(before, after, "a start time for nothing");
+    } else {
+        prop_assert!(
+            after > before,
+            "no new start time: {:?} after {:?}",
+            after,
+            before
+        );
+    }
+    prop_assert_eq!(held, found(names::HELD_SINCE).is_some());
+    prop_assert_eq!(held, found(names::HELD_BY).is_some());
+    let was_held =
+        was.is_some_and(|(object, live)| live != Live::Known(Content::of(&object["spec"])));
+    if held && was_held && old(names::HELD_SINCE).is_some() {
+        prop_assert_eq!(found(names::HELD_SINCE), old(names::HELD_SINCE));
+    }
+    if held && was.is_none_or(|(old, _)| Content::of(&old["spec"]) != desired) {
+        prop_assert_eq!(found(names::HELD_BY), Some(write.user));
+    }
+    for marker in [names::RELEASE, names::UNGATED] {
+        let mine = write.user == OPERATOR && found(marker) == annotation(write.new, marker);
+        prop_assert!(
+            mine || found(marker) == old(marker),
+            "{} is not kept",
+            marker
+        );
+    }
+    prop_assert_eq!(
+        without_the_gates_own(stored),
+        without_the_gates_own(write.new)
+    );
+    Ok(())
+}
+
+fn without_the_gates_own(object: &Value) -> Value {
+    let mut rest = annotated(object.clone());
+    let own =
+        |name: &str| STATE.contains(&name) || [names::RELEASE, names::UNGATED].contains(&name);
+    fields(&mut rest["metadata"]["annotations"]).retain(|name, _| !own(name));
+    fields(&mut rest["spec"]).remove("released");
+    rest
 }
