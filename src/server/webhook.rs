@@ -71,7 +71,8 @@ impl Metrics {
         metrics
     }
 
-    fn decided(&self, webhook: &'static str, outcome: &'static str) {
+    fn decided(&self, half: Half, outcome: &'static str) {
+        let webhook = half.label();
         self.decisions
             .get_or_create(&Decided { webhook, outcome })
             .inc();
@@ -80,6 +81,8 @@ impl Metrics {
 
 /// The outcome of what cannot be judged.
 const MALFORMED: &str = "malformed";
+/// The outcome of a decision that panicked, which denies.
+const PANIC: &str = "panic";
 
 pub fn router(webhook: Webhook) -> Router {
     Router::new()
@@ -89,44 +92,54 @@ pub fn router(webhook: Webhook) -> Router {
 }
 
 async fn mutate(State(webhook): State<Arc<Webhook>>, request: Request<Body>) -> Response {
-    answer(
-        &webhook,
-        request,
-        "mutating",
-        |webhook, write| match gate::decide(write, Timestamp::now()) {
-            Ok(decision) => {
+    answer(&webhook, request, Half::Mutating).await
+}
+
+async fn validate(State(webhook): State<Arc<Webhook>>, request: Request<Body>) -> Response {
+    answer(&webhook, request, Half::Validating).await
+}
+
+/// The two webhooks: what is asked before other webhooks had their say, and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    Mutating,
+    Validating,
+}
+
+impl Half {
+    fn label(self) -> &'static str {
+        match self {
+            Half::Mutating => "mutating",
+            Half::Validating => "validating",
+        }
+    }
+
+    /// The outcome, for metrics, and the answer.
+    fn decide(self, webhook: &Webhook, write: &Write) -> (&'static str, Answer) {
+        let now = Timestamp::now();
+        let decided = match self {
+            Half::Mutating => gate::decide(write, now).map(Some),
+            Half::Validating => gate::check(write, now).map(|()| None),
+        };
+        match decided {
+            Ok(Some(decision)) => {
+                let code = decision.outcome.code();
                 let mut warnings = decision.warnings;
                 if decision.outcome == gate::Outcome::Held {
                     warnings.push(held_text(webhook, write.new));
                 }
-                let audit = vec![("gate", decision.outcome.code().to_owned())];
-                (
-                    decision.outcome.code(),
-                    Answer {
-                        patch: decision.patch,
-                        warnings,
-                        audit,
-                        ..Answer::allow()
-                    },
-                )
+                let answer = Answer {
+                    patch: decision.patch,
+                    warnings,
+                    audit: vec![("gate", code.to_owned())],
+                    ..Answer::allow()
+                };
+                (code, answer)
             }
+            Ok(None) => ("good", Answer::allow()),
             Err(denial) => (denial.code(), denied(&denial)),
-        },
-    )
-    .await
-}
-
-async fn validate(State(webhook): State<Arc<Webhook>>, request: Request<Body>) -> Response {
-    answer(
-        &webhook,
-        request,
-        "validating",
-        |_, write| match gate::check(write, Timestamp::now()) {
-            Ok(()) => ("good", Answer::allow()),
-            Err(denial) => (denial.code(), denied(&denial)),
-        },
-    )
-    .await
+        }
+    }
 }
 
 fn denied(denial: &gate::Denial) -> Answer {
@@ -172,12 +185,7 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
     }
 }
 
-async fn answer(
-    webhook: &Webhook,
-    request: Request<Body>,
-    which: &'static str,
-    decide: fn(&Webhook, &Write) -> (&'static str, Answer),
-) -> Response {
+async fn answer(webhook: &Webhook, request: Request<Body>, half: Half) -> Response {
     let json = |value: &str| {
         value
             .split(';')
@@ -194,7 +202,7 @@ async fn answer(
     {
         return refuse(
             webhook,
-            which,
+            half,
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "send application/json".to_owned(),
         );
@@ -204,7 +212,7 @@ async fn answer(
             Err(_) => {
                 return refuse(
                     webhook,
-                    which,
+                    half,
                     StatusCode::REQUEST_TIMEOUT,
                     format!("the body did not come in {} s", BODY_TIMEOUT.as_secs()),
                 );
@@ -213,39 +221,45 @@ async fn answer(
             Ok(Err(_)) => {
                 return refuse(
                     webhook,
-                    which,
+                    half,
                     StatusCode::PAYLOAD_TOO_LARGE,
                     format!("the body has more than {BODY_MAX} bytes"),
                 );
             }
             Ok(Ok(body)) => body,
         };
+    match judge(webhook, half, &body) {
+        Ok((uid, answer)) => reply(&answer, &uid),
+        Err(malformed) => refuse(
+            webhook,
+            half,
+            StatusCode::BAD_REQUEST,
+            malformed.to_string(),
+        ),
+    }
+}
+
+/// The answer to a body, with the uid of its request; an error where there is no request to answer.
+pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<(String, Answer), Malformed> {
     let start = Instant::now();
-    let request = match review::read(&body) {
+    let request = match review::read(body) {
         Ok(request) => request,
         Err(ref malformed @ Malformed::Request { ref uid, .. }) => {
-            webhook.metrics.decided(which, MALFORMED);
+            webhook.metrics.decided(half, MALFORMED);
             let denied = Answer::deny(Refusal::BadRequest, malformed.to_string());
-            return reply(&denied, uid);
+            return Ok((uid.clone(), denied));
         }
-        Err(malformed) => {
-            return refuse(
-                webhook,
-                which,
-                StatusCode::BAD_REQUEST,
-                malformed.to_string(),
-            );
-        }
+        Err(malformed) => return Err(malformed),
     };
-    let (outcome, answer) = catch_unwind(AssertUnwindSafe(|| decided(webhook, &request, decide))).unwrap_or_else(|_| {
-        ("panic", Answer::deny(Refusal::Forbidden, "lynqgate failed inside while it decided on this write; see its log, and report it"))
+    let (outcome, answer) = catch_unwind(AssertUnwindSafe(|| decided(webhook, &request, half))).unwrap_or_else(|_| {
+        (PANIC, Answer::deny(Refusal::Forbidden, "lynqgate failed inside while it decided on this write; see its log, and report it"))
     });
-    webhook.metrics.decided(which, outcome);
+    webhook.metrics.decided(half, outcome);
     webhook
         .metrics
         .duration
         .observe(start.elapsed().as_secs_f64());
-    reply(&answer, &request.uid)
+    Ok((request.uid, answer))
 }
 
 fn reply(answer: &Answer, uid: &str) -> Response {
@@ -253,11 +267,7 @@ fn reply(answer: &Answer, uid: &str) -> Response {
     ([(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-fn decided(
-    webhook: &Webhook,
-    request: &review::Request,
-    decide: fn(&Webhook, &Write) -> (&'static str, Answer),
-) -> (&'static str, Answer) {
+fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'static str, Answer) {
     let cannot = |text: String| {
         (
             MALFORMED,
@@ -282,7 +292,7 @@ fn decided(
     let Some(new) = &request.object else {
         return cannot("a request without the object".to_owned());
     };
-    decide(
+    half.decide(
         webhook,
         &Write {
             old,
@@ -293,13 +303,16 @@ fn decided(
     )
 }
 
-fn refuse(webhook: &Webhook, which: &'static str, status: StatusCode, reason: String) -> Response {
+fn refuse(webhook: &Webhook, half: Half, status: StatusCode, reason: String) -> Response {
     tracing::warn!(
-        webhook = which,
+        webhook = half.label(),
         status = status.as_u16(),
         reason,
         "an admission request could not be read"
     );
-    webhook.metrics.decided(which, MALFORMED);
+    webhook.metrics.decided(half, MALFORMED);
     (status, reason).into_response()
 }
+
+#[cfg(test)]
+mod tests;
