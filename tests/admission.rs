@@ -9,6 +9,7 @@ mod other_webhooks;
 mod schema;
 mod sizes;
 mod tls;
+mod upgrades;
 
 use std::collections::BTreeMap;
 

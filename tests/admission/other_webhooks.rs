@@ -90,18 +90,35 @@ async fn reinvocations(
     Ok(writes.map(again).collect())
 }
 
-/// A webhook that sets a label after the gate has decided: the gate is asked again about its own answer, and a creation,
-/// a release, an edit, a force and an ungated write end as without it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reinvocation_leaves_every_decision_as_it_was() -> Result<()> {
-    let (nodes, other) = installed("relabel", "Never", relabel).await?;
-    let mut audit = nodes.cluster.audit().await?;
+/// Takes off what the gate has put on, or makes it false, whenever it is called; markers aside.
+fn meddle(object: &Value, call: usize) -> Value {
+    let mut patch = vec![];
+    for name in [DESIRED, LIVE, START, HELD_SINCE, HELD_BY] {
+        let path = format!("/metadata/annotations/{}", name.replace('/', "~1"));
+        match object["metadata"]["annotations"][name].is_string() {
+            true if call.is_multiple_of(2) => patch.push(json!({"op": "remove", "path": path})),
+            true => patch.push(json!({"op": "add", "path": path, "value": "meddled"})),
+            false => {}
+        }
+    }
+    match &object["spec"]["released"] {
+        Value::Null => {
+            patch.push(json!({"op": "add", "path": "/spec/released", "value": {"jobs": []}}))
+        }
+        _ => patch.push(json!({"op": "remove", "path": "/spec/released"})),
+    }
+    json!(patch)
+}
+
+/// A creation, a release, an edit, a force, an ungated write, and creations that are live at once: each with all that the
+/// gate leaves of it.
+async fn every_decision_is_as_it_must_be(nodes: &Nodes) -> Result<()> {
     let data = |version: &str| config_map(json!({"version": version}));
+    let ungated = |hash: &content::Hash| annotate(UNGATED, hash.as_str())["metadata"].clone();
 
     let created = nodes.create("n", data("1")).await?;
     assert_eq!(annotation(&created, LIVE), "none");
     assert_eq!(created["spec"]["released"], json!({}));
-    assert!(!created["metadata"]["labels"]["stamp"].is_null());
 
     let created = nodes.settled("n").await?;
     let release = annotate(RELEASE, release_marker(&created));
@@ -118,26 +135,71 @@ async fn reinvocation_leaves_every_decision_as_it_was() -> Result<()> {
         released["spec"]["configMaps"]
     );
     assert_eq!(annotation(&held, START), annotation(&released, START));
+    assert_eq!(annotation(&held, HELD_BY), "admin");
 
     let forced = merge(&nodes.admin, "n", &annotate(FORCE, "true")).await?;
     assert_eq!(annotation(&forced, LIVE), annotation(&held, DESIRED));
     assert!(annotation(&forced, START) > annotation(&released, START));
     merge(&nodes.admin, "n", &annotate(FORCE, Value::Null)).await?;
 
-    let mut ungated = json!({"spec": data("3")});
-    let hash = content::hash(ungated.get("spec"));
-    ungated["metadata"]["annotations"][UNGATED] = json!(hash.as_str());
-    let live = merge(&nodes.operator, "n", &ungated).await?;
+    let spec = json!({"spec": data("3")});
+    let hash = content::hash(spec.get("spec"));
+    let patch = json!({"metadata": ungated(&hash), "spec": spec["spec"]});
+    let live = merge(&nodes.operator, "n", &patch).await?;
     assert_eq!(annotation(&live, LIVE), hash.as_str());
     assert_eq!(annotation(&live, DESIRED), hash.as_str());
     assert!(live["spec"].get("released").is_none());
 
-    let again = reinvocations(&mut audit, &nodes.namespace, "n").await?;
-    assert!(again.len() >= 6, "{again:?}");
-    assert!(
-        again.iter().all(|again| *again),
-        "a write without reinvocation: {again:?}"
-    );
+    for (name, api, annotations) in [
+        ("forced", &nodes.admin, json!({FORCE: "true"})),
+        ("ungated", &nodes.operator, json!({UNGATED: hash.as_str()})),
+        (
+            "if-new",
+            &nodes.operator,
+            json!({UNGATED: format!("{hash}/if-new")}),
+        ),
+    ] {
+        let mut node = nodes.node(name, data("3"));
+        node["metadata"]["annotations"] = annotations;
+        let live = create(api, &node).await?;
+        assert_eq!(annotation(&live, LIVE), hash.as_str(), "{name}");
+        assert_eq!(annotation(&live, DESIRED), hash.as_str(), "{name}");
+        assert!(live["spec"].get("released").is_none(), "{name}");
+        assert_ne!(annotation(&live, START), "", "{name}");
+    }
+    let user = json!({"metadata": {"annotations": {UNGATED: "x"}}});
+    let (code, _) = refusal(merge(&nodes.admin, "if-new", &user).await)?;
+    assert_eq!(code, 403);
+    Ok(())
+}
+
+/// A webhook that sets a label after the gate has decided: the gate is asked again about its own answer, and everything
+/// ends as without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reinvocation_leaves_every_decision_as_it_was() -> Result<()> {
+    for reinvocation in ["Never", "IfNeeded"] {
+        let prefix = format!("relabel-{}", reinvocation.to_lowercase());
+        let (nodes, other) = installed(&prefix, reinvocation, relabel).await?;
+        let mut audit = nodes.cluster.audit().await?;
+        every_decision_is_as_it_must_be(&nodes).await?;
+        assert!(!nodes.get("n").await?["metadata"]["labels"]["stamp"].is_null());
+        let again = reinvocations(&mut audit, &nodes.namespace, "n").await?;
+        assert!(again.len() >= 9, "{again:?}");
+        assert!(
+            again.iter().all(|again| *again),
+            "a write without reinvocation: {again:?}"
+        );
+        other.remove().await?;
+    }
+    Ok(())
+}
+
+/// A webhook that takes off the gate's annotations and `released`, or writes others: the gate, asked again, puts all of
+/// it back from the stored object.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_later_webhook_makes_of_the_state_is_undone() -> Result<()> {
+    let (nodes, other) = installed("meddle", "Never", meddle).await?;
+    every_decision_is_as_it_must_be(&nodes).await?;
     other.remove().await
 }
 
