@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos plants model test prove lint fmt fmt-check generate generate-check bench cluster image
+.PHONY: help demo chaos plants model fuzz test prove lint fmt fmt-check generate generate-check bench cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,9 +25,16 @@ test: cluster ## Unit, property and integration tests, the latter against a real
 	cargo test --workspace --test '*'
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
 
-prove: ## The long proofs: an hour of faults (or DURATION seconds; SEED), the planted bugs
+fuzz: ## Look for an admission request on which the gate fails, for DURATION seconds (300 if not given)
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs: rustup toolchain install nightly && cargo install cargo-fuzz --locked" >&2; exit 1; }
+	@mkdir -p target/fuzz/corpus target/fuzz/artifacts
+	cargo +nightly fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz --sanitizer none review target/fuzz/corpus tests/fuzz/seeds -- \
+		-artifact_prefix=target/fuzz/artifacts/ -dict=tests/fuzz/words.dict -max_len=4096 -timeout=10 -print_final_stats=1 -max_total_time=$(or $(DURATION),300)
+
+prove: ## The long proofs: an hour of faults (or DURATION seconds; SEED), the planted bugs, the fuzzer
 	$(MAKE) plants
 	$(MAKE) chaos DURATION=$(or $(DURATION),3600)
+	$(MAKE) fuzz DURATION=$(or $(DURATION),3600)
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
 	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)

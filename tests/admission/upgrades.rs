@@ -176,7 +176,11 @@ impl Upgrade {
             let conditions: Vec<Value> = conditions
                 .unwrap_or_default()
                 .iter()
-                .map(|c| json!([c["type"], c["status"], c["reason"], c["lastTransitionTime"]]))
+                .map(|c| {
+                    // What was rolled out under another hash is rolled out since it was seen under this one.
+                    let since = (c["type"] != "Rolled").then_some(&c["lastTransitionTime"]);
+                    json!([c["type"], c["status"], c["reason"], since])
+                })
                 .collect();
             let mut gate = state(node);
             if let Value::Object(arrays) = &mut gate.1 {
