@@ -268,7 +268,9 @@ fn damaged(mut review: Value, damages: &[(prop::sample::Index, Damage)]) -> Vec<
                 json!(LITERAL)
             }
             Damage::CopyTo(other) => {
-                *review.pointer_mut(&all[other.index(all.len())]).expect("a place") = target;
+                *review
+                    .pointer_mut(&all[other.index(all.len())])
+                    .expect("a place") = target;
                 continue;
             }
             Damage::Wrap(true) => json!([target]),
