@@ -63,18 +63,22 @@ async fn canaries_go_first() -> Result<()> {
         })
         .await?;
     let said = "the group \"picked\" comes first, and is not done: t1-web";
+    let next = "those nodes must run the newest content and be ready: lynqgate explain node tells why one does not";
+    let told = format!("{said}. Next: {next}");
     fleet
-        .says(FORM, ("Held", "True", "GroupNotDone"), said)
+        .says(FORM, ("Held", "True", "GroupNotDone"), &told)
         .await?;
-    let summary = "its turn has not come: an earlier group of the form's order is not done";
+    let summary = "its turn has not come: an earlier group of the form's order is not done; the form's condition Held \
+                   says which, and who in it";
     let held = ("Held", "True", "GroupNotDone");
     fleet.says(("LynqNode", "t3-web"), held, summary).await?;
     let explained = explain(cluster, &fleet, &["node", "t3-web"]).await?;
     for line in [
         &format!("lynqnode {}/t3-web", fleet.namespace),
+        "  of         form web, hub tenants",
         "  state      held; what was live before runs on",
         &format!("  why        GroupNotDone: {said}"),
-        "  next       the nodes of the earlier group must run the newest content and be ready",
+        &format!("  next       {next}"),
     ] {
         ensure!(explained.contains(line), "no {line:?} in\n{explained}");
     }
@@ -117,7 +121,8 @@ async fn force_on_a_form_lets_all_of_it_go() -> Result<()> {
         form
     };
     fleet.apply(&paused("web:2")).await?;
-    let summary = "the rollout is paused; set paused: false on the form, or force this node";
+    let summary = "the rollout is paused. Next: set rollout.paused: false on the form, or let one node go with the annotation \
+                   lynq.sh/force-rollout=true";
     fleet
         .says(FORM, ("Held", "True", "Paused"), summary)
         .await?;

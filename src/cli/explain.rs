@@ -7,12 +7,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::api::conditions;
 use crate::api::names;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::client;
 use crate::cluster::objects::{ApiError, Objects};
-use crate::controller::own_key;
 use crate::controller::rollout::snapshot;
+use crate::controller::{Rendered, own_key};
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::explain::{Asked, Explanation, Leader};
 use crate::decide::node::NodeDigest;
@@ -104,8 +105,8 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         .ok();
     let hub = hub.map(|object| Hub::of(&object));
     let of_hub = format!("{}={hub_name}", names::LABEL_HUB);
-    let nodes: Vec<Arc<NodeDigest>> = list(&objects, "LynqNode", namespace, Some(&of_hub))
-        .await?
+    let node_objects = list(&objects, "LynqNode", namespace, Some(&of_hub)).await?;
+    let nodes: Vec<Arc<NodeDigest>> = node_objects
         .iter()
         .map(|object| Arc::new(NodeDigest::of(object, None)))
         .collect();
@@ -115,17 +116,27 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         .map(|object| Arc::new(Form::of(object)))
         .filter(|form| form.hub_id == hub_name && !form.deleting)
         .collect();
-    let snapshot = snapshot::of(&snapshot::Seen {
+    let mut snapshot = snapshot::of(&snapshot::Seen {
         hub: hub.as_ref(),
         forms: &forms,
         nodes: &nodes,
-        rendered: &BTreeMap::new(),
+        rendered: &rendered(&forms, &node_objects),
+    });
+    snapshot.deletions_held = hub
+        .as_ref()
+        .is_some_and(|hub| conditions::is_true(&hub.status.conditions, "DeletionsHeld"));
+    let told = forms.iter().filter_map(|form| {
+        let conditions = &form.status.conditions;
+        let held = conditions.iter().find(|c| c.type_ == "Held")?;
+        let said = (held.reason.clone(), held.message.clone());
+        (held.status == "True").then_some((form.name.clone(), said))
     });
     let now = Timestamp::now();
     let asked = Asked {
         namespace,
         snapshot: &snapshot,
         plan: &rollout::plan(&snapshot, now),
+        told: &told.collect(),
         leader: leader(&objects, &arguments.operator_namespace, now).await?,
         now,
     };
@@ -141,6 +152,30 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
             .err()
             .unwrap_or_else(|| "it is being deleted".to_owned()),
     })?)
+}
+
+/// The forms whose every node was written from what they are now: their statuses may not say so yet, for the operator
+/// writes them after the releases.
+fn rendered(forms: &[Arc<Form>], nodes: &[Value]) -> BTreeMap<(String, String), Rendered> {
+    let of_form = |form: &Form| {
+        let generation = form.generation.to_string();
+        let mut nodes = nodes
+            .iter()
+            .filter(|node| node["spec"]["templateRef"] == form.name.as_str())
+            .map(|node| &node["metadata"]["annotations"][names::TEMPLATE_GENERATION])
+            .peekable();
+        nodes.peek().is_some() && nodes.all(|written| *written == generation.as_str())
+    };
+    let as_rendered = |form: &Arc<Form>| {
+        let rendered = Rendered {
+            generation: form.generation,
+            spec: Some(form.spec.as_ref().ok()?.clone()),
+            error: None,
+        };
+        Some(((form.namespace.clone(), form.name.clone()), rendered))
+    };
+    let rendered = forms.iter().filter(|form| of_form(form));
+    rendered.filter_map(as_rendered).collect()
 }
 
 async fn get(objects: &Objects, kind: &'static str, arguments: &Arguments) -> Result<Value, Error> {

@@ -20,6 +20,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::{World, node, own_key};
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
+use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{
     self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
@@ -174,14 +175,15 @@ impl Look<'_> {
     }
 
     /// Nodes without a first look of this process; none any more once there were none.
-    fn unlooked(&mut self, nodes: &[Arc<NodeDigest>]) -> usize {
+    fn unlooked(&mut self, nodes: &[Arc<NodeDigest>]) -> Names {
         if self.memory.surveyed {
-            return 0;
+            return Names::default();
         }
         let looked = self.world.looked.lock().expect("the looks' lock");
         let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains(&node.key);
-        let unlooked = nodes.iter().filter(unlooked).count();
-        self.memory.surveyed = unlooked == 0;
+        let unlooked = nodes.iter().filter(unlooked);
+        let unlooked = Names::of(unlooked.map(|node| &node.key.name));
+        self.memory.surveyed = unlooked.is_empty();
         unlooked
     }
 
@@ -385,7 +387,7 @@ impl Look<'_> {
             let new = plan
                 .waiting
                 .get(&node.key.name)
-                .filter(|r| **r != rollout::reason::Reason::Releasing)
+                .filter(|r| **r != Reason::Releasing)
                 .map(|r| (r.code_of_node(), r.summary()));
             let old = match new {
                 Some(new) => holds.insert(node.key.clone(), new),

@@ -1,6 +1,7 @@
 //! `explain`: why a node or a form is where it is, what must happen, and when. The release planner itself is asked, with
 //! what can be read of the cluster, so that the answer cannot differ from what the operator does.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use crate::api::form::Phase;
 use crate::decide::node::NodeDigest;
-use crate::decide::rollout::reason::Reason;
+use crate::decide::rollout::reason::{NEXT, Reason};
 use crate::decide::rollout::{Live, Plan, Snapshot};
 
 /// The answer, in the order in which it is read.
@@ -17,10 +18,15 @@ use crate::decide::rollout::{Live, Plan, Snapshot};
 pub struct Explanation {
     /// What it is about: `lynqnode tenants/acme-web`.
     pub subject: String,
+    /// Of a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub form: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hub: Option<String>,
     pub state: String,
     /// The reason in one word, as in conditions and metrics. Absent where nothing waits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
+    pub reason: Option<String>,
     /// The whole reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -29,7 +35,7 @@ pub struct Explanation {
     pub waits_behind: Option<usize>,
     /// What must happen.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<&'static str>,
+    pub next: Option<String>,
     /// When that may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
@@ -52,6 +58,8 @@ pub struct Asked<'a> {
     pub snapshot: &'a Snapshot,
     pub plan: &'a Plan,
     pub leader: Leader,
+    /// The condition Held of each form, where it is true: the reason and the message that its operator wrote.
+    pub told: &'a BTreeMap<String, (String, String)>,
     pub now: Timestamp,
 }
 
@@ -66,29 +74,21 @@ impl Asked<'_> {
                 Some(ready) => format!("live, and not ready: {}", ready.message),
                 None => "live; the operator has not reported on it yet".to_owned(),
             };
-            return Explanation::of(
-                subject,
-                format!("{state}{}", self.ago(node.start.as_deref())),
-            );
+            let state = format!("{state}{}", self.ago(node.start.as_deref()));
+            return Explanation::of(subject, state).within(node);
         }
         let what = match node.live {
             Live::None => "held since it was made; nothing of it runs",
             Live::Unknown => "held; what runs was not let through by the gate, and stays as it is",
             Live::Hash(_) => "held; what was live before runs on",
         };
-        let mut explanation = Explanation::of(
-            subject,
-            format!("{what}{}", self.ago(node.held_since.as_deref())),
-        );
-        match reason {
-            Some(reason) => self.wait(&mut explanation, reason),
-            None => {
-                explanation.why = Some(format!(
-                    "there is no form {:?} that could release it",
-                    node.form
-                ));
-                explanation.next = Some("bring the form back, or delete the node");
-            }
+        let state = format!("{what}{}", self.ago(node.held_since.as_deref()));
+        let mut explanation = Explanation::of(subject, state).within(node);
+        if let Some(reason) = reason {
+            let held = node.status.conditions.iter().find(|c| c.type_ == "Held");
+            let told = held.filter(|c| c.status == "True");
+            let told = told.map(|c| (c.reason.as_str(), c.message.as_str()));
+            self.wait(&mut explanation, reason, told, &node.form);
         }
         let waiting = self.plan.waiting.iter().filter(|(name, reason)| {
             let same_form = self
@@ -137,7 +137,9 @@ impl Asked<'_> {
             .map(|(_, reason)| reason)
             .max_by_key(|reason| **reason != Reason::Releasing);
         if let Some(reason) = reason {
-            self.wait(&mut explanation, reason);
+            let told = self.told.get(name);
+            let told = told.map(|(code, text)| (code.as_str(), text.as_str()));
+            self.wait(&mut explanation, reason, told, name);
         }
         explanation.expected = self.estimate(name);
         explanation.in_flight = self
@@ -150,15 +152,34 @@ impl Asked<'_> {
         Some(explanation)
     }
 
-    fn wait(&self, explanation: &mut Explanation, reason: &Reason) {
+    /// `told`: what the operator itself wrote, code and message.
+    fn wait(
+        &self,
+        explanation: &mut Explanation,
+        reason: &Reason,
+        told: Option<(&str, &str)>,
+        form: &str,
+    ) {
         let missing = match self.leader {
             Leader::Leads => None,
             Leader::Missing(since) => Some(Reason::NoLeader { since }),
         };
+        if let (None, Some((code, text))) = (&missing, told)
+            && only_the_operator_knows(code, reason)
+        {
+            // The form's condition has the whole story, a node's only a summary.
+            let whole = self.told.get(form).filter(|(whole, _)| whole == code);
+            let text = whole.map_or(text, |(_, text)| text.as_str());
+            let (why, next) = text.split_once(NEXT).unwrap_or((text, ""));
+            explanation.reason = Some(code.to_owned());
+            explanation.why = Some(why.to_owned());
+            explanation.next = Some(next.to_owned()).filter(|next| !next.is_empty());
+            return;
+        }
         let reason = missing.as_ref().unwrap_or(reason);
-        explanation.reason = Some(reason.code());
+        explanation.reason = Some(reason.code().to_owned());
         explanation.why = Some(reason.to_string());
-        explanation.next = Some(reason.next());
+        explanation.next = Some(reason.next().to_owned());
         if let Reason::Soaking { holders, .. } = reason {
             explanation.expected = holders.soaked_at.map(|at| self.at(at));
         }
@@ -192,10 +213,41 @@ impl Asked<'_> {
     }
 }
 
+/// Whether the operator's own word counts for more than what the planner makes of what everybody can read: of the answers
+/// to its requests, and of what it has not looked at since its start, it alone knows.
+fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
+    match reason {
+        Reason::Releasing => matches!(code, "ReleaseRefused" | "Starting"),
+        Reason::NotRendered
+        | Reason::Paused
+        | Reason::DeletionsHeld
+        | Reason::NoForm { .. }
+        | Reason::NoLeader { .. }
+        | Reason::ReleaseRefused { .. } => false,
+        Reason::Starting { .. }
+        | Reason::SlotReserved { .. }
+        | Reason::WindowFull { .. }
+        | Reason::Soaking { .. }
+        | Reason::ReadinessUnknown { .. }
+        | Reason::BrokenBefore { .. }
+        | Reason::HubWindowFull { .. }
+        | Reason::BudgetSpent { .. }
+        | Reason::GroupNotDone { .. } => code == "Starting",
+    }
+}
+
 impl Explanation {
+    fn within(mut self, node: &NodeDigest) -> Self {
+        self.form = Some(node.form.clone());
+        self.hub = Some(node.hub.clone());
+        self
+    }
+
     fn of(subject: String, state: String) -> Self {
         Explanation {
             subject,
+            form: None,
+            hub: None,
             state,
             reason: None,
             why: None,
@@ -216,18 +268,21 @@ fn short(duration: SignedDuration) -> String {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.subject)?;
-        let why = self.why.as_ref().map(|why| match self.reason {
+        let within = self.form.as_ref().zip(self.hub.as_ref());
+        let within = within.map(|(form, hub)| format!("form {form}, hub {hub}"));
+        let why = self.why.as_ref().map(|why| match &self.reason {
             Some(reason) => format!("{reason}: {why}"),
             None => why.clone(),
         });
         let behind = self.waits_behind.map(|n| format!("{n} that go now"));
         let in_flight = (!self.in_flight.is_empty()).then(|| self.in_flight.join(", "));
         for (name, value) in [
+            ("of", within),
             ("state", Some(self.state.clone())),
             ("why", why),
             ("behind", behind.filter(|_| self.waits_behind != Some(0))),
             ("in flight", in_flight),
-            ("next", self.next.map(str::to_owned)),
+            ("next", self.next.clone()),
             ("expected", self.expected.clone()),
         ] {
             if let Some(value) = value {

@@ -245,10 +245,23 @@ impl NodeDigest {
             settled_since: self.settled_since(),
             seen: self.status_is_current(),
             ready: self.is_ready() && self.status_is_current(),
+            why: self.why_not_settled(),
             forced: self.forced,
             deleting: self.deleting,
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }
+    }
+
+    /// Shortened: a window has many nodes, and a form's condition has to be read.
+    fn why_not_settled(&self) -> Option<String> {
+        const SHOWN_MAX: usize = 300;
+        let rolled = self.status.conditions.iter().find(|c| c.type_ == "Rolled");
+        let why = rolled.filter(|c| c.status == "False" && self.status_is_current())?;
+        let mut shown: String = why.message.chars().take(SHOWN_MAX).collect();
+        if shown.len() < why.message.len() {
+            shown.push('…');
+        }
+        Some(shown).filter(|why| !why.is_empty())
     }
 
     pub fn is_ready(&self) -> bool {

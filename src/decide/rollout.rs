@@ -44,7 +44,7 @@ pub struct Snapshot {
     /// Nodes whose last release the API server did not take, and why.
     pub refused: BTreeMap<String, String>,
     /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
-    pub unlooked: usize,
+    pub unlooked: Names,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -85,6 +85,8 @@ pub struct Node {
     pub seen: bool,
     /// All of the live content is ready; what did not render is not.
     pub ready: bool,
+    /// Why the live content is not settled, where that is known.
+    pub why: Option<String>,
     /// Its changes go live whatever the window says.
     pub forced: bool,
     pub deleting: bool,
@@ -202,6 +204,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     let mut slots = pass.free_slots();
     let mut windows = Windows::new(snapshot, &slots, now);
+    pass.wake(window::silent_at(snapshot, &slots, now));
     pass.release(&mut slots, &mut windows);
     let by_slot = |release: &Release| release.way == Way::Slot;
     if slots != snapshot.slots || pass.plan.releases.iter().any(by_slot) {
@@ -335,7 +338,10 @@ impl Pass<'_> {
                 way,
             });
             let reason = match snapshot.refused.get(name) {
-                Some(why) => Reason::ReleaseRefused { why: why.clone() },
+                Some(why) => Reason::ReleaseRefused {
+                    node: name.to_owned(),
+                    why: why.clone(),
+                },
                 None => Reason::Releasing,
             };
             self.plan.waiting.insert(name.to_owned(), reason);
@@ -398,9 +404,9 @@ impl Pass<'_> {
         if form.policy.paused {
             return Some(Reason::Paused);
         }
-        if way == Way::Slot && self.snapshot.unlooked > 0 {
+        if way == Way::Slot && !self.snapshot.unlooked.is_empty() {
             return Some(Reason::Starting {
-                unlooked: self.snapshot.unlooked,
+                unlooked: self.snapshot.unlooked.clone(),
             });
         }
         let failed = &self.failed[node.form.as_str()];
@@ -408,6 +414,7 @@ impl Pass<'_> {
         let halted = failed.spent() && !node.non_ready();
         halted.then(|| Reason::BudgetSpent {
             failed: Names::of(&failed.names),
+            why: failed.why(self.snapshot),
             allowed: failed.allowed,
         })
     }

@@ -173,7 +173,10 @@ fn states(
     let working = matches!(node.live, Live::Hash(_)) && !rolled && !degraded;
     let (held_reason, held_message) = match hold {
         Some(hold) if node.held() => hold,
-        _ if node.held() => ("Waiting", "waits for its turn"),
+        _ if node.held() => (
+            "Waiting",
+            "nobody has said yet why it waits, or its release is on its way: see lynqgate explain node",
+        ),
         _ => ("NotHeld", "the desired content is live"),
     };
     let mut states = vec![

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::api::names;
+/// Between what holds a node and what must happen.
+pub const NEXT: &str = ". Next: ";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -13,12 +14,14 @@ pub enum Reason {
     Releasing,
     /// The last try to release it did not go through.
     ReleaseRefused {
+        node: String,
         why: String,
     },
     /// It has a slot, but more slots are out than the window has by now.
     SlotReserved {
         window: usize,
         slots: usize,
+        holders: Arc<Holders>,
     },
     /// Nodes in flight are not ready.
     WindowFull {
@@ -46,6 +49,8 @@ pub enum Reason {
     },
     BudgetSpent {
         failed: Names,
+        /// Why the first of them is not ready.
+        why: Option<String>,
         allowed: usize,
     },
     /// An earlier group of the order is not done.
@@ -59,7 +64,7 @@ pub enum Reason {
     DeletionsHeld,
     /// The operator has just started, and has not looked at every node yet.
     Starting {
-        unlooked: usize,
+        unlooked: Names,
     },
     /// The node's form is gone, or cannot be read.
     NoForm {
@@ -108,43 +113,64 @@ impl Reason {
     /// What must happen, or what somebody can do, so that it goes on.
     pub fn next(&self) -> &'static str {
         match self {
-            Reason::Releasing => "nothing is to be done",
+            Reason::Releasing => {
+                "nothing, if it is live within a minute; else the operator's log names the node"
+            }
             Reason::ReleaseRefused { .. } => {
                 "mend the cause; the release is tried again, at the latest after 30 s"
             }
-            Reason::SlotReserved { .. } => "slots must become free, or maxSkew be raised again",
-            Reason::WindowFull { .. } => {
-                "one of those nodes must become ready: kubectl describe lynqnode tells why it is not"
+            Reason::SlotReserved { .. } => {
+                "nothing, if those nodes become or stay ready: it goes on when fewer of them than maxSkew have a slot; or \
+                 raise maxSkew again"
             }
-            Reason::Soaking { .. } => "nothing is to be done, as long as they stay ready",
+            Reason::WindowFull { .. } => {
+                "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form: they get the \
+                 correction first"
+            }
+            Reason::Soaking { .. } => {
+                "nothing, as long as they stay ready: rollout.minReadySeconds asks for that time"
+            }
             Reason::ReadinessUnknown { .. } => {
-                "the operator must report on those nodes: see its log, and kubectl describe lynqnode"
+                "something keeps the operator from looking at those nodes, or from writing their statuses: its log names \
+                 them and says what"
             }
             Reason::BrokenBefore { .. } => {
-                "repair those nodes, deactivate their rows, raise maxSkew, or set skewCounts: Released"
+                "repair those nodes, deactivate their rows, raise maxSkew, or set rollout.skewCounts: Released"
             }
             Reason::HubWindowFull { .. } => {
-                "one of those nodes, of whatever form, must become ready, or the hub's maxSkew be raised"
+                "one of those nodes, of whatever form, must become ready (kubectl describe lynqnode); or raise \
+                 rollout.maxSkew of the hub"
             }
             Reason::BudgetSpent { .. } => {
-                "correct the form: the failed nodes get it first. Or go on all the same with the annotation lynq.sh/resume on the form"
+                "correct the form: the failed nodes get the correction first; or, to go on all the same, annotate the form \
+                 with lynq.sh/resume=$(date -u +%FT%TZ)"
             }
             Reason::GroupNotDone { .. } => {
-                "the nodes of the earlier group must run the newest content and be ready"
+                "those nodes must run the newest content and be ready: lynqgate explain node tells why one does not"
             }
             Reason::NotRendered => {
-                "the hub must render the form for every row: see the form's condition Valid, and the hub's conditions"
+                "nothing, if that is over within seconds; else see the form's condition Valid, and the hub's conditions"
             }
             Reason::Paused => {
                 "set rollout.paused: false on the form, or let one node go with the annotation lynq.sh/force-rollout=true"
             }
             Reason::DeletionsHeld => {
-                "confirm the hub's deletions, or mend its rows: see its condition DeletionsHeld"
+                "mend the rows of the hub, or confirm its deletions: its condition DeletionsHeld says how"
             }
-            Reason::Starting { .. } => "nothing is to be done",
-            Reason::NoForm { .. } => "bring the form back or correct it, or delete the node",
+            Reason::Starting { .. } => {
+                "nothing, if that is over within seconds; else the operator's log says what keeps it from those nodes"
+            }
+            Reason::NoForm { .. } => {
+                "bring the form back, or correct it; or delete the node: the hub's condition DeletionsHeld may say why it is \
+                 still there"
+            }
             Reason::NoLeader { .. } => "start the operator: kubectl -n lynq-system get pods",
         }
+    }
+
+    /// For those who read no more than this: the whole story, and what must happen.
+    pub fn advice(&self) -> String {
+        format!("{self}{NEXT}{}", self.next())
     }
 
     /// What the node's own condition says: nothing that changes while its word stays.
@@ -164,13 +190,13 @@ impl Reason {
                 "waits for a slot: as many nodes of its form are non-ready as maxSkew allows; the form's condition Held has their names"
             }
             Reason::HubWindowFull { .. } => {
-                "waits for a slot: as many nodes of its hub are non-ready as the hub's maxSkew allows"
+                "waits for a slot: as many nodes of its hub are non-ready as the hub's maxSkew allows; the form's condition Held has their names"
             }
             Reason::BudgetSpent { .. } => {
-                "the rollout is halted: released nodes failed; correct the form, and they are repaired first"
+                "the rollout is halted: released nodes failed, and the form's condition Held has their names; correct the form, and they are repaired first"
             }
             Reason::GroupNotDone { .. } => {
-                "its turn has not come: an earlier group of the form's order is not done"
+                "its turn has not come: an earlier group of the form's order is not done; the form's condition Held says which, and who in it"
             }
             Reason::NotRendered => {
                 "the form's newest templates are not rendered for every row yet; if that lasts, see the form's condition Valid and the hub's conditions"
@@ -182,7 +208,7 @@ impl Reason {
                 "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld"
             }
             Reason::Starting { .. } => {
-                "the operator has just started, and looks at every node before it releases any"
+                "the operator has just started, and looks at every node before it releases any; the form's condition Held names some that are left"
             }
             Reason::NoForm { .. } => {
                 "its form is gone or cannot be read, so that nobody releases it; bring the form back or correct it, or delete this node"
@@ -196,35 +222,41 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::ReleaseRefused { why } => {
+            Reason::ReleaseRefused { node, why } => {
                 write!(
                     f,
-                    "the API server did not take the release: {why}; it is tried again"
+                    "the API server did not take the release of {node}: {why}"
                 )
             }
-            Reason::SlotReserved { window, slots } => write!(
+            Reason::SlotReserved {
+                window,
+                slots,
+                holders,
+            } => write!(
                 f,
-                "{slots} slots are out for a window of {window} by now; it goes on when enough of them are free, or maxSkew is raised"
+                "it has a slot, but maxSkew is {window} by now, and {slots} slots are out; {holders}"
             ),
             Reason::WindowFull { window, holders }
             | Reason::Soaking { window, holders }
             | Reason::ReadinessUnknown { window, holders } => {
-                write!(f, "the window of {window} is full: {holders}")
+                write!(f, "the window of {window} is full; {holders}")
             }
             Reason::BrokenBefore { window, holders } => write!(
                 f,
-                "the window of {window} is full of nodes that were not ready before this change: {}; repair them, deactivate \
-                 their rows, raise maxSkew, or set skewCounts: Released",
-                holders.broken
+                "the window of {window} is full of nodes that were not ready before this change: {}",
+                Because(&holders.broken, holders.why.as_deref())
             ),
             Reason::HubWindowFull { window, holders } => {
-                write!(f, "the hub's window of {window} is full: {holders}")
+                write!(f, "the hub's window of {window} is full; {holders}")
             }
-            Reason::BudgetSpent { failed, allowed } => write!(
+            Reason::BudgetSpent {
+                failed,
+                why,
+                allowed,
+            } => write!(
                 f,
-                "halted: {failed} did not become ready in time (maxFailures {allowed}); correct the form, and they are repaired \
-                 first. To go on all the same, annotate the form with {}=<the time now>",
-                names::RESUME
+                "halted (maxFailures {allowed}): not ready in time: {}",
+                Because(failed, why.as_deref())
             ),
             Reason::GroupNotDone { group, pending } => {
                 write!(
@@ -234,7 +266,8 @@ impl fmt::Display for Reason {
             }
             Reason::Starting { unlooked } => write!(
                 f,
-                "the operator has just started; it looks at every node before it releases any, {unlooked} are left"
+                "the operator has just started, and looks at every node before it releases any; it has not yet looked at \
+                 {unlooked}"
             ),
             Reason::NoForm { form } => {
                 write!(
@@ -248,11 +281,28 @@ impl fmt::Display for Reason {
                     "no operator has led since {since}, so that nothing is released"
                 )
             }
-            Reason::Releasing
-            | Reason::NotRendered
-            | Reason::Paused
-            | Reason::DeletionsHeld
-            | Reason::NoLeader { since: None } => f.write_str(self.summary()),
+            Reason::NotRendered => {
+                f.write_str("the form's newest templates are not rendered for every row yet")
+            }
+            Reason::Paused => f.write_str("the rollout is paused"),
+            Reason::DeletionsHeld => {
+                f.write_str("new nodes wait while deletions of their hub are held")
+            }
+            Reason::Releasing | Reason::NoLeader { since: None } => f.write_str(self.summary()),
+        }
+    }
+}
+
+/// Some nodes, and why the first of them is not ready.
+struct Because<'a>(&'a Names, Option<&'a str>);
+
+impl fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Because(names, why) = self;
+        match (why, names.shown.as_slice()) {
+            (None, _) => write!(f, "{names}"),
+            (Some(why), [first, _, ..]) => write!(f, "{names} ({first}: {why})"),
+            (Some(why), _) => write!(f, "{names} ({why})"),
         }
     }
 }
@@ -260,6 +310,10 @@ impl fmt::Display for Reason {
 /// Who fills a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
+    /// Why the first of those that are not ready is not: of those in flight, else of those that were broken before.
+    pub why: Option<String>,
+    /// They have a slot, and are not released yet.
+    pub releasing: Names,
     pub unknown: Names,
     pub not_ready: Names,
     pub soaking: Names,
@@ -272,23 +326,31 @@ pub struct Holders {
 impl fmt::Display for Holders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = vec![];
+        let why = self.why.as_deref();
         if !self.not_ready.is_empty() {
-            parts.push(format!("{} not ready", self.not_ready));
+            parts.push(format!("not ready: {}", Because(&self.not_ready, why)));
         }
         if !self.unknown.is_empty() {
-            parts.push(format!("{} of unknown readiness", self.unknown));
+            parts.push(format!(
+                "released, and not reported on since: {}",
+                self.unknown
+            ));
+        }
+        if !self.releasing.is_empty() {
+            parts.push(format!("about to be released: {}", self.releasing));
         }
         if let Some(at) = self.soaked_at.filter(|_| !self.soaking.is_empty()) {
             let until = at.strftime("%H:%M:%S");
             parts.push(format!(
-                "{} ready, and watched until {until} UTC at least",
+                "ready, and watched until {until} UTC at least: {}",
                 self.soaking
             ));
         }
         if !self.broken.is_empty() {
+            let why = why.filter(|_| self.not_ready.is_empty());
             parts.push(format!(
-                "{} not ready since before this change",
-                self.broken
+                "not ready since before this change: {}",
+                Because(&self.broken, why)
             ));
         }
         f.write_str(&parts.join("; "))

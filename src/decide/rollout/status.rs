@@ -41,6 +41,11 @@ impl Failed {
         self.names.len() >= self.allowed
     }
 
+    /// Why the first of them is not ready.
+    pub fn why(&self, snapshot: &Snapshot) -> Option<String> {
+        snapshot.nodes.get(self.names.first()?)?.why.clone()
+    }
+
     fn wake(&mut self, at: Timestamp) {
         self.next_at = Some(self.next_at.map_or(at, |other| other.min(at)));
     }
@@ -198,13 +203,17 @@ fn message(
         }
         Phase::Complete => format!("all {total} nodes run the newest content and are ready"),
         Phase::Failed if blocked.is_none() => format!(
-            "{} did not become ready in time; correct the form, and they are repaired first",
+            "not ready in time: {}; correct the form, and they are repaired first",
             Names::of(failed)
         ),
         Phase::Failed | Phase::InProgress => {
             let counts =
                 format!("{updated}/{total} updated, {updating} not ready yet, {held} held");
             match blocked {
+                // What halts is an event, too, and there may be nothing else to read.
+                Some(reason) if rollout.phase == Phase::Failed => {
+                    format!("{counts}: {}", reason.advice())
+                }
                 Some(reason) => format!("{counts}: {reason}"),
                 None if unrendered > 0 => format!(
                     "{counts}: {unrendered} have resources that did not render or cannot be applied; see the hub's condition RenderFailed, and their own"
@@ -292,7 +301,7 @@ fn conditions(
         applied,
         ConditionState::new("RolloutComplete", complete, reason, rollout.message.clone()),
         match blocked {
-            Some(reason) => ConditionState::new("Held", true, reason.code(), reason.to_string()),
+            Some(reason) => ConditionState::new("Held", true, reason.code(), reason.advice()),
             None => ConditionState::new("Held", false, "NotHeld", "no node waits for its turn"),
         },
     ]

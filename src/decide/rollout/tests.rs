@@ -52,6 +52,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
             seen: true,
             ready: matches!(state, 'a' | 'A' | 'y'),
+            why: None,
             forced: false,
             deleting: false,
             group: 0,
@@ -333,7 +334,7 @@ fn a_failure_halts_all_but_repairs() {
         halted.forms["web"]
             .rollout
             .message
-            .contains("n0 did not become ready in time"),
+            .contains("halted (maxFailures 1): not ready in time: n0. Next: correct the form"),
         "{}",
         halted.forms["web"].rollout.message
     );

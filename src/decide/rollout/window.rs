@@ -20,6 +20,8 @@ enum Busy {
     Unknown,
     /// In flight and not ready.
     NotReady,
+    /// It has a slot, and its release is on its way.
+    Releasing,
     /// Ready, but for how long is still watched.
     Soaking(Timestamp),
     /// Not ready, but no release of this rollout made it so.
@@ -34,7 +36,8 @@ struct Place {
 }
 
 /// One window: a form's, or the hub's over all forms.
-struct Window {
+struct Window<'a> {
+    nodes: &'a BTreeMap<String, Node>,
     /// None: unlimited.
     width: Option<usize>,
     counts: SkewCounts,
@@ -45,14 +48,14 @@ struct Window {
     holders: Option<Arc<Holders>>,
 }
 
-pub struct Windows {
-    forms: BTreeMap<String, Window>,
-    hub: Window,
+pub struct Windows<'a> {
+    forms: BTreeMap<String, Window<'a>>,
+    hub: Window<'a>,
     hub_skew: Skew,
 }
 
-impl Windows {
-    pub fn new(snapshot: &Snapshot, slots: &[Slot], now: Timestamp) -> Self {
+impl<'a> Windows<'a> {
+    pub fn new(snapshot: &'a Snapshot, slots: &[Slot], now: Timestamp) -> Self {
         let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
         for node in snapshot.nodes.values().filter(|node| !node.deleting) {
             *totals.entry(&node.form).or_default() += 1;
@@ -60,7 +63,8 @@ impl Windows {
         let total: usize = totals.values().sum();
         let forms = snapshot.forms.iter().map(|(name, form)| {
             let total = totals.get(name.as_str()).copied().unwrap_or_default();
-            let mut window = Window::new(form.policy.max_skew, form.policy.skew_counts, total);
+            let (skew, counts) = (form.policy.max_skew, form.policy.skew_counts);
+            let mut window = Window::new(&snapshot.nodes, skew, counts, total);
             if !form.policy.order.is_empty() {
                 // Groups need slots, and of those a ledger has room for so many.
                 window.width.get_or_insert(WINDOW_MAX);
@@ -69,7 +73,7 @@ impl Windows {
         });
         let mut windows = Windows {
             forms: forms.collect(),
-            hub: Window::new(snapshot.hub_skew, SkewCounts::All, total),
+            hub: Window::new(&snapshot.nodes, snapshot.hub_skew, SkewCounts::All, total),
             hub_skew: snapshot.hub_skew,
         };
         for (name, node) in snapshot.nodes.iter().filter(|(_, node)| node.non_ready()) {
@@ -122,13 +126,16 @@ impl Windows {
             window.put(
                 &node.uid,
                 name,
-                Busy::NotReady,
+                match repair {
+                    true => Busy::NotReady,
+                    false => Busy::Releasing,
+                },
                 Some(taken.unwrap_or(repair)),
             );
         });
     }
 
-    fn each(&mut self, form: &str, mut f: impl FnMut(&mut Window)) {
+    fn each(&mut self, form: &str, mut f: impl FnMut(&mut Window<'a>)) {
         self.forms.get_mut(form).into_iter().for_each(&mut f);
         f(&mut self.hub);
     }
@@ -138,6 +145,7 @@ fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
     if !node.non_ready() {
         return match free_at(snapshot, slot, node) {
             Some(at) if at > now => Busy::Soaking(at),
+            _ if node.held() => Busy::Releasing,
             _ => Busy::NotReady,
         };
     }
@@ -148,9 +156,29 @@ fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
     }
 }
 
-impl Window {
-    fn new(skew: Skew, counts: SkewCounts, total: usize) -> Self {
+/// When the next node in flight has been silent for so long that this is a reason of its own.
+pub fn silent_at(snapshot: &Snapshot, slots: &[Slot], now: Timestamp) -> Option<Timestamp> {
+    let silent_at = |slot: &Slot| {
+        let node = snapshot.nodes.get(&slot.node)?;
+        let silent = node.uid == slot.uid && node.non_ready() && !node.seen;
+        node.start.filter(|_| silent)?.checked_add(UNSEEN_MAX).ok()
+    };
+    slots
+        .iter()
+        .filter_map(silent_at)
+        .filter(|at| *at > now)
+        .min()
+}
+
+impl<'a> Window<'a> {
+    fn new(
+        nodes: &'a BTreeMap<String, Node>,
+        skew: Skew,
+        counts: SkewCounts,
+        total: usize,
+    ) -> Self {
         Window {
+            nodes,
             width: (skew != Skew::Count(0)).then(|| skew.of(total)),
             counts,
             places: BTreeMap::new(),
@@ -212,11 +240,12 @@ impl Window {
             return Reason::SlotReserved {
                 window,
                 slots: self.slots,
+                holders,
             };
         }
         if !holders.unknown.is_empty() {
             Reason::ReadinessUnknown { window, holders }
-        } else if !holders.not_ready.is_empty() {
+        } else if !holders.not_ready.is_empty() || !holders.releasing.is_empty() {
             Reason::WindowFull { window, holders }
         } else if !holders.soaking.is_empty() {
             Reason::Soaking { window, holders }
@@ -243,12 +272,17 @@ impl Window {
             _ => None,
         });
         let holders = self.holders.get_or_insert_with(|| {
+            let not_ready = of(&|busy| busy == Busy::NotReady);
+            let broken = of(&|busy| busy == Busy::Broken);
+            let first = not_ready.shown.first().or(broken.shown.first());
             Arc::new(Holders {
+                why: first.and_then(|name| self.nodes.get(name)?.why.clone()),
+                releasing: of(&|busy| busy == Busy::Releasing),
                 unknown: of(&|busy| busy == Busy::Unknown),
-                not_ready: of(&|busy| busy == Busy::NotReady),
+                not_ready,
                 soaking: of(&|busy| matches!(busy, Busy::Soaking(_))),
                 soaked_at: soaked.min(),
-                broken: of(&|busy| busy == Busy::Broken),
+                broken,
             })
         });
         holders.clone()

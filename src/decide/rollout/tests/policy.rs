@@ -167,6 +167,20 @@ fn a_slot_of_a_restored_storage_is_written_again_and_not_compared() {
 }
 
 #[test]
+fn a_release_that_nobody_reports_on_is_looked_at_again() {
+    let mut snapshot = fleet("xA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    snapshot.nodes.get_mut("n0").unwrap().seen = false;
+    let early = plan(&snapshot, at(1));
+    assert_eq!(early.waiting["n1"].code(), "WindowFull");
+    assert_eq!(early.wake_at, Some(at(30)));
+    assert_eq!(
+        plan(&snapshot, at(30)).waiting["n1"].code(),
+        "ReadinessUnknown"
+    );
+}
+
+#[test]
 fn the_reason_tells_who_fills_the_window() {
     let reason = |change: &dyn Fn(&mut Snapshot)| {
         let mut snapshot = fleet("xAA", 1);
@@ -176,17 +190,21 @@ fn the_reason_tells_who_fills_the_window() {
         (plan.waiting["n1"].code(), plan.waiting["n1"].to_string())
     };
     type Change = dyn Fn(&mut Snapshot);
-    let cases: [(&Change, &str, &str); 7] = [
+    let cases: [(&Change, &str, &str); 8] = [
         (
             &|_| {},
             "WindowFull",
-            "the window of 1 is full: n0 not ready",
+            "the window of 1 is full; not ready: n0",
+        ),
+        (
+            &|s| s.nodes.get_mut("n0").unwrap().why = Some("no image".into()),
+            "WindowFull",
+            "the window of 1 is full; not ready: n0 (no image)",
         ),
         (
             &|s| s.slots.clear(),
             "BrokenBefore",
-            "the window of 1 is full of nodes that were not ready before this change: n0; repair them, deactivate their \
-             rows, raise maxSkew, or set skewCounts: Released",
+            "the window of 1 is full of nodes that were not ready before this change: n0",
         ),
         (
             &|s| {
@@ -194,12 +212,12 @@ fn the_reason_tells_who_fills_the_window() {
                 s.forms.get_mut("web").unwrap().policy.min_ready_seconds = 30;
             },
             "Soaking",
-            "the window of 1 is full: n0 ready, and watched until 08:01:20 UTC at least",
+            "the window of 1 is full; ready, and watched until 08:01:20 UTC at least: n0",
         ),
         (
             &|s| s.nodes.get_mut("n0").unwrap().seen = false,
             "ReadinessUnknown",
-            "the window of 1 is full: n0 of unknown readiness",
+            "the window of 1 is full; released, and not reported on since: n0",
         ),
         (
             &|s| {
@@ -207,14 +225,14 @@ fn the_reason_tells_who_fills_the_window() {
                 s.forms.get_mut("web").unwrap().policy.max_skew = Skew::Count(5);
             },
             "HubWindowFull",
-            "the hub's window of 1 is full: n0 not ready",
+            "the hub's window of 1 is full; not ready: n0",
         ),
         (
             &|s| {
                 s.slots.push(slot(1, "100"));
             },
             "SlotReserved",
-            "2 slots are out for a window of 1 by now; it goes on when enough of them are free, or maxSkew is raised",
+            "it has a slot, but maxSkew is 1 by now, and 2 slots are out; not ready: n0; about to be released: n1",
         ),
         (
             &|s| {
@@ -223,7 +241,7 @@ fn the_reason_tells_who_fills_the_window() {
                 s.refused.insert("n1".into(), "no route to host".into());
             },
             "ReleaseRefused",
-            "the API server did not take the release: no route to host; it is tried again",
+            "the API server did not take the release of n1: no route to host",
         ),
     ];
     for (change, code, said) in cases {

@@ -1,0 +1,120 @@
+//! The reasons of an operator that comes and goes, behind a proxy that makes its API server slow.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use super::shot::{View, shows};
+use crate::cluster::{Cluster, Options, wait};
+use crate::operator::{self, Operator, Place};
+use crate::proxy::Proxy;
+use crate::proxy::rules::{Action, Rule};
+use crate::tenants::{Fleet, SOON, condition};
+
+/// Returns the reasons that were shown.
+pub async fn play() -> Result<Vec<&'static str>> {
+    let cluster = Cluster::start(Options::default()).await?;
+    operator::install(&cluster).await?;
+    let proxy = Proxy::start(&cluster, 1).await?;
+    let own = cluster.kubeconfig_for(&operator::identity()).await?;
+    let place = Place {
+        kubeconfig: &proxy.kubeconfig(&own, own.with_extension("proxy"))?,
+        webhook_url: None,
+        environment: &[],
+    };
+    let operator = Operator::prepare(&cluster, "operator", &place, &["--leader-elect"])?;
+    operator.process.start()?;
+    operator.ready().await?;
+    let fleet = Fleet::new(&cluster, "alone", 2).await?;
+    let form = |image: &str| {
+        let mut form = fleet.form(image, json!(1), 0);
+        form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(3600);
+        form
+    };
+    fleet.apply(&form("web:1")).await?;
+    fleet
+        .apply(&json!({
+            "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+            "metadata": {"name": "batch", "namespace": fleet.namespace},
+            "spec": {"hubId": "tenants", "configMaps": [{
+                "id": "app", "nameTemplate": "{{ .uid }}-batch",
+                "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": "{{ .plan }}"}},
+            }]},
+        }))
+        .await?;
+    fleet.complete(2, SOON).await?;
+    let nodes = ["t0-batch", "t0-web", "t1-batch", "t1-web"];
+    fleet.until_names("LynqNode", &nodes).await?;
+    fleet
+        .until_names("Deployment", &["t0-app", "t1-app"])
+        .await?;
+
+    // The second waits for the first, which is broken; then nobody is there who could let it go.
+    fleet.apply(&form("web:2-broken")).await?;
+    fleet
+        .rollout("one is broken", SOON, |rollout| {
+            rollout["updatingNodes"] == 1 && rollout["heldNodes"] == 1
+        })
+        .await?;
+    let waits = |code| View {
+        form: Some(code),
+        node: ("t1-web", Some(code)),
+    };
+    let held = ("Held", "True", "WindowFull");
+    let said = "waits for a slot: as many nodes of its form are non-ready as maxSkew allows; the form's condition Held has \
+                their names";
+    fleet.says(("LynqNode", "t1-web"), held, said).await?;
+    wait::until("the form has the last word on t0-web", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        let held = condition(&form, "Held").context("Held")?;
+        let message = held["message"].as_str().unwrap_or_default();
+        ensure!(message.contains("1 old left"), "{message}");
+        Ok(())
+    })
+    .await?;
+    operator.process.terminate(SOON).await?;
+    shows(&cluster, &fleet, "NoLeader", waits("WindowFull")).await?;
+
+    // The ConfigMaps cannot be listed, so that those who have some are not looked at.
+    proxy.set_rules(vec![Rule {
+        verbs: &["list", "watch"],
+        resources: &["configmaps"],
+        ..Rule::new(Action::Status(503, None))
+    }]);
+    operator.process.start()?;
+    operator.ready().await?;
+    shows(&cluster, &fleet, "Starting", waits("Starting")).await?;
+    proxy.set_rules(vec![]);
+    fleet.says(("LynqNode", "t1-web"), held, said).await?;
+
+    // The release comes late; the operator stands still, so that the moment before it can be looked at.
+    proxy.set_rules(vec![Rule {
+        verbs: &["patch"],
+        resources: &["lynqnodes"],
+        body: Some("lynq.sh/release"),
+        ..Rule::new(Action::Delay(Duration::from_secs(60)))
+    }]);
+    fleet.apply(&form("web:3")).await?;
+    wait::until("the ledger has the release of t0-web", SOON, async || {
+        let node = fleet.get("LynqNode", "t0-web").await?;
+        let annotations = &node["metadata"]["annotations"];
+        let (desired, live) = (
+            &annotations["lynq.sh/desired-hash"],
+            &annotations["lynq.sh/live-hash"],
+        );
+        let hub = fleet.get("LynqHub", "tenants").await?;
+        let slot = &hub["status"]["rollout"]["slots"][0];
+        ensure!(desired != live && slot["hash"] == *desired, "{slot}");
+        Ok(())
+    })
+    .await?;
+    operator.process.freeze()?;
+    let view = View {
+        form: None,
+        node: ("t0-web", None),
+    };
+    shows(&cluster, &fleet, "Releasing", view).await?;
+    operator.process.kill()?;
+    Ok(vec!["NoLeader", "Starting", "Releasing"])
+}

@@ -1,0 +1,220 @@
+//! The window under changes that break what they reach, and under changes of its own width.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, wait};
+use crate::operator;
+use crate::tenants::{Fleet, SOON, condition};
+use crate::witness::Witness;
+
+const LONG: Duration = Duration::from_secs(180);
+
+/// A fleet that is done with its first image. It is made without a window: that is another test's.
+async fn fleet(cluster: &Cluster, prefix: &str, nodes: usize) -> Result<Fleet> {
+    let fleet = Fleet::new(cluster, prefix, nodes).await?;
+    fleet.apply(&fleet.form("web:1", json!(0), 0)).await?;
+    fleet.complete(nodes, SOON).await?;
+    Ok(fleet)
+}
+
+/// The generations of the Deployments: 1 is untouched, and each change of the content is one more.
+async fn generations(fleet: &Fleet) -> Result<BTreeMap<String, i64>> {
+    let deployments = fleet.list("Deployment").await?;
+    let generation = |deployment: &Value| {
+        let metadata = &deployment["metadata"];
+        let name = metadata["name"].as_str()?.to_owned();
+        Some((name, metadata["generation"].as_i64()?))
+    };
+    let all = deployments.iter().map(generation);
+    all.collect::<Option<_>>().context("a Deployment has both")
+}
+
+async fn touched(fleet: &Fleet) -> Result<Vec<String>> {
+    let generations = generations(fleet).await?.into_iter();
+    let touched = generations.filter(|(_, generation)| *generation > 1);
+    Ok(touched.map(|(name, _)| name).collect())
+}
+
+/// Nothing but three `kubectl apply`: a good form, a bad one, the corrected one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals_it_first()
+-> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, "never", 8).await?;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    fleet
+        .apply(&fleet.form("web:2-broken", json!(3), 0))
+        .await?;
+    // Up to the deadline of its nodes, a minute later, and past it.
+    let rollout = fleet
+        .rollout("the rollout has failed", LONG, |rollout| {
+            rollout["phase"] == "Failed" && rollout["failedNodes"] == 3
+        })
+        .await?;
+    ensure!(
+        rollout["updatedNodes"] == 3 && rollout["heldNodes"] == 5,
+        "{rollout}"
+    );
+    let broken = ["t0-app", "t1-app", "t2-app"];
+    ensure!(
+        touched(&fleet).await? == broken,
+        "{:?}",
+        generations(&fleet).await?
+    );
+    let form = fleet.get("LynqForm", "web").await?;
+    let held = condition(&form, "Held").context("Held")?;
+    for message in [&rollout["message"], &held["message"]] {
+        let text = message.as_str().unwrap_or_default();
+        for said in [
+            "not ready in time: t0-web, t1-web, t2-web (t0-web: Deployment t0-app: ",
+            "correct the form: the failed nodes get the correction first",
+        ] {
+            ensure!(text.contains(said), "no {said:?} in {text:?}");
+        }
+    }
+
+    fleet.apply(&fleet.form("web:3", json!(3), 0)).await?;
+    fleet.complete(8, LONG).await?;
+    let seen = witness.end();
+    ensure!(
+        seen.peak <= 3,
+        "{} Deployments were not rolled out at once",
+        seen.peak
+    );
+    let mut starts = Vec::new();
+    for node in fleet.list("LynqNode").await? {
+        let metadata = &node["metadata"];
+        let start = &metadata["annotations"]["lynq.sh/rollout-update-start-time"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        starts.push((text(start), text(&metadata["name"])));
+    }
+    starts.sort();
+    let mut first: Vec<&str> = starts[..3].iter().map(|(_, name)| name.as_str()).collect();
+    first.sort();
+    ensure!(first == ["t0-web", "t1-web", "t2-web"], "{starts:?}");
+    // The bad content reached no other.
+    for (name, generation) in generations(&fleet).await? {
+        let expected = if broken.contains(&name.as_str()) {
+            3
+        } else {
+            2
+        };
+        ensure!(
+            generation == expected,
+            "{name} changed {} times",
+            generation - 1
+        );
+    }
+    fleet.retire().await
+}
+
+/// Each of them reaches those that the first one broke, and nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_bad_edits_break_no_more_than_one() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, "bad-edits", 30).await?;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let began = Instant::now();
+    let mut broken = Vec::new();
+    for edit in 0..3_i64 {
+        let image = format!("web:{}-broken", edit + 2);
+        fleet.apply(&fleet.form(&image, json!(10), 0)).await?;
+        fleet
+            .rollout("ten have the edit", SOON, |rollout| {
+                rollout["updatedNodes"] == 10 && rollout["updatingNodes"] == 10
+            })
+            .await?;
+        wait::until("it is applied to ten", SOON, async || {
+            let generations = generations(&fleet).await?;
+            let edited = generations.values().filter(|g| **g == edit + 2).count();
+            ensure!(edited == 10, "{generations:?}");
+            Ok(())
+        })
+        .await?;
+        let now = touched(&fleet).await?;
+        ensure!(now.len() == 10, "edit {edit} broke {now:?}");
+        ensure!(edit == 0 || now == broken, "first {broken:?}, then {now:?}");
+        broken = now;
+    }
+    println!("three bad edits in {:.1} s", began.elapsed().as_secs_f64());
+    fleet.apply(&fleet.form("web:9", json!(10), 0)).await?;
+    fleet.complete(30, LONG).await?;
+    let seen = witness.end();
+    ensure!(
+        seen.peak == 10,
+        "{} Deployments were not rolled out at once",
+        seen.peak
+    );
+    fleet.retire().await
+}
+
+/// Lowered, raised, taken away and put back, each in the middle of a rollout.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    const NODES: usize = 20;
+    let fleet = fleet(cluster, "width", NODES).await?;
+    let form = |image: &str, width: u32| fleet.form(image, json!(width), 1);
+    let updated = async |at_least: i64| {
+        let what = format!("{at_least} nodes are updated");
+        let enough = |rollout: &Value| rollout["updatedNodes"].as_i64() >= Some(at_least);
+        fleet.rollout(&what, SOON, enough).await
+    };
+    let whole = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    fleet.apply(&form("web:2", 6)).await?;
+    updated(3).await?;
+    fleet.apply(&form("web:2", 2)).await?;
+    fleet
+        .rollout("what is too much is through", SOON, |rollout| {
+            rollout["slots"].as_i64() <= Some(2)
+        })
+        .await?;
+    let lowered = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let at = updated(0).await?["updatedNodes"].as_i64();
+    updated(at.context("updatedNodes")? + 2).await?;
+    let peak = lowered.end().peak;
+    ensure!(peak <= 2, "{peak} at once after maxSkew was lowered to 2");
+    fleet.apply(&form("web:2", 8)).await?;
+    fleet.complete(NODES, LONG).await?;
+    let seen = whole.end();
+    ensure!(
+        seen.peak <= 8,
+        "{} at once, and maxSkew was 8 at most",
+        seen.peak
+    );
+    ensure!(
+        seen.rolled_out == NODES,
+        "{} were rolled out",
+        seen.rolled_out
+    );
+
+    fleet.apply(&form("web:3", 2)).await?;
+    updated(1).await?;
+    fleet.apply(&form("web:3", 0)).await?;
+    fleet
+        .rollout("nobody waits without a window", SOON, |rollout| {
+            rollout["heldNodes"] == 0
+        })
+        .await?;
+    fleet.apply(&form("web:3", 3)).await?;
+    fleet.complete(NODES, LONG).await?;
+    let again = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    fleet.apply(&form("web:4", 3)).await?;
+    fleet.complete(NODES, LONG).await?;
+    let seen = again.end();
+    ensure!(
+        seen.peak <= 3,
+        "{} at once after maxSkew was put back to 3",
+        seen.peak
+    );
+    ensure!(
+        seen.rolled_out == NODES,
+        "{} were rolled out",
+        seen.rolled_out
+    );
+    fleet.retire().await
+}
