@@ -1,0 +1,146 @@
+//! The deterministic simulation: the library's decisions against a fake cluster, thousands of seeds of it, and the list
+//! of planted bugs that it must find. Every figure and every trace follows from the seed alone.
+
+mod cluster;
+mod mutant;
+mod operator;
+mod random;
+mod request;
+mod run;
+mod users;
+mod witness;
+mod world;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use mutant::Mutant;
+use run::run;
+use world::Settings;
+
+#[derive(Parser)]
+#[command(about = "lynqgate's release loop and gate against a fake cluster, from a seed")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Many seeds; the first that fails is shown in short.
+    Seeds {
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        #[arg(long, default_value_t = 5_000)]
+        seeds: u64,
+        #[arg(long)]
+        mutant: Option<String>,
+    },
+    /// One seed with its whole trace.
+    Replay {
+        seed: u64,
+        #[arg(long)]
+        mutant: Option<String>,
+    },
+    /// Every planted bug, and after how many seeds it is found.
+    Mutants {
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Seeds { from, seeds, mutant } => all_seeds(from, seeds, mutant.as_deref().map(named)),
+        Command::Replay { seed, mutant } => {
+            let settings = Settings { mutant: mutant.as_deref().map(named), ..Settings::of(seed) };
+            println!("{settings:?}");
+            let outcome = run(&settings, true);
+            outcome.lines.iter().for_each(|line| println!("{line}"));
+            verdict(outcome.violation.map(|v| format!("{}: {}", v.invariant, v.text)))
+        }
+        Command::Mutants { seeds } => mutants(seeds),
+    }
+}
+
+fn verdict(problem: Option<String>) -> ExitCode {
+    match problem {
+        None => ExitCode::SUCCESS,
+        Some(text) => {
+            println!("VIOLATED {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn named(name: &str) -> Mutant {
+    let found = Mutant::ALL.iter().find(|mutant| mutant.to_string() == name);
+    *found.unwrap_or_else(|| panic!("no planted bug is called {name}"))
+}
+
+/// Runs seeds on every core until one fails; returns the failed seed with the lowest number tried, and the totals.
+fn search(from: u64, seeds: u64, mutant: Option<Mutant>) -> (BTreeMap<u64, run::Outcome>, u64, witness::Figures) {
+    let next = AtomicU64::new(from);
+    let found = Mutex::new(BTreeMap::new());
+    let totals = Mutex::new((0, witness::Figures::default()));
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= from + seeds || !found.lock().expect("no panic").is_empty() {
+                        return;
+                    }
+                    let outcome = run(&Settings { mutant, ..Settings::of(seed) }, false);
+                    let mut totals = totals.lock().expect("no panic");
+                    totals.0 += 1;
+                    totals.1.steps += outcome.figures.steps;
+                    totals.1.releases += outcome.figures.releases;
+                    totals.1.peak = totals.1.peak.max(outcome.figures.peak);
+                    if outcome.violation.is_some() {
+                        found.lock().expect("no panic").insert(seed, outcome);
+                    }
+                }
+            });
+        }
+    });
+    let (count, figures) = totals.into_inner().expect("no panic");
+    (found.into_inner().expect("no panic"), count, figures)
+}
+
+fn all_seeds(from: u64, seeds: u64, mutant: Option<Mutant>) -> ExitCode {
+    let start = Instant::now();
+    let (found, count, figures) = search(from, seeds, mutant);
+    println!(
+        "simulation: {count} seeds from {from}, {} steps, {} gated releases, most in flight {}, {:.1} s",
+        figures.steps, figures.releases, figures.peak, start.elapsed().as_secs_f64()
+    );
+    match found.first_key_value() {
+        None => ExitCode::SUCCESS,
+        Some((seed, outcome)) => {
+            let violation = outcome.violation.as_ref().expect("it failed");
+            println!("VIOLATED by seed {seed}: {}: {}", violation.invariant, violation.text);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn mutants(seeds: u64) -> ExitCode {
+    let mut missed = 0;
+    for mutant in Mutant::ALL {
+        let start = Instant::now();
+        let (found, count, figures) = search(0, seeds, Some(*mutant));
+        let caught = found.first_key_value().map(|(seed, outcome)| {
+            let violation = outcome.violation.as_ref().expect("it failed");
+            format!("{} by seed {seed}: {}", violation.invariant, violation.text)
+        });
+        missed += usize::from(caught.is_none());
+        println!("{mutant}: {count} seeds, {} steps, {:.1} s: {}", figures.steps, start.elapsed().as_secs_f64(), caught.as_deref().unwrap_or("NOT CAUGHT"));
+    }
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
