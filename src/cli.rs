@@ -1,5 +1,6 @@
 //! The command line: reads arguments, and starts what they ask for.
 
+mod explain;
 mod generate;
 mod manifests;
 mod run;
@@ -20,6 +21,8 @@ struct Arguments {
 enum Command {
     /// Run the operator: the webhooks, and, as the leader, the loops.
     Run(Box<run::Arguments>),
+    /// Tell why a node or a form waits, what must happen, and when that may be.
+    Explain(explain::Arguments),
     /// Write the manifests that follow from the code: CRDs, RBAC, webhook configurations.
     Generate(generate::Arguments),
 }
@@ -27,6 +30,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(arguments) => run::run(*arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
         Command::Generate(arguments) => generate::generate(&arguments),
     };
     match done {

@@ -213,6 +213,7 @@ impl World {
             let key = (gone.namespace.clone(), gone.name.clone());
             let mut rendered = self.rendered.lock().expect("the rendered forms' lock");
             rendered.remove(&key);
+            self.metrics.forget(&gone.namespace, &gone.name);
         }
         for form in [before, now].into_iter().flatten() {
             let hub = (form.namespace.clone(), form.hub_id.clone());
@@ -237,7 +238,8 @@ impl World {
             self.hub_queue.add(key.clone());
         }
         if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout)
-            || before.map(|h| h.generation) != now.map(|h| h.generation)
+            || before.map(|h| (h.generation, &h.annotations))
+                != now.map(|h| (h.generation, &h.annotations))
         {
             self.rollout_queue.add(key);
         }

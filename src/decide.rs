@@ -6,6 +6,7 @@
 pub mod child;
 pub mod content;
 pub mod election;
+pub mod explain;
 pub mod findings;
 pub mod gate;
 pub mod graph;

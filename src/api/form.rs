@@ -69,11 +69,13 @@ pub struct FormSpec {
 }
 
 impl FormSpec {
-    /// Whether both render to the same content for every row: they differ in how it is rolled out at most.
+    /// Whether both render to the same nodes for every row: they differ in how these are rolled out at most.
     pub fn renders_like(&self, other: &FormSpec) -> bool {
+        let order = |form: &FormSpec| form.rollout.as_ref().map(|r| r.order.clone());
         self.hub_id == other.hub_id
             && self.template_engine == other.template_engine
             && self.content == other.content
+            && order(self).unwrap_or_default() == order(other).unwrap_or_default()
     }
 }
 
@@ -136,12 +138,21 @@ pub struct FormRolloutStatus {
     pub failed_nodes: i32,
     /// Slots of this form in the hub's ledger.
     pub slots: i32,
+    /// How many times as many nodes as the window has became ready in this rollout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waves_done: Option<i32>,
+    /// How many times as many are to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waves_left: Option<i32>,
     /// When this rollout began (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<jiff::Timestamp>,
     /// When it was complete (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<jiff::Timestamp>,
+    /// When it is complete if it goes on as it went so far (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_completion: Option<jiff::Timestamp>,
     /// What it waits for, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,

@@ -18,6 +18,9 @@ pub const CERTIFICATE_SECRET: &str = "lynq-webhook-ca";
 /// Webhook configurations.
 pub const MUTATING_CONFIGURATION: &str = "lynq-mutating-webhook-configuration";
 pub const VALIDATING_CONFIGURATION: &str = "lynq-validating-webhook-configuration";
+/// The ValidatingAdmissionPolicy beside the webhooks, and the ConfigMap that tells it who the operator is.
+pub const FENCE: &str = "lynqgate-fence";
+pub const IDENTITY_CONFIG_MAP: &str = "lynqgate-identity";
 /// Webhook paths of LynqNode admission.
 pub const MUTATE_NODE_PATH: &str = "/mutate-operator-lynq-sh-v1-lynqnode";
 pub const VALIDATE_NODE_PATH: &str = "/validate-operator-lynq-sh-v1-lynqnode";
@@ -44,8 +47,18 @@ pub const HELD_BY: &str = "lynq.sh/held-by";
 /// Markers by which the operator asks the gate to let content go live.
 pub const RELEASE: &str = "lynq.sh/release";
 pub const UNGATED: &str = "lynq.sh/ungated";
-/// On a LynqNode: every change goes live at once while this is `"true"`.
+/// On a LynqNode: every change of it goes live at once while this is `"true"`; on a LynqForm or LynqHub: of all of its
+/// nodes.
 pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
+
+/// On a LynqForm: a point in time; what failed before it no longer halts the rollout.
+pub const RESUME: &str = "lynq.sh/resume";
+/// On a LynqNode: the version at which a slot of the ledger was given up, so that no late release can use it.
+pub const SLOT_GIVEN_UP: &str = "lynq.sh/slot-given-up";
+/// On a LynqNode: the version at which it was found to be written past the gate, and sent through it once more.
+pub const GATED_AGAIN: &str = "lynq.sh/gated-again";
+/// On a LynqNode, written by the hub: the number of the `rollout.order` group that its row is in.
+pub const GROUP_OF_ROW: &str = "lynq.sh/rollout-group";
 
 /// On a LynqNode, written by the hub together with its content.
 pub const TEMPLATE_GENERATION: &str = "lynq.sh/template-generation";

@@ -1,5 +1,6 @@
 //! The rollout policy of a form or hub, and the number-or-percentage that its fields use.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -124,6 +125,39 @@ pub enum Creation {
     Immediate,
 }
 
+/// Which non-ready nodes fill the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SkewCounts {
+    /// Every non-ready node of the form, whatever broke it.
+    #[default]
+    All,
+    /// Those that a release made non-ready; and as many again may be under repair.
+    Released,
+}
+
+/// Some nodes of a form that are released together, before those of the groups after it. Name it, and say by `when` or
+/// by `matchLabels` which they are; nodes of no group come last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.when) != has(self.matchLabels)",
+    "message": "give either when or matchLabels",
+}]))]
+pub struct Group {
+    /// What messages call it.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// A template over the variables of a row, in the language of the form: rows for which it gives `true` are in this
+    /// group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub when: Option<String>,
+    /// Labels that a LynqNode of this group has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("minProperties" = 1))]
+    pub match_labels: BTreeMap<String, String>,
+}
+
 /// How changes of a form reach its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -151,6 +185,28 @@ pub struct Rollout {
     /// Whether new nodes wait for a slot like updates do (Gated), or go live at once (Immediate).
     #[serde(default)]
     pub creation: Creation,
+    /// Which non-ready nodes fill the window: all of them, or only those that a release made non-ready. The latter is for
+    /// fleets that live with tenants that are broken for good; maxSkew then bounds changes and repairs each.
+    #[serde(default)]
+    pub skew_counts: SkewCounts,
+    /// Groups of nodes in the order of their release, such as canaries first. A group's turn comes when every node of
+    /// those before it runs the newest content and is ready. Not ordered when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub order: Vec<Group>,
+}
+
+impl Rollout {
+    /// The number of the node's group: the first whose labels it has, or that the hub found for its row.
+    pub fn group_of(&self, labels: &BTreeMap<String, String>, of_row: Option<usize>) -> usize {
+        let has = |(name, value): (&String, &String)| labels.get(name) == Some(value);
+        let is_in = |(number, group): (usize, &Group)| match group.when {
+            Some(_) => of_row == Some(number),
+            None => group.match_labels.iter().all(has),
+        };
+        let mut groups = self.order.iter().enumerate();
+        groups.position(is_in).unwrap_or(self.order.len())
+    }
 }
 
 impl Default for Skew {
@@ -168,6 +224,8 @@ impl Default for Rollout {
             max_failures: None,
             paused: false,
             creation: Creation::Gated,
+            skew_counts: SkewCounts::All,
+            order: vec![],
         }
     }
 }
@@ -207,6 +265,36 @@ mod tests {
             );
         }
         assert_eq!((Skew::Count(0).of(10), Skew::Count(30).of(10)), (0, 30));
+    }
+
+    #[test]
+    fn a_node_is_in_the_first_group_that_fits() {
+        let rollout: Rollout = serde_json::from_value(serde_json::json!({"order": [
+            {"name": "picked", "matchLabels": {"canary": "true", "ring": "0"}},
+            {"name": "ours", "when": "{{ eq .plan \"internal\" }}"},
+            {"name": "early", "matchLabels": {"ring": "1"}},
+        ]}))
+        .unwrap();
+        let labels = |pairs: &[(&str, &str)]| {
+            let owned = pairs
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+            owned.collect::<BTreeMap<_, _>>()
+        };
+        for (name, labels, of_row, expected) in [
+            (
+                "all labels",
+                labels(&[("canary", "true"), ("ring", "0")]),
+                Some(1),
+                0,
+            ),
+            ("one of two labels", labels(&[("canary", "true")]), None, 3),
+            ("by its row", labels(&[("ring", "1")]), Some(1), 1),
+            ("by a later label", labels(&[("ring", "1")]), None, 2),
+            ("none", labels(&[]), None, 3),
+        ] {
+            assert_eq!(rollout.group_of(&labels, of_row), expected, "{name}");
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::api::resource::ARRAYS;
 use crate::api::{crd, names};
+use crate::decide::content::HASH_VERSION;
 
 /// Where the API server finds the webhooks.
 #[derive(Clone, Debug)]
@@ -28,6 +30,7 @@ pub fn files() -> Vec<(String, String)> {
         "webhooks.yaml".to_owned(),
         yaml(&webhook_configurations(&Address::Service)),
     ));
+    files.push(("fence.yaml".to_owned(), yaml(&fence())));
     files
 }
 
@@ -87,6 +90,104 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
             names::VALIDATE_NODE_PATH,
             json!({}),
         ),
+    ]
+}
+
+/// The second fence: what of the gate's rules can be said without computing a hash, for when the webhooks are away.
+fn fence() -> [Value; 2] {
+    let same_content: Vec<String> = ARRAYS
+        .iter()
+        .map(|array| {
+            format!("object.spec.?{array}.orValue([]) == oldObject.spec.?{array}.orValue([])")
+        })
+        .collect();
+    let empty: Vec<String> = ARRAYS
+        .iter()
+        .map(|array| format!("size(object.spec.?{array}.orValue([])) == 0"))
+        .collect();
+    let variable = |name: &str, expression: String| json!({"name": name, "expression": expression});
+    let annotations = |object: &str| format!("{object}.metadata.?annotations.orValue({{}})");
+    let value = |which: &str, name: &str| format!("variables.{which}[?'{name}'].orValue('')");
+    let unchanged = |name: &str| format!("{} == {}", value("now", name), value("before", name));
+    let rule = |expression: String, message: &str| json!({"expression": expression, "message": message, "reason": "Forbidden"});
+    let variables = [
+        variable("now", annotations("object")),
+        variable(
+            "before",
+            format!("oldObject == null ? {{}} : {}", annotations("oldObject")),
+        ),
+        variable(
+            "operator",
+            "request.userInfo.username == params.data.username".to_owned(),
+        ),
+        variable(
+            "forced",
+            format!("{} == 'true'", value("now", names::FORCE_ROLLOUT)),
+        ),
+        variable(
+            "sameContent",
+            format!(
+                "oldObject != null && (has(object.spec) == has(oldObject.spec)) && (!has(object.spec) || ({}))",
+                same_content.join(" && ")
+            ),
+        ),
+        variable(
+            "empty",
+            format!("!has(object.spec) || ({})", empty.join(" && ")),
+        ),
+        variable("live", value("now", names::LIVE_HASH)),
+        variable("wasLive", value("before", names::LIVE_HASH)),
+    ];
+    let bypassed = "lynqgate's mutating webhook did not see this write: see that its configuration is as installed";
+    let validations = [
+        rule(
+            format!("oldObject == null || variables.sameContent || !({})", unchanged(names::DESIRED_HASH)),
+            &format!("the content changed, but its lynq.sh/desired-hash did not. Either resources only changed their places \
+                      in a list, which is refused, or {bypassed}"),
+        ),
+        rule(
+            format!(
+                "oldObject == null || variables.live == variables.wasLive || variables.operator || variables.forced || \
+                 variables.live == 'unknown' || variables.wasLive.matches('^[0-9]+:') && !variables.wasLive.startsWith('{HASH_VERSION}:')"
+            ),
+            &format!("only lynqgate itself lets content go live (lynq.sh/live-hash), or the annotation {}=true", names::FORCE_ROLLOUT),
+        ),
+        rule(
+            "oldObject != null || variables.live in ['', 'none', 'unknown'] || variables.operator || variables.forced || variables.empty".to_owned(),
+            &format!("a new LynqNode is held until its release, so its lynq.sh/live-hash is none; {bypassed}"),
+        ),
+        rule(
+            format!("variables.operator || ({} && {})", unchanged(names::RELEASE), unchanged(names::UNGATED)),
+            &format!("only lynqgate itself sets {} and {}; to let content go live annotate {}=true", names::RELEASE, names::UNGATED, names::FORCE_ROLLOUT),
+        ),
+    ];
+    let api_version = "admissionregistration.k8s.io/v1";
+    [
+        json!({
+            "apiVersion": api_version,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": names::FENCE},
+            "spec": {
+                "failurePolicy": "Fail",
+                "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+                "matchConstraints": {"resourceRules": [
+                    {"apiGroups": [names::GROUP], "apiVersions": [names::VERSION], "operations": ["CREATE", "UPDATE"], "resources": ["lynqnodes"]},
+                ]},
+                "matchConditions": [{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}],
+                "variables": variables,
+                "validations": validations,
+            },
+        }),
+        json!({
+            "apiVersion": api_version,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": names::FENCE},
+            "spec": {
+                "policyName": names::FENCE,
+                "validationActions": ["Deny"],
+                "paramRef": {"name": names::IDENTITY_CONFIG_MAP, "namespace": "lynq-system", "parameterNotFoundAction": "Deny"},
+            },
+        }),
     ]
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use kube::Client;
 use kube::api::{
-    ApiResource, DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions,
-    PropagationPolicy,
+    Api, ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams,
+    PostParams, Preconditions, PropagationPolicy,
 };
 use kube::core::{GroupVersionKind, Request};
 use kube::discovery::{self, Scope as ApiScope};
@@ -16,6 +16,9 @@ use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::decide::child::{Kind, ObjectKey, Scope};
 use crate::decide::refusal::{misfit, without_values};
+
+/// Objects of one page of a list.
+const LIST_PAGE: u32 = 500;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
@@ -122,6 +125,37 @@ impl Objects {
     pub async fn get(&self, key: &ObjectKey) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
         self.send(request.get(name, &GetParams::default())).await
+    }
+
+    /// All objects of a kind in a namespace; with `labels`, those that have these.
+    pub async fn list(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        labels: Option<&str>,
+    ) -> Result<Vec<Value>, ApiError> {
+        let served = self
+            .served(kind)
+            .await?
+            .ok_or_else(|| ApiError::NotFound(format!("the cluster does not serve {kind}")))?;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), namespace, &served.resource);
+        let mut params = ListParams::default().limit(LIST_PAGE);
+        params.label_selector = labels.map(str::to_owned);
+        let mut all = vec![];
+        loop {
+            let page = timed(api.list(&params)).await?;
+            let objects = page.items.into_iter().map(serde_json::to_value);
+            all.extend(
+                objects
+                    .collect::<Result<Vec<_>, _>>()
+                    .expect("objects are JSON"),
+            );
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(all),
+            }
+        }
     }
 
     pub async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Value, ApiError> {

@@ -20,6 +20,7 @@ use crate::api::names;
 use crate::cluster::catalog::Hub;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
+use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, World, own_key};
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
@@ -147,7 +148,8 @@ async fn act(
         Some(seed) => seed,
         None => *memory.seed.insert(seed::seed(world, hub).await?),
     };
-    let (forms, broken) = block_in_place(|| compile_forms(world, &key, memory));
+    let forced = is_forced(&hub.annotations);
+    let (forms, broken) = block_in_place(|| compile_forms(world, &key, forced, memory));
     let nodes = world.nodes.of_hub(&key);
     let view = hub_sync::Hub {
         namespace: hub.namespace.clone(),
@@ -219,6 +221,7 @@ async fn act(
 fn compile_forms(
     world: &World,
     hub: &HubKey,
+    hub_forced: bool,
     memory: &mut Memory,
 ) -> (BTreeMap<String, hub_sync::Form>, BTreeSet<String>) {
     let (mut forms, mut broken) = (BTreeMap::new(), BTreeSet::new());
@@ -255,6 +258,7 @@ fn compile_forms(
                 let form_view = hub_sync::Form {
                     generation: form.generation,
                     policy,
+                    forced: hub_forced || is_forced(&form.annotations),
                     compiled: compiled.clone(),
                 };
                 forms.insert(form.name.clone(), form_view);

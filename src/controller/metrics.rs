@@ -2,10 +2,17 @@
 
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::cluster::nodes::HubKey;
+use crate::decide::rollout::Way;
+use crate::decide::rollout::status::FormState;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Applied {
@@ -14,9 +21,25 @@ struct Applied {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfForm {
+    namespace: String,
+    form: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Released {
+    namespace: String,
     form: String,
     cause: &'static str,
+}
+
+impl OfForm {
+    fn new(hub: &HubKey, form: &str) -> Self {
+        OfForm {
+            namespace: hub.0.clone(),
+            form: form.to_owned(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -30,12 +53,39 @@ pub struct Metrics {
     inner: Arc<Inner>,
 }
 
-#[derive(Default)]
 struct Inner {
     applied: Family<Applied, Counter>,
     released: Family<Released, Counter>,
+    held_seconds: Family<OfForm, Histogram, fn() -> Histogram>,
+    settle_seconds: Family<OfForm, Histogram, fn() -> Histogram>,
+    held: Family<OfForm, Gauge>,
+    in_flight: Family<OfForm, Gauge>,
+    non_ready: Family<OfForm, Gauge>,
+    window: Family<OfForm, Gauge>,
+    halts: Family<OfForm, Counter>,
     ledger_conflicts: Counter,
+    bypasses: Counter,
     syncs: Family<Synced, Counter>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        let seconds: fn() -> Histogram = || Histogram::new(exponential_buckets(0.5, 2.0, 16));
+        Inner {
+            applied: Family::default(),
+            released: Family::default(),
+            held_seconds: Family::new_with_constructor(seconds),
+            settle_seconds: Family::new_with_constructor(seconds),
+            held: Family::default(),
+            in_flight: Family::default(),
+            non_ready: Family::default(),
+            window: Family::default(),
+            halts: Family::default(),
+            ledger_conflicts: Counter::default(),
+            bypasses: Counter::default(),
+            syncs: Family::default(),
+        }
+    }
 }
 
 impl Metrics {
@@ -48,8 +98,50 @@ impl Metrics {
         );
         registry.register(
             "lynqgate_released",
-            "Releases, through a slot or because no window applies",
+            "Releases, by what let them go: a slot, no window, or force on the form or hub",
             inner.released.clone(),
+        );
+        for (name, help, gauge) in [
+            ("held", "Nodes whose newest content waits", &inner.held),
+            ("in_flight", "Slots of the ledger", &inner.in_flight),
+            (
+                "non_ready",
+                "Nodes whose live content is not ready",
+                &inner.non_ready,
+            ),
+            (
+                "window",
+                "Nodes that may be non-ready at a time; 0: no window",
+                &inner.window,
+            ),
+        ] {
+            registry.register(
+                format!("lynqgate_rollout_{name}_nodes"),
+                help,
+                gauge.clone(),
+            );
+        }
+        registry.register_with_unit(
+            "lynqgate_rollout_hold",
+            "How long released nodes had waited",
+            Unit::Seconds,
+            inner.held_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "lynqgate_rollout_settle",
+            "How long released nodes took to become ready",
+            Unit::Seconds,
+            inner.settle_seconds.clone(),
+        );
+        registry.register(
+            "lynqgate_rollout_halts",
+            "Rollouts halted because the failure budget was spent",
+            inner.halts.clone(),
+        );
+        registry.register(
+            "lynqgate_gate_bypasses",
+            "Nodes found with content that the gate did not let through; they are held again",
+            inner.bypasses.clone(),
         );
         registry.register(
             "lynqgate_ledger_conflicts",
@@ -74,15 +166,63 @@ impl Metrics {
             .inc();
     }
 
-    pub fn released(&self, form: &str, gated: bool) {
-        let cause = if gated { "slot" } else { "ungated" };
-        self.inner
-            .released
-            .get_or_create(&Released {
-                form: form.to_owned(),
-                cause,
-            })
-            .inc();
+    pub fn released(&self, hub: &HubKey, form: &str, way: Way, held_since: Option<Timestamp>) {
+        let released = Released {
+            namespace: hub.0.clone(),
+            form: form.to_owned(),
+            cause: way.code(),
+        };
+        self.inner.released.get_or_create(&released).inc();
+        if let Some(since) = held_since {
+            let waited = Timestamp::now().duration_since(since).as_secs_f64();
+            let form = OfForm::new(hub, form);
+            self.inner.held_seconds.get_or_create(&form).observe(waited);
+        }
+    }
+
+    pub fn settled(&self, hub: &HubKey, form: &str, took: SignedDuration) {
+        let form = OfForm::new(hub, form);
+        let histogram = self.inner.settle_seconds.get_or_create(&form);
+        histogram.observe(took.as_secs_f64());
+    }
+
+    /// What the planner counted.
+    pub fn rollout(&self, hub: &HubKey, form: &str, state: &FormState) {
+        let form = OfForm::new(hub, form);
+        let inner = &self.inner;
+        let set = |family: &Family<OfForm, Gauge>, n: i64| {
+            family.get_or_create(&form).set(n);
+        };
+        set(&inner.held, state.rollout.held_nodes.into());
+        set(&inner.in_flight, state.rollout.slots.into());
+        set(&inner.non_ready, state.non_ready.into());
+        set(&inner.window, state.window.unwrap_or_default() as i64);
+    }
+
+    /// A form that is gone is not counted any more.
+    pub fn forget(&self, namespace: &str, form: &str) {
+        let form = OfForm {
+            namespace: namespace.to_owned(),
+            form: form.to_owned(),
+        };
+        let inner = &self.inner;
+        for family in [
+            &inner.held,
+            &inner.in_flight,
+            &inner.non_ready,
+            &inner.window,
+        ] {
+            family.remove(&form);
+        }
+    }
+
+    pub fn halted(&self, hub: &HubKey, form: &str) {
+        let form = OfForm::new(hub, form);
+        self.inner.halts.get_or_create(&form).inc();
+    }
+
+    pub fn bypassed(&self) {
+        self.inner.bypasses.inc();
     }
 
     pub fn ledger_conflict(&self) {

@@ -31,6 +31,8 @@ use crate::decide::version;
 pub struct Memory {
     resources: BTreeMap<String, ResourceMemory>,
     report: report::Memory,
+    /// When the object was last sent through the gate once more.
+    gated_again: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -49,6 +51,8 @@ struct ResourceMemory {
 const ROUNDS_MAX: usize = 50;
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
 const RETRY_LAST: SignedDuration = SignedDuration::from_secs(300);
+/// How often an object whose state is not true is sent through the gate, which may not be installed.
+const GATE_RETRY: SignedDuration = SignedDuration::from_secs(60);
 /// How many requests one node may have under way.
 const REQUESTS_MAX: usize = 8;
 
@@ -112,6 +116,7 @@ impl Look<'_> {
                 .nodes
                 .learn(&self.world.objects.merge(&self.own(), &patch).await?);
         }
+        let gate_at = self.gate_again(&mut node).await?;
         for _ in 0..ROUNDS_MAX {
             let Some(keys) = self.keys(&node).await? else {
                 return Ok(None);
@@ -143,7 +148,7 @@ impl Look<'_> {
                 self.note_failures(&node, &plan, now);
                 let wake_at = plan.wake_at;
                 let due = self.report(&node, status, now).await?;
-                return Ok([wake_at, due].into_iter().flatten().min());
+                return Ok([wake_at, due, gate_at].into_iter().flatten().min());
             }
             let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> = plan
                 .apply
@@ -160,6 +165,41 @@ impl Look<'_> {
         Err(ApiError::Unavailable(format!(
             "not done after {ROUNDS_MAX} rounds"
         )))
+    }
+
+    /// What was written past the gate is not applied. Any write through the gate makes the object's state true, and holds
+    /// it; returns when to try that once more.
+    async fn gate_again(
+        &mut self,
+        node: &mut Arc<NodeDigest>,
+    ) -> Result<Option<Timestamp>, ApiError> {
+        if !node.past_gate {
+            self.memory.gated_again = None;
+            return Ok(None);
+        }
+        let now = Timestamp::now();
+        let due = self
+            .memory
+            .gated_again
+            .and_then(|at| at.checked_add(GATE_RETRY).ok());
+        if let Some(due) = due.filter(|due| *due > now) {
+            return Ok(Some(due));
+        }
+        self.memory.gated_again = Some(now);
+        self.world.metrics.bypassed();
+        let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held \
+                    for a release like any other change. See that the webhook configurations are as installed";
+        let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+        tracing::warn!(node = %node.key, text);
+        self.world
+            .events
+            .warning(&about, "PastTheGate", text.to_owned());
+        let patch = json!({"metadata": {"resourceVersion": node.resource_version, "annotations": {names::GATED_AGAIN: node.resource_version}}});
+        *node = self
+            .world
+            .nodes
+            .learn(&self.world.objects.merge(&self.own(), &patch).await?);
+        Ok(now.checked_add(GATE_RETRY).ok())
     }
 
     fn own(&self) -> ObjectKey {

@@ -14,7 +14,7 @@ use crate::api::resource::{ARRAYS, DEFAULTS};
 pub const SIZE_MAX: usize = 600 * 1024;
 
 /// The algorithm behind [`hash`]; stands before every hash, so that nodes of another version can be told apart.
-const HASH_VERSION: &str = "1";
+pub const HASH_VERSION: &str = "1";
 
 /// Hash of a content: `1:` and 32 hex digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

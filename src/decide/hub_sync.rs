@@ -37,6 +37,8 @@ pub struct Hub {
 pub struct Form {
     pub generation: i64,
     pub policy: Rollout,
+    /// It, or its hub, is forced.
+    pub forced: bool,
     pub compiled: Arc<CompiledForm>,
 }
 
@@ -101,10 +103,16 @@ pub struct Plan {
     pub rendered: Rendered,
 }
 
+/// Stands for a resource's id in errors that are about the order. No id has a dot.
+const ORDER: &str = "rollout.order";
+
 impl Plan {
     fn complain(&mut self, node: &str, errors: &[(String, String)]) {
         for (id, error) in errors {
-            let cause = format!("resource {id:?}: {error}");
+            let cause = match id.as_str() {
+                ORDER => format!("{ORDER}: {error}"),
+                id => format!("resource {id:?}: {error}"),
+            };
             self.render_errors.add(Subject::Node, node, cause);
         }
     }
@@ -246,7 +254,12 @@ fn render_node(
         first_seen: stamp::parse(&first_seen).unwrap_or(now),
         seed: seen.hub.seed,
     };
-    let (content, errors) = form.compiled.render(&inputs);
+    let (content, mut errors) = form.compiled.render(&inputs);
+    let group = form.compiled.group(&inputs).unwrap_or_else(|error| {
+        // It comes last: the earlier groups are the few that are chosen.
+        errors.push((ORDER.to_owned(), error));
+        None
+    });
     plan.complain(&key.name, &errors);
     if let Err(error) = content::check_size(Some(&content)) {
         plan.render_errors
@@ -267,7 +280,14 @@ fn render_node(
     }
     let content_hash = content::hash(Some(&content));
     // The content's own hash in front: it tells an edit by hand from what was rendered.
-    let rest = content::hash_value(&json!([row.uid, form_name, seen.hub.name, seen.hub.uid]));
+    let mut rest = vec![
+        json!(row.uid),
+        json!(form_name),
+        json!(seen.hub.name),
+        json!(seen.hub.uid),
+    ];
+    rest.extend(group.map(|group| json!(group)));
+    let rest = content::hash_value(&json!(rest));
     let rendered_hash = format!("{content_hash}/{rest}");
     let known = Known {
         source,
@@ -289,7 +309,11 @@ fn render_node(
         (names::FIRST_SEEN.to_owned(), json!(first_seen)),
     ]);
     let creation = node.is_none_or(|node| node.live == Live::None);
-    if is_ungated(&form.policy, seen.hub.skew, creation) && !(creation && plan.held.is_some()) {
+    if let Some(group) = group {
+        annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
+    }
+    let free = form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
+    if free && !(creation && plan.held.is_some()) {
         annotations.insert(names::UNGATED.to_owned(), json!(content_hash.as_str()));
     }
     let object = json!({

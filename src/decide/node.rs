@@ -1,11 +1,13 @@
 //! What is kept of a LynqNode in memory, read from the object as its event passes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::node::NodeStatus;
+use crate::api::policy::Rollout;
 use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource, ResourceArrays};
 use crate::api::{conditions, names, stamp};
 use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, kind_of, object_key};
@@ -48,11 +50,17 @@ pub struct NodeDigest {
     pub desired: String,
     pub live: Live,
     pub start: Option<String>,
+    pub held_since: Option<String>,
     pub rendered_hash: Option<String>,
     pub first_seen: Option<String>,
+    /// The group of the form's order that the hub found for the row.
+    pub group_of_row: Option<usize>,
+    pub labels: Arc<BTreeMap<String, String>>,
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
+    /// Its annotations claim hashes that its content does not have: it was written past the gate.
+    pub past_gate: bool,
     /// The live content itself, kept only until the status says that it was seen rolled out.
     pub content: Option<Arc<ResourceArrays>>,
 }
@@ -97,14 +105,21 @@ impl NodeDigest {
                 .to_owned(),
             live: Live::Unknown,
             start: annotation(object, names::START_TIME).map(str::to_owned),
+            held_since: annotation(object, names::HELD_SINCE).map(str::to_owned),
             rendered_hash: annotation(object, names::RENDERED_HASH).map(str::to_owned),
             first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
+            group_of_row: annotation(object, names::GROUP_OF_ROW)
+                .and_then(|text| text.parse().ok()),
+            labels: labels(object, previous),
             status: Arc::new(status),
             facts: Arc::default(),
+            past_gate: false,
             content: None,
             key,
         };
-        digest.read_live(object, previous.filter(|p| p.uid == digest.uid));
+        let previous = previous.filter(|p| p.uid == digest.uid);
+        digest.read_live(object, previous);
+        digest.past_gate = digest.is_past_gate(object, previous);
         digest
     }
 
@@ -149,6 +164,22 @@ impl NodeDigest {
         self.content = keep_content.then(|| Arc::new(arrays));
     }
 
+    /// Hashes of another version are left to the gate. An object without any was left by Lynq.
+    fn is_past_gate(&self, object: &Value, previous: Option<&NodeDigest>) -> bool {
+        let claims = |name| annotation(object, name).and_then(Hash::parse);
+        if claims(names::LIVE_HASH).is_some() && self.live == Live::Unknown {
+            return true;
+        }
+        let same = |p: &&NodeDigest| {
+            !p.past_gate && p.generation == self.generation && p.desired == self.desired
+        };
+        match previous.filter(same) {
+            Some(_) => false,
+            None => claims(names::DESIRED_HASH)
+                .is_some_and(|claimed| content::hash(Some(&object["spec"])) != claimed),
+        }
+    }
+
     /// Whether the status speaks of the content that is live now.
     pub fn status_is_current(&self) -> bool {
         matches!(&self.live, Live::Hash(hash) if self.status.observed_hash.as_ref() == Some(hash))
@@ -184,7 +215,7 @@ impl NodeDigest {
     }
 
     /// The node as the release planner sees it.
-    pub fn for_rollout(&self) -> rollout::Node {
+    pub fn for_rollout(&self, policy: Option<&Rollout>) -> rollout::Node {
         rollout::Node {
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
@@ -193,7 +224,9 @@ impl NodeDigest {
             live: self.live.clone(),
             start: self.start.as_deref().and_then(stamp::parse),
             settled_since: self.settled_since(),
+            seen: self.status_is_current(),
             deleting: self.deleting,
+            group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }
     }
 
@@ -214,6 +247,16 @@ pub fn live_content(object: &Value, live: &Live) -> Option<ResourceArrays> {
     (content::hash(Some(source)).as_str() == hash)
         .then(|| arrays(source))
         .flatten()
+}
+
+/// Shared with the last digest where they did not change.
+fn labels(object: &Value, previous: Option<&NodeDigest>) -> Arc<BTreeMap<String, String>> {
+    let labels: BTreeMap<String, String> =
+        serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
+    match previous {
+        Some(previous) if *previous.labels == labels => previous.labels.clone(),
+        _ => Arc::new(labels),
+    }
 }
 
 fn arrays(source: &Value) -> Option<ResourceArrays> {

@@ -24,6 +24,8 @@ pub struct CompiledForm {
     hash: String,
     /// Name of the array, and the resource.
     resources: Vec<(&'static str, CompiledResource)>,
+    /// The groups of the order that go by the row: number and condition.
+    groups: Vec<(usize, Template)>,
 }
 
 struct CompiledResource {
@@ -46,6 +48,8 @@ pub enum FormError {
         field: String,
         message: String,
     },
+    #[error("rollout.order: invalid when of group {group:?}: {message}")]
+    Order { group: String, message: String },
     #[error("{0}")]
     Graph(String),
     #[error("resource '{id}' has no {field}; every manifest needs one")]
@@ -85,8 +89,23 @@ impl CompiledForm {
                 resources.push((array, CompiledResource::parse(engine, form, resource)?));
             }
         }
-        let hash = content::hash_value(&json!([spec.template_engine, spec.content]));
-        Ok(CompiledForm { hash, resources })
+        let order = spec.rollout.iter().flat_map(|rollout| &rollout.order);
+        let mut groups = vec![];
+        for (number, group) in order.clone().enumerate() {
+            let Some(when) = &group.when else { continue };
+            let parsed = Template::parse(engine, form, when).map_err(|error| FormError::Order {
+                group: group.name.clone(),
+                message: format!("failed to parse template: {error}"),
+            });
+            groups.push((number, parsed?));
+        }
+        let order: Vec<_> = order.map(|group| group.when.as_ref()).collect();
+        let hash = content::hash_value(&json!([spec.template_engine, spec.content, order]));
+        Ok(CompiledForm {
+            hash,
+            resources,
+            groups,
+        })
     }
 
     /// Changes exactly when the form would render differently.
@@ -124,6 +143,24 @@ impl CompiledForm {
                 .push(json!(rendered));
         }
         (Value::Object(arrays), errors)
+    }
+}
+
+impl CompiledForm {
+    /// The first group of the order whose condition the row meets.
+    pub fn group(&self, inputs: &RowInputs) -> Result<Option<usize>, String> {
+        let variables = variables(inputs);
+        let row = Inputs::new(&variables, None, Limits::default());
+        for (number, when) in &self.groups {
+            let path = format!("order[{number}].when");
+            let said = when.render(&row, &path).map_err(|error| {
+                without_values(hinted(format!("{path}: {error}"), &variables), &variables)
+            })?;
+            if said.into_text().trim() == "true" {
+                return Ok(Some(*number));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -7,6 +7,7 @@
 //! Safety rests on the ledger, not on who is leader or how old a cache is: a release carries the resourceVersion that
 //! its slot names, and is sent only after the planner's own successful compare-and-swap of the ledger wrote that slot.
 
+mod order;
 pub mod reason;
 pub mod status;
 mod window;
@@ -19,6 +20,7 @@ use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::version;
+use order::Turns;
 use reason::{Names, Reason};
 use window::Windows;
 
@@ -37,6 +39,10 @@ pub struct Snapshot {
     pub confirmed: BTreeSet<Confirmation>,
     /// The hub's deletions are held back, so nothing new is made live either.
     pub deletions_held: bool,
+    /// The hub is forced, and so is every form of it.
+    pub forced: bool,
+    /// Nodes whose last release the API server did not take, and why.
+    pub refused: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -46,6 +52,10 @@ pub struct Form {
     pub rendered_generation: i64,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
     pub outdated: bool,
+    /// Everything of the form goes at once.
+    pub forced: bool,
+    /// What failed before this no longer halts.
+    pub resumed_at: Option<Timestamp>,
     /// The status as it was last written, for its times.
     pub previous: Option<FormRolloutStatus>,
 }
@@ -69,7 +79,11 @@ pub struct Node {
     pub start: Option<Timestamp>,
     /// Since when every resource of the live content is ready; None while it is not so.
     pub settled_since: Option<Timestamp>,
+    /// The status speaks of the live content.
+    pub seen: bool,
     pub deleting: bool,
+    /// The number of its group in the form's order.
+    pub group: usize,
 }
 
 impl Node {
@@ -80,6 +94,11 @@ impl Node {
     /// Has live content that is not settled.
     pub fn non_ready(&self) -> bool {
         self.live != Live::None && self.settled_since.is_none() && !self.deleting
+    }
+
+    /// Nothing of it was ever live.
+    pub fn is_new(&self) -> bool {
+        self.live == Live::None
     }
 }
 
@@ -101,8 +120,37 @@ pub struct Release {
     pub node: String,
     pub hash: String,
     pub resource_version: String,
-    /// Through a slot of the ledger, or because no window applies.
-    pub gated: bool,
+    pub way: Way,
+}
+
+/// What lets a node go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A slot of the ledger.
+    Slot,
+    /// No window applies to it.
+    Ungated,
+    /// Its form or hub is forced.
+    Forced,
+}
+
+impl Way {
+    /// The label of metrics and events.
+    pub fn code(self) -> &'static str {
+        match self {
+            Way::Slot => "slot",
+            Way::Ungated => "ungated",
+            Way::Forced => "forced",
+        }
+    }
+}
+
+/// A node whose slot was not used and is to be given up. Its version must move first, so that no late release can use the
+/// slot; once it has, the slot is freed like any other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveUp {
+    pub node: String,
+    pub resource_version: String,
 }
 
 /// A slot that looks free; a live read must confirm it.
@@ -127,6 +175,7 @@ pub struct Plan {
     pub ledger: Option<Vec<Slot>>,
     pub releases: Vec<Release>,
     pub confirm: Vec<Confirm>,
+    pub give_up: Vec<GiveUp>,
     pub waiting: BTreeMap<String, Reason>,
     pub forms: BTreeMap<String, status::FormState>,
     pub wake_at: Option<Timestamp>,
@@ -145,21 +194,23 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         failed: failed.collect(),
         plan: Plan::default(),
     };
-    let kept = pass.free_slots();
-    let slots = pass.release(kept);
-    if slots != snapshot.slots || pass.plan.releases.iter().any(|release| release.gated) {
+    let mut slots = pass.free_slots();
+    let mut windows = Windows::new(snapshot, &slots, now);
+    pass.release(&mut slots, &mut windows);
+    let by_slot = |release: &Release| release.way == Way::Slot;
+    if slots != snapshot.slots || pass.plan.releases.iter().any(by_slot) {
         pass.plan.ledger = Some(slots.clone());
     }
+    pass.give_up(&slots);
     for (name, form) in &snapshot.forms {
-        let state = status::of_form(
-            name,
-            form,
+        let seen = status::Seen {
             snapshot,
-            &slots,
-            &pass.failed[name.as_str()],
-            &pass.plan.waiting,
-            now,
-        );
+            slots: &slots,
+            failed: &pass.failed[name.as_str()],
+            waiting: &pass.plan.waiting,
+            window: windows.width(name),
+        };
+        let state = status::of_form(name, form, &seen, now);
         pass.wake(state.wake_at);
         pass.plan.forms.insert(name.clone(), state);
     }
@@ -193,8 +244,21 @@ impl Pass<'_> {
                 None => Confirmation::Gone {
                     uid: slot.uid.clone(),
                 },
+                // The API server's storage was restored: the numbers went back, and cannot be compared.
+                Some(node)
+                    if version::is_newer(
+                        &slot.resource_version,
+                        &self.snapshot.resource_version,
+                    ) =>
+                {
+                    kept.push(Slot {
+                        resource_version: node.resource_version.clone(),
+                        ..slot.clone()
+                    });
+                    continue;
+                }
                 Some(node) => {
-                    let free_at = self.free_at(slot, node);
+                    let free_at = free_at(self.snapshot, slot, node);
                     if free_at.is_none_or(|at| at > self.now) {
                         self.wake(free_at);
                         kept.push(slot.clone());
@@ -226,36 +290,28 @@ impl Pass<'_> {
         kept
     }
 
-    /// When the node has settled and soaked; None while that cannot be told.
-    fn free_at(&self, slot: &Slot, node: &Node) -> Option<Timestamp> {
-        let settled_since = node.settled_since?;
-        if node.deleting || !version::is_newer(&node.resource_version, &slot.resource_version) {
-            return None;
-        }
-        let soak = self
-            .snapshot
-            .forms
-            .get(&slot.form)
-            .map_or(0, |form| form.policy.min_ready_seconds);
-        let from = node
-            .start
-            .map_or(settled_since, |start| start.max(settled_since));
-        from.checked_add(SignedDuration::from_secs(soak.into()))
-            .ok()
-    }
-
-    /// Releases what may go; returns the ledger as it must stand before that.
-    fn release(&mut self, mut slots: Vec<Slot>) -> Vec<Slot> {
+    /// Releases what may go, and brings the ledger to what it must be before that.
+    fn release(&mut self, slots: &mut Vec<Slot>, windows: &mut Windows) {
         let snapshot = self.snapshot;
-        let mut windows = Windows::new(snapshot, &slots);
+        let turns = Turns::new(snapshot);
         for name in candidates(snapshot) {
             let node = &snapshot.nodes[name];
             let form = &snapshot.forms[&node.form];
-            let gated = windows.apply_to(node, &form.policy);
-            let verdict = self
-                .stopped(node, form)
-                .map_or_else(|| if gated { windows.admit(node) } else { Ok(()) }, Err);
-            if let Err(reason) = verdict {
+            let way = if snapshot.forced || form.forced {
+                Way::Forced
+            } else if windows.apply_to(node, &form.policy) {
+                Way::Slot
+            } else {
+                Way::Ungated
+            };
+            let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
+            let mut stopped = self.stopped(node, form, way);
+            if way == Way::Slot {
+                stopped = stopped
+                    .or_else(|| turns.stop(node, has_slot))
+                    .or_else(|| windows.admit(node).err());
+            }
+            if let Some(reason) = stopped {
                 self.plan.waiting.insert(name.to_owned(), reason);
                 continue;
             }
@@ -263,31 +319,60 @@ impl Pass<'_> {
                 node: name.to_owned(),
                 hash: node.desired.clone(),
                 resource_version: node.resource_version.clone(),
-                gated,
+                way,
             });
-            self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
-            if gated {
+            let reason = match snapshot.refused.get(name) {
+                Some(why) => Reason::ReleaseRefused { why: why.clone() },
+                None => Reason::Releasing,
+            };
+            self.plan.waiting.insert(name.to_owned(), reason);
+            if way == Way::Slot {
                 windows.take(name, node);
-                take_slot(&mut slots, name, node);
+                take_slot(slots, name, node);
             }
         }
         slots.sort();
-        slots
+    }
+
+    /// Slots that nobody has used and nobody will: their place is somebody else's. What is not ready keeps its slot; it
+    /// fills the window anyway.
+    fn give_up(&mut self, slots: &[Slot]) {
+        for slot in slots {
+            let node = self.snapshot.nodes.get(&slot.node);
+            let Some(node) = node.filter(|node| node.uid == slot.uid && node.held()) else {
+                continue;
+            };
+            let unused = node.resource_version == slot.resource_version && !node.deleting;
+            let released = self
+                .plan
+                .releases
+                .iter()
+                .any(|release| release.node == slot.node);
+            if unused && !released && node.settled_since.is_some() {
+                self.plan.give_up.push(GiveUp {
+                    node: slot.node.clone(),
+                    resource_version: slot.resource_version.clone(),
+                });
+            }
+        }
     }
 
     /// What stops a node whatever the window says.
-    fn stopped(&self, node: &Node, form: &Form) -> Option<Reason> {
+    fn stopped(&self, node: &Node, form: &Form, way: Way) -> Option<Reason> {
         // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
         // known to wait, whatever the order says.
         if form.outdated {
             return Some(Reason::NotRendered);
         }
+        if self.snapshot.deletions_held && node.is_new() {
+            return Some(Reason::DeletionsHeld);
+        }
+        if way == Way::Forced {
+            return None;
+        }
         if form.policy.paused {
             return Some(Reason::Paused);
-        }
-        if self.snapshot.deletions_held && node.live == Live::None {
-            return Some(Reason::DeletionsHeld);
         }
         let failed = &self.failed[node.form.as_str()];
         // Repairs go on: they cost nothing, and they are what ends the halt.
@@ -299,7 +384,22 @@ impl Pass<'_> {
     }
 }
 
-/// The held nodes: non-ready ones first, for a fix must reach them before anything else, then by name.
+/// When the slot's node has settled and soaked; None while that cannot be told.
+fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node) -> Option<Timestamp> {
+    let settled_since = node.settled_since?;
+    if node.deleting || !version::is_newer(&node.resource_version, &slot.resource_version) {
+        return None;
+    }
+    let form = snapshot.forms.get(&slot.form);
+    let soak = form.map_or(0, |form| form.policy.min_ready_seconds);
+    let from = node
+        .start
+        .map_or(settled_since, |start| start.max(settled_since));
+    from.checked_add(SignedDuration::from_secs(soak.into()))
+        .ok()
+}
+
+/// The held nodes: non-ready ones first, for a fix must reach them before anything else, then group by group, by name.
 fn candidates(snapshot: &Snapshot) -> Vec<&str> {
     let known = |node: &Node| snapshot.forms.contains_key(&node.form);
     let mut held: Vec<(&str, &Node)> = snapshot
@@ -308,7 +408,7 @@ fn candidates(snapshot: &Snapshot) -> Vec<&str> {
         .filter(|(_, node)| node.held() && !node.deleting && known(node))
         .map(|(name, node)| (name.as_str(), node))
         .collect();
-    held.sort_by_cached_key(|(name, node)| (!node.non_ready(), natural(name)));
+    held.sort_by_cached_key(|(name, node)| (!node.non_ready(), node.group, natural(name)));
     held.into_iter().map(|(name, _)| name).collect()
 }
 
@@ -334,7 +434,7 @@ pub fn is_ungated(policy: &Rollout, hub_skew: Skew, creation: bool) -> bool {
     let unlimited = |skew: Skew| skew == Skew::Count(0);
     let free = (unlimited(policy.max_skew) && unlimited(hub_skew))
         || (creation && policy.creation == Creation::Immediate);
-    free && !policy.paused
+    free && !policy.paused && policy.order.is_empty()
 }
 
 /// A key by which `web-9` comes before `web-10`: texts with their numbers as numbers.

@@ -16,6 +16,10 @@ use crate::decide::rollout::{Form, Node, Snapshot};
 pub struct FormState {
     pub total_nodes: i32,
     pub ready_nodes: i32,
+    /// Nodes whose live content is not ready, whatever the reason.
+    pub non_ready: i32,
+    /// The form's window; None where there is none.
+    pub window: Option<usize>,
     pub rollout: FormRolloutStatus,
     pub conditions: Vec<ConditionState>,
     /// When a node's deadline passes.
@@ -35,6 +39,10 @@ pub struct Failed {
 impl Failed {
     pub fn spent(&self) -> bool {
         self.names.len() >= self.allowed
+    }
+
+    fn wake(&mut self, at: Timestamp) {
+        self.next_at = Some(self.next_at.map_or(at, |other| other.min(at)));
     }
 }
 
@@ -69,25 +77,32 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         let Some(deadline) = node.start.and_then(|start| start.checked_add(limit).ok()) else {
             continue;
         };
-        if deadline <= now {
+        if deadline > now {
+            failed.wake(deadline);
+        } else if form.resumed_at.is_none_or(|at| at > now || deadline > at) {
             failed.names.push(slot.node.clone());
-        } else {
-            failed.next_at = Some(failed.next_at.map_or(deadline, |at| at.min(deadline)));
+            // Written ahead of its time, by a clock that is before ours.
+            form.resumed_at
+                .filter(|at| *at > now)
+                .map(|at| failed.wake(at));
         }
     }
     failed
 }
 
-pub fn of_form(
-    name: &str,
-    form: &Form,
-    snapshot: &Snapshot,
-    slots: &[Slot],
-    failed: &Failed,
-    waiting: &BTreeMap<String, Reason>,
-    now: Timestamp,
-) -> FormState {
-    let nodes: Vec<_> = nodes_of(name, snapshot).collect();
+/// What the status of a form follows from, besides the form.
+pub struct Seen<'a> {
+    pub snapshot: &'a Snapshot,
+    /// The ledger as it will stand.
+    pub slots: &'a [Slot],
+    pub failed: &'a Failed,
+    pub waiting: &'a BTreeMap<String, Reason>,
+    /// The form's window; None where there is none.
+    pub window: Option<usize>,
+}
+
+pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormState {
+    let nodes: Vec<_> = nodes_of(name, seen.snapshot).collect();
     let count = |f: &dyn Fn(&Node) -> bool| nodes.iter().filter(|(_, node)| f(node)).count() as i32;
     let total = nodes.len() as i32;
     let held = count(&|node| node.held());
@@ -95,21 +110,23 @@ pub fn of_form(
     let ready_updated = count(&|node| !node.held() && node.settled_since.is_some());
     let phase = if total == 0 {
         Phase::Idle
-    } else if failed.spent() {
+    } else if seen.failed.spent() {
         Phase::Failed
-    } else if ready_updated == total {
+    } else if ready_updated == total && !form.outdated {
         Phase::Complete
     } else {
         Phase::InProgress
     };
-    let slots = slots.iter().filter(|slot| slot.form == name).count() as i32;
-    let blocked = waiting.iter().find(|(node, reason)| {
+    let slots = seen.slots.iter().filter(|slot| slot.form == name).count() as i32;
+    let blocked = seen.waiting.iter().find(|(node, reason)| {
         **reason != Reason::Releasing
-            && snapshot
+            && seen
+                .snapshot
                 .nodes
                 .get(*node)
                 .is_some_and(|node| node.form == name)
     });
+    let blocked = blocked.map(|(_, reason)| reason);
     let mut rollout = FormRolloutStatus {
         phase,
         target_generation: form.rendered_generation,
@@ -118,20 +135,26 @@ pub fn of_form(
         updating_nodes: total - held - ready_updated,
         ready_updated_nodes: ready_updated,
         held_nodes: held,
-        failed_nodes: failed.names.len() as i32,
+        failed_nodes: seen.failed.names.len() as i32,
         slots,
+        waves_done: None,
+        waves_left: None,
         start_time: None,
         completion_time: None,
+        estimated_completion: None,
         message: String::new(),
     };
-    rollout.message = message(&rollout, &failed.names, blocked.map(|(_, reason)| reason));
+    rollout.message = message(&rollout, &seen.failed.names, blocked);
     set_times(&mut rollout, form.previous.as_ref(), now);
+    set_pace(&mut rollout, &nodes, seen.window);
     FormState {
         total_nodes: total,
         ready_nodes: ready,
-        conditions: conditions(&rollout, ready),
+        conditions: conditions(&rollout, ready, blocked),
+        non_ready: count(&|node| node.non_ready()),
+        window: seen.window,
         rollout,
-        wake_at: failed.next_at,
+        wake_at: seen.failed.next_at,
     }
 }
 
@@ -189,7 +212,35 @@ fn set_times(
     }
 }
 
-fn conditions(rollout: &FormRolloutStatus, ready: i32) -> Vec<ConditionState> {
+/// How many windows full of nodes are through and are to come, and when it is done if it goes on as it went so far. It
+/// follows from what happened, not from the time of asking: an estimate that moves by itself would be written forever.
+fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], window: Option<usize>) {
+    let (Some(begin), Some(window)) = (rollout.start_time, window) else {
+        return;
+    };
+    let ready = nodes.iter().filter_map(|(_, node)| {
+        let settled = node.settled_since.filter(|_| !node.held())?;
+        (stamp::millis(node.start?) >= begin).then_some(settled)
+    });
+    let (done, latest) = ready.fold((0, begin), |(n, last), at| (n + 1, last.max(at)));
+    let left = (rollout.total_nodes - rollout.ready_updated_nodes).max(0) as usize;
+    rollout.waves_done = Some((done / window) as i32);
+    rollout.waves_left = Some(left.div_ceil(window) as i32);
+    if rollout.phase == Phase::InProgress && done > 0 {
+        let spent = latest.duration_since(begin).as_secs_f64();
+        let more = SignedDuration::try_from_secs_f64(spent * left as f64 / done as f64);
+        rollout.estimated_completion = more
+            .ok()
+            .and_then(|more| latest.checked_add(more).ok())
+            .map(stamp::millis);
+    }
+}
+
+fn conditions(
+    rollout: &FormRolloutStatus,
+    ready: i32,
+    blocked: Option<&Reason>,
+) -> Vec<ConditionState> {
     let total = rollout.total_nodes;
     let applied = match (total, ready) {
         (0, _) => ConditionState::new("Applied", false, "NoNodes", "there are no nodes"),
@@ -216,5 +267,9 @@ fn conditions(rollout: &FormRolloutStatus, ready: i32) -> Vec<ConditionState> {
     vec![
         applied,
         ConditionState::new("RolloutComplete", complete, reason, rollout.message.clone()),
+        match blocked {
+            Some(reason) => ConditionState::new("Held", true, reason.code(), reason.to_string()),
+            None => ConditionState::new("Held", false, "NotHeld", "no node waits for its turn"),
+        },
     ]
 }

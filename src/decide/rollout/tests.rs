@@ -1,5 +1,7 @@
 //! Cases for the release rule, the ledger and the status.
 
+mod policy;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -26,8 +28,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
         Form {
             policy,
             rendered_generation: 2,
-            outdated: false,
-            previous: None,
+            ..Form::default()
         },
     );
     for (i, state) in states.chars().enumerate() {
@@ -49,7 +50,9 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             live,
             start: Some(at(0)),
             settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
+            seen: true,
             deleting: false,
+            group: 0,
         };
         snapshot.nodes.insert(format!("n{i}"), node);
     }
@@ -268,7 +271,13 @@ fn what_an_older_form_left_held_is_not_released_by_a_newer_policy() {
 fn no_window_releases_everything_without_slots() {
     let plan = plan(&fleet("AAXx", 0), at(1));
     assert_eq!(released(&plan), ["n2", "n0", "n1"]);
-    assert!(plan.ledger.is_none() && plan.releases.iter().all(|release| !release.gated));
+    assert!(
+        plan.ledger.is_none()
+            && plan
+                .releases
+                .iter()
+                .all(|release| release.way == Way::Ungated)
+    );
 }
 
 #[test]
@@ -300,8 +309,8 @@ fn creation_immediate_needs_no_slot() {
     snapshot.forms.get_mut("web").unwrap().policy.creation = Creation::Immediate;
     let plan = plan(&snapshot, at(1));
     assert_eq!(
-        (released(&plan), plan.releases[0].gated),
-        (vec!["n1"], false)
+        (released(&plan), plan.releases[0].way),
+        (vec!["n1"], Way::Ungated)
     );
 }
 
@@ -404,7 +413,7 @@ proptest! {
     fn no_plan_outgrows_a_window(snapshot in any_fleet()) {
         let plan = plan(&snapshot, at(1));
         let slots = plan.ledger.as_ref().unwrap_or(&snapshot.slots);
-        let gated: Vec<_> = plan.releases.iter().filter(|release| release.gated).collect();
+        let gated: Vec<_> = plan.releases.iter().filter(|release| release.way == Way::Slot).collect();
         for release in &gated {
             let node = &snapshot.nodes[&release.node];
             prop_assert!(slots.iter().any(|s| s.uid == node.uid && s.hash == release.hash && s.resource_version == release.resource_version));

@@ -1,20 +1,48 @@
-//! The windows of one pass: who has a slot, who is non-ready, and whether one more fits.
+//! The windows of one pass: who fills them, and whether one more node fits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
-use crate::api::policy::{Rollout, Skew};
-use crate::decide::rollout::reason::{Names, Reason};
-use crate::decide::rollout::{Live, Node, Snapshot, is_ungated};
+use crate::api::policy::{Rollout, Skew, SkewCounts, WINDOW_MAX};
+use crate::decide::rollout::reason::{Holders, Names, Reason};
+use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated};
+
+/// A status that says nothing of the live content for this long is not just late.
+const UNSEEN_MAX: SignedDuration = SignedDuration::from_secs(30);
+
+/// What a node does in a window. In the order in which a reader wants to know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Busy {
+    /// In flight, and it cannot be told whether it is ready.
+    Unknown,
+    /// In flight and not ready.
+    NotReady,
+    /// Ready, but for how long is still watched.
+    Soaking(Timestamp),
+    /// Not ready, but no release of this rollout made it so.
+    Broken,
+}
+
+struct Place {
+    name: String,
+    busy: Busy,
+    /// Of a node with a slot: whether the slot is for a repair.
+    slot: Option<bool>,
+}
 
 /// One window: a form's, or the hub's over all forms.
 struct Window {
     /// None: unlimited.
     width: Option<usize>,
-    /// Nodes with a slot, by uid.
-    slots: BTreeSet<String>,
-    /// Nodes with a slot, and non-ready nodes: uid and name.
-    busy: BTreeMap<String, String>,
+    counts: SkewCounts,
+    /// By node uid.
+    places: BTreeMap<String, Place>,
+    slots: usize,
+    repairs: usize,
+    holders: Option<Arc<Holders>>,
 }
 
 pub struct Windows {
@@ -24,61 +52,80 @@ pub struct Windows {
 }
 
 impl Windows {
-    pub fn new(snapshot: &Snapshot, slots: &[Slot]) -> Self {
+    pub fn new(snapshot: &Snapshot, slots: &[Slot], now: Timestamp) -> Self {
         let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
         for node in snapshot.nodes.values().filter(|node| !node.deleting) {
             *totals.entry(&node.form).or_default() += 1;
         }
         let total: usize = totals.values().sum();
+        let forms = snapshot.forms.iter().map(|(name, form)| {
+            let total = totals.get(name.as_str()).copied().unwrap_or_default();
+            let mut window = Window::new(form.policy.max_skew, form.policy.skew_counts, total);
+            if !form.policy.order.is_empty() {
+                // Groups need slots, and of those a ledger has room for so many.
+                window.width.get_or_insert(WINDOW_MAX);
+            }
+            (name.clone(), window)
+        });
         let mut windows = Windows {
-            forms: BTreeMap::new(),
-            hub: Window::new(snapshot.hub_skew, total),
+            forms: forms.collect(),
+            hub: Window::new(snapshot.hub_skew, SkewCounts::All, total),
             hub_skew: snapshot.hub_skew,
         };
-        for (name, form) in &snapshot.forms {
-            let total = totals.get(name.as_str()).copied().unwrap_or_default();
-            windows
-                .forms
-                .insert(name.clone(), Window::new(form.policy.max_skew, total));
-        }
         for (name, node) in snapshot.nodes.iter().filter(|(_, node)| node.non_ready()) {
             windows.each(&node.form, |window| {
-                drop(window.busy.insert(node.uid.clone(), name.clone()))
+                window.put(&node.uid, name, Busy::Broken, None);
             });
         }
         for slot in slots {
-            windows.each(&slot.form, |window| window.take(&slot.uid, &slot.node));
+            let node = snapshot
+                .nodes
+                .get(&slot.node)
+                .filter(|node| node.uid == slot.uid);
+            let busy = node.map_or(Busy::NotReady, |node| busy(snapshot, slot, node, now));
+            windows.each(&slot.form, |window| {
+                window.put(&slot.uid, &slot.node, busy, Some(slot.repair));
+            });
         }
         windows
     }
 
     /// Whether this node needs a slot.
     pub fn apply_to(&self, node: &Node, policy: &Rollout) -> bool {
-        !is_ungated(policy, self.hub_skew, node.live == Live::None)
+        !is_ungated(policy, self.hub_skew, node.is_new())
     }
 
     /// The release rule, for the form's window and the hub's.
-    pub fn admit(&self, node: &Node) -> Result<(), Reason> {
-        let full = |window: &Window| window.full_for(node);
-        if let Some(form) = self.forms.get(&node.form)
-            && let Some(width) = full(form)
-        {
-            return Err(Reason::WindowFull {
-                window: width,
-                by: form.names(),
-            });
+    pub fn admit(&mut self, node: &Node) -> Result<(), Reason> {
+        let form = self.forms.get_mut(&node.form);
+        if let Some((window, width)) = form.and_then(|form| Some((form.full_for(node)?, form))) {
+            return Err(width.reason(node, window));
         }
-        match full(&self.hub) {
-            Some(width) => Err(Reason::HubWindowFull {
-                window: width,
-                by: self.hub.names(),
+        match self.hub.full_for(node) {
+            Some(window) => Err(Reason::HubWindowFull {
+                window,
+                holders: self.hub.holders(),
             }),
             None => Ok(()),
         }
     }
 
+    /// How wide the form's window is; None where there is none.
+    pub fn width(&self, form: &str) -> Option<usize> {
+        self.forms.get(form)?.width
+    }
+
     pub fn take(&mut self, name: &str, node: &Node) {
-        self.each(&node.form, |window| window.take(&node.uid, name));
+        let repair = node.non_ready();
+        self.each(&node.form, |window| {
+            let taken = window.places.get(&node.uid).and_then(|place| place.slot);
+            window.put(
+                &node.uid,
+                name,
+                Busy::NotReady,
+                Some(taken.unwrap_or(repair)),
+            );
+        });
     }
 
     fn each(&mut self, form: &str, mut f: impl FnMut(&mut Window)) {
@@ -87,31 +134,118 @@ impl Windows {
     }
 }
 
+fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
+    if !node.non_ready() {
+        return match free_at(snapshot, slot, node) {
+            Some(at) if at > now => Busy::Soaking(at),
+            _ => Busy::NotReady,
+        };
+    }
+    let late = |start: Timestamp| start.checked_add(UNSEEN_MAX).is_ok_and(|at| at <= now);
+    match !node.seen && node.start.is_none_or(late) {
+        true => Busy::Unknown,
+        false => Busy::NotReady,
+    }
+}
+
 impl Window {
-    fn new(skew: Skew, total: usize) -> Self {
-        let width = (skew != Skew::Count(0)).then(|| skew.of(total));
+    fn new(skew: Skew, counts: SkewCounts, total: usize) -> Self {
         Window {
-            width,
-            slots: BTreeSet::new(),
-            busy: BTreeMap::new(),
+            width: (skew != Skew::Count(0)).then(|| skew.of(total)),
+            counts,
+            places: BTreeMap::new(),
+            slots: 0,
+            repairs: 0,
+            holders: None,
         }
     }
 
-    fn take(&mut self, uid: &str, name: &str) {
-        self.slots.insert(uid.to_owned());
-        self.busy.insert(uid.to_owned(), name.to_owned());
-    }
-
-    fn names(&self) -> Names {
-        Names::of(self.busy.values())
+    fn put(&mut self, uid: &str, name: &str, busy: Busy, slot: Option<bool>) {
+        let place = Place {
+            name: name.to_owned(),
+            busy,
+            slot,
+        };
+        let before = self.places.insert(uid.to_owned(), place);
+        for (place, more) in [(before.and_then(|place| place.slot), false), (slot, true)] {
+            let step = |n: &mut usize| if more { *n += 1 } else { *n -= 1 };
+            place.into_iter().for_each(|_| step(&mut self.slots));
+            place
+                .filter(|repair| *repair)
+                .into_iter()
+                .for_each(|_| step(&mut self.repairs));
+        }
+        self.holders = None;
     }
 
     /// The width, where the node does not fit.
     fn full_for(&self, node: &Node) -> Option<usize> {
         let width = self.width?;
-        let others = self.slots.len() - usize::from(self.slots.contains(&node.uid));
-        let busy = self.busy.len() + usize::from(!self.busy.contains_key(&node.uid));
-        let fits = others < width && (node.non_ready() || busy <= width);
+        let place = self.places.get(&node.uid);
+        let slot = place.and_then(|place| place.slot);
+        let fits = match self.counts {
+            SkewCounts::All => {
+                let others = self.slots - usize::from(slot.is_some());
+                let busy = self.places.len() + usize::from(place.is_none());
+                others < width && (node.non_ready() || busy <= width)
+            }
+            SkewCounts::Released => match slot.unwrap_or(node.non_ready()) {
+                true => self.repairs - usize::from(slot.is_some()) < width,
+                false => self.slots - self.repairs + usize::from(slot.is_none()) <= width,
+            },
+        };
         (!fits).then_some(width)
+    }
+
+    /// Why the node does not fit, by who is in its way.
+    fn reason(&mut self, node: &Node, window: usize) -> Reason {
+        let holders = self.holders();
+        let has_slot = self
+            .places
+            .get(&node.uid)
+            .is_some_and(|place| place.slot.is_some());
+        if has_slot {
+            return Reason::SlotReserved {
+                window,
+                slots: self.slots,
+            };
+        }
+        if !holders.unknown.is_empty() {
+            Reason::ReadinessUnknown { window, holders }
+        } else if !holders.not_ready.is_empty() {
+            Reason::WindowFull { window, holders }
+        } else if !holders.soaking.is_empty() {
+            Reason::Soaking { window, holders }
+        } else {
+            Reason::BrokenBefore { window, holders }
+        }
+    }
+
+    fn holders(&mut self) -> Arc<Holders> {
+        let places = &self.places;
+        let counts = self.counts;
+        let of = |wanted: &dyn Fn(Busy) -> bool| {
+            Names::of(
+                places
+                    .values()
+                    .filter(|place| place.slot.is_some() || counts == SkewCounts::All)
+                    .filter(|place| wanted(place.busy))
+                    .map(|place| &place.name),
+            )
+        };
+        let soaked = places.values().filter_map(|place| match place.busy {
+            Busy::Soaking(at) => Some(at),
+            _ => None,
+        });
+        let holders = self.holders.get_or_insert_with(|| {
+            Arc::new(Holders {
+                unknown: of(&|busy| busy == Busy::Unknown),
+                not_ready: of(&|busy| busy == Busy::NotReady),
+                soaking: of(&|busy| matches!(busy, Busy::Soaking(_))),
+                soaked_at: soaked.min(),
+                broken: of(&|busy| busy == Busy::Broken),
+            })
+        });
+        holders.clone()
     }
 }

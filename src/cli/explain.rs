@@ -1,0 +1,204 @@
+//! `lynqgate explain`: reads a hub with its forms and nodes once, and says what the release planner makes of them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::api::names;
+use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::client;
+use crate::cluster::objects::{ApiError, Objects};
+use crate::controller::own_key;
+use crate::controller::rollout::snapshot;
+use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::explain::{Asked, Explanation, Leader};
+use crate::decide::node::NodeDigest;
+use crate::decide::rollout;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// node or form.
+    kind: Subject,
+    /// Its name.
+    name: String,
+    /// Its namespace.
+    #[arg(short, long, default_value = "default")]
+    namespace: String,
+    /// Form of the answer.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+    /// Kubeconfig to use. Default: the KUBECONFIG variable, or ~/.kube/config.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace of the operator.
+    #[arg(long, default_value = "lynq-system")]
+    operator_namespace: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Subject {
+    #[value(alias = "lynqnode", alias = "lnode")]
+    Node,
+    #[value(alias = "lynqform", alias = "lform")]
+    Form,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("there is no {kind} {name:?} in namespace {namespace:?}; give another with -n")]
+    NotFound {
+        kind: &'static str,
+        name: String,
+        namespace: String,
+    },
+    #[error("{what}: {reason}")]
+    Api { what: String, reason: ApiError },
+    #[error("lynqform {name}: {reason}")]
+    Form { name: String, reason: String },
+}
+
+type AnyError = Box<dyn std::error::Error>;
+
+pub fn explain(arguments: &Arguments) -> Result<(), AnyError> {
+    let explanation = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(ask(arguments))?;
+    match arguments.output {
+        Output::Text => print!("{explanation}"),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&explanation)?),
+    }
+    Ok(())
+}
+
+async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
+    let path = arguments
+        .kubeconfig
+        .as_ref()
+        .map(|path| path.display().to_string());
+    let (kube, _) = client::connect(path.as_deref()).await?;
+    let objects = Objects::new(kube);
+    let kind = match arguments.kind {
+        Subject::Node => "LynqNode",
+        Subject::Form => "LynqForm",
+    };
+    let asked_about = get(&objects, kind, arguments).await?;
+    let hub_name = match arguments.kind {
+        Subject::Node => asked_about["metadata"]["labels"][names::LABEL_HUB].as_str(),
+        Subject::Form => asked_about["spec"]["hubId"].as_str(),
+    };
+    let hub_name = hub_name.unwrap_or_default();
+    let namespace = &arguments.namespace;
+    let hub = objects
+        .get(&own_key("LynqHub", namespace, hub_name))
+        .await
+        .ok();
+    let hub = hub.map(|object| Hub::of(&object));
+    let of_hub = format!("{}={hub_name}", names::LABEL_HUB);
+    let nodes: Vec<Arc<NodeDigest>> = list(&objects, "LynqNode", namespace, Some(&of_hub))
+        .await?
+        .iter()
+        .map(|object| Arc::new(NodeDigest::of(object, None)))
+        .collect();
+    let forms: Vec<Arc<Form>> = list(&objects, "LynqForm", namespace, None)
+        .await?
+        .iter()
+        .map(|object| Arc::new(Form::of(object)))
+        .filter(|form| form.hub_id == hub_name && !form.deleting)
+        .collect();
+    let snapshot = snapshot::of(&snapshot::Seen {
+        hub: hub.as_ref(),
+        forms: &forms,
+        nodes: &nodes,
+        rendered: &BTreeMap::new(),
+    });
+    let now = Timestamp::now();
+    let asked = Asked {
+        namespace,
+        snapshot: &snapshot,
+        plan: &rollout::plan(&snapshot, now),
+        leader: leader(&objects, &arguments.operator_namespace, now).await?,
+        now,
+    };
+    let digest = || NodeDigest::of(&asked_about, None);
+    let found = match arguments.kind {
+        Subject::Node => Some(asked.node(&digest())),
+        Subject::Form => asked.form(&arguments.name),
+    };
+    Ok(found.ok_or_else(|| Error::Form {
+        name: arguments.name.clone(),
+        reason: Form::of(&asked_about)
+            .spec
+            .err()
+            .unwrap_or_else(|| "it is being deleted".to_owned()),
+    })?)
+}
+
+async fn get(objects: &Objects, kind: &'static str, arguments: &Arguments) -> Result<Value, Error> {
+    let key = own_key(kind, &arguments.namespace, &arguments.name);
+    objects.get(&key).await.map_err(|reason| match reason {
+        ApiError::NotFound(_) => Error::NotFound {
+            kind,
+            name: arguments.name.clone(),
+            namespace: arguments.namespace.clone(),
+        },
+        reason => Error::Api {
+            what: format!("{kind} {}", arguments.name),
+            reason,
+        },
+    })
+}
+
+async fn list(
+    objects: &Objects,
+    kind: &str,
+    namespace: &str,
+    labels: Option<&str>,
+) -> Result<Vec<Value>, Error> {
+    let listed = objects
+        .list(&own_key(kind, "", "").kind, namespace, labels)
+        .await;
+    listed.map_err(|reason| Error::Api {
+        what: format!("the {kind}s of namespace {namespace}"),
+        reason,
+    })
+}
+
+/// An operator that runs without leader election has no lease: then somebody leads, as far as one can tell.
+async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Result<Leader, Error> {
+    let key = ObjectKey {
+        kind: Kind {
+            api_version: "coordination.k8s.io/v1".into(),
+            kind: "Lease".into(),
+        },
+        namespace: namespace.to_owned(),
+        name: names::LEADER_LEASE.to_owned(),
+    };
+    let lease = match objects.get(&key).await {
+        Ok(lease) => lease,
+        Err(_) => return Ok(Leader::Leads),
+    };
+    let spec = &lease["spec"];
+    let renewed: Option<Timestamp> = spec["renewTime"]
+        .as_str()
+        .and_then(|text| text.parse().ok());
+    let seconds = spec["leaseDurationSeconds"].as_i64().unwrap_or_default();
+    let held = spec["holderIdentity"]
+        .as_str()
+        .is_some_and(|holder| !holder.is_empty());
+    // Twice as long: the clocks of this machine and the operator's may differ a little.
+    let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= 2 * seconds);
+    Ok(match held && fresh {
+        true => Leader::Leads,
+        false => Leader::Missing(renewed),
+    })
+}

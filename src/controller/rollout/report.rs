@@ -1,0 +1,237 @@
+//! What the release loop writes for people: the statuses of hub and forms, and events for what a person wants to know.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::conditions::{self, ConditionState};
+use crate::api::form::{FormStatus, Phase};
+use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::events::About;
+use crate::cluster::objects::ApiError;
+use crate::controller::own_key;
+use crate::controller::rollout::Look;
+use crate::decide::node::NodeDigest;
+use crate::decide::rollout::Plan;
+use crate::decide::rollout::status::FormState;
+
+/// A form's status is written at once when its phase changes, its counts at most this often.
+const FORM_STATUS_EVERY: Duration = Duration::from_millis(500);
+const HUB_STATUS_EVERY: Duration = Duration::from_secs(1);
+
+impl Look<'_> {
+    pub async fn write_statuses(
+        &mut self,
+        hub: &Hub,
+        nodes: &[Arc<NodeDigest>],
+        plan: &Plan,
+    ) -> Result<Option<Duration>, ApiError> {
+        let forms = self.write_forms(plan).await?;
+        let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
+        let failed = nodes.len() as i32 - ready;
+        if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
+            return Ok(forms);
+        }
+        if let Some(wait) = too_soon(self.memory.hub_written, HUB_STATUS_EVERY) {
+            return Ok(Some(forms.map_or(wait, |other| other.min(wait))));
+        }
+        let patch = json!({"status": {"ready": ready, "failed": failed}});
+        let written = self
+            .world
+            .objects
+            .merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch)
+            .await?;
+        self.world.hubs.learn(&written);
+        self.memory.hub_written = Some(Instant::now());
+        Ok(forms)
+    }
+
+    /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago.
+    pub async fn write_forms(&mut self, plan: &Plan) -> Result<Option<Duration>, ApiError> {
+        let mut again: Option<Duration> = None;
+        for form in self.world.forms_of(&self.key) {
+            if let Some(state) = plan.forms.get(&form.name) {
+                self.world.metrics.rollout(&self.key, &form.name, state);
+            }
+            let error = self.invalid(&form);
+            let status = form_status(&form, plan.forms.get(&form.name), error, Timestamp::now());
+            if status == form.status {
+                continue;
+            }
+            let phase = |status: &FormStatus| status.rollout.as_ref().map(|r| r.phase);
+            let urgent = phase(&status) != phase(&form.status)
+                || reason(&status) != reason(&form.status)
+                || valid(&status) != valid(&form.status)
+                || form.status.observed_generation != status.observed_generation;
+            if !urgent
+                && let Some(wait) = too_soon(
+                    self.memory.form_written.get(&form.name).copied(),
+                    FORM_STATUS_EVERY,
+                )
+            {
+                again = Some(again.map_or(wait, |other| other.min(wait)));
+                continue;
+            }
+            let mut patch = json!({"status": status});
+            if let Some(Value::Object(rollout)) = patch.pointer_mut("/status/rollout") {
+                for field in [
+                    "wavesDone",
+                    "wavesLeft",
+                    "startTime",
+                    "completionTime",
+                    "estimatedCompletion",
+                    "message",
+                ] {
+                    rollout.entry(field).or_insert(Value::Null);
+                }
+            }
+            let written = self
+                .world
+                .objects
+                .merge_status(&own_key("LynqForm", &form.namespace, &form.name), &patch)
+                .await?;
+            self.world.forms.learn(&written);
+            self.memory
+                .form_written
+                .insert(form.name.clone(), Instant::now());
+            self.announce(&form, &status);
+        }
+        Ok(again)
+    }
+
+    /// Why the form cannot be rendered, if it cannot.
+    fn invalid(&self, form: &Form) -> Option<(&'static str, String)> {
+        let (namespace, name) = &self.key;
+        if let Err(error) = &form.spec {
+            return Some(("ValidationFailed", error.clone()));
+        }
+        let Some(hub) = self.world.hubs.get(namespace, name) else {
+            return Some((
+                "HubNotFound",
+                format!(
+                    "there is no LynqHub {name:?} in namespace {namespace}; create it, or delete this form"
+                ),
+            ));
+        };
+        if let Err(error) = &hub.spec {
+            return Some(("HubInvalid", format!("LynqHub {name:?}: {error}")));
+        }
+        let rendered = self
+            .world
+            .rendered
+            .lock()
+            .expect("the rendered forms' lock");
+        let error = rendered
+            .get(&(form.namespace.clone(), form.name.clone()))?
+            .error
+            .clone()?;
+        Some((
+            "ValidationFailed",
+            format!("{error}. Until this is corrected, the form's nodes stay as they are"),
+        ))
+    }
+
+    /// Events for what a person wants to know: a rollout that ends, halts, or a form that is not valid.
+    fn announce(&self, form: &Form, status: &FormStatus) {
+        let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
+        let phase = |status: &FormStatus| status.rollout.as_ref().map(|r| r.phase);
+        let message = status
+            .rollout
+            .as_ref()
+            .map(|r| r.message.clone())
+            .unwrap_or_default();
+        if phase(status) != phase(&form.status) {
+            match phase(status) {
+                Some(Phase::Failed) => {
+                    self.world.metrics.halted(&self.key, &form.name);
+                    self.world.events.warning(&about, "RolloutHalted", message)
+                }
+                Some(Phase::Complete) => {
+                    self.world.events.normal(&about, "RolloutComplete", message)
+                }
+                Some(Phase::InProgress) => {
+                    let skew = form.spec.as_ref().ok().and_then(|s| s.rollout.as_ref());
+                    let skew = skew.map(|rollout| rollout.max_skew).unwrap_or_default();
+                    let note = format!("nodes with changed content are released, maxSkew {skew}");
+                    self.world.events.normal(&about, "RolloutStarted", note)
+                }
+                Some(Phase::Idle) | None => {}
+            }
+        }
+        if reason(status) != reason(&form.status)
+            && let Some(held) = status
+                .conditions
+                .iter()
+                .find(|c| c.type_ == "Held" && c.status == "True")
+        {
+            self.world
+                .events
+                .normal(&about, &held.reason, held.message.clone());
+        }
+        if valid(status) != valid(&form.status)
+            && let Some(condition) = status.conditions.iter().find(|c| c.type_ == "Valid")
+        {
+            match condition.status.as_str() {
+                "True" => {
+                    self.world
+                        .events
+                        .normal(&about, &condition.reason, "All validations passed")
+                }
+                _ => {
+                    self.world
+                        .events
+                        .warning(&about, &condition.reason, condition.message.clone())
+                }
+            }
+        }
+    }
+}
+
+/// Why its nodes wait, in a word.
+fn reason(status: &FormStatus) -> Option<&str> {
+    let condition = status.conditions.iter().find(|c| c.type_ == "Held");
+    condition.map(|c| c.reason.as_str())
+}
+
+/// Whether the form is valid, and why not.
+fn valid(status: &FormStatus) -> Option<(&str, &str)> {
+    let condition = status.conditions.iter().find(|c| c.type_ == "Valid");
+    condition.map(|c| (c.status.as_str(), c.message.as_str()))
+}
+
+/// `state` is absent for a form whose spec cannot be read: its counts stay as they were.
+fn form_status(
+    form: &Form,
+    state: Option<&FormState>,
+    error: Option<(&'static str, String)>,
+    now: Timestamp,
+) -> FormStatus {
+    let mut status = form.status.clone();
+    let (mut states, mut generation) = (vec![], form.generation);
+    if let Some(state) = state {
+        generation = state.rollout.target_generation;
+        status.observed_generation = Some(generation);
+        status.total_nodes = Some(state.total_nodes);
+        status.ready_nodes = Some(state.ready_nodes);
+        let windowed = form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some())
+            || state.rollout.slots > 0
+            || state.rollout.held_nodes > 0;
+        status.rollout = windowed.then(|| state.rollout.clone());
+        states.clone_from(&state.conditions);
+    }
+    let valid = match error {
+        None => ConditionState::new("Valid", true, "ValidationPassed", "All validations passed"),
+        Some((reason, message)) => ConditionState::new("Valid", false, reason, message),
+    };
+    states.push(valid);
+    conditions::merge(&mut status.conditions, &states, Some(generation), now);
+    status
+}
+
+/// How long to wait, where the last write is younger than `every`.
+fn too_soon(last: Option<Instant>, every: Duration) -> Option<Duration> {
+    let since = last?.elapsed();
+    (since < every).then(|| every - since)
+}

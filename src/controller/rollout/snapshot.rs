@@ -1,0 +1,90 @@
+//! The planner's view of a hub, from the objects as they are known: by the loops' caches, or by one reading of `explain`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::api::names;
+use crate::api::stamp;
+use crate::cluster::catalog::{Form, Hub};
+use crate::controller::Rendered;
+use crate::decide::node::NodeDigest;
+use crate::decide::rollout::{self, Snapshot};
+
+pub struct Seen<'a> {
+    pub hub: Option<&'a Hub>,
+    /// The hub's.
+    pub forms: &'a [Arc<Form>],
+    pub nodes: &'a [Arc<NodeDigest>],
+    /// What the hub loop made of each form, by namespace and name; without it the forms' own statuses tell.
+    pub rendered: &'a BTreeMap<(String, String), Rendered>,
+}
+
+pub fn of(seen: &Seen) -> Snapshot {
+    let forms: BTreeMap<String, rollout::Form> = seen
+        .forms
+        .iter()
+        .filter_map(|form| Some((form.name.clone(), form_view(form, seen.rendered)?)))
+        .collect();
+    let node_view = |node: &Arc<NodeDigest>| {
+        let policy = forms.get(&node.form).map(|form| &form.policy);
+        (node.key.name.clone(), node.for_rollout(policy))
+    };
+    Snapshot {
+        resource_version: seen
+            .hub
+            .map(|hub| hub.resource_version.clone())
+            .unwrap_or_default(),
+        slots: seen
+            .hub
+            .and_then(|hub| hub.status.rollout.clone())
+            .map(|rollout| rollout.slots)
+            .unwrap_or_default(),
+        hub_skew: seen
+            .hub
+            .and_then(|hub| hub.spec.as_ref().ok()?.rollout.as_ref())
+            .map(|rollout| rollout.max_skew)
+            .unwrap_or_default(),
+        nodes: seen.nodes.iter().map(node_view).collect(),
+        forced: seen.hub.is_some_and(|hub| is_forced(&hub.annotations)),
+        forms,
+        ..Snapshot::default()
+    }
+}
+
+/// None for a form whose spec cannot be read: it has no window that is known, and its nodes are not released.
+fn form_view(
+    form: &Form,
+    rendered: &BTreeMap<(String, String), Rendered>,
+) -> Option<rollout::Form> {
+    let spec = form.spec.as_ref().ok()?;
+    let known = rendered.get(&(form.namespace.clone(), form.name.clone()));
+    let rendered_generation = known
+        .map(|rendered| rendered.generation)
+        .or(form.status.observed_generation)
+        .unwrap_or_default();
+    let outdated = match known {
+        // Not yet looked at by this process.
+        None => rendered_generation != form.generation,
+        Some(known) => !known
+            .spec
+            .as_ref()
+            .is_some_and(|rendered| spec.renders_like(rendered)),
+    };
+    Some(rollout::Form {
+        policy: spec.rollout.clone().unwrap_or_default(),
+        rendered_generation,
+        outdated,
+        forced: is_forced(&form.annotations),
+        resumed_at: form
+            .annotations
+            .get(names::RESUME)
+            .and_then(|text| stamp::parse(text)),
+        previous: form.status.rollout.clone(),
+    })
+}
+
+pub fn is_forced(annotations: &BTreeMap<String, String>) -> bool {
+    annotations
+        .get(names::FORCE_ROLLOUT)
+        .is_some_and(|value| value == names::TRUE)
+}

@@ -1,0 +1,239 @@
+//! `explain`: why a node or a form is where it is, what must happen, and when. The release planner itself is asked, with
+//! what can be read of the cluster, so that the answer cannot differ from what the operator does.
+
+use std::fmt;
+
+use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
+use serde::Serialize;
+
+use crate::api::form::Phase;
+use crate::decide::node::NodeDigest;
+use crate::decide::rollout::reason::Reason;
+use crate::decide::rollout::{Live, Plan, Snapshot};
+
+/// The answer, in the order in which it is read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// What it is about: `lynqnode tenants/acme-web`.
+    pub subject: String,
+    pub state: String,
+    /// The reason in one word, as in conditions and metrics. Absent where nothing waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// The whole reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Of a held node: how many are released before it, if nothing changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_behind: Option<usize>,
+    /// What must happen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<&'static str>,
+    /// When that may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// Of a form: the nodes in flight.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub in_flight: Vec<String>,
+}
+
+/// Whether anybody carries out what the planner says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leader {
+    Leads,
+    /// Since the lease was renewed last, where there is one.
+    Missing(Option<Timestamp>),
+}
+
+/// Where the planner was asked.
+pub struct Asked<'a> {
+    pub namespace: &'a str,
+    pub snapshot: &'a Snapshot,
+    pub plan: &'a Plan,
+    pub leader: Leader,
+    pub now: Timestamp,
+}
+
+impl Asked<'_> {
+    pub fn node(&self, node: &NodeDigest) -> Explanation {
+        let subject = format!("lynqnode {}", node.key);
+        let reason = self.plan.waiting.get(&node.key.name);
+        if !node.held() {
+            let ready = node.status.conditions.iter().find(|c| c.type_ == "Ready");
+            let state = match ready.filter(|_| node.status_is_current()) {
+                Some(ready) if ready.status == "True" => "live and ready".to_owned(),
+                Some(ready) => format!("live, and not ready: {}", ready.message),
+                None => "live; the operator has not reported on it yet".to_owned(),
+            };
+            return Explanation::of(
+                subject,
+                format!("{state}{}", self.ago(node.start.as_deref())),
+            );
+        }
+        let what = match node.live {
+            Live::None => "held since it was made; nothing of it runs",
+            Live::Unknown => "held; what runs was not let through by the gate, and stays as it is",
+            Live::Hash(_) => "held; what was live before runs on",
+        };
+        let mut explanation = Explanation::of(
+            subject,
+            format!("{what}{}", self.ago(node.held_since.as_deref())),
+        );
+        match reason {
+            Some(reason) => self.wait(&mut explanation, reason),
+            None => {
+                explanation.why = Some(format!(
+                    "there is no form {:?} that could release it",
+                    node.form
+                ));
+                explanation.next = Some("bring the form back, or delete the node");
+            }
+        }
+        let waiting = self.plan.waiting.iter().filter(|(name, reason)| {
+            let same_form = self
+                .snapshot
+                .nodes
+                .get(*name)
+                .is_some_and(|n| n.form == node.form);
+            same_form && **name != node.key.name && **reason == Reason::Releasing
+        });
+        explanation.waits_behind = reason.map(|_| waiting.count());
+        explanation.expected = explanation.expected.or_else(|| self.estimate(&node.form));
+        explanation
+    }
+
+    /// None where the planner has not seen the form.
+    pub fn form(&self, name: &str) -> Option<Explanation> {
+        let state = self.plan.forms.get(name)?;
+        let rollout = &state.rollout;
+        let text = match rollout.phase {
+            Phase::Idle => "idle",
+            Phase::InProgress => "in progress",
+            Phase::Failed => "failed",
+            Phase::Complete => "complete",
+        };
+        let window = state
+            .window
+            .map_or("no window".to_owned(), |w| format!("window {w}"));
+        let mut explanation = Explanation::of(
+            format!("lynqform {}/{name}", self.namespace),
+            format!(
+                "{text}: {} nodes, {} updated and ready, {} in flight, {} held; {window}",
+                rollout.total_nodes,
+                rollout.ready_updated_nodes,
+                rollout.updating_nodes,
+                rollout.held_nodes
+            ),
+        );
+        let waits = self.plan.waiting.iter().filter(|(node, _)| {
+            self.snapshot
+                .nodes
+                .get(*node)
+                .is_some_and(|node| node.form == name)
+        });
+        // What goes on by itself says less than what stops the rest.
+        let reason = waits
+            .map(|(_, reason)| reason)
+            .max_by_key(|reason| **reason != Reason::Releasing);
+        if let Some(reason) = reason {
+            self.wait(&mut explanation, reason);
+        }
+        explanation.expected = self.estimate(name);
+        explanation.in_flight = self
+            .snapshot
+            .slots
+            .iter()
+            .filter(|slot| slot.form == name)
+            .map(|slot| slot.node.clone())
+            .collect();
+        Some(explanation)
+    }
+
+    fn wait(&self, explanation: &mut Explanation, reason: &Reason) {
+        let missing = match self.leader {
+            Leader::Leads => None,
+            Leader::Missing(since) => Some(Reason::NoLeader { since }),
+        };
+        let reason = missing.as_ref().unwrap_or(reason);
+        explanation.reason = Some(reason.code());
+        explanation.why = Some(reason.to_string());
+        explanation.next = Some(reason.next());
+        if let Reason::Soaking { holders, .. } = reason {
+            explanation.expected = holders.soaked_at.map(|at| self.at(at));
+        }
+    }
+
+    fn estimate(&self, form: &str) -> Option<String> {
+        if self.leader != Leader::Leads {
+            return None;
+        }
+        let rollout = &self.plan.forms.get(form)?.rollout;
+        let estimated = rollout.estimated_completion?;
+        Some(format!(
+            "the rollout is complete {}, if it goes on as it went so far",
+            self.at(estimated)
+        ))
+    }
+
+    fn at(&self, at: Timestamp) -> String {
+        let left = at.duration_since(self.now);
+        match left.is_positive() {
+            true => format!("in {} (at {})", short(left), at.strftime("%H:%M:%S UTC")),
+            false => format!("any moment (since {})", at.strftime("%H:%M:%S UTC")),
+        }
+    }
+
+    fn ago(&self, stamp: Option<&str>) -> String {
+        let since = stamp.and_then(crate::api::stamp::parse);
+        since.map_or(String::new(), |since| {
+            format!(", for {}", short(self.now.duration_since(since)))
+        })
+    }
+}
+
+impl Explanation {
+    fn of(subject: String, state: String) -> Self {
+        Explanation {
+            subject,
+            state,
+            reason: None,
+            why: None,
+            waits_behind: None,
+            next: None,
+            expected: None,
+            in_flight: vec![],
+        }
+    }
+}
+
+fn short(duration: SignedDuration) -> String {
+    let seconds = SignedDurationRound::new().smallest(Unit::Second);
+    let rounded = duration.abs().round(seconds).unwrap_or(duration);
+    format!("{rounded:#}")
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.subject)?;
+        let why = self.why.as_ref().map(|why| match self.reason {
+            Some(reason) => format!("{reason}: {why}"),
+            None => why.clone(),
+        });
+        let behind = self.waits_behind.map(|n| format!("{n} that go now"));
+        let in_flight = (!self.in_flight.is_empty()).then(|| self.in_flight.join(", "));
+        for (name, value) in [
+            ("state", Some(self.state.clone())),
+            ("why", why),
+            ("behind", behind.filter(|_| self.waits_behind != Some(0))),
+            ("in flight", in_flight),
+            ("next", self.next.map(str::to_owned)),
+            ("expected", self.expected.clone()),
+        ] {
+            if let Some(value) = value {
+                writeln!(f, "  {name:<10} {value}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! Cases for what a user may ask of a rollout: order, what counts, force, resume; for the reasons, and the estimate.
+
+use super::*;
+use crate::api::policy::{Group, SkewCounts};
+
+/// A fleet whose node `i` is in group `groups[i]` of two, `canaries` and `early`; 2 is the rest.
+fn ordered(states: &str, max_skew: u32, groups: &str) -> Snapshot {
+    let mut snapshot = fleet(states, max_skew);
+    let group = |name: &str| Group {
+        name: name.into(),
+        when: None,
+        match_labels: BTreeMap::from([("ring".into(), name.into())]),
+    };
+    snapshot.forms.get_mut("web").unwrap().policy.order = vec![group("canaries"), group("early")];
+    for (i, digit) in groups.chars().enumerate() {
+        snapshot.nodes.get_mut(&format!("n{i}")).unwrap().group = digit as usize - '0' as usize;
+    }
+    snapshot
+}
+
+#[test]
+fn a_group_waits_for_those_before_it() {
+    for (name, states, skew, groups, slots, expected) in [
+        ("canaries first", "AAA", 3, "210", vec![], vec!["n2"]),
+        (
+            "all of a group",
+            "AAAA",
+            3,
+            "0012",
+            vec![],
+            vec!["n0", "n1"],
+        ),
+        ("not ready", "xAA", 3, "012", vec![], vec![]),
+        ("its slot is still out", "yAA", 3, "012", vec![0], vec![]),
+        ("done", "yAA", 3, "012", vec![], vec!["n1"]),
+        ("an empty group", "AA", 3, "22", vec![], vec!["n0", "n1"]),
+        (
+            "broken before: waits its turn",
+            "AX",
+            3,
+            "02",
+            vec![],
+            vec!["n0"],
+        ),
+        (
+            "broken by this rollout: does not",
+            "AX",
+            3,
+            "02",
+            vec![1],
+            vec!["n1", "n0"],
+        ),
+        ("without a window", "AAA", 0, "011", vec![], vec!["n0"]),
+    ] {
+        let mut snapshot = ordered(states, skew, groups);
+        snapshot.slots = slots.into_iter().map(|i| slot(i, "99")).collect();
+        let plan = plan(&snapshot, at(1));
+        assert_eq!(released(&plan), expected, "{name}: {:?}", plan.waiting);
+    }
+    let waits = plan(&ordered("xAA", 3, "012"), at(1)).waiting["n2"].to_string();
+    assert_eq!(
+        waits,
+        "the group \"canaries\" comes first, and is not done: n0"
+    );
+}
+
+#[test]
+fn what_is_broken_for_good_fills_no_window_that_counts_releases() {
+    for (name, states, skew, slots, expected) in [
+        ("broken ones do not count", "xxxAA", 1, vec![], vec!["n3"]),
+        ("what was released does", "xxAA", 1, vec![0], vec![]),
+        ("a repair beside a release", "xXXA", 1, vec![0], vec!["n1"]),
+        (
+            "as many repairs as the window",
+            "XXXA",
+            2,
+            vec![],
+            vec!["n0", "n1", "n3"],
+        ),
+    ] {
+        let mut snapshot = fleet(states, skew);
+        snapshot.forms.get_mut("web").unwrap().policy.skew_counts = SkewCounts::Released;
+        snapshot.slots = slots.into_iter().map(|i| slot(i, "99")).collect();
+        assert_eq!(released(&plan(&snapshot, at(1))), expected, "{name}");
+    }
+}
+
+#[test]
+fn force_on_form_or_hub_lets_everything_go() {
+    for on_hub in [true, false] {
+        let mut snapshot = fleet("xxAN", 1);
+        let form = snapshot.forms.get_mut("web").unwrap();
+        form.policy.paused = true;
+        (form.forced, snapshot.forced) = (!on_hub, on_hub);
+        let plan_now = plan(&snapshot, at(1));
+        assert_eq!(released(&plan_now), ["n2", "n3"]);
+        assert!(
+            plan_now.ledger.is_none() && plan_now.releases.iter().all(|r| r.way == Way::Forced)
+        );
+        snapshot.deletions_held = true;
+        assert_eq!(released(&plan(&snapshot, at(1))), ["n2"], "no new nodes");
+    }
+}
+
+#[test]
+fn resume_forgives_what_failed_before() {
+    let mut snapshot = fleet("xAA", 2);
+    snapshot.slots = vec![slot(0, "99")];
+    let mut resumed = |time: i64| {
+        snapshot.forms.get_mut("web").unwrap().resumed_at = Some(at(time));
+        plan(&snapshot, at(700))
+    };
+    assert_eq!(released(&resumed(650)), ["n1"], "it failed at 600");
+    assert_eq!(released(&resumed(599)), [""; 0], "it failed after that");
+    let early = resumed(705);
+    assert_eq!(
+        (released(&early), early.wake_at),
+        (vec![], Some(at(705))),
+        "not yet"
+    );
+}
+
+#[test]
+fn a_slot_that_will_not_be_used_is_given_up() {
+    let with = |states: &str, version: &str| {
+        let mut snapshot = fleet(states, 1);
+        snapshot.slots = vec![slot(0, version), slot(1, "99")];
+        snapshot
+    };
+    let given_up = |snapshot: &Snapshot| {
+        let plan = plan(snapshot, at(1));
+        plan.give_up
+            .into_iter()
+            .map(|slot| slot.node)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        given_up(&with("AxA", "100")),
+        ["n0"],
+        "more slots than the window has"
+    );
+    assert_eq!(
+        given_up(&with("AxA", "99")),
+        [""; 0],
+        "no late release can use it"
+    );
+    assert_eq!(
+        given_up(&with("XxA", "100")),
+        [""; 0],
+        "it fills the window anyway"
+    );
+    let mut paused = fleet("AA", 2);
+    paused.slots = vec![slot(0, "100")];
+    paused.forms.get_mut("web").unwrap().policy.paused = true;
+    assert_eq!(given_up(&paused), ["n0"]);
+    paused.forms.get_mut("web").unwrap().policy.paused = false;
+    assert_eq!(given_up(&paused), [""; 0], "it is used");
+}
+
+#[test]
+fn a_slot_of_a_restored_storage_is_written_again_and_not_compared() {
+    let mut snapshot = fleet("yA", 1);
+    snapshot.slots = vec![slot(0, "5000")];
+    let plan = plan(&snapshot, at(1));
+    assert_eq!(plan.ledger, Some(vec![slot(0, "100")]));
+    assert!(plan.confirm.is_empty() && plan.releases.is_empty());
+}
+
+#[test]
+fn the_reason_tells_who_fills_the_window() {
+    let reason = |change: &dyn Fn(&mut Snapshot)| {
+        let mut snapshot = fleet("xAA", 1);
+        snapshot.slots = vec![slot(0, "99")];
+        change(&mut snapshot);
+        let plan = plan(&snapshot, at(60));
+        (plan.waiting["n1"].code(), plan.waiting["n1"].to_string())
+    };
+    type Change = dyn Fn(&mut Snapshot);
+    let cases: [(&Change, &str, &str); 7] = [
+        (
+            &|_| {},
+            "WindowFull",
+            "the window of 1 is full: n0 not ready",
+        ),
+        (
+            &|s| s.slots.clear(),
+            "BrokenBefore",
+            "the window of 1 is full of nodes that were not ready before this change: n0; repair them, deactivate their \
+             rows, raise maxSkew, or set skewCounts: Released",
+        ),
+        (
+            &|s| {
+                s.nodes.get_mut("n0").unwrap().settled_since = Some(at(50));
+                s.forms.get_mut("web").unwrap().policy.min_ready_seconds = 30;
+            },
+            "Soaking",
+            "the window of 1 is full: n0 ready, and watched until 08:01:20 UTC at least",
+        ),
+        (
+            &|s| s.nodes.get_mut("n0").unwrap().seen = false,
+            "ReadinessUnknown",
+            "the window of 1 is full: n0 of unknown readiness",
+        ),
+        (
+            &|s| {
+                s.hub_skew = Skew::Count(1);
+                s.forms.get_mut("web").unwrap().policy.max_skew = Skew::Count(5);
+            },
+            "HubWindowFull",
+            "the hub's window of 1 is full: n0 not ready",
+        ),
+        (
+            &|s| {
+                s.slots.push(slot(1, "100"));
+            },
+            "SlotReserved",
+            "2 slots are out for a window of 1 by now; it goes on when enough of them are free, or maxSkew is raised",
+        ),
+        (
+            &|s| {
+                s.slots.clear();
+                s.nodes.get_mut("n0").unwrap().settled_since = Some(at(1));
+                s.refused.insert("n1".into(), "no route to host".into());
+            },
+            "ReleaseRefused",
+            "the API server did not take the release: no route to host; it is tried again",
+        ),
+    ];
+    for (change, code, said) in cases {
+        assert_eq!(reason(change), (code, said.to_owned()));
+    }
+}
+
+#[test]
+fn the_status_estimates_the_end_from_what_went_through() {
+    let mut snapshot = fleet("yyyyAAAA", 2);
+    let began = plan(&snapshot, at(1)).forms["web"].rollout.clone();
+    assert_eq!((began.start_time, began.waves_left), (Some(at(1)), Some(2)));
+    snapshot.forms.get_mut("web").unwrap().previous = Some(began);
+    for i in 0..4 {
+        let node = snapshot.nodes.get_mut(&format!("n{i}")).unwrap();
+        (node.start, node.settled_since) = (Some(at(1)), Some(at(11 + 10 * (i / 2))));
+    }
+    let status = |now: i64| plan(&snapshot, at(now)).forms["web"].rollout.clone();
+    let later = status(40);
+    assert_eq!((later.waves_done, later.waves_left), (Some(2), Some(2)));
+    assert_eq!(
+        later.estimated_completion,
+        Some(at(41)),
+        "4 of 8 in 20 s, the last of them at 21"
+    );
+    assert_eq!(later, status(90), "it does not move by itself");
+}
