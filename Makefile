@@ -40,3 +40,9 @@ cluster: ## Build the control plane that the tests and the demo use (once; kept 
 
 image: ## Build the container image
 	docker build -t lynqgate .
+
+SEEDS ?= 5000
+FROM ?= 0
+simulate: ## The release loop and the gate against a fake cluster with faults (SEEDS=5000 FROM=0), and the planted bugs
+	cargo run --quiet -p simulation -- seeds --seeds $(SEEDS) --from $(FROM)
+	cargo run --quiet -p simulation -- mutants

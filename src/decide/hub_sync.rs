@@ -312,9 +312,16 @@ fn render_node(
     if let Some(group) = group {
         annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
     }
-    let free = form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
-    if free && !(creation && plan.held.is_some()) {
-        annotations.insert(names::UNGATED.to_owned(), json!(content_hash.as_str()));
+    let free = |creation| form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
+    if free(creation) && !(creation && plan.held.is_some()) {
+        // It may have gone live since it was seen; then this is an update like any other.
+        let condition = if free(false) {
+            ""
+        } else {
+            names::UNGATED_IF_NEW
+        };
+        let marker = format!("{content_hash}{condition}");
+        annotations.insert(names::UNGATED.to_owned(), json!(marker));
     }
     let object = json!({
         "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),

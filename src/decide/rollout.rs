@@ -348,7 +348,7 @@ impl Pass<'_> {
                 .releases
                 .iter()
                 .any(|release| release.node == slot.node);
-            if unused && !released && node.settled_since.is_some() {
+            if unused && !released && !node.non_ready() {
                 self.plan.give_up.push(GiveUp {
                     node: slot.node.clone(),
                     resource_version: slot.resource_version.clone(),
@@ -386,10 +386,14 @@ impl Pass<'_> {
 
 /// When the slot's node has settled and soaked; None while that cannot be told.
 fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node) -> Option<Timestamp> {
-    let settled_since = node.settled_since?;
     if node.deleting || !version::is_newer(&node.resource_version, &slot.resource_version) {
         return None;
     }
+    // The slot was given up: nothing of the node was live after the version that a release could still have used.
+    if node.is_new() {
+        return Some(Timestamp::UNIX_EPOCH);
+    }
+    let settled_since = node.settled_since?;
     let form = snapshot.forms.get(&slot.form);
     let soak = form.map_or(0, |form| form.policy.min_ready_seconds);
     let from = node

@@ -331,6 +331,40 @@ fn ungated_content_is_live_at_once() {
     );
 }
 
+/// The hub saw a new node, and by the time of its write the node's first content is live.
+#[test]
+fn ungated_if_new_does_not_let_an_update_through() {
+    let marker = |object: &Value| {
+        format!(
+            "{}{}",
+            content::hash(object.get("spec")),
+            names::UNGATED_IF_NEW
+        )
+    };
+    let mut created = node("a");
+    created["metadata"]["annotations"] = json!({names::UNGATED: marker(&created)});
+    let (outcome, created) = write(None, &created, OPERATOR).unwrap();
+    assert_eq!(outcome, Outcome::Ungated);
+
+    let held = stored(None, &node("a"), OPERATOR);
+    let new = edited(&held, "b");
+    let new = with(&new, names::UNGATED, Some(&marker(&new)));
+    assert_eq!(
+        write(Some(&held), &new, OPERATOR).unwrap().0,
+        Outcome::Ungated,
+        "new still"
+    );
+
+    let late = edited(&created, "b");
+    let late = with(&late, names::UNGATED, Some(&marker(&late)));
+    let (outcome, object) = write(Some(&created), &late, OPERATOR).unwrap();
+    assert_eq!((outcome, live_image(&object)), (Outcome::Held, Some("a")));
+    assert_eq!(
+        annotation(&object, names::UNGATED),
+        annotation(&created, names::UNGATED)
+    );
+}
+
 #[test]
 fn force_lets_everything_through_while_it_is_there() {
     let held = stored(Some(&live()), &edited(&live(), "b"), USER);

@@ -183,17 +183,21 @@ impl Window {
         let width = self.width?;
         let place = self.places.get(&node.uid);
         let slot = place.and_then(|place| place.slot);
-        let fits = match self.counts {
-            SkewCounts::All => {
-                let others = self.slots - usize::from(slot.is_some());
-                let busy = self.places.len() + usize::from(place.is_none());
-                others < width && (node.non_ready() || busy <= width)
-            }
-            SkewCounts::Released => match slot.unwrap_or(node.non_ready()) {
-                true => self.repairs - usize::from(slot.is_some()) < width,
-                false => self.slots - self.repairs + usize::from(slot.is_none()) <= width,
-            },
-        };
+        // With a slot and not ready, it fills the window whether it goes or not: also a window that was made narrower
+        // than the slots that are out, whose nodes nothing but this could repair.
+        let fills_anyway = slot.is_some() && node.non_ready();
+        let fits = fills_anyway
+            || match self.counts {
+                SkewCounts::All => {
+                    let others = self.slots - usize::from(slot.is_some());
+                    let busy = self.places.len() + usize::from(place.is_none());
+                    others < width && (node.non_ready() || busy <= width)
+                }
+                SkewCounts::Released => match slot.unwrap_or(node.non_ready()) {
+                    true => self.repairs - usize::from(slot.is_some()) < width,
+                    false => self.slots - self.repairs + usize::from(slot.is_none()) <= width,
+                },
+            };
         (!fits).then_some(width)
     }
 

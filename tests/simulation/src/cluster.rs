@@ -46,6 +46,7 @@ pub struct Hub {
     pub slots: Vec<Slot>,
     pub counts: (i32, i32),
     pub deletions_held: bool,
+    pub forced: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +56,9 @@ pub struct Form {
     pub resource_version: String,
     pub generation: i64,
     pub spec: Arc<FormSpec>,
+    /// The annotations `force-rollout` and `resume`.
+    pub forced: bool,
+    pub resumed_at: Option<Timestamp>,
     pub status: FormStatus,
 }
 
@@ -226,13 +230,15 @@ impl Cluster {
                     if new["metadata"][field].is_null() {
                         new["metadata"][field] = json!({});
                     }
-                    for (key, value) in object["metadata"][field].as_object().into_iter().flatten() {
+                    for (key, value) in object["metadata"][field].as_object().into_iter().flatten()
+                    {
                         new["metadata"][field][key] = value.clone();
                     }
                 }
                 // What an earlier apply named and this one does not is taken away.
                 let named = !object["metadata"]["annotations"][UNGATED].is_null();
-                if owned(new) && !named
+                if owned(new)
+                    && !named
                     && let Some(all) = new["metadata"]["annotations"].as_object_mut()
                 {
                     all.remove(UNGATED);
@@ -316,6 +322,7 @@ impl Cluster {
             && old.confirmation == new.confirmation
             && old.slots == new.slots
             && old.counts == new.counts
+            && old.forced == new.forced
             && old.deletions_held == new.deletions_held;
         if same && !old.resource_version.is_empty() {
             return Ok(old.clone());
@@ -331,18 +338,37 @@ impl Cluster {
 
     pub fn put_form(&mut self, name: &str, spec: FormSpec) {
         let old = self.forms.get(name).cloned();
-        if old.as_ref().is_some_and(|old| old.spec.renders_like(&spec) && old.spec.rollout == spec.rollout) {
+        if old
+            .as_ref()
+            .is_some_and(|old| old.spec.renders_like(&spec) && old.spec.rollout == spec.rollout)
+        {
             return;
         }
         let form = Form {
             name: name.to_owned(),
-            uid: old.as_ref().map_or_else(|| self.next_uid(), |old| old.uid.clone()),
+            uid: old
+                .as_ref()
+                .map_or_else(|| self.next_uid(), |old| old.uid.clone()),
             resource_version: self.next_version(),
             generation: old.as_ref().map_or(1, |old| old.generation + 1),
             spec: Arc::new(spec),
+            forced: old.as_ref().is_some_and(|old| old.forced),
+            resumed_at: old.as_ref().and_then(|old| old.resumed_at),
             status: old.map(|old| old.status.clone()).unwrap_or_default(),
         };
         self.store_form(form);
+    }
+
+    pub fn annotate_form(&mut self, name: &str, forced: bool, resumed_at: Option<Timestamp>) {
+        if let Some(old) = self.forms.get(name).cloned() {
+            let resource_version = self.next_version();
+            self.store_form(Form {
+                resource_version,
+                forced,
+                resumed_at,
+                ..(*old).clone()
+            });
+        }
     }
 
     pub fn write_form_status(
@@ -421,12 +447,20 @@ impl Cluster {
         child.resource_version = self.next_version();
         let child = Arc::new(child);
         self.children.insert(child.node.clone(), child.clone());
-        self.publish(Kind::Child, &child.node, Object::Child(child.clone()), false);
+        self.publish(
+            Kind::Child,
+            &child.node,
+            Object::Child(child.clone()),
+            false,
+        );
         child
     }
 
     pub fn delete_child(&mut self, node: &str, uid: &str) {
-        if self.children.get(node).is_some_and(|child| child.uid == uid)
+        if self
+            .children
+            .get(node)
+            .is_some_and(|child| child.uid == uid)
             && let Some(old) = self.children.remove(node)
         {
             self.next_version();

@@ -13,8 +13,8 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +39,9 @@ enum Command {
         seeds: u64,
         #[arg(long)]
         mutant: Option<String>,
+        /// Go on after a violation, and count them.
+        #[arg(long)]
+        all: bool,
     },
     /// One seed with its whole trace.
     Replay {
@@ -55,13 +58,25 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Seeds { from, seeds, mutant } => all_seeds(from, seeds, mutant.as_deref().map(named)),
+        Command::Seeds {
+            from,
+            seeds,
+            mutant,
+            all,
+        } => all_seeds(from, seeds, mutant.as_deref().map(named), all),
         Command::Replay { seed, mutant } => {
-            let settings = Settings { mutant: mutant.as_deref().map(named), ..Settings::of(seed) };
+            let settings = Settings {
+                mutant: mutant.as_deref().map(named),
+                ..Settings::of(seed)
+            };
             println!("{settings:?}");
             let outcome = run(&settings, true);
             outcome.lines.iter().for_each(|line| println!("{line}"));
-            verdict(outcome.violation.map(|v| format!("{}: {}", v.invariant, v.text)))
+            verdict(
+                outcome
+                    .violation
+                    .map(|v| format!("{}: {}", v.invariant, v.text)),
+            )
         }
         Command::Mutants { seeds } => mutants(seeds),
     }
@@ -83,7 +98,12 @@ fn named(name: &str) -> Mutant {
 }
 
 /// Runs seeds on every core until one fails; returns the failed seed with the lowest number tried, and the totals.
-fn search(from: u64, seeds: u64, mutant: Option<Mutant>) -> (BTreeMap<u64, run::Outcome>, u64, witness::Figures) {
+fn search(
+    from: u64,
+    seeds: u64,
+    mutant: Option<Mutant>,
+    all: bool,
+) -> (BTreeMap<u64, run::Outcome>, u64, witness::Figures) {
     let next = AtomicU64::new(from);
     let found = Mutex::new(BTreeMap::new());
     let totals = Mutex::new((0, witness::Figures::default()));
@@ -93,10 +113,17 @@ fn search(from: u64, seeds: u64, mutant: Option<Mutant>) -> (BTreeMap<u64, run::
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from + seeds || !found.lock().expect("no panic").is_empty() {
+                    if seed >= from + seeds || !(all || found.lock().expect("no panic").is_empty())
+                    {
                         return;
                     }
-                    let outcome = run(&Settings { mutant, ..Settings::of(seed) }, false);
+                    let outcome = run(
+                        &Settings {
+                            mutant,
+                            ..Settings::of(seed)
+                        },
+                        false,
+                    );
                     let mut totals = totals.lock().expect("no panic");
                     totals.0 += 1;
                     totals.1.steps += outcome.figures.steps;
@@ -113,18 +140,30 @@ fn search(from: u64, seeds: u64, mutant: Option<Mutant>) -> (BTreeMap<u64, run::
     (found.into_inner().expect("no panic"), count, figures)
 }
 
-fn all_seeds(from: u64, seeds: u64, mutant: Option<Mutant>) -> ExitCode {
+fn all_seeds(from: u64, seeds: u64, mutant: Option<Mutant>, all: bool) -> ExitCode {
     let start = Instant::now();
-    let (found, count, figures) = search(from, seeds, mutant);
+    let (found, count, figures) = search(from, seeds, mutant, all);
     println!(
         "simulation: {count} seeds from {from}, {} steps, {} gated releases, most in flight {}, {:.1} s",
-        figures.steps, figures.releases, figures.peak, start.elapsed().as_secs_f64()
+        figures.steps,
+        figures.releases,
+        figures.peak,
+        start.elapsed().as_secs_f64()
     );
+    if all {
+        for (seed, outcome) in &found {
+            let violation = outcome.violation.as_ref().expect("it failed");
+            println!("seed {seed}: {}: {}", violation.invariant, violation.text);
+        }
+    }
     match found.first_key_value() {
         None => ExitCode::SUCCESS,
         Some((seed, outcome)) => {
             let violation = outcome.violation.as_ref().expect("it failed");
-            println!("VIOLATED by seed {seed}: {}: {}", violation.invariant, violation.text);
+            println!(
+                "VIOLATED by seed {seed}: {}: {}",
+                violation.invariant, violation.text
+            );
             ExitCode::FAILURE
         }
     }
@@ -132,15 +171,21 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Mutant>) -> ExitCode {
 
 fn mutants(seeds: u64) -> ExitCode {
     let mut missed = 0;
+    println!("| planted bug | caught by | seeds | steps |\n|---|---|---|---|");
     for mutant in Mutant::ALL {
-        let start = Instant::now();
-        let (found, count, figures) = search(0, seeds, Some(*mutant));
-        let caught = found.first_key_value().map(|(seed, outcome)| {
-            let violation = outcome.violation.as_ref().expect("it failed");
-            format!("{} by seed {seed}: {}", violation.invariant, violation.text)
-        });
-        missed += usize::from(caught.is_none());
-        println!("{mutant}: {count} seeds, {} steps, {:.1} s: {}", figures.steps, start.elapsed().as_secs_f64(), caught.as_deref().unwrap_or("NOT CAUGHT"));
+        let (found, count, figures) = search(0, seeds, Some(*mutant), false);
+        let violation = found.values().next().and_then(|o| o.violation.as_ref());
+        missed += usize::from(violation.is_none());
+        let by = violation.map_or("NOT CAUGHT", |violation| violation.invariant);
+        println!(
+            "| {mutant}: {} | {by} | {count} | {} |",
+            mutant.what(),
+            figures.steps
+        );
     }
-    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if missed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -72,11 +72,21 @@ pub struct Process {
 impl Process {
     /// A process with empty memory.
     pub fn started(id: usize, boot: u32, clock_offset: i64) -> Self {
-        Process { id, boot, alive: true, clock_offset, forgetful: true, ..Process::default() }
+        Process {
+            id,
+            boot,
+            alive: true,
+            clock_offset,
+            forgetful: true,
+            ..Process::default()
+        }
     }
 
     pub fn life(&self) -> Life {
-        Life { process: self.id, boot: self.boot }
+        Life {
+            process: self.id,
+            boot: self.boot,
+        }
     }
 
     pub fn now(&self, time: u64) -> Timestamp {
@@ -85,7 +95,9 @@ impl Process {
 
     /// The loops run once these are listed (`World::lead`).
     pub fn leads(&self) -> bool {
-        [Kind::Node, Kind::Hub, Kind::Form].iter().all(|kind| self.cursors[*kind as usize].listed)
+        [Kind::Node, Kind::Hub, Kind::Form]
+            .iter()
+            .all(|kind| self.cursors[*kind as usize].listed)
     }
 
     /// Since which revision everything that it knows holds.
@@ -94,8 +106,14 @@ impl Process {
             let next = cluster.log[kind as usize].get(self.cursors[kind as usize].next);
             next.map(|event| event.revision.saturating_sub(1))
         };
-        let behind = [Kind::Node, Kind::Hub, Kind::Form].into_iter().filter_map(at).min();
-        View { since: behind.unwrap_or(cluster.revision), current: behind.is_none() && self.children_current(cluster) }
+        let behind = [Kind::Node, Kind::Hub, Kind::Form]
+            .into_iter()
+            .filter_map(at)
+            .min();
+        View {
+            since: behind.unwrap_or(cluster.revision),
+            current: behind.is_none() && self.children_current(cluster),
+        }
     }
 
     fn children_current(&self, cluster: &Cluster) -> bool {
@@ -106,9 +124,24 @@ impl Process {
     pub fn list(&mut self, cluster: &Cluster, kind: Kind, events: usize, time: u64) {
         let all = cluster.at(kind, events);
         let gone: Vec<String> = match kind {
-            Kind::Node => self.nodes.keys().filter(|name| !all.contains_key(*name)).cloned().collect(),
-            Kind::Form => self.forms.keys().filter(|name| !all.contains_key(*name)).cloned().collect(),
-            Kind::Child => self.children.keys().filter(|name| !all.contains_key(*name)).cloned().collect(),
+            Kind::Node => self
+                .nodes
+                .keys()
+                .filter(|name| !all.contains_key(*name))
+                .cloned()
+                .collect(),
+            Kind::Form => self
+                .forms
+                .keys()
+                .filter(|name| !all.contains_key(*name))
+                .cloned()
+                .collect(),
+            Kind::Child => self
+                .children
+                .keys()
+                .filter(|name| !all.contains_key(*name))
+                .cloned()
+                .collect(),
             Kind::Hub => vec![],
         };
         for (name, object) in all {
@@ -118,10 +151,16 @@ impl Process {
             self.drop_object(kind, &name, time);
         }
         let cursor = &mut self.cursors[kind as usize];
-        *cursor = Cursor { listed: true, next: events, ..Cursor::default() };
+        *cursor = Cursor {
+            listed: true,
+            next: events,
+            ..Cursor::default()
+        };
         if kind == Kind::Child {
             let names: Vec<String> = self.nodes.keys().cloned().collect();
-            names.iter().for_each(|name| self.node_loop.wake(name, time));
+            names
+                .iter()
+                .for_each(|name| self.node_loop.wake(name, time));
         }
     }
 
@@ -130,9 +169,18 @@ impl Process {
             return self.take(&event.name, event.object.clone(), time);
         }
         let same = match &event.object {
-            Object::Node(node) => self.nodes.get(&event.name).is_some_and(|known| known.uid == node.digest.uid),
-            Object::Form(form) => self.forms.get(&event.name).is_some_and(|known| known.uid == form.uid),
-            Object::Child(child) => self.children.get(&event.name).is_some_and(|known| known.uid == child.uid),
+            Object::Node(node) => self
+                .nodes
+                .get(&event.name)
+                .is_some_and(|known| known.uid == node.digest.uid),
+            Object::Form(form) => self
+                .forms
+                .get(&event.name)
+                .is_some_and(|known| known.uid == form.uid),
+            Object::Child(child) => self
+                .children
+                .get(&event.name)
+                .is_some_and(|known| known.uid == child.uid),
             Object::Hub(_) => false,
         };
         let kind = match &event.object {
@@ -156,11 +204,22 @@ impl Process {
             Object::Hub(hub) => {
                 let before = self.hub.clone();
                 self.learn_hub(&hub);
-                let news = |f: &dyn Fn(&Hub, &Hub) -> bool| before.as_ref().is_none_or(|before| f(before, &hub));
-                if news(&|a, b| a.generation != b.generation || a.confirmation != b.confirmation) {
+                let news = |f: &dyn Fn(&Hub, &Hub) -> bool| {
+                    before.as_ref().is_none_or(|before| f(before, &hub))
+                };
+                if news(&|a, b| {
+                    a.generation != b.generation
+                        || a.confirmation != b.confirmation
+                        || a.forced != b.forced
+                }) {
                     self.hub_loop.wake(time);
                 }
-                if news(&|a, b| a.slots != b.slots || a.generation != b.generation) {
+                if news(&|a, b| {
+                    a.slots != b.slots
+                        || a.generation != b.generation
+                        || a.confirmation != b.confirmation
+                        || a.forced != b.forced
+                }) {
                     self.release.wake(time);
                 }
             }
@@ -168,7 +227,12 @@ impl Process {
                 let before = self.forms.get(name).cloned();
                 self.learn_form(&form);
                 self.release.wake(time);
-                if before.is_none_or(|before| before.uid != form.uid || before.generation != form.generation) {
+                if before.is_none_or(|before| {
+                    before.uid != form.uid
+                        || before.generation != form.generation
+                        || before.forced != form.forced
+                        || before.resumed_at != form.resumed_at
+                }) {
                     self.hub_loop.wake(time);
                 }
             }
@@ -215,14 +279,17 @@ impl Process {
     }
 
     pub fn learn_hub(&mut self, hub: &Arc<Hub>) {
-        let newer = |old: &Arc<Hub>| version::is_newer(&old.resource_version, &hub.resource_version);
+        let newer =
+            |old: &Arc<Hub>| version::is_newer(&old.resource_version, &hub.resource_version);
         if !self.hub.as_ref().is_some_and(newer) {
             self.hub = Some(hub.clone());
         }
     }
 
     pub fn learn_form(&mut self, form: &Arc<Form>) {
-        let newer = |old: &Arc<Form>| old.uid == form.uid && version::is_newer(&old.resource_version, &form.resource_version);
+        let newer = |old: &Arc<Form>| {
+            old.uid == form.uid && version::is_newer(&old.resource_version, &form.resource_version)
+        };
         if !self.forms.get(&form.name).is_some_and(newer) {
             self.forms.insert(form.name.clone(), form.clone());
         }
@@ -231,10 +298,16 @@ impl Process {
     /// Whether it is news.
     pub fn learn_child(&mut self, child: &Arc<Workload>) -> bool {
         if let Some(old) = self.children.get(&child.node) {
-            if old.uid == child.uid && version::is_newer(&old.resource_version, &child.resource_version) {
+            if old.uid == child.uid
+                && version::is_newer(&old.resource_version, &child.resource_version)
+            {
                 return false;
             }
-            let same = **old == Workload { resource_version: old.resource_version.clone(), ..(**child).clone() };
+            let same = **old
+                == Workload {
+                    resource_version: old.resource_version.clone(),
+                    ..(**child).clone()
+                };
             self.children.insert(child.node.clone(), child.clone());
             return !same;
         }

@@ -11,7 +11,10 @@ impl Random {
 
     /// Another stream of the same seed: what one part draws does not shift what another draws.
     pub fn stream(seed: u64, number: u64) -> Self {
-        let mut mixed = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(number));
+        let mut mixed = Random::new(
+            seed.wrapping_mul(0x2545_f491_4f6c_dd1d)
+                .wrapping_add(number),
+        );
         mixed.draw();
         mixed
     }

@@ -23,9 +23,20 @@ impl Settings {
         let mut random = Random::stream(seed, 0);
         let forms = 1 + usize::from(random.permille(300));
         let rows = (30 + random.below(8)).div_ceil(forms);
-        let faults: BTreeSet<Fault> = Fault::ALL.iter().copied().filter(|_| random.permille(500)).collect();
+        let faults: BTreeSet<Fault> = Fault::ALL
+            .iter()
+            .copied()
+            .filter(|_| random.permille(500))
+            .collect();
         let steps = 300 + random.below(900) as u64;
-        Settings { seed, rows, forms, steps, faults, mutant: None }
+        Settings {
+            seed,
+            rows,
+            forms,
+            steps,
+            faults,
+            mutant: None,
+        }
     }
 }
 
@@ -38,8 +49,14 @@ pub struct Outcome {
 pub fn run(settings: &Settings, tracing: bool) -> Outcome {
     let mut world = World::new(settings.clone(), tracing);
     go(&mut world);
-    let World { mut witness, lines, .. } = world;
-    Outcome { violation: witness.violation.take(), figures: witness.figures, lines }
+    let World {
+        mut witness, lines, ..
+    } = world;
+    Outcome {
+        violation: witness.violation.take(),
+        figures: witness.figures,
+        lines,
+    }
 }
 
 fn go(world: &mut World) -> Option<()> {
@@ -74,7 +91,12 @@ fn start(world: &mut World, p: usize) {
 fn kill(world: &mut World, p: usize) {
     let (boot, offset) = (world.processes[p].boot, world.processes[p].clock_offset);
     world.trace(|| format!("operator {p} dies"));
-    world.processes[p] = Process { id: p, boot, clock_offset: offset, ..Process::default() };
+    world.processes[p] = Process {
+        id: p,
+        boot,
+        clock_offset: offset,
+        ..Process::default()
+    };
 }
 
 /// What can happen next.
@@ -141,7 +163,11 @@ fn possible(world: &World) -> (Vec<Next>, Option<u64>) {
             offer(process.node_loop.due().and_then(from), Next::Node(p), 3);
         }
     }
-    offer(world.timers.keys().next().map(|(at, _)| *at), Next::Timer, 2);
+    offer(
+        world.timers.keys().next().map(|(at, _)| *at),
+        Next::Timer,
+        2,
+    );
     if world.has_late() {
         offer(Some(0), Next::Late, 1);
     }
@@ -150,9 +176,22 @@ fn possible(world: &World) -> (Vec<Next>, Option<u64>) {
 
 fn list(world: &mut World, p: usize, kind: Kind) {
     let all = world.cluster.log[kind as usize].len();
-    let behind = if world.strikes(Fault::StaleList, 400) { world.draw(40) } else { 0 };
+    let behind = if world.strikes(Fault::StaleList, 400) {
+        world.draw(40)
+    } else {
+        0
+    };
     let events = all.saturating_sub(behind);
-    world.trace(|| format!("operator {p} lists {kind:?}s{}", if events < all { format!(", {behind} events old") } else { String::new() }));
+    world.trace(|| {
+        format!(
+            "operator {p} lists {kind:?}s{}",
+            if events < all {
+                format!(", {behind} events old")
+            } else {
+                String::new()
+            }
+        )
+    });
     let time = world.time;
     world.processes[p].list(&world.cluster, kind, events, time);
     if world.processes[p].leads() {
@@ -202,7 +241,9 @@ fn chaos(world: &mut World) {
     }
     if world.strikes(Fault::LostWatch, 6) && world.processes[p].cursors[kind as usize].listed {
         let until = time + world.draw(15_000) as u64;
-        world.trace(|| format!("operator {p}'s watch of {kind:?}s is silent until a list at {until}"));
+        world.trace(|| {
+            format!("operator {p}'s watch of {kind:?}s is silent until a list at {until}")
+        });
         let cursor = &mut world.processes[p].cursors[kind as usize];
         (cursor.lost, cursor.stalled_until) = (true, until);
     }
@@ -220,7 +261,8 @@ fn chaos(world: &mut World) {
 
 fn die(world: &mut World, p: usize) {
     if world.strikes(Fault::LateRequest, 600) {
-        let steps: [fn(&mut World, usize); 3] = [release_loop::step, hub_loop::step, node_loop::step];
+        let steps: [fn(&mut World, usize); 3] =
+            [release_loop::step, hub_loop::step, node_loop::step];
         let which = [0, 0, 1, 2][world.draw(4)];
         world.die_asking(p, steps[which]);
     }
@@ -256,7 +298,9 @@ fn rest(world: &mut World) -> Option<()> {
             return Some(());
         }
     }
-    world.witness.fail("idle", || format!("{STEPS_MAX} steps after the faults stopped the operator still writes"));
+    world.witness.fail("idle", || {
+        format!("{STEPS_MAX} steps after the faults stopped the operator still writes")
+    });
     None
 }
 
@@ -264,11 +308,19 @@ fn rest(world: &mut World) -> Option<()> {
 fn reasons_are_shown(world: &mut World) {
     let silent = world.cluster.nodes.values().find(|node| {
         let conditions = node.value["status"]["conditions"].as_array();
-        let shown = conditions.into_iter().flatten().any(|c| c["type"] == "Held" && c["status"] == "True" && c["reason"] != "Waiting");
-        held(&node.value) && !node.digest.deleting && world.cluster.forms.contains_key(&node.digest.form) && !shown
+        let shown = conditions
+            .into_iter()
+            .flatten()
+            .any(|c| c["type"] == "Held" && c["status"] == "True" && c["reason"] != "Waiting");
+        held(&node.value)
+            && !node.digest.deleting
+            && world.cluster.forms.contains_key(&node.digest.form)
+            && !shown
     });
     if let Some(node) = silent.map(|node| node.digest.key.name.clone()) {
-        world.witness.fail("reason", || format!("{node} is held, everything is at rest, and its status does not say why"));
+        world.witness.fail("reason", || {
+            format!("{node} is held, everything is at rest, and its status does not say why")
+        });
     }
 }
 
@@ -281,11 +333,25 @@ fn completed(world: &mut World) {
         }
     }
     let there: BTreeSet<String> = world.cluster.nodes.keys().cloned().collect();
-    let mut problems: Vec<String> = wanted.symmetric_difference(&there).map(|name| format!("{name} is missing or too much")).collect();
+    let mut problems: Vec<String> = wanted
+        .symmetric_difference(&there)
+        .map(|name| format!("{name} is missing or too much"))
+        .collect();
     for (name, node) in &world.cluster.nodes {
-        let image = world.cluster.forms.get(&node.digest.form).map(|_| world.users.image(&node.digest.form));
-        let runs = world.cluster.children.get(name).map(|child| child.image.clone());
-        let is_newest = |image: &str| runs.as_deref().is_some_and(|runs| runs.split(' ').next() == Some(image));
+        let image = world
+            .cluster
+            .forms
+            .get(&node.digest.form)
+            .map(|_| world.users.image(&node.digest.form));
+        let runs = world
+            .cluster
+            .children
+            .get(name)
+            .map(|child| child.image.clone());
+        let is_newest = |image: &str| {
+            runs.as_deref()
+                .is_some_and(|runs| runs.split(' ').next() == Some(image))
+        };
         if held(&node.value) {
             problems.push(format!("{name} is held still"));
         } else if !is_settled(&node.value) {
@@ -295,12 +361,22 @@ fn completed(world: &mut World) {
         }
     }
     if !world.cluster.hub.slots.is_empty() {
-        problems.push(format!("the ledger has {} slots still", world.cluster.hub.slots.len()));
+        problems.push(format!(
+            "the ledger has {} slots still",
+            world.cluster.hub.slots.len()
+        ));
     }
     for (name, form) in &world.cluster.forms {
-        let over = form.status.rollout.as_ref().is_some_and(|r| matches!(r.phase, Phase::Complete | Phase::Idle));
+        let over = form
+            .status
+            .rollout
+            .as_ref()
+            .is_some_and(|r| matches!(r.phase, Phase::Complete | Phase::Idle));
         if !over || form.status.observed_generation != Some(form.generation) {
-            problems.push(format!("form {name} of generation {} says {:?}", form.generation, form.status));
+            problems.push(format!(
+                "form {name} of generation {} says {:?}",
+                form.generation, form.status
+            ));
         }
     }
     if let Some(first) = problems.first() {
@@ -322,12 +398,20 @@ fn idles(world: &mut World) -> Option<()> {
         process.hub_loop.wake(time);
         process.release.wake(time);
         let names: Vec<String> = process.nodes.keys().cloned().collect();
-        names.iter().for_each(|name| process.node_loop.wake(name, time));
+        names
+            .iter()
+            .for_each(|name| process.node_loop.wake(name, time));
         rest(world)?;
         let writes = world.writes - before;
         if writes > 0 {
-            let what = if again == 1 { "a restart" } else { "one more look" };
-            world.witness.fail("idle", || format!("{what} of a complete fleet costs {writes} writes"));
+            let what = if again == 1 {
+                "a restart"
+            } else {
+                "one more look"
+            };
+            world.witness.fail("idle", || {
+                format!("{what} of a complete fleet costs {writes} writes")
+            });
             return None;
         }
     }

@@ -6,6 +6,7 @@ use lynqgate::api::names;
 use serde_json::{Value, json};
 
 use crate::cluster::HUB;
+use crate::operator::timestamp;
 use crate::random::Random;
 use crate::world::{Fault, World};
 
@@ -21,7 +22,12 @@ pub struct Users {
 
 impl Users {
     pub fn new(random: Random) -> Self {
-        Users { random, versions: 0, images: BTreeMap::new(), policies: BTreeMap::new() }
+        Users {
+            random,
+            versions: 0,
+            images: BTreeMap::new(),
+            policies: BTreeMap::new(),
+        }
     }
 
     /// The image that the form's nodes should run in the end.
@@ -52,7 +58,16 @@ pub fn begin(world: &mut World) {
 const FORMS: [&str; 2] = ["web", "job"];
 
 fn random_skew(world: &mut World) -> Value {
-    let skews = [json!(1), json!(2), json!(3), json!(5), json!(10), json!("10%"), json!("30%"), json!(50)];
+    let skews = [
+        json!(1),
+        json!(2),
+        json!(3),
+        json!(5),
+        json!(10),
+        json!("10%"),
+        json!("30%"),
+        json!(50),
+    ];
     world.users.random.pick(&skews).clone()
 }
 
@@ -60,12 +75,21 @@ fn random_skew(world: &mut World) -> Value {
 fn edit(world: &mut World, form: &str, kind: &str) {
     world.users.versions += 1;
     let image = format!("v{}-{kind}", world.users.versions);
-    world.users.images.entry(form.to_owned()).or_default().push(image);
+    world
+        .users
+        .images
+        .entry(form.to_owned())
+        .or_default()
+        .push(image);
     put(world, form);
 }
 
 fn policy(world: &mut World, form: &str, change: Value) {
-    let policy = world.users.policies.entry(form.to_owned()).or_insert_with(|| json!({"progressDeadlineSeconds": 60}));
+    let policy = world
+        .users
+        .policies
+        .entry(form.to_owned())
+        .or_insert_with(|| json!({"progressDeadlineSeconds": 60}));
     for (field, value) in change.as_object().into_iter().flatten() {
         policy[field] = value.clone();
     }
@@ -74,7 +98,12 @@ fn policy(world: &mut World, form: &str, change: Value) {
 
 fn put(world: &mut World, form: &str) {
     let image = world.users.image(form).to_owned();
-    let policy = world.users.policies.get(form).cloned().unwrap_or_else(|| json!({}));
+    let policy = world
+        .users
+        .policies
+        .get(form)
+        .cloned()
+        .unwrap_or_else(|| json!({}));
     world.trace(|| format!("alice: form {form}: {image}, rollout {policy}"));
     let spec = json!({
         "hubId": HUB,
@@ -91,8 +120,22 @@ fn put(world: &mut World, form: &str) {
 /// One thing that somebody does.
 pub fn act(world: &mut World) {
     let classes = [
-        Fault::Edits, Fault::BadEdits, Fault::HandEdits, Fault::HandEdits, Fault::Force, Fault::Policy, Fault::Policy,
-        Fault::HubWindow, Fault::Rows, Fault::Forms, Fault::Database, Fault::OtherWriters, Fault::OtherWriters, Fault::Edits,
+        Fault::Edits,
+        Fault::BadEdits,
+        Fault::HandEdits,
+        Fault::HandEdits,
+        Fault::Force,
+        Fault::Policy,
+        Fault::Policy,
+        Fault::ForceAll,
+        Fault::Order,
+        Fault::HubWindow,
+        Fault::Rows,
+        Fault::Forms,
+        Fault::Database,
+        Fault::OtherWriters,
+        Fault::OtherWriters,
+        Fault::Edits,
     ];
     let class = *world.users.random.pick(&classes);
     if !world.has(class) {
@@ -109,13 +152,27 @@ pub fn act(world: &mut World) {
             }
         }
         (Fault::BadEdits, Some(form)) => {
-            let kind = *world.users.random.pick(&["never", "half", "slow", "flap", "flap"]);
+            let kind = *world
+                .users
+                .random
+                .pick(&["never", "half", "slow", "flap", "flap"]);
             edit(world, &form, kind);
         }
         (Fault::Policy, Some(form)) => change_policy(world, &form),
+        (Fault::Order, Some(form)) => {
+            let canary = format!("{{{{ eq .uid \"t{}\" }}}}", world.users.random.below(5));
+            let orders = [json!([]), json!([{"name": "canary", "when": canary}])];
+            let order = world.users.random.pick(&orders).clone();
+            policy(world, &form, json!({"order": order}));
+        }
+        (Fault::ForceAll, Some(form)) => force_all(world, &form),
         (Fault::HandEdits | Fault::Force | Fault::OtherWriters, _) => touch_node(world, class),
         (Fault::HubWindow, _) => {
-            let skew = if world.users.random.permille(300) { json!(0) } else { random_skew(world) };
+            let skew = if world.users.random.permille(300) {
+                json!(0)
+            } else {
+                random_skew(world)
+            };
             world.trace(|| format!("alice: hub: maxSkew {skew}"));
             world.change_hub(|hub| hub.skew = serde_json::from_value(skew).expect("a window"));
         }
@@ -125,23 +182,43 @@ pub fn act(world: &mut World) {
             let time = world.time;
             world.trace(|| "the database does not answer".to_owned());
             world.database_down_until = time + 40_000;
-            world.processes.iter_mut().for_each(|process| process.hub_loop.wake(time));
+            world
+                .processes
+                .iter_mut()
+                .for_each(|process| process.hub_loop.wake(time));
         }
         _ => {}
     }
+}
+
+fn force_all(world: &mut World, form: &str) {
+    let on = world.users.random.permille(300);
+    if world.users.random.permille(300) {
+        world.trace(|| format!("alice: hub: forced {on}"));
+        return world.change_hub(|hub| hub.forced = on);
+    }
+    let now = timestamp(world.time as i64);
+    let resumed_at = world.users.random.permille(500).then_some(now);
+    world.trace(|| format!("alice: form {form}: forced {on}, resumed at {resumed_at:?}"));
+    world.annotate_form(form, on, resumed_at);
 }
 
 /// Back to what the form was before, as an edit of its own.
 fn revert(world: &mut World, form: &str) {
     let images = world.users.images.get(form).cloned().unwrap_or_default();
     if let Some(before) = images.len().checked_sub(2).map(|i| images[i].clone()) {
-        world.users.images.entry(form.to_owned()).or_default().push(before);
+        world
+            .users
+            .images
+            .entry(form.to_owned())
+            .or_default()
+            .push(before);
         put(world, form);
     }
 }
 
 fn change_policy(world: &mut World, form: &str) {
-    let change = match world.users.random.below(8) {
+    let change = match world.users.random.below(9) {
         0 => json!({"maxSkew": 0}),
         1 => json!({"paused": true}),
         2 => json!({"paused": false}),
@@ -151,6 +228,10 @@ fn change_policy(world: &mut World, form: &str) {
             json!({"creation": creation})
         }
         5 => json!({"maxFailures": 1 + world.users.random.below(4)}),
+        6 => {
+            let counts = *world.users.random.pick(&["All", "Released"]);
+            json!({"skewCounts": counts})
+        }
         _ => json!({"maxSkew": random_skew(world)}),
     };
     policy(world, form, change);
@@ -184,11 +265,17 @@ fn change_rows(world: &mut World) {
         }
     }
     let time = world.time;
-    world.processes.iter_mut().for_each(|process| process.hub_loop.wake(time));
+    world
+        .processes
+        .iter_mut()
+        .for_each(|process| process.hub_loop.wake(time));
 }
 
 fn change_forms(world: &mut World, form: Option<String>) {
-    let missing = FORMS.iter().take(world.settings.forms).find(|form| !world.cluster.forms.contains_key(**form));
+    let missing = FORMS
+        .iter()
+        .take(world.settings.forms)
+        .find(|form| !world.cluster.forms.contains_key(**form));
     match (missing, form) {
         (Some(missing), _) => put(world, missing),
         (None, Some(form)) if world.users.random.permille(400) => {
@@ -222,38 +309,69 @@ fn touch_node(world: &mut World, class: Fault) {
         _ => 8,
     };
     let shown = [
-        "edits", "edits to what cannot run", "reverts by hand", "writes without `released`", "claims to be live",
-        "releases by hand", "forces", "ends the force on", "labels",
+        "edits",
+        "edits to what cannot run",
+        "reverts by hand",
+        "writes without `released`",
+        "claims to be live",
+        "releases by hand",
+        "forces",
+        "ends the force on",
+        "labels",
     ][what];
     let reply = world.write_node(&name, ALICE, None, |cluster, admission| {
         cluster.write_node(&name, admission, |new| change(new, what, number), None)
     });
-    world.trace(|| format!("alice {shown} {name}: {}", if reply.is_ok() { "ok" } else { "refused" }));
+    world.trace(|| {
+        format!(
+            "alice {shown} {name}: {}",
+            if reply.is_ok() { "ok" } else { "refused" }
+        )
+    });
 }
 
 fn change(node: &mut Value, what: usize, number: u64) {
-    let annotation = |node: &mut Value, name: &str, value: Value| node["metadata"]["annotations"][name] = value;
+    let annotation =
+        |node: &mut Value, name: &str, value: Value| node["metadata"]["annotations"][name] = value;
     match what {
-        0 => node["spec"]["deployments"][0]["spec"]["image"] = format!("hand{number}-good by hand").into(),
-        1 => node["spec"]["deployments"][0]["spec"]["image"] = format!("hand{number}-never by hand").into(),
+        0 => {
+            node["spec"]["deployments"][0]["spec"]["image"] =
+                format!("hand{number}-good by hand").into()
+        }
+        1 => {
+            node["spec"]["deployments"][0]["spec"]["image"] =
+                format!("hand{number}-never by hand").into()
+        }
         2 => {
             if !node["spec"]["released"]["deployments"].is_null() {
                 node["spec"]["deployments"] = node["spec"]["released"]["deployments"].clone();
             }
         }
-        3 => drop(node["spec"].as_object_mut().map(|spec| spec.remove("released"))),
+        3 => drop(
+            node["spec"]
+                .as_object_mut()
+                .map(|spec| spec.remove("released")),
+        ),
         4 => {
             let desired = node["metadata"]["annotations"][names::DESIRED_HASH].clone();
             annotation(node, names::LIVE_HASH, desired);
         }
         5 => {
-            let desired = node["metadata"]["annotations"][names::DESIRED_HASH].as_str().unwrap_or_default();
-            let version = node["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            let desired = node["metadata"]["annotations"][names::DESIRED_HASH]
+                .as_str()
+                .unwrap_or_default();
+            let version = node["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap_or_default();
             let marker = format!("{desired}/{version}");
             annotation(node, names::RELEASE, marker.into());
         }
         6 => annotation(node, names::FORCE_ROLLOUT, "true".into()),
-        7 => drop(node["metadata"]["annotations"].as_object_mut().map(|all| all.remove(names::FORCE_ROLLOUT))),
+        7 => drop(
+            node["metadata"]["annotations"]
+                .as_object_mut()
+                .map(|all| all.remove(names::FORCE_ROLLOUT)),
+        ),
         _ => node["metadata"]["labels"]["seen"] = number.to_string().into(),
     }
 }
@@ -264,12 +382,27 @@ pub fn heal(world: &mut World) {
         if world.users.images.contains_key(*form) {
             world.users.versions += 1;
             let image = format!("v{}-good", world.users.versions);
-            world.users.images.entry((*form).to_owned()).or_default().push(image);
-            policy(world, form, json!({"maxSkew": 5, "paused": false, "minReadySeconds": 0, "creation": "Gated"}));
+            world
+                .users
+                .images
+                .entry((*form).to_owned())
+                .or_default()
+                .push(image);
+            policy(
+                world,
+                form,
+                json!({"maxSkew": 5, "paused": false, "minReadySeconds": 0, "creation": "Gated"}),
+            );
         }
     }
     world.trace(|| "alice: hub: deletions are confirmed".to_owned());
-    world.change_hub(|hub| hub.confirmation = Some("100000".to_owned()));
+    world.change_hub(|hub| {
+        hub.confirmation = Some("100000".to_owned());
+        hub.forced = false;
+    });
+    for form in FORMS {
+        world.annotate_form(form, false, None);
+    }
     if world.rows.is_empty() {
         for i in 0..world.settings.rows {
             world.rows.insert(format!("t{i}"), true);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, Form, Hub, Node, Workload};
 pub use read::{held, is_settled, live_image, text};
-use windows::History;
+use windows::{History, Policy};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -41,8 +41,11 @@ struct Flight {
     form: String,
     cause: Cause,
     /// The widest window that was in force between the plan's view and the release: the form's, the hub's.
-    allowed: (Option<usize>, Option<usize>),
+    allowed: Widths,
 }
+
+/// Of a form and of its hub; None: unlimited.
+type Widths = (Option<usize>, Option<usize>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
@@ -64,6 +67,8 @@ pub struct Witness {
     pub violation: Option<Violation>,
     pub figures: Figures,
     history: History,
+    /// The windows in which the slots of the ledger were taken, by uid.
+    taken: BTreeMap<String, Widths>,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -75,7 +80,10 @@ pub struct Witness {
 impl Witness {
     pub fn fail(&mut self, invariant: &'static str, text: impl FnOnce() -> String) {
         if self.violation.is_none() {
-            self.violation = Some(Violation { invariant, text: text() });
+            self.violation = Some(Violation {
+                invariant,
+                text: text(),
+            });
         }
     }
 
@@ -85,18 +93,16 @@ impl Witness {
         }
     }
 
-    /// Nodes of a form that were released by slot and have not settled since.
-    pub fn in_flight(&self) -> usize {
-        self.flights.values().filter(|f| f.cause == Cause::Gated).count()
-    }
-
     pub fn form_changed(&mut self, revision: u64, name: &str, form: Option<&Form>) {
-        let policy = form.map(|form| form.spec.rollout.clone().unwrap_or_default());
+        let policy = form.map(|form| Policy {
+            rollout: form.spec.rollout.clone().unwrap_or_default(),
+            forced: form.forced,
+        });
         self.history.policy(revision, name, policy);
     }
 
     pub fn hub_changed(&mut self, revision: u64, hub: &Hub) {
-        self.history.hub(revision, hub.skew);
+        self.history.hub(revision, hub.skew, hub.forced);
     }
 
     /// A node was written; `release` is who asked for it and on which view, where a marker came along.
@@ -110,24 +116,47 @@ impl Witness {
         let (old_value, value) = (old.map(|old| &old.value), &new.value);
         let uid = new.digest.uid.clone();
         self.count_nodes(cluster);
-        self.expect(held(value) == !value["spec"]["released"].is_null() || text(value, "live-hash") == "unknown", "gate", || {
-            format!("{} is held and has no released content, or is not held and has", new.digest.key.name)
-        });
-        let marked = |which| text(value, which) != "" && old_value.is_none_or(|old| text(old, which) != text(value, which));
+        // Nothing is applied of a node on its way out, and the gate lets it be.
+        if new.digest.deleting {
+            return;
+        }
+        self.expect(
+            held(value) == !value["spec"]["released"].is_null()
+                || text(value, "live-hash") == "unknown",
+            "gate",
+            || {
+                format!(
+                    "{} is held and has no released content, or is not held and has",
+                    new.digest.key.name
+                )
+            },
+        );
+        let marked = |which| {
+            text(value, which) != ""
+                && old_value.is_none_or(|old| text(old, which) != text(value, which))
+        };
         let was = old_value.and_then(live_image);
         let is = live_image(value);
         if marked("release") && old.is_some() {
             self.expect(!held(value), "gate", || {
-                format!("the release of {} was answered 200, and it is held still", new.digest.key.name)
+                format!(
+                    "the release of {} was answered 200, and it is held still",
+                    new.digest.key.name
+                )
             });
         }
         if let Some(image) = &is {
-            self.live.entry(uid.clone()).or_default().insert(image.clone());
+            self.live
+                .entry(uid.clone())
+                .or_default()
+                .insert(image.clone());
         }
         let start = |value: &Value| text(value, "rollout-update-start-time").to_owned();
         let went_live = is != was || old_value.is_some_and(|old| start(old) != start(value));
         if !went_live || is.is_none() {
-            self.expect(is == was, "gate", || format!("{} lost its live content", new.digest.key.name));
+            self.expect(is == was, "gate", || {
+                format!("{} lost its live content", new.digest.key.name)
+            });
             return;
         }
         let cause = if marked("release") {
@@ -138,7 +167,10 @@ impl Witness {
             Cause::Forced
         } else {
             return self.fail("gate", || {
-                format!("the live content of {} changed without release, force or ungating", new.digest.key.name)
+                format!(
+                    "the live content of {} changed without release, force or ungating",
+                    new.digest.key.name
+                )
             });
         };
         let mut flight = Flight {
@@ -149,15 +181,35 @@ impl Witness {
         };
         if cause != Cause::Forced {
             let Some((life, view)) = author else {
-                return self.fail("gate", || format!("{} was let go by somebody who is not the operator", flight.name));
+                return self.fail("gate", || {
+                    format!(
+                        "{} was let go by somebody who is not the operator",
+                        flight.name
+                    )
+                });
             };
             flight.allowed = self.history.widths(&flight.form, view.since);
+            // A slot that was taken in a wider window keeps its place in a narrower one.
+            if let Some(taken) = self.taken.get(&uid) {
+                flight.allowed.0 = flight.allowed.0.zip(taken.0).map(|(a, b)| a.max(b));
+                flight.allowed.1 = flight.allowed.1.zip(taken.1).map(|(a, b)| a.max(b));
+            }
             if cause == Cause::Gated {
                 self.released(cluster, old, new, life, view, &flight);
+            } else if self.history.was_forced(&flight.form, view.since) {
+                flight.cause = Cause::Forced;
             } else {
-                self.expect(self.history.was_ungated(&flight.form, view.since, was.is_none()), "window", || {
-                    format!("{} went live ungated, though a window applied all the time", flight.name)
-                });
+                self.expect(
+                    self.history
+                        .was_ungated(&flight.form, view.since, was.is_none()),
+                    "window",
+                    || {
+                        format!(
+                            "{} went live ungated, though a window applied all the time",
+                            flight.name
+                        )
+                    },
+                );
             }
         }
         self.flights.insert(uid.clone(), flight);
@@ -165,36 +217,67 @@ impl Witness {
     }
 
     /// A gated release has happened.
-    fn released(&mut self, cluster: &Cluster, old: Option<&Node>, new: &Node, life: Life, view: View, flight: &Flight) {
+    fn released(
+        &mut self,
+        cluster: &Cluster,
+        old: Option<&Node>,
+        new: &Node,
+        life: Life,
+        view: View,
+        flight: &Flight,
+    ) {
         self.figures.releases += 1;
         let name = &flight.name;
         let Some(old) = old else {
             return self.fail("exact", || format!("{name} was released at its creation"));
         };
         let uid = &new.digest.uid;
-        let (hash, version) = (text(&new.value, "desired-hash"), &old.digest.resource_version);
+        let (hash, version) = (
+            text(&new.value, "desired-hash"),
+            &old.digest.resource_version,
+        );
         let named = |slot: &&Slot| slot.uid == *uid;
         let slot = cluster.hub.slots.iter().find(named);
-        self.expect(slot.is_some_and(|slot| slot.hash == hash && slot.resource_version == *version), "exact", || {
-            format!("{name} was released at {version} as {hash}, and the ledger says {slot:?}")
-        });
+        self.expect(
+            slot.is_some_and(|slot| slot.hash == hash && slot.resource_version == *version),
+            "exact",
+            || format!("{name} was released at {version} as {hash}, and the ledger says {slot:?}"),
+        );
         let own = (life, uid.clone(), hash.to_owned(), version.clone());
         self.expect(self.acknowledged.contains(&own), "exact", || {
             format!("{name} was released at {version} without an acknowledged ledger write of its own before")
         });
-        self.expect(self.history.was_open(&flight.form, view.since), "paused", || {
-            format!("{name} was released, though its form was paused all the time")
-        });
+        self.expect(
+            self.history.was_open(&flight.form, view.since),
+            "paused",
+            || format!("{name} was released, though its form was paused all the time"),
+        );
         let mut flights = self.flights.clone();
         flights.insert(uid.clone(), flight.clone());
-        let form: Vec<&Flight> = flights.values().filter(|f| f.cause == Cause::Gated && f.form == flight.form).collect();
-        let hub: Vec<&Flight> = flights.values().filter(|f| f.cause == Cause::Gated).collect();
+        let form: Vec<&Flight> = flights
+            .values()
+            .filter(|f| f.cause == Cause::Gated && f.form == flight.form)
+            .collect();
+        let hub: Vec<&Flight> = flights
+            .values()
+            .filter(|f| f.cause == Cause::Gated)
+            .collect();
         self.figures.peak = self.figures.peak.max(form.len());
         for (which, flights, allowed) in [
-            ("form", &form, form.iter().map(|f| f.allowed.0).collect::<Option<Vec<_>>>()),
-            ("hub", &hub, hub.iter().map(|f| f.allowed.1).collect::<Option<Vec<_>>>()),
+            (
+                "form",
+                &form,
+                form.iter().map(|f| f.allowed.0).collect::<Option<Vec<_>>>(),
+            ),
+            (
+                "hub",
+                &hub,
+                hub.iter().map(|f| f.allowed.1).collect::<Option<Vec<_>>>(),
+            ),
         ] {
-            let Some(width) = allowed.and_then(|all| all.into_iter().max()) else { continue };
+            let Some(width) = allowed.and_then(|all| all.into_iter().max()) else {
+                continue;
+            };
             self.expect(flights.len() <= width, "window", || {
                 let names: Vec<&str> = flights.iter().map(|f| f.name.as_str()).collect();
                 format!("{} nodes of the {which} are released and not settled since, and the window is {width}: {}", flights.len(), names.join(", "))
@@ -214,40 +297,86 @@ impl Witness {
 
     /// A workload changed: is its node settled now?
     pub fn look_at(&mut self, cluster: &Cluster, name: &str) {
-        let Some((node, child)) = cluster.nodes.get(name).zip(cluster.children.get(name)) else { return };
-        if child.ready && child.node_uid == node.digest.uid && live_image(&node.value).as_ref() == Some(&child.image) {
+        let Some((node, child)) = cluster.nodes.get(name).zip(cluster.children.get(name)) else {
+            return;
+        };
+        if child.ready
+            && child.node_uid == node.digest.uid
+            && live_image(&node.value).as_ref() == Some(&child.image)
+        {
             self.flights.remove(&node.digest.uid);
         }
     }
 
     /// Somebody applied content to a workload.
-    pub fn child_applied(&mut self, cluster: &Cluster, old: Option<&Workload>, new: &Workload, view: View) {
+    pub fn child_applied(
+        &mut self,
+        cluster: &Cluster,
+        old: Option<&Workload>,
+        new: &Workload,
+        view: View,
+    ) {
         let live = self.live.get(&new.node_uid);
         let ever = live.is_some_and(|live| live.contains(&new.image));
         // A node that is gone may be followed by a late request of its controller.
-        let gone = cluster.nodes.get(&new.node).is_none_or(|node| node.digest.uid != new.node_uid);
-        self.expect(ever || gone, "gate", || format!("{} was given {}, which was never live on it", new.node, new.image));
+        let gone = cluster
+            .nodes
+            .get(&new.node)
+            .is_none_or(|node| node.digest.uid != new.node_uid);
+        self.expect(ever || gone, "gate", || {
+            format!(
+                "{} was given {}, which was never live on it",
+                new.node, new.image
+            )
+        });
         let same = old.is_some_and(|old| old.image == new.image && old.node_uid == new.node_uid);
-        self.expect(!(same && view.current), "revert", || format!("{} was given {} once more", new.node, new.image));
+        self.expect(!(same && view.current), "revert", || {
+            format!("{} was given {} once more", new.node, new.image)
+        });
         self.look_at(cluster, &new.node);
     }
 
     /// The ledger was written.
     pub fn ledger_written(&mut self, cluster: &Cluster, old: &[Slot], view: View) {
         let new = &cluster.hub.slots;
+        self.taken
+            .retain(|uid, _| new.iter().any(|slot| slot.uid == *uid));
+        for slot in new {
+            let widths = || self.history.widths(&slot.form, view.since);
+            self.taken.entry(slot.uid.clone()).or_insert_with(widths);
+        }
         for slot in old {
             let (uid, name) = (&slot.uid, &slot.node);
             if let Some(kept) = new.iter().find(|kept| kept.uid == *uid) {
-                self.expect(kept.repair == slot.repair && kept.form == slot.form, "ledger", || {
-                    format!("the slot of {name} was rewritten as {kept:?}; it was {slot:?}")
-                });
+                self.expect(
+                    kept.repair == slot.repair && kept.form == slot.form,
+                    "ledger",
+                    || format!("the slot of {name} was rewritten as {kept:?}; it was {slot:?}"),
+                );
                 continue;
             }
-            let Some(node) = cluster.nodes.get(name).filter(|node| node.digest.uid == *uid) else { continue };
-            self.expect(node.digest.resource_version != slot.resource_version, "ledger", || {
-                format!("the slot of {name} was freed while its release at {} can still succeed", slot.resource_version)
-            });
-            self.expect(!self.flights.contains_key(uid), "ledger", || {
+            let Some(node) = cluster
+                .nodes
+                .get(name)
+                .filter(|node| node.digest.uid == *uid)
+            else {
+                continue;
+            };
+            self.expect(
+                node.digest.resource_version != slot.resource_version,
+                "ledger",
+                || {
+                    format!(
+                        "the slot of {name} was freed while its release at {} can still succeed",
+                        slot.resource_version
+                    )
+                },
+            );
+            let in_flight = self
+                .flights
+                .get(uid)
+                .is_some_and(|flight| flight.cause == Cause::Gated);
+            self.expect(!in_flight, "ledger", || {
                 format!("the slot of {name} was freed, and it has not settled since it went live")
             });
         }
@@ -255,7 +384,9 @@ impl Witness {
             let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();
             let (now, before) = (of_form(new), of_form(old));
             if let (Some(width), _) = self.history.widths(form, view.since) {
-                self.expect(now <= width.max(before), "window", || format!("the ledger has {now} slots of form {form}, and the window is {width}"));
+                self.expect(now <= width.max(before), "window", || {
+                    format!("the ledger has {now} slots of form {form}, and the window is {width}")
+                });
             }
         }
     }
@@ -263,7 +394,11 @@ impl Witness {
     /// The writer has the reply to its ledger write.
     pub fn ledger_acknowledged(&mut self, life: Life, slots: &[Slot]) {
         for slot in slots {
-            let (uid, hash, version) = (slot.uid.clone(), slot.hash.clone(), slot.resource_version.clone());
+            let (uid, hash, version) = (
+                slot.uid.clone(),
+                slot.hash.clone(),
+                slot.resource_version.clone(),
+            );
             self.acknowledged.insert((life, uid, hash, version));
         }
     }

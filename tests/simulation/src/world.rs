@@ -50,6 +50,8 @@ faults! {
     BadEdits: "content that is never ready, slow, or flaps",
     HandEdits: "nodes are edited by hand, reverted, written without `released`, tampered with",
     Force: "nodes are forced",
+    ForceAll: "a whole form or the hub is forced, and no longer",
+    Order: "canaries first, no order, and other canaries",
     Policy: "maxSkew up, down, 0, percentages; paused; minReadySeconds; creation",
     HubWindow: "the hub's own maxSkew",
     Rows: "rows come and go",
@@ -115,7 +117,13 @@ impl World {
             settings,
             time: 0,
             cluster: Cluster::default(),
-            processes: [Process::default(), Process { id: 1, ..Process::default() }],
+            processes: [
+                Process::default(),
+                Process {
+                    id: 1,
+                    ..Process::default()
+                },
+            ],
             witness: Witness::default(),
             rows: BTreeMap::new(),
             faults_on: true,
@@ -169,8 +177,17 @@ impl World {
         if self.dying == Some(p) {
             self.dying = None;
             if !request.is_read() {
-                self.trace(|| format!("operator {p} asks, and dies before it arrives: {}", request.shown()));
-                self.late.push(Late { life, view, request });
+                self.trace(|| {
+                    format!(
+                        "operator {p} asks, and dies before it arrives: {}",
+                        request.shown()
+                    )
+                });
+                self.late.push(Late {
+                    life,
+                    view,
+                    request,
+                });
             }
             return Err(Refused::Unavailable);
         }
@@ -183,11 +200,19 @@ impl World {
             self.trace(|| format!("operator {p}: {}: does not arrive", request.shown()));
             return Err(Refused::Unavailable);
         }
-        let shown = if self.tracing { request.shown() } else { String::new() };
+        let shown = if self.tracing {
+            request.shown()
+        } else {
+            String::new()
+        };
         let reply = self.execute((life, view), request);
         let lost = write && reply.is_ok() && self.strikes(Fault::LostReply, 25);
         self.trace(|| format!("operator {p}: {shown}: {}", said(&reply, lost)));
-        if lost { Err(Refused::Unavailable) } else { reply }
+        if lost {
+            Err(Refused::Unavailable)
+        } else {
+            reply
+        }
     }
 
     /// The next request of this process is on its way when it dies.
@@ -203,10 +228,25 @@ impl World {
 
     pub fn deliver_late(&mut self) {
         let which = self.random.below(self.late.len());
-        let Late { life, view, request } = self.late.remove(which);
-        let shown = if self.tracing { request.shown() } else { String::new() };
+        let Late {
+            life,
+            view,
+            request,
+        } = self.late.remove(which);
+        let shown = if self.tracing {
+            request.shown()
+        } else {
+            String::new()
+        };
         let reply = self.execute((life, view), request);
-        self.trace(|| format!("late, of operator {}'s life {}: {shown}: {}", life.process, life.boot, said(&reply, false)));
+        self.trace(|| {
+            format!(
+                "late, of operator {}'s life {}: {shown}: {}",
+                life.process,
+                life.boot,
+                said(&reply, false)
+            )
+        });
     }
 
     fn admission<'a>(&mut self, user: &'a str) -> Admission<'a> {
@@ -225,7 +265,10 @@ impl World {
         name: &str,
         user: &str,
         author: Option<(Life, View)>,
-        write: impl FnOnce(&mut Cluster, &Admission) -> Result<std::sync::Arc<crate::cluster::Node>, Refused>,
+        write: impl FnOnce(
+            &mut Cluster,
+            &Admission,
+        ) -> Result<std::sync::Arc<crate::cluster::Node>, Refused>,
     ) -> Result<Reply, Refused> {
         if self.webhook_down_until > self.time {
             return Err(Refused::Unavailable);
@@ -233,8 +276,12 @@ impl World {
         let old = self.cluster.nodes.get(name).cloned();
         let admission = self.admission(user);
         let new = write(&mut self.cluster, &admission)?;
-        if old.as_ref().is_none_or(|old| !std::sync::Arc::ptr_eq(old, &new)) {
-            self.witness.node_written(&self.cluster, old.as_deref(), &new, author);
+        if old
+            .as_ref()
+            .is_none_or(|old| !std::sync::Arc::ptr_eq(old, &new))
+        {
+            self.witness
+                .node_written(&self.cluster, old.as_deref(), &new, author);
         }
         Ok(Reply::Node(new))
     }
@@ -242,22 +289,53 @@ impl World {
     fn execute(&mut self, author: (Life, View), request: Request) -> Result<Reply, Refused> {
         match request {
             Request::ReadHub => Ok(Reply::Hub(self.cluster.hub.clone())),
-            Request::ReadNode { name } => self.cluster.nodes.get(&name).cloned().map(Reply::Node).ok_or(Refused::NotFound),
-            Request::ReadChild { name } => self.cluster.children.get(&name).cloned().map(Reply::Child).ok_or(Refused::NotFound),
-            Request::Ledger { resource_version, slots } => {
+            Request::ReadNode { name } => self
+                .cluster
+                .nodes
+                .get(&name)
+                .cloned()
+                .map(Reply::Node)
+                .ok_or(Refused::NotFound),
+            Request::ReadChild { name } => self
+                .cluster
+                .children
+                .get(&name)
+                .cloned()
+                .map(Reply::Child)
+                .ok_or(Refused::NotFound),
+            Request::Ledger {
+                resource_version,
+                slots,
+            } => {
                 let old = self.cluster.hub.slots.clone();
-                let written = self.cluster.write_hub(resource_version.as_deref(), |hub| hub.slots = slots)?;
+                let written = self
+                    .cluster
+                    .write_hub(resource_version.as_deref(), |hub| hub.slots = slots)?;
                 self.witness.ledger_written(&self.cluster, &old, author.1);
                 Ok(Reply::Hub(written))
             }
-            Request::HubCounts { counts } => self.cluster.write_hub(None, |hub| hub.counts = counts).map(Reply::Hub),
-            Request::DeletionsHeld { held } => self.cluster.write_hub(None, |hub| hub.deletions_held = held).map(Reply::Hub),
-            Request::SpendConfirmation => self.cluster.write_hub(None, |hub| hub.confirmation = None).map(Reply::Hub),
-            Request::Release { name, resource_version, marker } => {
+            Request::HubCounts { counts } => self
+                .cluster
+                .write_hub(None, |hub| hub.counts = counts)
+                .map(Reply::Hub),
+            Request::DeletionsHeld { held } => self
+                .cluster
+                .write_hub(None, |hub| hub.deletions_held = held)
+                .map(Reply::Hub),
+            Request::SpendConfirmation => self
+                .cluster
+                .write_hub(None, |hub| hub.confirmation = None)
+                .map(Reply::Hub),
+            Request::Release {
+                name,
+                resource_version,
+                marker,
+            } => {
                 let (key, mut value) = marker;
                 if self.mutant(Mutant::NoVersion)
                     && key == names::RELEASE
-                    && let (Some((hash, _)), Some(node)) = (value.rsplit_once('/'), self.cluster.nodes.get(&name))
+                    && let (Some((hash, _)), Some(node)) =
+                        (value.rsplit_once('/'), self.cluster.nodes.get(&name))
                 {
                     value = format!("{hash}/{}", node.digest.resource_version);
                 }
@@ -265,12 +343,36 @@ impl World {
                     return Err(Refused::NotFound);
                 }
                 self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
-                    cluster.write_node(&name, admission, |new| new["metadata"]["annotations"][key] = value.into(), resource_version.as_deref())
+                    cluster.write_node(
+                        &name,
+                        admission,
+                        |new| new["metadata"]["annotations"][key] = value.into(),
+                        resource_version.as_deref(),
+                    )
                 })
             }
-            Request::ApplyNode { name, object } => self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
-                cluster.apply_node(&name, &object, admission)
-            }),
+            Request::GiveUp {
+                name,
+                resource_version,
+            } => {
+                if !self.cluster.nodes.contains_key(&name) {
+                    return Err(Refused::NotFound);
+                }
+                self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
+                    let version = resource_version.as_str();
+                    cluster.write_node(
+                        &name,
+                        admission,
+                        |new| new["metadata"]["annotations"][names::SLOT_GIVEN_UP] = version.into(),
+                        Some(version),
+                    )
+                })
+            }
+            Request::ApplyNode { name, object } => {
+                self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
+                    cluster.apply_node(&name, &object, admission)
+                })
+            }
             Request::DeleteNode { name, uid } => {
                 self.cluster.delete_node(&name, &uid)?;
                 self.witness.count_nodes(&self.cluster);
@@ -279,20 +381,36 @@ impl World {
             Request::RemoveFinalizer { name, uid } => {
                 self.cluster.remove_finalizer(&name, &uid)?;
                 self.witness.node_gone(&self.cluster, &uid);
+                self.collect_garbage(&name);
                 Ok(Reply::Done)
             }
-            Request::NodeStatus { name, status } => self.cluster.write_node_status(&name, &status).map(Reply::Node),
+            Request::NodeStatus { name, status } => self
+                .cluster
+                .write_node_status(&name, &status)
+                .map(Reply::Node),
             Request::FormStatus { name, status } => {
-                self.witness.form_said(&self.cluster, &name, &status, author.1);
-                self.cluster.write_form_status(&name, status).map(Reply::Form)
+                self.witness
+                    .form_said(&self.cluster, &name, &status, author.1);
+                self.cluster
+                    .write_form_status(&name, status)
+                    .map(Reply::Form)
             }
-            Request::ApplyChild { node, node_uid, image, applied_hash } => {
+            Request::ApplyChild {
+                node,
+                node_uid,
+                image,
+                applied_hash,
+            } => {
                 let old = self.cluster.children.get(&node).cloned();
-                let new = self.cluster.apply_child(&node, &node_uid, &image, &applied_hash);
-                self.witness.child_applied(&self.cluster, old.as_deref(), &new, author.1);
+                let new = self
+                    .cluster
+                    .apply_child(&node, &node_uid, &image, &applied_hash);
+                self.witness
+                    .child_applied(&self.cluster, old.as_deref(), &new, author.1);
                 if old.is_none_or(|old| old.image != new.image || old.uid != new.uid) {
                     self.start_workload(&new.node, &new.uid, &new.image);
                 }
+                self.collect_garbage(&node);
                 Ok(Reply::Child(new))
             }
             Request::DeleteChild { node, uid } => {
@@ -302,30 +420,67 @@ impl World {
         }
     }
 
+    /// A workload whose node is gone goes too.
+    fn collect_garbage(&mut self, name: &str) {
+        let owner = self
+            .cluster
+            .nodes
+            .get(name)
+            .map(|node| node.digest.uid.clone());
+        if let Some(child) = self.cluster.children.get(name).cloned()
+            && owner.as_deref() != Some(child.node_uid.as_str())
+        {
+            self.cluster.delete_child(name, &child.uid);
+        }
+    }
+
     /// What the image promises: `v3-good for t7`.
     fn start_workload(&mut self, node: &str, uid: &str, image: &str) {
-        let kind = image.split(' ').next().and_then(|version| version.rsplit('-').next()).unwrap_or_default();
-        let number: usize = node.bytes().filter(u8::is_ascii_digit).fold(0, |n, digit| n * 10 + usize::from(digit - b'0'));
+        let kind = image
+            .split(' ')
+            .next()
+            .and_then(|version| version.rsplit('-').next())
+            .unwrap_or_default();
+        let number: usize = node
+            .bytes()
+            .filter(u8::is_ascii_digit)
+            .fold(0, |n, digit| n * 10 + usize::from(digit - b'0'));
         let soon = self.time + 50 + self.random.below(1_500) as u64;
         let turns: Vec<(u64, bool)> = match kind {
             "never" => vec![],
             "half" if number.is_multiple_of(2) => vec![],
             "slow" => vec![(soon + self.random.below(20_000) as u64, true)],
-            "flap" => (0..5).map(|turn| (soon + turn * 700, turn % 2 == 0)).collect(),
+            "flap" => (0..5)
+                .map(|turn| (soon + turn * 700, turn % 2 == 0))
+                .collect(),
             _ => vec![(soon, true)],
         };
         for (at, ready) in turns {
             self.timer_count += 1;
-            self.timers.insert((at, self.timer_count), (node.to_owned(), uid.to_owned(), image.to_owned(), ready));
+            self.timers.insert(
+                (at, self.timer_count),
+                (node.to_owned(), uid.to_owned(), image.to_owned(), ready),
+            );
         }
     }
 
     /// A workload becomes ready or ceases to be, if it is still the one that this was about.
     pub fn fire_timer(&mut self) {
-        let Some((_, (node, uid, image, ready))) = self.timers.pop_first() else { return };
-        let same = self.cluster.children.get(&node).is_some_and(|child| child.uid == uid && child.image == image);
+        let Some((_, (node, uid, image, ready))) = self.timers.pop_first() else {
+            return;
+        };
+        let same = self
+            .cluster
+            .children
+            .get(&node)
+            .is_some_and(|child| child.uid == uid && child.image == image);
         if same {
-            self.trace(|| format!("the workload of {node} is {}", if ready { "ready" } else { "not ready any more" }));
+            self.trace(|| {
+                format!(
+                    "the workload of {node} is {}",
+                    if ready { "ready" } else { "not ready any more" }
+                )
+            });
             self.cluster.set_ready(&node, ready);
             self.witness.look_at(&self.cluster, &node);
         }
@@ -334,13 +489,27 @@ impl World {
     /// A change of the hub by a person.
     pub fn change_hub(&mut self, change: impl FnOnce(&mut crate::cluster::Hub)) {
         let _ = self.cluster.write_hub(None, change);
-        self.witness.hub_changed(self.cluster.revision, &self.cluster.hub.clone());
+        self.witness
+            .hub_changed(self.cluster.revision, &self.cluster.hub.clone());
     }
 
     pub fn put_form(&mut self, name: &str, spec: Value) {
         let spec = serde_json::from_value(spec).expect("the simulation's forms can be read");
         self.cluster.put_form(name, spec);
-        self.witness.form_changed(self.cluster.revision, name, self.cluster.forms.get(name).map(|form| &**form));
+        self.witness.form_changed(
+            self.cluster.revision,
+            name,
+            self.cluster.forms.get(name).map(|form| &**form),
+        );
+    }
+
+    pub fn annotate_form(&mut self, name: &str, forced: bool, resumed_at: Option<jiff::Timestamp>) {
+        self.cluster.annotate_form(name, forced, resumed_at);
+        self.witness.form_changed(
+            self.cluster.revision,
+            name,
+            self.cluster.forms.get(name).map(|form| &**form),
+        );
     }
 
     pub fn delete_form(&mut self, name: &str) {

@@ -251,3 +251,25 @@ fn the_status_estimates_the_end_from_what_went_through() {
     );
     assert_eq!(later, status(90), "it does not move by itself");
 }
+
+#[test]
+fn a_window_made_narrower_than_the_slots_that_are_out_does_not_lock_itself() {
+    let with = |states: &str, version: &str| {
+        let mut snapshot = fleet(states, 2);
+        snapshot.slots = (0..3).map(|i| slot(i, version)).collect();
+        snapshot
+    };
+    let broken = plan(&with("XXXA", "99"), at(1));
+    assert_eq!(
+        released(&broken),
+        ["n0", "n1", "n2"],
+        "the fix reaches them"
+    );
+
+    let new = plan(&with("NNNA", "100"), at(1));
+    assert_eq!(released(&new), [""; 0]);
+    let given_up: Vec<&str> = new.give_up.iter().map(|slot| slot.node.as_str()).collect();
+    assert_eq!(given_up, ["n0", "n1", "n2"], "none of them was used");
+    let moved = plan(&with("NNNA", "99"), at(1));
+    assert_eq!(moved.confirm.len(), 3, "{:?}", moved.confirm);
+}

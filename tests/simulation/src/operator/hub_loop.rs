@@ -33,7 +33,11 @@ impl Loop {
     }
 
     pub fn due(&self) -> Option<u64> {
-        if self.sync.is_some() { Some(0) } else { self.due }
+        if self.sync.is_some() {
+            Some(0)
+        } else {
+            self.due
+        }
     }
 }
 
@@ -97,17 +101,33 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
     let view = process.view(&world.cluster);
     let present: Vec<Arc<Form>> = process.forms.values().cloned().collect();
     let hub_loop = &mut process.hub_loop;
-    hub_loop.compiled.retain(|name, _| present.iter().any(|form| form.name == *name));
+    hub_loop
+        .compiled
+        .retain(|name, _| present.iter().any(|form| form.name == *name));
     let mut forms = BTreeMap::new();
     for form in present {
         let known = hub_loop.compiled.get(&form.name);
-        if known.is_none_or(|(known, _)| known.uid != form.uid || known.generation != form.generation) {
-            let compiled = CompiledForm::parse(&form.name, &form.spec).expect("the simulation's forms are sound");
-            hub_loop.compiled.insert(form.name.clone(), (form.clone(), Arc::new(compiled)));
+        if known
+            .is_none_or(|(known, _)| known.uid != form.uid || known.generation != form.generation)
+        {
+            let compiled = CompiledForm::parse(&form.name, &form.spec)
+                .expect("the simulation's forms are sound");
+            hub_loop
+                .compiled
+                .insert(form.name.clone(), (form.clone(), Arc::new(compiled)));
         }
         let compiled = hub_loop.compiled[&form.name].1.clone();
         let policy = form.spec.rollout.clone().unwrap_or_default();
-        forms.insert(form.name.clone(), hub_sync::Form { generation: form.generation, policy, compiled });
+        let forced = hub.forced || form.forced;
+        forms.insert(
+            form.name.clone(),
+            hub_sync::Form {
+                generation: form.generation,
+                policy,
+                forced,
+                compiled,
+            },
+        );
     }
     let confirmation = match world.settings.mutant {
         Some(Mutant::DeleteOnEmpty) => Some("1000000".to_owned()),
@@ -135,8 +155,21 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
     let plan = hub_sync::plan(&seen, process.now(world.time));
     process.deletions_held = Some(plan.held.is_some());
     let existing = nodes.iter().filter(|node| !node.deleting).count();
-    world.witness.synced(existing, plan.deletes.len(), hub.confirmation.as_deref());
-    world.trace(|| format!("operator {p}: sync: {} writes, {} deletes{}", plan.writes.len(), plan.deletes.len(), if plan.held.is_some() { ", deletions held" } else { "" }));
+    world
+        .witness
+        .synced(existing, plan.deletes.len(), hub.confirmation.as_deref());
+    world.trace(|| {
+        format!(
+            "operator {p}: sync: {} writes, {} deletes{}",
+            plan.writes.len(),
+            plan.deletes.len(),
+            if plan.held.is_some() {
+                ", deletions held"
+            } else {
+                ""
+            }
+        )
+    });
     Some(Box::new(Sync {
         view,
         writes: plan.writes,
@@ -156,13 +189,21 @@ fn rows(world: &mut World) -> Option<Rows> {
     if failed && !world.mutant(Mutant::DeleteOnEmpty) {
         return None;
     }
-    let columns = Columns { uid: "uid".into(), activate: "active".into(), host_or_url: None, extra: BTreeMap::new() };
+    let columns = Columns {
+        uid: "uid".into(),
+        activate: "active".into(),
+        host_or_url: None,
+        extra: BTreeMap::new(),
+    };
     let mut collector = Collector::new(&columns);
     let mut number = 0;
     for (uid, active) in world.rows.iter().filter(|_| !failed) {
         number += 1;
         let active = if *active { "1" } else { "0" };
-        collector.push(RawRow { number, values: vec![Some(uid.clone().into_bytes()), Some(active.into())] });
+        collector.push(RawRow {
+            number,
+            values: vec![Some(uid.clone().into_bytes()), Some(active.into())],
+        });
     }
     Some(collector.finish(RowCount(number)))
 }
@@ -173,7 +214,10 @@ impl Sync {
             Stage::Write if !self.writes.is_empty() => {
                 let which = world.random.below(self.writes.len().min(REQUESTS_MAX));
                 let write = self.writes.remove(which);
-                let request = Request::ApplyNode { name: write.name.clone(), object: write.object.clone() };
+                let request = Request::ApplyNode {
+                    name: write.name.clone(),
+                    object: write.object.clone(),
+                };
                 self.ask(world, p, request, Sent::Write(write))
             }
             Stage::Write => {
@@ -185,7 +229,9 @@ impl Sync {
                 self.ask(world, p, Request::SpendConfirmation, Sent::Spend)
             }
             Stage::Delete => match self.deletes.pop() {
-                Some(NodeDeletion { name, uid, .. }) => self.ask(world, p, Request::DeleteNode { name, uid }, Sent::Delete),
+                Some(NodeDeletion { name, uid, .. }) => {
+                    self.ask(world, p, Request::DeleteNode { name, uid }, Sent::Delete)
+                }
                 None => {
                     self.note_rendered(world, p);
                     self.stage = Stage::Report;
@@ -197,7 +243,12 @@ impl Sync {
                 if hub.is_some_and(|hub| hub.deletions_held == self.held) {
                     return Some(self.again(world, p));
                 }
-                self.ask(world, p, Request::DeletionsHeld { held: self.held }, Sent::Report)
+                self.ask(
+                    world,
+                    p,
+                    Request::DeletionsHeld { held: self.held },
+                    Sent::Report,
+                )
             }
         }
     }
@@ -211,7 +262,13 @@ impl Sync {
         self.read(world, p, sent, reply)
     }
 
-    fn read(&mut self, world: &mut World, p: usize, sent: Sent, reply: Result<Reply, Refused>) -> Option<u64> {
+    fn read(
+        &mut self,
+        world: &mut World,
+        p: usize,
+        sent: Sent,
+        reply: Result<Reply, Refused>,
+    ) -> Option<u64> {
         let time = world.time;
         let process = &mut world.processes[p];
         let retry = matches!(reply, Err(Refused::Unavailable | Refused::Conflict));
@@ -220,7 +277,10 @@ impl Sync {
                 process.learn_node(&node.digest);
                 process.node_loop.wake(&write.name, time);
             }
-            (Sent::Write(write), _) => self.failed.push(Failed { node: Some((write.form, write.uid)), retry }),
+            (Sent::Write(write), _) => self.failed.push(Failed {
+                node: Some((write.form, write.uid)),
+                retry,
+            }),
             (Sent::Spend, Ok(Reply::Hub(hub))) => process.learn_hub(&hub),
             // The sync ends here: what was rendered is not noted, and it begins anew.
             (Sent::Spend, _) => return Some(RETRY_SOON),
@@ -258,6 +318,10 @@ impl Sync {
     fn again(&self, world: &mut World, p: usize) -> u64 {
         let time = world.time;
         world.processes[p].release.wake(time);
-        if self.failed.iter().any(|failed| failed.retry) { RETRY_SOON } else { INTERVAL }
+        if self.failed.iter().any(|failed| failed.retry) {
+            RETRY_SOON
+        } else {
+            INTERVAL
+        }
     }
 }

@@ -48,7 +48,11 @@ impl Loop {
     }
 
     pub fn due(&self) -> Option<u64> {
-        if self.replies.is_empty() { self.queue.values().min().copied() } else { Some(0) }
+        if self.replies.is_empty() {
+            self.queue.values().min().copied()
+        } else {
+            Some(0)
+        }
     }
 }
 
@@ -57,14 +61,21 @@ pub fn step(world: &mut World, p: usize) {
     let time = world.time;
     let nodes = &mut world.processes[p].node_loop;
     let waiting = nodes.replies.len();
-    let due: Vec<&String> = nodes.queue.iter().filter(|(name, due)| **due <= time && !nodes.replies.contains_key(*name)).map(|(name, _)| name).collect();
+    let due: Vec<&String> = nodes
+        .queue
+        .iter()
+        .filter(|(name, due)| **due <= time && !nodes.replies.contains_key(*name))
+        .map(|(name, _)| name)
+        .collect();
     let which = world.random.below(waiting + due.len());
     if which < waiting {
         let name = nodes.replies.keys().nth(which).expect("counted").clone();
         let (sent, reply) = nodes.replies.remove(&name).expect("it is there");
         return read(world, p, &name, sent, reply);
     }
-    let Some(name) = due.get(which - waiting).map(|name| name.to_string()) else { return };
+    let Some(name) = due.get(which - waiting).map(|name| name.to_string()) else {
+        return;
+    };
     nodes.queue.remove(&name);
     look(world, p, &name);
 }
@@ -73,7 +84,10 @@ fn ask(world: &mut World, p: usize, name: &str, request: Request, sent: Sent) {
     let view = world.processes[p].view(&world.cluster);
     let reply = world.send(p, request, view);
     if world.is_slow() {
-        world.processes[p].node_loop.replies.insert(name.to_owned(), (sent, reply));
+        world.processes[p]
+            .node_loop
+            .replies
+            .insert(name.to_owned(), (sent, reply));
         return;
     }
     read(world, p, name, sent, reply);
@@ -85,7 +99,12 @@ fn read(world: &mut World, p: usize, name: &str, sent: Sent, reply: Result<Reply
     let wait = match (sent, reply) {
         (Sent::Status(at), Ok(Reply::Node(node))) => {
             process.learn_node(&node.digest);
-            process.node_loop.memory.entry(name.to_owned()).or_default().written = Some(at);
+            process
+                .node_loop
+                .memory
+                .entry(name.to_owned())
+                .or_default()
+                .written = Some(at);
             process.release.wake(time);
             return;
         }
@@ -98,7 +117,7 @@ fn read(world: &mut World, p: usize, name: &str, sent: Sent, reply: Result<Reply
             0
         }
         (Sent::Content, Ok(Reply::Node(node))) => return apply(world, p, name, &node.value),
-        (Sent::Finalizer, _) | (_, Err(Refused::NotFound)) => return,
+        (Sent::Finalizer, Ok(_)) | (_, Err(Refused::NotFound)) => return,
         (_, Err(Refused::Conflict)) => 200,
         _ => 5_000,
     };
@@ -120,27 +139,53 @@ fn look(world: &mut World, p: usize, name: &str) {
         return delete(world, p, &node);
     }
     let now = process.now(world.time);
-    let hold = hold(process.holds.get(name).copied(), &node, process.node_loop.memory.entry(name.to_owned()).or_default(), now);
+    let hold = hold(
+        process.holds.get(name).copied(),
+        &node,
+        process.node_loop.memory.entry(name.to_owned()).or_default(),
+        now,
+    );
     let child = process.children.get(name).map(|child| digest(child));
     let seen: Vec<Seen> = node
         .facts
         .iter()
-        .map(|facts| Seen { facts, unavailable: None, child: child.as_ref(), failure: None, drifted: false, waiting_since: None })
+        .map(|facts| Seen {
+            facts,
+            unavailable: None,
+            child: child.as_ref(),
+            failure: None,
+            drifted: false,
+            waiting_since: None,
+        })
         .collect();
     let plan = node_plan::plan(&node, &seen, &BTreeMap::new(), now);
     if plan.apply.is_empty() {
         let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
         return report(world, p, &node, status, now);
     }
-    match node.content.clone().filter(|_| !world.mutant(Mutant::ApplyDesired)) {
+    match node
+        .content
+        .clone()
+        .filter(|_| !world.mutant(Mutant::ApplyDesired))
+    {
         Some(content) => apply_content(world, p, &node, &content),
-        None => ask(world, p, name, Request::ReadNode { name: name.to_owned() }, Sent::Content),
+        None => ask(
+            world,
+            p,
+            name,
+            Request::ReadNode {
+                name: name.to_owned(),
+            },
+            Sent::Content,
+        ),
     }
 }
 
 /// `Look::content`, read live: only if it is the content of this very digest.
 fn apply(world: &mut World, p: usize, name: &str, object: &serde_json::Value) {
-    let Some(node) = world.processes[p].nodes.get(name).cloned() else { return };
+    let Some(node) = world.processes[p].nodes.get(name).cloned() else {
+        return;
+    };
     let content = if world.mutant(Mutant::ApplyDesired) {
         serde_json::from_value(lynqgate::decide::content::of_spec(Some(&object["spec"]))).ok()
     } else {
@@ -156,11 +201,16 @@ fn apply(world: &mut World, p: usize, name: &str, object: &serde_json::Value) {
 }
 
 fn apply_content(world: &mut World, p: usize, node: &Arc<NodeDigest>, content: &ResourceArrays) {
-    let Some((resource, facts)) = content.iter().next().zip(node.facts.first()) else { return };
+    let Some((resource, facts)) = content.iter().next().zip(node.facts.first()) else {
+        return;
+    };
     let request = Request::ApplyChild {
         node: node.key.name.clone(),
         node_uid: node.uid.clone(),
-        image: resource.spec["image"].as_str().unwrap_or_default().to_owned(),
+        image: resource.spec["image"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
         applied_hash: facts.hash.clone(),
     };
     ask(world, p, &node.key.name, request, Sent::Child);
@@ -168,7 +218,11 @@ fn apply_content(world: &mut World, p: usize, node: &Arc<NodeDigest>, content: &
 
 fn report(world: &mut World, p: usize, node: &NodeDigest, status: NodeStatus, now: Timestamp) {
     let name = &node.key.name;
-    let memory = world.processes[p].node_loop.memory.entry(name.clone()).or_default();
+    let memory = world.processes[p]
+        .node_loop
+        .memory
+        .entry(name.clone())
+        .or_default();
     let due = node_plan::status::due(&node.status, &status, memory.written, memory.hold_at, now);
     match due {
         None => {}
@@ -177,13 +231,21 @@ fn report(world: &mut World, p: usize, node: &NodeDigest, status: NodeStatus, no
             world.processes[p].node_loop.wake(name, at);
         }
         Some(_) => {
-            let request = Request::NodeStatus { name: name.clone(), status: Box::new(status) };
+            let request = Request::NodeStatus {
+                name: name.clone(),
+                status: Box::new(status),
+            };
             ask(world, p, name, request, Sent::Status(now));
         }
     }
 }
 
-fn hold(hold: Option<HoldReason>, node: &NodeDigest, memory: &mut Memory, now: Timestamp) -> Option<HoldReason> {
+fn hold(
+    hold: Option<HoldReason>,
+    node: &NodeDigest,
+    memory: &mut Memory,
+    now: Timestamp,
+) -> Option<HoldReason> {
     let patience = node_plan::status::patience(hold);
     if node.held() && !patience.is_zero() {
         let since = *memory.hold_since.get_or_insert(now);
@@ -196,13 +258,23 @@ fn hold(hold: Option<HoldReason>, node: &NodeDigest, memory: &mut Memory, now: T
 
 fn delete(world: &mut World, p: usize, node: &NodeDigest) {
     let name = node.key.name.clone();
-    match world.processes[p].children.get(&name).filter(|child| child.node_uid == node.uid) {
+    match world.processes[p]
+        .children
+        .get(&name)
+        .filter(|child| child.node_uid == node.uid)
+    {
         Some(child) => {
-            let request = Request::DeleteChild { node: name.clone(), uid: child.uid.clone() };
+            let request = Request::DeleteChild {
+                node: name.clone(),
+                uid: child.uid.clone(),
+            };
             ask(world, p, &name, request, Sent::Child);
         }
         None => {
-            let request = Request::RemoveFinalizer { name: name.clone(), uid: node.uid.clone() };
+            let request = Request::RemoveFinalizer {
+                name: name.clone(),
+                uid: node.uid.clone(),
+            };
             ask(world, p, &name, request, Sent::Finalizer);
         }
     }
@@ -210,12 +282,18 @@ fn delete(world: &mut World, p: usize, node: &NodeDigest) {
 
 /// What the library would read from the object.
 fn digest(child: &Workload) -> Child {
-    let waiting = || Reason::StatusMissing { name: child.node.clone(), field: "status" };
+    let waiting = || Reason::StatusMissing {
+        name: child.node.clone(),
+        field: "status",
+    };
     Child {
         uid: child.uid.clone(),
         resource_version: child.resource_version.clone(),
         owner: Owner::Node {
-            key: NodeKey { namespace: NAMESPACE.to_owned(), name: child.node.clone() },
+            key: NodeKey {
+                namespace: NAMESPACE.to_owned(),
+                name: child.node.clone(),
+            },
             uid: Some(child.node_uid.clone()),
         },
         applied_hash: Some(child.applied_hash.clone()),
@@ -224,7 +302,10 @@ fn digest(child: &Workload) -> Child {
         orphaned: false,
         retain: false,
         deleting: false,
-        readiness: if child.ready { Readiness::Ready } else { Readiness::Waiting(waiting()) },
+        readiness: if child.ready {
+            Readiness::Ready
+        } else {
+            Readiness::Waiting(waiting())
+        },
     }
 }
-

@@ -1,6 +1,7 @@
 //! The release loop, one request a step. It mirrors `controller::rollout` function for function: `Look::go` is `step`,
 //! with `Stage` for the place between two awaits; `snapshot`, `write_ledger`, `release_one`, `confirm_one`,
-//! `remember_holds`, `write_statuses` and `write_forms` have their names from there. Decisions are the planner's.
+//! `give_up` and `remember_holds` have their names from there, `snapshot` from `rollout::snapshot::of`, and the writes of
+//! statuses mirror `rollout::report`. Decisions are the planner's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use lynqgate::api::hub::Slot;
 use lynqgate::api::names;
 use lynqgate::api::policy::Skew;
 use lynqgate::decide::node::NodeDigest;
-use lynqgate::decide::rollout::{self, Confirm, Confirmation, Live, Plan, Release, Snapshot};
+use lynqgate::decide::rollout::{
+    self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
+};
 
 use crate::cluster::{FormStatus, Hub, Refused};
 use crate::mutant::Mutant;
@@ -31,6 +34,7 @@ pub struct Loop {
     look: Option<Box<Look>>,
     form_written: BTreeMap<String, u64>,
     hub_written: Option<u64>,
+    refused: BTreeMap<String, String>,
 }
 
 impl Loop {
@@ -40,7 +44,11 @@ impl Loop {
 
     /// When it has something to do.
     pub fn due(&self) -> Option<u64> {
-        if self.look.is_some() { Some(0) } else { self.due }
+        if self.look.is_some() {
+            Some(0)
+        } else {
+            self.due
+        }
     }
 }
 
@@ -65,9 +73,19 @@ enum Stage {
     Plan,
     Ledger,
     ReadHub,
-    Release { left: Vec<Release>, read: Vec<String> },
-    Confirm { left: Vec<Confirm> },
-    Forms { left: Vec<String> },
+    Release {
+        left: Vec<Release>,
+        read: Vec<String>,
+    },
+    GiveUp {
+        left: Vec<GiveUp>,
+    },
+    Confirm {
+        left: Vec<Confirm>,
+    },
+    Forms {
+        left: Vec<String>,
+    },
     Counts,
 }
 
@@ -76,7 +94,8 @@ enum Sent {
     Ledger(Vec<Slot>),
     ReadHub,
     Release(Release),
-    Read(String),
+    Read,
+    GiveUp,
     Confirm(Confirm),
     Form(String),
     Counts,
@@ -136,7 +155,7 @@ impl Look {
             Stage::ReadHub => return self.ask(world, p, Request::ReadHub, Sent::ReadHub),
             Stage::Release { left, read } => {
                 if let Some(name) = read.pop() {
-                    return self.ask(world, p, Request::ReadNode { name: name.clone() }, Sent::Read(name));
+                    return self.ask(world, p, Request::ReadNode { name }, Sent::Read);
                 }
                 if !left.is_empty() {
                     let which = world.random.below(left.len().min(REQUESTS_MAX));
@@ -144,7 +163,29 @@ impl Look {
                     let request = self.release_one(world, &release);
                     return self.ask(world, p, request, Sent::Release(release));
                 }
-                self.stage = Stage::Confirm { left: self.plan.confirm.clone() };
+                self.stage = Stage::GiveUp {
+                    left: self.plan.give_up.clone(),
+                };
+            }
+            Stage::GiveUp { left } => {
+                if let Some(GiveUp {
+                    node,
+                    resource_version,
+                }) = left.pop()
+                {
+                    return self.ask(
+                        world,
+                        p,
+                        Request::GiveUp {
+                            name: node,
+                            resource_version,
+                        },
+                        Sent::GiveUp,
+                    );
+                }
+                self.stage = Stage::Confirm {
+                    left: self.plan.confirm.clone(),
+                };
             }
             Stage::Confirm { left } => {
                 if !left.is_empty() {
@@ -153,11 +194,17 @@ impl Look {
                     return self.confirm_one(world, p, confirm);
                 }
                 if self.released == 0 && self.confirmed.is_empty() {
-                    self.stage = Stage::Forms { left: forms_of(&world.processes[p]) };
+                    self.stage = Stage::Forms {
+                        left: forms_of(&world.processes[p]),
+                    };
                 } else if self.pass < PASSES_MAX {
                     self.stage = Stage::Plan;
                 } else {
-                    return Go::Back(Some(if self.unconfirmed { UNCONFIRMED_RETRY } else { 0 }));
+                    return Go::Back(Some(if self.unconfirmed {
+                        UNCONFIRMED_RETRY
+                    } else {
+                        0
+                    }));
                 }
             }
             Stage::Forms { left } => {
@@ -181,18 +228,28 @@ impl Look {
         self.read(world, p, sent, reply)
     }
 
-    fn read(&mut self, world: &mut World, p: usize, sent: Sent, reply: Result<Reply, Refused>) -> Go {
+    fn read(
+        &mut self,
+        world: &mut World,
+        p: usize,
+        sent: Sent,
+        reply: Result<Reply, Refused>,
+    ) -> Go {
         let process = &mut world.processes[p];
         match (sent, reply) {
             (Sent::Ledger(slots), reply) => match reply {
                 Ok(Reply::Hub(hub)) => {
                     process.learn_hub(&hub);
                     world.witness.ledger_acknowledged(process.life(), &slots);
-                    self.start_releases();
+                    self.start_releases(process);
                 }
-                Err(Refused::Conflict) if world.mutant(Mutant::NoWakeAfterConflict) => return Go::Back(None),
+                Err(Refused::Conflict) if world.mutant(Mutant::NoWakeAfterConflict) => {
+                    return Go::Back(None);
+                }
                 Err(Refused::Conflict) => self.stage = Stage::ReadHub,
-                Err(Refused::Unavailable) if world.mutant(Mutant::TrustLostLedgerWrite) => self.start_releases(),
+                Err(Refused::Unavailable) if world.mutant(Mutant::TrustLostLedgerWrite) => {
+                    self.start_releases(&mut world.processes[p])
+                }
                 _ => return Go::Back(Some(1_000)),
             },
             (Sent::ReadHub, Ok(Reply::Hub(hub))) => {
@@ -209,21 +266,42 @@ impl Look {
                     if matches!(&digest.live, Live::Hash(hash) if *hash == release.hash) {
                         self.released += 1;
                         process.node_loop.wake(&release.node, world.time);
+                    } else {
+                        process
+                            .release
+                            .refused
+                            .insert(release.node, "nothing went live".to_owned());
                     }
                 }
                 Err(Refused::Conflict) => {
+                    process
+                        .release
+                        .refused
+                        .insert(release.node.clone(), "conflict".to_owned());
                     let retry = world.mutant(Mutant::BlindRetry);
-                    let version = world.cluster.nodes.get(&release.node).map(|n| n.digest.resource_version.clone());
+                    let version = world
+                        .cluster
+                        .nodes
+                        .get(&release.node)
+                        .map(|n| n.digest.resource_version.clone());
                     if let Stage::Release { left, read } = &mut self.stage {
                         match version.filter(|_| retry) {
-                            Some(resource_version) => left.push(Release { resource_version, ..release }),
+                            Some(resource_version) => left.push(Release {
+                                resource_version,
+                                ..release
+                            }),
                             None => read.push(release.node),
                         }
                     }
                 }
-                _ => {}
+                _ => drop(
+                    process
+                        .release
+                        .refused
+                        .insert(release.node, "not sent".to_owned()),
+                ),
             },
-            (Sent::Read(_), reply) => {
+            (Sent::Read | Sent::GiveUp, reply) => {
                 if let Ok(Reply::Node(node)) = reply {
                     process.learn_node(&node.digest);
                 }
@@ -260,42 +338,62 @@ impl Look {
         self.nodes = process.nodes.values().cloned().collect();
         self.resource_version = snapshot.resource_version.clone();
         (self.released, self.unconfirmed) = (0, false);
-        world.witness.planned(&world.cluster, &snapshot, &self.plan, self.view);
+        world
+            .witness
+            .planned(&world.cluster, &snapshot, &self.plan, self.view);
         world.trace(|| {
             let plan = &self.plan;
             let names: Vec<&str> = plan.releases.iter().map(|r| r.node.as_str()).collect();
             format!(
                 "operator {p}: plan on hub {}{}: ledger {}, release [{}], confirm {}, waiting {}",
                 self.resource_version,
-                if self.view.current { "" } else { " (stale view)" },
-                plan.ledger.as_ref().map_or("as it is".to_owned(), |slots| format!("of {}", slots.len())),
-                names.join(" "), plan.confirm.len(), plan.waiting.len(),
+                if self.view.current {
+                    ""
+                } else {
+                    " (stale view)"
+                },
+                plan.ledger
+                    .as_ref()
+                    .map_or("as it is".to_owned(), |slots| format!("of {}", slots.len())),
+                names.join(" "),
+                plan.confirm.len(),
+                plan.waiting.len(),
             )
         });
         world.processes[p].forgetful = false;
         self.remember_holds(world, p);
         if self.hub.is_none() {
-            self.stage = Stage::Forms { left: forms_of(&world.processes[p]) };
+            self.stage = Stage::Forms {
+                left: forms_of(&world.processes[p]),
+            };
         } else if self.plan.ledger.is_some() {
             self.stage = Stage::Ledger;
         } else {
-            self.start_releases();
+            self.start_releases(&mut world.processes[p]);
         }
         Go::On
     }
 
-    fn start_releases(&mut self) {
-        self.stage = Stage::Release { left: self.plan.releases.clone(), read: vec![] };
+    fn start_releases(&mut self, process: &mut Process) {
+        process.release.refused.clear();
+        self.stage = Stage::Release {
+            left: self.plan.releases.clone(),
+            read: vec![],
+        };
     }
 
     fn release_one(&self, world: &World, release: &Release) -> Request {
-        let marker = match release.gated {
-            true => (names::RELEASE, format!("{}/{}", release.hash, release.resource_version)),
-            false => (names::UNGATED, release.hash.clone()),
+        let marker = match release.way {
+            Way::Slot => (
+                names::RELEASE,
+                format!("{}/{}", release.hash, release.resource_version),
+            ),
+            Way::Ungated | Way::Forced => (names::UNGATED, release.hash.clone()),
         };
         Request::Release {
             name: release.node.clone(),
-            resource_version: (!world.mutant(Mutant::NoVersion)).then(|| release.resource_version.clone()),
+            resource_version: (!world.mutant(Mutant::NoVersion))
+                .then(|| release.resource_version.clone()),
             marker,
         }
     }
@@ -304,22 +402,31 @@ impl Look {
         match &confirm {
             Confirm::Gone { node, uid } => {
                 if world.mutant(Mutant::GoneByCache) {
-                    self.confirmed.insert(Confirmation::Gone { uid: uid.clone() });
+                    self.confirmed
+                        .insert(Confirmation::Gone { uid: uid.clone() });
                     return Go::On;
                 }
                 let request = Request::ReadNode { name: node.clone() };
                 self.ask(world, p, request, Sent::Confirm(confirm))
             }
-            Confirm::Ready { node, uid, resource_version } => {
+            Confirm::Ready {
+                node,
+                uid,
+                resource_version,
+            } => {
                 let known = world.processes[p].nodes.get(node);
-                let same = known.is_some_and(|n| n.uid == *uid && n.resource_version == *resource_version);
+                let same =
+                    known.is_some_and(|n| n.uid == *uid && n.resource_version == *resource_version);
                 if !same {
                     self.unconfirmed = true;
                     return Go::On;
                 }
                 if world.mutant(Mutant::FreeUnconfirmed) || world.mutant(Mutant::FreeUnheld) {
                     let (uid, resource_version) = (uid.clone(), resource_version.clone());
-                    self.confirmed.insert(Confirmation::Ready { uid, resource_version });
+                    self.confirmed.insert(Confirmation::Ready {
+                        uid,
+                        resource_version,
+                    });
                     return Go::On;
                 }
                 let request = Request::ReadChild { name: node.clone() };
@@ -328,7 +435,13 @@ impl Look {
         }
     }
 
-    fn confirmed_by(&mut self, world: &mut World, p: usize, confirm: Confirm, reply: Result<Reply, Refused>) {
+    fn confirmed_by(
+        &mut self,
+        world: &mut World,
+        p: usize,
+        confirm: Confirm,
+        reply: Result<Reply, Refused>,
+    ) {
         let process = &mut world.processes[p];
         let confirmation = match confirm {
             Confirm::Gone { uid, .. } => match reply {
@@ -342,14 +455,25 @@ impl Look {
                 _ => None,
             },
             // `node::confirm_ready`
-            Confirm::Ready { node, uid, resource_version } => match reply {
+            Confirm::Ready {
+                node,
+                uid,
+                resource_version,
+            } => match reply {
                 Ok(Reply::Child(child)) => {
-                    let facts = process.nodes.get(&node).map(|n| n.facts.clone()).unwrap_or_default();
+                    let facts = process
+                        .nodes
+                        .get(&node)
+                        .map(|n| n.facts.clone())
+                        .unwrap_or_default();
                     if process.learn_child(&child) {
                         process.node_loop.wake(&node, world.time);
                     }
                     let current = facts.iter().all(|facts| facts.hash == child.applied_hash);
-                    (current && child.ready).then_some(Confirmation::Ready { uid, resource_version })
+                    (current && child.ready).then_some(Confirmation::Ready {
+                        uid,
+                        resource_version,
+                    })
                 }
                 _ => None,
             },
@@ -362,7 +486,11 @@ impl Look {
         let process = &mut world.processes[p];
         for node in &self.nodes {
             let name = &node.key.name;
-            let new = self.plan.waiting.get(name).filter(|r| **r != rollout::reason::Reason::Releasing);
+            let new = self
+                .plan
+                .waiting
+                .get(name)
+                .filter(|r| **r != rollout::reason::Reason::Releasing);
             let new = new.map(|r| (r.code(), r.summary()));
             let old = match new {
                 Some(new) => process.holds.insert(name.clone(), new),
@@ -376,9 +504,14 @@ impl Look {
 
     fn write_form(&mut self, world: &mut World, p: usize, name: String) -> Go {
         let process = &world.processes[p];
-        let Some(form) = process.forms.get(&name) else { return Go::On };
-        let Some(state) = self.plan.forms.get(&name) else { return Go::On };
-        let windowed = form.spec.rollout.is_some() || state.rollout.slots > 0 || state.rollout.held_nodes > 0;
+        let Some(form) = process.forms.get(&name) else {
+            return Go::On;
+        };
+        let Some(state) = self.plan.forms.get(&name) else {
+            return Go::On;
+        };
+        let windowed =
+            form.spec.rollout.is_some() || state.rollout.slots > 0 || state.rollout.held_nodes > 0;
         let mut status = FormStatus {
             observed_generation: Some(state.rollout.target_generation),
             total: state.total_nodes,
@@ -401,18 +534,27 @@ impl Look {
             self.again = sooner(self.again, Some(wait));
             return Go::On;
         }
-        let request = Request::FormStatus { name: name.clone(), status };
+        let request = Request::FormStatus {
+            name: name.clone(),
+            status,
+        };
         self.ask(world, p, request, Sent::Form(name))
     }
 
     fn write_counts(&mut self, world: &mut World, p: usize) -> Go {
-        let Some(hub) = self.hub.clone() else { return Go::Back(self.again) };
+        let Some(hub) = self.hub.clone() else {
+            return Go::Back(self.again);
+        };
         let ready = self.nodes.iter().filter(|node| node.is_ready()).count() as i32;
         let counts = (ready, self.nodes.len() as i32 - ready);
         if hub.counts == counts {
             return self.over(world, p);
         }
-        if let Some(wait) = too_soon(world.processes[p].release.hub_written, HUB_STATUS_EVERY, world.time) {
+        if let Some(wait) = too_soon(
+            world.processes[p].release.hub_written,
+            HUB_STATUS_EVERY,
+            world.time,
+        ) {
             self.again = sooner(self.again, Some(wait));
             return self.over(world, p);
         }
@@ -422,7 +564,8 @@ impl Look {
     fn over(&self, world: &World, p: usize) -> Go {
         let now = world.processes[p].now(world.time);
         let wake = self.plan.wake_at.map(|at| millis_until(at, now));
-        let retry = (self.unconfirmed || !self.plan.releases.is_empty()).then_some(UNCONFIRMED_RETRY);
+        let retry =
+            (self.unconfirmed || !self.plan.releases.is_empty()).then_some(UNCONFIRMED_RETRY);
         Go::Back(sooner(sooner(self.again, wake), retry))
     }
 }
@@ -450,31 +593,63 @@ fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmation>)
             policy.paused = false;
         }
         let known = process.rendered.get(&form.name);
-        let rendered_generation =
-            known.map(|r| r.generation).or(form.status.observed_generation).unwrap_or_default();
+        let rendered_generation = known
+            .map(|r| r.generation)
+            .or(form.status.observed_generation)
+            .unwrap_or_default();
         let outdated = match known {
             None => rendered_generation != form.generation,
-            Some(known) => !known.spec.as_ref().is_some_and(|rendered| form.spec.renders_like(rendered)),
+            Some(known) => !known
+                .spec
+                .as_ref()
+                .is_some_and(|rendered| form.spec.renders_like(rendered)),
         };
         let previous = form.status.rollout.clone();
-        (form.name.clone(), rollout::Form { policy, rendered_generation, outdated, previous, ..Default::default() })
+        let (forced, resumed_at) = (form.forced, form.resumed_at);
+        (
+            form.name.clone(),
+            rollout::Form {
+                policy,
+                rendered_generation,
+                outdated,
+                forced,
+                resumed_at,
+                previous,
+            },
+        )
     });
+    let forms: BTreeMap<String, rollout::Form> = forms.collect();
+    let node_view = |(name, node): (&String, &Arc<NodeDigest>)| {
+        (
+            name.clone(),
+            for_rollout(world, node, forms.get(&node.form)),
+        )
+    };
     Snapshot {
-        resource_version: hub.map(|hub| hub.resource_version.clone()).unwrap_or_default(),
+        resource_version: hub
+            .map(|hub| hub.resource_version.clone())
+            .unwrap_or_default(),
         slots: hub.map(|hub| hub.slots.clone()).unwrap_or_default(),
         hub_skew: hub.map(|hub| hub.skew).unwrap_or_default(),
-        forms: forms.collect(),
-        nodes: process.nodes.iter().map(|(name, node)| (name.clone(), for_rollout(world, node))).collect(),
+        nodes: process.nodes.iter().map(node_view).collect(),
+        forms,
         confirmed,
-        deletions_held: process.deletions_held.unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held)),
-        ..Default::default()
+        deletions_held: process
+            .deletions_held
+            .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held)),
+        forced: hub.is_some_and(|hub| hub.forced),
+        refused: process.release.refused.clone(),
     }
 }
 
-fn for_rollout(world: &World, digest: &NodeDigest) -> rollout::Node {
-    let mut node = digest.for_rollout();
+fn for_rollout(world: &World, digest: &NodeDigest, form: Option<&rollout::Form>) -> rollout::Node {
+    let mut node = digest.for_rollout(form.map(|form| &form.policy));
     if world.mutant(Mutant::OldStatus) && node.settled_since.is_none() && node.live != Live::None {
-        let rolled = digest.status.conditions.iter().find(|c| c.type_ == "Rolled" && c.status == "True");
+        let rolled = digest
+            .status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == "Rolled" && c.status == "True");
         node.settled_since = rolled.map(|c| c.last_transition_time);
     }
     if world.mutant(Mutant::CountCurrentGeneration) && node.held() && node.live != Live::None {
@@ -494,11 +669,18 @@ fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) -> P
         changed.slots.clear();
     }
     if world.mutant(Mutant::FreeEarly) {
-        changed.slots.iter_mut().for_each(|slot| slot.resource_version = "0".to_owned());
+        changed
+            .slots
+            .iter_mut()
+            .for_each(|slot| slot.resource_version = "0".to_owned());
     }
     if world.mutant(Mutant::FreeUnheld) {
         for slot in &snapshot.slots {
-            if let Some(node) = changed.nodes.get_mut(&slot.node).filter(|node| !node.held()) {
+            if let Some(node) = changed
+                .nodes
+                .get_mut(&slot.node)
+                .filter(|node| !node.held())
+            {
                 node.settled_since = node.settled_since.or(node.start);
             }
         }
@@ -506,20 +688,35 @@ fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) -> P
     let mut plan = rollout::plan(&changed, now);
     let old = |uid: &str| snapshot.slots.iter().find(|slot| slot.uid == uid);
     if world.mutant(Mutant::FreeEarly) {
-        let untouched = plan.ledger.iter_mut().flatten().filter(|s| s.resource_version == "0");
+        let untouched = plan
+            .ledger
+            .iter_mut()
+            .flatten()
+            .filter(|s| s.resource_version == "0");
         for slot in untouched {
-            slot.resource_version = old(&slot.uid).map(|slot| slot.resource_version.clone()).unwrap_or_default();
+            slot.resource_version = old(&slot.uid)
+                .map(|slot| slot.resource_version.clone())
+                .unwrap_or_default();
         }
     }
     if world.mutant(Mutant::IgnoreSlots)
         && let Some(ledger) = &mut plan.ledger
     {
-        let more: Vec<Slot> = snapshot.slots.iter().filter(|slot| !ledger.iter().any(|new| new.uid == slot.uid)).cloned().collect();
+        let more: Vec<Slot> = snapshot
+            .slots
+            .iter()
+            .filter(|slot| !ledger.iter().any(|new| new.uid == slot.uid))
+            .cloned()
+            .collect();
         ledger.extend(more);
     }
     if world.mutant(Mutant::RewriteRepair) {
         for slot in plan.ledger.iter_mut().flatten() {
-            if let Some(node) = snapshot.nodes.get(&slot.node).filter(|_| old(&slot.uid).is_some_and(|old| old.hash != slot.hash)) {
+            if let Some(node) = snapshot
+                .nodes
+                .get(&slot.node)
+                .filter(|_| old(&slot.uid).is_some_and(|old| old.hash != slot.hash))
+            {
                 slot.repair = node.non_ready();
             }
         }
@@ -528,7 +725,8 @@ fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) -> P
         plan.ledger = None;
     }
     if world.mutant(Mutant::NoReason) {
-        plan.waiting.retain(|_, reason| reason.code() != "WindowFull");
+        plan.waiting
+            .retain(|_, reason| reason.code() != "WindowFull");
     }
     plan
 }

@@ -16,7 +16,12 @@ pub fn held(node: &Value) -> bool {
 }
 
 fn image(content: &Value) -> Option<String> {
-    Some(content["deployments"][0]["spec"]["image"].as_str().unwrap_or("nothing").to_owned())
+    Some(
+        content["deployments"][0]["spec"]["image"]
+            .as_str()
+            .unwrap_or("nothing")
+            .to_owned(),
+    )
 }
 
 /// The image that the node's workload should run; None while nothing is live.
