@@ -315,6 +315,12 @@ impl Pass<'_> {
                 self.plan.waiting.insert(name.to_owned(), reason);
                 continue;
             }
+            // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
+            // it, could be freed on what the node was before the release that the newer one names.
+            if way == Way::Slot && slots.iter().any(|slot| is_ahead(slot, node)) {
+                self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
+                continue;
+            }
             self.plan.releases.push(Release {
                 node: name.to_owned(),
                 hash: node.desired.clone(),
@@ -382,6 +388,11 @@ impl Pass<'_> {
             allowed: failed.allowed,
         })
     }
+}
+
+/// The slot names a newer version of the node than this one.
+fn is_ahead(slot: &Slot, node: &Node) -> bool {
+    slot.uid == node.uid && version::is_newer(&slot.resource_version, &node.resource_version)
 }
 
 /// When the slot's node has settled and soaked; None while that cannot be told.

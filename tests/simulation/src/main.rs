@@ -7,6 +7,7 @@ mod operator;
 mod random;
 mod request;
 mod run;
+mod shrink;
 mod users;
 mod witness;
 mod world;
@@ -48,6 +49,13 @@ enum Command {
         seed: u64,
         #[arg(long)]
         mutant: Option<String>,
+        /// Classes of faults that are left out.
+        #[arg(long, value_delimiter = ',')]
+        without: Vec<String>,
+        #[arg(long)]
+        rows: Option<usize>,
+        #[arg(long)]
+        steps: Option<u64>,
     },
     /// Every planted bug, and after how many seeds it is found.
     Mutants {
@@ -64,11 +72,22 @@ fn main() -> ExitCode {
             mutant,
             all,
         } => all_seeds(from, seeds, mutant.as_deref().map(named), all),
-        Command::Replay { seed, mutant } => {
-            let settings = Settings {
+        Command::Replay {
+            seed,
+            mutant,
+            without,
+            rows,
+            steps,
+        } => {
+            let mut settings = Settings {
                 mutant: mutant.as_deref().map(named),
                 ..Settings::of(seed)
             };
+            settings
+                .faults
+                .retain(|fault| !without.contains(&format!("{fault:?}")));
+            settings.rows = rows.unwrap_or(settings.rows);
+            settings.steps = steps.unwrap_or(settings.steps);
             println!("{settings:?}");
             let outcome = run(&settings, true);
             outcome.lines.iter().for_each(|line| println!("{line}"));
@@ -161,9 +180,14 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Mutant>, all: bool) -> ExitCo
         Some((seed, outcome)) => {
             let violation = outcome.violation.as_ref().expect("it failed");
             println!(
-                "VIOLATED by seed {seed}: {}: {}",
+                "VIOLATED by seed {seed}: {}: {}; in short:",
                 violation.invariant, violation.text
             );
+            let of_seed = Settings {
+                mutant,
+                ..Settings::of(*seed)
+            };
+            shrink::show(&shrink::shrink(&of_seed, violation.invariant), &of_seed);
             ExitCode::FAILURE
         }
     }

@@ -15,7 +15,7 @@ use crate::world::{Fault, Settings, World};
 /// Steps until everything is at rest, faults aside.
 const STEPS_MAX: u64 = 40_000;
 /// Longer than every interval and deadline of the loops.
-const REST: u64 = 100_000;
+const REST: u64 = 65_000;
 
 impl Settings {
     /// What a seed stands for: each class of faults is there or not.
@@ -28,7 +28,7 @@ impl Settings {
             .copied()
             .filter(|_| random.permille(500))
             .collect();
-        let steps = 300 + random.below(900) as u64;
+        let steps = 500 + random.below(1_500) as u64;
         Settings {
             seed,
             rows,
@@ -201,7 +201,11 @@ fn list(world: &mut World, p: usize, kind: Kind) {
 }
 
 fn deliver(world: &mut World, p: usize, kind: Kind) {
-    let count = 1 + world.random.below(8);
+    let count = if world.faults_on {
+        1 + world.random.below(8)
+    } else {
+        64
+    };
     let log = &world.cluster.log[kind as usize];
     let process = &mut world.processes[p];
     let first = process.cursors[kind as usize].next;
@@ -234,7 +238,7 @@ fn chaos(world: &mut World) {
         world.trace(|| format!("operator {p} is frozen until {until}"));
         world.processes[p].frozen_until = until;
     }
-    if world.strikes(Fault::Lag, 20) {
+    if world.strikes(Fault::Lag, 30) {
         let until = time + world.draw(4_000) as u64;
         world.trace(|| format!("operator {p}'s watch of {kind:?}s lags until {until}"));
         world.processes[p].cursors[kind as usize].stalled_until = until;

@@ -145,7 +145,7 @@ pub fn act(world: &mut World) {
     let form = (!forms.is_empty()).then(|| world.users.random.pick(&forms).clone());
     match (class, form) {
         (Fault::Edits, Some(form)) => {
-            if world.users.random.permille(300) {
+            if world.users.random.permille(500) {
                 revert(world, &form);
             } else {
                 edit(world, &form, "good");
@@ -391,7 +391,7 @@ pub fn heal(world: &mut World) {
             policy(
                 world,
                 form,
-                json!({"maxSkew": 5, "paused": false, "minReadySeconds": 0, "creation": "Gated"}),
+                json!({"maxSkew": 10, "paused": false, "minReadySeconds": 0, "creation": "Gated"}),
             );
         }
     }

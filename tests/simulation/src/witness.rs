@@ -42,6 +42,10 @@ struct Flight {
     cause: Cause,
     /// The widest window that was in force between the plan's view and the release: the form's, the hub's.
     allowed: Widths,
+    /// By a slot that is for a repair.
+    repair: bool,
+    /// Repairs had a window of their own when it was released (`skewCounts: Released`).
+    apart: bool,
 }
 
 /// Of a form and of its hub; None: unlimited.
@@ -178,6 +182,8 @@ impl Witness {
             form: new.digest.form.clone(),
             cause,
             allowed: (None, None),
+            repair: false,
+            apart: false,
         };
         if cause != Cause::Forced {
             let Some((life, view)) = author else {
@@ -194,6 +200,9 @@ impl Witness {
                 flight.allowed.0 = flight.allowed.0.zip(taken.0).map(|(a, b)| a.max(b));
                 flight.allowed.1 = flight.allowed.1.zip(taken.1).map(|(a, b)| a.max(b));
             }
+            let slot = cluster.hub.slots.iter().find(|slot| slot.uid == uid);
+            flight.repair = slot.is_some_and(|slot| slot.repair);
+            flight.apart = !self.history.counts_all(&flight.form, view.since);
             if cause == Cause::Gated {
                 self.released(cluster, old, new, life, view, &flight);
             } else if self.history.was_forced(&flight.form, view.since) {
@@ -257,6 +266,7 @@ impl Witness {
         let form: Vec<&Flight> = flights
             .values()
             .filter(|f| f.cause == Cause::Gated && f.form == flight.form)
+            .filter(|f| !flight.apart || f.repair == flight.repair)
             .collect();
         let hub: Vec<&Flight> = flights
             .values()
@@ -278,6 +288,9 @@ impl Witness {
             let Some(width) = allowed.and_then(|all| all.into_iter().max()) else {
                 continue;
             };
+            // Nodes of two windows, after they became one.
+            let two = !flight.apart && which == "form" && flights.iter().any(|f| f.apart);
+            let width = if two { 2 * width } else { width };
             self.expect(flights.len() <= width, "window", || {
                 let names: Vec<&str> = flights.iter().map(|f| f.name.as_str()).collect();
                 format!("{} nodes of the {which} are released and not settled since, and the window is {width}: {}", flights.len(), names.join(", "))
@@ -383,7 +396,9 @@ impl Witness {
         for form in cluster.forms.keys() {
             let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();
             let (now, before) = (of_form(new), of_form(old));
-            if let (Some(width), _) = self.history.widths(form, view.since) {
+            if let (Some(width), _) = self.history.widths(form, view.since)
+                && self.history.counts_all(form, view.since)
+            {
                 self.expect(now <= width.max(before), "window", || {
                     format!("the ledger has {now} slots of form {form}, and the window is {width}")
                 });

@@ -59,6 +59,12 @@ faults! {
     Database: "queries fail, and tables are empty for a while",
 }
 
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub seed: u64,

@@ -273,3 +273,14 @@ fn a_window_made_narrower_than_the_slots_that_are_out_does_not_lock_itself() {
     let moved = plan(&with("NNNA", "99"), at(1));
     assert_eq!(moved.confirm.len(), 3, "{:?}", moved.confirm);
 }
+
+/// Another leader took the slot for a newer version of the node, and its release is under way.
+#[test]
+fn a_slot_is_never_written_back_to_an_older_version() {
+    let mut snapshot = fleet("AA", 2);
+    snapshot.slots = vec![slot(0, "150")];
+    let plan = plan(&snapshot, at(1));
+    assert_eq!(released(&plan), ["n1"]);
+    assert!(plan.ledger.unwrap().contains(&slot(0, "150")));
+    assert!(plan.waiting.contains_key("n0"));
+}

@@ -17,6 +17,7 @@ use crate::cluster::{Kind, NAMESPACE, Refused, Workload};
 use crate::mutant::Mutant;
 use crate::operator::millis_until;
 use crate::request::{Reply, Request};
+use crate::witness::View;
 use crate::world::World;
 
 #[derive(Default)]
@@ -82,6 +83,11 @@ pub fn step(world: &mut World, p: usize) {
 
 fn ask(world: &mut World, p: usize, name: &str, request: Request, sent: Sent) {
     let view = world.processes[p].view(&world.cluster);
+    ask_on(world, p, name, view, request, sent);
+}
+
+/// Asks for what was decided on an earlier view.
+fn ask_on(world: &mut World, p: usize, name: &str, view: View, request: Request, sent: Sent) {
     let reply = world.send(p, request, view);
     if world.is_slow() {
         world.processes[p]
@@ -168,7 +174,10 @@ fn look(world: &mut World, p: usize, name: &str) {
         .clone()
         .filter(|_| !world.mutant(Mutant::ApplyDesired))
     {
-        Some(content) => apply_content(world, p, &node, &content),
+        Some(content) => {
+            let view = world.processes[p].view(&world.cluster);
+            apply_content(world, p, &node, view, &content);
+        }
         None => ask(
             world,
             p,
@@ -192,7 +201,8 @@ fn apply(world: &mut World, p: usize, name: &str, object: &serde_json::Value) {
         live_content(object, &node.live)
     };
     match content.filter(|_| object["metadata"]["uid"] == node.uid.as_str()) {
-        Some(content) => apply_content(world, p, &node, &content),
+        // The workload may have changed while the content was read.
+        Some(content) => apply_content(world, p, &node, View::default(), &content),
         None => {
             let time = world.time;
             world.processes[p].node_loop.wake(name, time + 200);
@@ -200,7 +210,13 @@ fn apply(world: &mut World, p: usize, name: &str, object: &serde_json::Value) {
     }
 }
 
-fn apply_content(world: &mut World, p: usize, node: &Arc<NodeDigest>, content: &ResourceArrays) {
+fn apply_content(
+    world: &mut World,
+    p: usize,
+    node: &Arc<NodeDigest>,
+    view: View,
+    content: &ResourceArrays,
+) {
     let Some((resource, facts)) = content.iter().next().zip(node.facts.first()) else {
         return;
     };
@@ -213,7 +229,7 @@ fn apply_content(world: &mut World, p: usize, node: &Arc<NodeDigest>, content: &
             .to_owned(),
         applied_hash: facts.hash.clone(),
     };
-    ask(world, p, &node.key.name, request, Sent::Child);
+    ask_on(world, p, &node.key.name, view, request, Sent::Child);
 }
 
 fn report(world: &mut World, p: usize, node: &NodeDigest, status: NodeStatus, now: Timestamp) {

@@ -421,7 +421,12 @@ impl Look {
                     self.unconfirmed = true;
                     return Go::On;
                 }
-                if world.mutant(Mutant::FreeUnconfirmed) || world.mutant(Mutant::FreeUnheld) {
+                // Without workloads there is nothing to read.
+                let nothing = known.is_some_and(|node| node.facts.is_empty());
+                if nothing
+                    || world.mutant(Mutant::FreeUnconfirmed)
+                    || world.mutant(Mutant::FreeUnheld)
+                {
                     let (uid, resource_version) = (uid.clone(), resource_version.clone());
                     self.confirmed.insert(Confirmation::Ready {
                         uid,

@@ -106,6 +106,14 @@ impl Witness {
             .filter(|n| goes(&n.digest.key.name))
             .map(|n| n.digest.uid.as_str())
             .collect();
+        let counts_all = cluster
+            .forms
+            .get(form)
+            .and_then(|f| f.spec.rollout.as_ref())
+            .is_none_or(|r| r.skew_counts == SkewCounts::All);
+        if !counts_all {
+            return;
+        }
         let first: BTreeSet<&str> = cluster
             .hub
             .slots
@@ -125,14 +133,6 @@ impl Witness {
                 )
             },
         );
-        let counts_all = cluster
-            .forms
-            .get(form)
-            .and_then(|f| f.spec.rollout.as_ref())
-            .is_none_or(|r| r.skew_counts == SkewCounts::All);
-        if !counts_all {
-            return;
-        }
         let busy = slots.union(&broken).count();
         let disturbs = !going.is_subset(&broken);
         self.expect(!disturbs || busy <= width, "window", || {

@@ -88,16 +88,7 @@ impl History {
         };
         let of_form = |policy: &Policy| {
             let policy = &policy.rollout;
-            let width = of(policy.max_skew, total(form))
-                .or((!policy.order.is_empty()).then_some(WINDOW_MAX));
-            // As many again may be under repair.
-            width.map(|width| {
-                if policy.skew_counts == SkewCounts::Released {
-                    2 * width
-                } else {
-                    width
-                }
-            })
+            of(policy.max_skew, total(form)).or((!policy.order.is_empty()).then_some(WINDOW_MAX))
         };
         let policies = self
             .policies
@@ -130,6 +121,13 @@ impl History {
     pub fn was_open(&self, form: &str, since: u64) -> bool {
         self.policies(form, since)
             .any(|policy| !policy.rollout.paused)
+    }
+
+    /// Whether all the time since then one window was for every node of the form, and not one for repairs beside one for
+    /// changes.
+    pub fn counts_all(&self, form: &str, since: u64) -> bool {
+        let all = |policy: &Policy| policy.rollout.skew_counts == SkewCounts::All;
+        self.policies(form, since).all(all)
     }
 
     /// Whether at some moment since then all of the form was forced.
