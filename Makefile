@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fmt fmt-check generate generate-check bench cluster image
+.PHONY: help demo test simulate lint fmt fmt-check generate generate-check bench cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,13 @@ test: cluster ## Unit, property and integration tests, the latter against a real
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
 	cargo test --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
+	$(MAKE) simulate
+
+SEEDS ?= 5000
+FROM ?= 0
+simulate: ## The release loop and the gate against a fake cluster with faults, from a seed (SEEDS=5000 FROM=0); then the planted bugs
+	cargo run --quiet --profile simulation -p simulation -- seeds --seeds $(SEEDS) --from $(FROM)
+	cargo run --quiet --profile simulation -p simulation -- mutants
 
 lint: ## Clippy, warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -40,9 +47,3 @@ cluster: ## Build the control plane that the tests and the demo use (once; kept 
 
 image: ## Build the container image
 	docker build -t lynqgate .
-
-SEEDS ?= 5000
-FROM ?= 0
-simulate: ## The release loop and the gate against a fake cluster with faults (SEEDS=5000 FROM=0), and the planted bugs
-	cargo run --quiet -p simulation -- seeds --seeds $(SEEDS) --from $(FROM)
-	cargo run --quiet -p simulation -- mutants

@@ -36,11 +36,11 @@ mutants! {
     NoCompareAndSwap: "the ledger is written without its resourceVersion",
     StripMarker: "the gate takes the marker off, so that a reinvocation holds what was just released",
     GateTrustsClient: "the gate takes the live hash from the client",
+    UngatedAnyway: "a new node's ungated marker counts also where the node is not new any more",
     ApplyDesired: "the node loop applies the desired content instead of the live content",
     DeleteOnEmpty: "a failed query is taken for zero rows, and zero rows for a reason to delete",
     IgnorePause: "a paused form is released like any other",
     NeverFree: "slots of nodes that are gone are never freed",
-    NoWakeAfterConflict: "a conflict ends the look, and nothing comes back to it",
     NoReason: "nodes that wait for a full window get no reason",
     Restless: "every look writes the form's status anew",
 }

@@ -239,7 +239,7 @@ fn chaos(world: &mut World) {
         world.processes[p].frozen_until = until;
     }
     if world.strikes(Fault::Lag, 30) {
-        let until = time + world.draw(4_000) as u64;
+        let until = time + world.draw(8_000) as u64;
         world.trace(|| format!("operator {p}'s watch of {kind:?}s lags until {until}"));
         world.processes[p].cursors[kind as usize].stalled_until = until;
     }

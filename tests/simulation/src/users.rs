@@ -388,10 +388,12 @@ pub fn heal(world: &mut World) {
                 .entry((*form).to_owned())
                 .or_default()
                 .push(image);
+            // An order is taken away: where nodes that were broken before fill the window, its first group cannot go, and
+            // they have to wait for it. A person must choose then (reason BrokenBefore).
             policy(
                 world,
                 form,
-                json!({"maxSkew": 10, "paused": false, "minReadySeconds": 0, "creation": "Gated"}),
+                json!({"order": [], "maxSkew": 10, "paused": false, "minReadySeconds": 0, "creation": "Gated"}),
             );
         }
     }

@@ -243,9 +243,6 @@ impl Look {
                     world.witness.ledger_acknowledged(process.life(), &slots);
                     self.start_releases(process);
                 }
-                Err(Refused::Conflict) if world.mutant(Mutant::NoWakeAfterConflict) => {
-                    return Go::Back(None);
-                }
                 Err(Refused::Conflict) => self.stage = Stage::ReadHub,
                 Err(Refused::Unavailable) if world.mutant(Mutant::TrustLostLedgerWrite) => {
                     self.start_releases(&mut world.processes[p])
