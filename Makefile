@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test simulate lint fmt fmt-check generate generate-check bench cluster image
+.PHONY: help demo model test simulate lint fmt fmt-check generate generate-check bench cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,8 +21,11 @@ test: cluster ## Unit, property and integration tests, the latter against a real
 SEEDS ?= 5000
 FROM ?= 0
 simulate: ## The release loop and the gate against a fake cluster with faults, from a seed (SEEDS=5000 FROM=0); then the planted bugs
-	cargo run --quiet --profile simulation -p simulation -- seeds --seeds $(SEEDS) --from $(FROM)
-	cargo run --quiet --profile simulation -p simulation -- mutants
+	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(SEEDS) --from $(FROM)
+	cargo run --quiet --profile simulation -p lynqgate-simulation -- mutants
+
+model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
+	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)
 
 lint: ## Clippy, warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings

@@ -5,6 +5,7 @@ pub mod children;
 pub mod client;
 pub mod events;
 pub mod lease;
+pub mod namespaces;
 pub mod nodes;
 pub mod objects;
 pub mod queue;

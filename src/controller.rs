@@ -5,10 +5,12 @@ pub mod metrics;
 pub mod node;
 pub mod rollout;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
+use k8s_openapi::api::core::v1::Namespace;
 use kube::CustomResourceExt;
+use kube::api::ApiResource;
 use tokio::sync::Semaphore;
 
 use crate::api::form::{FormSpec, FormStatus, LynqForm};
@@ -18,6 +20,7 @@ use crate::api::node::LynqNode;
 use crate::cluster::catalog::{Catalog, Form, Hub};
 use crate::cluster::children::Children;
 use crate::cluster::events::Events;
+use crate::cluster::namespaces::Namespaces;
 use crate::cluster::nodes::{Changed, HubKey, Nodes};
 use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
@@ -63,6 +66,7 @@ pub struct World {
     pub metrics: Metrics,
     pub nodes: Nodes,
     pub children: Children,
+    pub namespaces: Namespaces,
     pub hubs: Catalog<HubSpec, HubStatus>,
     pub forms: Catalog<FormSpec, FormStatus>,
     pub node_queue: Queue<NodeKey>,
@@ -74,6 +78,8 @@ pub struct World {
     pub rendered: Mutex<BTreeMap<(String, String), Rendered>>,
     /// Whether the deletions of a hub are held back, once one of its syncs has looked.
     pub deletions_held: Mutex<BTreeMap<HubKey, bool>>,
+    /// Nodes that this process has looked at: the statuses of others are those of another process, and may be old.
+    pub looked: Mutex<BTreeSet<NodeKey>>,
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
@@ -98,6 +104,7 @@ impl World {
             metrics,
             nodes: Nodes::default(),
             children: Children::new(move |node| touched.add(node)),
+            namespaces: Namespaces::default(),
             hubs: Catalog::default(),
             forms: Catalog::default(),
             node_queue,
@@ -106,6 +113,7 @@ impl World {
             holds: Mutex::default(),
             rendered: Mutex::default(),
             deletions_held: Mutex::default(),
+            looked: Mutex::default(),
             node_memory: Mutex::default(),
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),
@@ -181,6 +189,21 @@ impl World {
                 }
             };
             follow(client, LynqHub::api_resource(), None, on_change).await;
+        });
+        let (world, client) = (self.clone(), self.objects.client.clone());
+        vital::spawn(async move {
+            let on_change = |change| {
+                for node in world.namespaces.change(change) {
+                    world.node_queue.add(node);
+                }
+            };
+            follow(
+                client,
+                ApiResource::erase::<Namespace>(&()),
+                None,
+                on_change,
+            )
+            .await;
         });
     }
 

@@ -15,9 +15,8 @@ use crate::words::CANARY;
 
 /// A fleet with a form `web` of one ConfigMap a tenant, which has a secret of the row in it; all is done.
 async fn fleet(cluster: &Cluster, rows: usize) -> Result<Fleet> {
-    let fleet = Fleet::new(cluster, "bad", rows).await?;
     let secret = format!("UPDATE tenants SET plan = '{CANARY}'");
-    fleet.database.execute(&secret).await?;
+    let fleet = Fleet::new_with(cluster, "bad", rows, &secret).await?;
     fleet.apply(&form(&fleet, "web", &config_maps())).await?;
     fleet.complete(rows, SOON).await?;
     Ok(fleet)

@@ -46,6 +46,8 @@ pub struct Options {
     pub kubernetes_nodes: usize,
     /// Leave the directory (logs, audit log, etcd's data) when the cluster ends.
     pub keep_directory: bool,
+    /// The audit log has the bodies that the auditor needs, and only those.
+    pub audit_bodies: bool,
 }
 
 impl Default for Options {
@@ -53,6 +55,7 @@ impl Default for Options {
         Options {
             kubernetes_nodes: 2,
             keep_directory: false,
+            audit_bodies: false,
         }
     }
 }
@@ -124,6 +127,7 @@ impl Cluster {
             credentials: &credentials,
             etcd_port,
             apiserver_port,
+            audit_bodies: options.audit_bodies,
         };
         let mut components = BTreeMap::new();
         for component in Component::ALL {
@@ -273,13 +277,14 @@ impl Cluster {
         &self.programs
     }
 
+    /// The file that the API server logs requests into.
+    pub fn audit_log(&self) -> PathBuf {
+        self.group.directory().join("audit.log")
+    }
+
     /// A reader of the requests that the API server answers from now on.
     pub async fn audit(&self) -> Result<AuditLog> {
-        AuditLog::from_here(
-            self.group.directory().join("audit.log"),
-            self.admin().await?,
-        )
-        .await
+        AuditLog::from_here(self.audit_log(), self.admin().await?).await
     }
 }
 

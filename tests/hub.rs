@@ -3,6 +3,7 @@
 mod guard;
 mod outage;
 mod ownership;
+mod restart;
 mod rows;
 
 use anyhow::{Result, ensure};

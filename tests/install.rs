@@ -501,7 +501,10 @@ async fn kubectl_shows_the_kinds_by_short_names_in_columns() -> Result<()> {
             .expect_success()?;
     }
     for (what, columns) in [
-        ("lhub", "NAME TEMPLATES DESIRED READY FAILED CONDITIONS AGE"),
+        (
+            "lhub",
+            "NAME TEMPLATES DESIRED READY FAILED CONDITIONS RENDERFAILED DELETIONSHELD AGE",
+        ),
         (
             "lform",
             "NAME HUB TOTAL READY ROLLOUT UPDATING HELD APPLIED AGE",

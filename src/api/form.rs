@@ -136,6 +136,9 @@ pub struct FormRolloutStatus {
     pub held_nodes: i32,
     /// Nodes that were released and did not become ready before the deadline.
     pub failed_nodes: i32,
+    /// Nodes with the annotation lynq.sh/force-rollout: their changes go live at once.
+    #[serde(default)]
+    pub forced_nodes: i32,
     /// Slots of this form in the hub's ledger.
     pub slots: i32,
     /// How many times as many nodes as the window has became ready in this rollout.

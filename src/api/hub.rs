@@ -33,6 +33,16 @@ use crate::api::policy::{Skew, max_skew};
         type_ = "string"
     ),
     printcolumn(
+        json_path = ".status.conditions[?(@.type==\"RenderFailed\")].status",
+        name = "RenderFailed",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type==\"DeletionsHeld\")].status",
+        name = "DeletionsHeld",
+        type_ = "string"
+    ),
+    printcolumn(
         json_path = ".metadata.creationTimestamp",
         name = "Age",
         type_ = "date"
@@ -61,9 +71,10 @@ pub struct Source {
     /// The kind of data source.
     #[serde(rename = "type")]
     pub type_: SourceType,
-    /// How often the rows are read: a number with s, m or h.
+    /// How often the rows are read: a number with s, m or h, at most a week; 0s reads them only when the hub or a form
+    /// changes.
     #[serde(default = "thirty_seconds")]
-    #[schemars(default = "thirty_seconds", regex(pattern = "^[0-9]+(s|m|h)$"))]
+    #[schemars(default = "thirty_seconds", regex(pattern = "^[0-9]{1,9}(s|m|h)$"))]
     pub sync_interval: String,
     /// Where the MySQL or MariaDB server is; required when type is mysql.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,20 +95,46 @@ fn thirty_seconds() -> String {
 #[serde(rename_all = "camelCase")]
 pub struct Mysql {
     /// Host name or address of the server.
+    #[schemars(length(min = 1))]
     pub host: String,
     /// Port of the server.
     #[serde(default = "mysql_port")]
     #[schemars(default = "mysql_port", range(min = 1, max = 65535))]
     pub port: i32,
     /// User to log in as; it needs SELECT on the table, no more.
+    #[schemars(length(min = 1))]
     pub username: String,
     /// The Secret, in the hub's namespace, that has the password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_ref: Option<SecretKey>,
+    /// Whether the connection is encrypted. Default: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<SourceTls>,
     /// Database (schema) of the table.
+    #[schemars(length(min = 1))]
     pub database: String,
     /// Table or view with one row a tenant; `database.table` is accepted.
+    #[schemars(length(min = 1))]
     pub table: String,
+}
+
+/// How the connection to the data source is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceTls {
+    /// required: encrypted, and the server's certificate must be valid for its host name. disabled: in clear.
+    pub mode: TlsMode,
+    /// The Secret, in the hub's namespace, with the authorities (PEM) that may have issued the server's certificate.
+    /// Without it those that the web trusts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_ref: Option<SecretKey>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TlsMode {
+    Disabled,
+    Required,
 }
 
 fn mysql_port() -> i32 {
@@ -117,8 +154,10 @@ pub struct SecretKey {
 #[serde(rename_all = "camelCase")]
 pub struct ValueMappings {
     /// Column with the tenant's unique id; becomes part of names, so it must be a DNS label.
+    #[schemars(length(min = 1))]
     pub uid: String,
     /// Column that says whether the tenant is active: 1, true, TRUE, True, yes, YES or Yes.
+    #[schemars(length(min = 1))]
     pub activate: String,
     /// Deprecated: column with a host or URL; use extraValueMappings and the toHost function.
     #[serde(default, skip_serializing_if = "Option::is_none")]

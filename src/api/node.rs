@@ -58,6 +58,12 @@ use crate::api::resource::ResourceArrays;
         type_ = "string"
     ),
     printcolumn(
+        json_path = ".metadata.annotations.lynq\\.sh/force-rollout",
+        name = "Forced",
+        type_ = "string",
+        priority = 1
+    ),
+    printcolumn(
         json_path = ".metadata.annotations.lynq\\.sh/held-since",
         name = "Since",
         type_ = "date"
@@ -76,7 +82,8 @@ pub struct NodeSpec {
     /// Name of the LynqForm. Immutable.
     #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "templateRef is immutable: it decides whose window this node counts in"}]))]
     pub template_ref: String,
-    /// Name of the LynqHub.
+    /// Name of the LynqHub. Once set it is immutable.
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "hubId is immutable: it decides whose ledger this node counts in"}]))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hub_id: Option<String>,
     /// The live content, there only while the node is held: what runs now, until the content beside it is released.
@@ -124,9 +131,15 @@ pub struct NodeStatus {
     /// Ids of the skipped resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped_resource_ids: Vec<String>,
-    /// Objects that were applied, each as `Kind/namespace/name@id`, sorted.
+    /// Objects that were applied and are not gone, each as `Kind/namespace/name@id`, sorted. Nothing else is ever deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub applied_resources: Vec<String>,
+    /// Their kinds, each as `apiVersion Kind`, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applied_kinds: Vec<String>,
+    /// Hash of the sets of fields that the last applies owned: tells, after a restart, whether somebody has taken one over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_fields_hash: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

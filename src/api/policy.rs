@@ -85,13 +85,12 @@ impl JsonSchema for Skew {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        // The pattern is what tools read, the rule is what people read.
+        // A rule and no pattern: the pattern's own message would stand beside the one that people can read.
         schemars::json_schema!({
             "x-kubernetes-int-or-string": true,
             "minimum": 0,
             "maximum": u32::MAX,
             "maxLength": 10,
-            "pattern": PERCENTAGE,
             "x-kubernetes-validations": [{
                 "rule": format!("type(self) == int || self.matches('{PERCENTAGE}')"),
                 "message": "give a number of nodes, or a percentage from 1% to 100%",
@@ -105,13 +104,17 @@ const PERCENTAGE: &str = "^([1-9][0-9]?|100)%$";
 /// The schema of a window. Whoever writes 0% may mean a stop.
 pub fn max_skew(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut schema = Skew::json_schema(generator);
-    let rule = serde_json::json!({
-        "rule": "type(self) == int || self != '0%'",
-        "message": "0% would release nothing; to stop a rollout set paused: true",
-    });
-    if let Some(serde_json::Value::Array(rules)) = schema.get_mut("x-kubernetes-validations") {
-        rules.push(rule);
-    }
+    let rules = serde_json::json!([
+        {
+            "rule": format!("type(self) == int || self == '0%' || self.matches('{PERCENTAGE}')"),
+            "message": "give a number of nodes, or a percentage from 1% to 100%",
+        },
+        {
+            "rule": "type(self) == int || self != '0%'",
+            "message": "0% would release nothing; to stop a rollout set paused: true",
+        },
+    ]);
+    schema.insert("x-kubernetes-validations".into(), rules);
     schema
 }
 

@@ -77,6 +77,7 @@ pub enum PatchStrategy {
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
     /// Name of the resource within the form; unique over all arrays. Other resources depend on it by this name.
+    #[schemars(length(min = 1))]
     pub id: String,
     /// The whole manifest with apiVersion and kind. In a form every text in it is a template.
     #[schemars(schema_with = "preserved_object")]

@@ -170,7 +170,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     }
     let app = webhook::router(webhook::Webhook {
         operator,
-        window: window_text(&world),
+        policy_of: policy_of(&world),
         metrics: webhook_metrics,
     });
     let listener = listen("webhook-bind-address", &arguments.webhook_bind_address).await?;
@@ -320,12 +320,11 @@ fn readiness(
     })
 }
 
-fn window_text(world: &Arc<World>) -> webhook::WindowText {
+fn policy_of(world: &Arc<World>) -> webhook::PolicyOf {
     let forms = world.forms.clone();
     Arc::new(move |namespace, form| {
         let form = forms.get(namespace, form)?;
-        let skew = form.spec.as_ref().ok()?.rollout.as_ref()?.max_skew;
-        Some(format!("maxSkew {skew}"))
+        Some(form.spec.as_ref().ok()?.rollout.clone().unwrap_or_default())
     })
 }
 

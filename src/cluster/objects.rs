@@ -113,6 +113,12 @@ impl Objects {
         }
     }
 
+    /// Whether the cluster still serves a kind, for one whose object was answered with "not found".
+    pub async fn still_served(&self, kind: &Kind) -> Result<bool, ApiError> {
+        self.served.lock().expect("the kinds' lock").remove(kind);
+        Ok(self.served(kind).await?.is_some())
+    }
+
     /// The same without asking the API server.
     pub fn known(&self, kind: &Kind) -> Option<Served> {
         self.served

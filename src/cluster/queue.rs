@@ -10,6 +10,9 @@ use tokio::time::{Duration, Instant};
 
 use crate::cluster::vital;
 
+/// What is to be done later than this is not done by this process.
+const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Cheap to clone; all clones are one queue.
 pub struct Queue<K> {
     inner: Arc<Inner<K>>,
@@ -20,11 +23,14 @@ struct Inner<K> {
     changed: Notify,
 }
 
+/// When a key is worked on: what can wait comes after everything that is due and cannot.
+type Turn = (bool, Instant);
+
 struct State<K> {
-    /// When each waiting key is due.
-    due: BTreeMap<K, Instant>,
-    /// The same, ordered by time.
-    order: BTreeSet<(Instant, K)>,
+    /// The turn of each waiting key.
+    due: BTreeMap<K, Turn>,
+    /// The same, in order.
+    order: BTreeSet<(Turn, K)>,
     /// Keys being worked on; what is added meanwhile waits until that is over.
     running: BTreeSet<K>,
 }
@@ -55,25 +61,32 @@ impl<K: Ord + Clone> Default for Queue<K> {
 
 impl<K: Ord + Clone> Queue<K> {
     pub fn add(&self, key: K) {
-        self.add_at(key, Instant::now());
+        self.add_at(key, (false, Instant::now()));
+    }
+
+    /// Once nothing else is due: for what is only to be shown.
+    pub fn add_last(&self, key: K) {
+        self.add_at(key, (true, Instant::now()));
     }
 
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.add_at(key, Instant::now() + delay);
+        let now = Instant::now();
+        let at = now.checked_add(delay).unwrap_or(now + DELAY_MAX);
+        self.add_at(key, (false, at));
     }
 
-    fn add_at(&self, key: K, at: Instant) {
+    fn add_at(&self, key: K, mut turn: Turn) {
         let mut state = self.inner.state.lock().expect("the queue's lock");
-        match state.due.get(&key) {
-            Some(present) if *present <= at => return,
-            Some(present) => {
-                let present = *present;
-                state.order.remove(&(present, key.clone()));
+        if let Some(present) = state.due.get(&key).copied() {
+            // What can wait must not be put off by what comes later, nor the other way round.
+            turn = (turn.0 && present.0, turn.1.min(present.1));
+            if turn == present {
+                return;
             }
-            None => {}
+            state.order.remove(&(present, key.clone()));
         }
-        state.due.insert(key.clone(), at);
-        state.order.insert((at, key));
+        state.due.insert(key.clone(), turn);
+        state.order.insert((turn, key));
         drop(state);
         self.inner.changed.notify_one();
     }
@@ -109,23 +122,23 @@ impl<K: Ord + Clone> Queue<K> {
             let wait = {
                 let mut state = self.inner.state.lock().expect("the queue's lock");
                 let now = Instant::now();
-                let ready = state
-                    .order
-                    .iter()
-                    .take_while(|(at, _)| *at <= now)
-                    .find(|(_, key)| !state.running.contains(key))
+                let of = |last: bool| {
+                    let waiting = state.order.iter().filter(move |((l, _), _)| *l == last);
+                    waiting.filter(|(_, key)| !state.running.contains(key))
+                };
+                let is_due = |((_, at), _): &&(Turn, K)| *at <= now;
+                let ready = of(false).take_while(is_due).next();
+                let ready = ready
+                    .or_else(|| of(true).take_while(is_due).next())
                     .cloned();
-                if let Some((at, key)) = ready {
-                    state.order.remove(&(at, key.clone()));
+                if let Some((turn, key)) = ready {
+                    state.order.remove(&(turn, key.clone()));
                     state.due.remove(&key);
                     state.running.insert(key.clone());
                     return key;
                 }
-                state
-                    .order
-                    .iter()
-                    .find(|(_, key)| !state.running.contains(key))
-                    .map(|(at, _)| *at)
+                let next = |last: bool| of(last).next().map(|((_, at), _)| *at);
+                [next(false), next(true)].into_iter().flatten().min()
             };
             match wait {
                 Some(at) => {
@@ -167,6 +180,19 @@ mod tests {
         assert_eq!(start.elapsed().as_secs(), 5);
         queue.done(&"a");
         assert_eq!(queue.next().await, "a", "added while it was worked on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_can_wait_comes_last() {
+        let queue: Queue<&str> = Queue::default();
+        queue.add_last("shown");
+        queue.add_last("shown, and then needed");
+        queue.add_after("never", Duration::MAX);
+        queue.add("needed");
+        queue.add("shown, and then needed");
+        for expected in ["needed", "shown, and then needed", "shown"] {
+            assert_eq!(queue.next().await, expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]

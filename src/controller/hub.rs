@@ -18,6 +18,7 @@ use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::names;
 use crate::cluster::catalog::Hub;
+use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
@@ -52,6 +53,8 @@ struct Compiled {
 
 /// A failed sync is tried again after the hub's interval, and at the latest after this.
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// Rows are read at least once a week, whatever the hub says, unless it says never.
+const INTERVAL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A sync that was interrupted when the rows were known.
 const RETRY_SOON: Duration = Duration::from_secs(2);
 
@@ -185,19 +188,21 @@ async fn act(
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
     let mut failures = nodes::write_nodes(world, &plan.writes).await;
-    if !plan.deletes.is_empty() {
-        // Spent before it is used: else it would let as many go again.
-        if view.confirmation.is_some() {
-            let patch = json!({"metadata": {"annotations": {names::CONFIRM_DELETIONS: null}}});
-            world.hubs.learn(
-                &world
-                    .objects
-                    .merge(&own_key("LynqHub", &hub.namespace, &hub.name), &patch)
-                    .await?,
+    // Spent before it is used, and not kept for later: else it would let as many go that nobody has looked at.
+    if view.confirmation.is_some() && plan.held.is_none() {
+        let patch = json!({"metadata": {"annotations": {names::CONFIRM_DELETIONS: null}}});
+        let key = own_key("LynqHub", &hub.namespace, &hub.name);
+        world.hubs.learn(&world.objects.merge(&key, &patch).await?);
+        if plan.deletes.is_empty() {
+            let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+            let note = format!(
+                "{} was taken off: no deletions are held",
+                names::CONFIRM_DELETIONS
             );
+            world.events.normal(&about, "ConfirmationNotNeeded", note);
         }
-        failures.extend(nodes::delete_nodes(world, hub, &plan.deletes).await);
     }
+    failures.extend(nodes::delete_nodes(world, hub, &plan.deletes).await);
     memory.rendered = plan.rendered;
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
@@ -283,7 +288,6 @@ fn note_rendered(
         match &compiled.form {
             Err(error) => {
                 entry.error = Some(error.clone());
-                entry.generation = compiled.generation;
             }
             Ok(_) => {
                 entry.error = None;
@@ -318,7 +322,7 @@ async fn release_hub(world: &World, hub: &Hub) {
     }
 }
 
-/// `30s`, `5m`, `1h`; None turns polling off.
+/// `30s`, `5m`, `1h`; None turns polling off. What is too long for a number is as good as the longest.
 fn interval(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));
     let factor = match unit {
@@ -326,6 +330,7 @@ fn interval(text: &str) -> Option<Duration> {
         "h" => 3600,
         _ => 1,
     };
-    let seconds = number.parse::<u64>().unwrap_or(30).saturating_mul(factor);
-    (seconds > 0).then(|| Duration::from_secs(seconds))
+    let number = number.parse::<u64>().unwrap_or(u64::MAX);
+    let interval = Duration::from_secs(number.saturating_mul(factor)).min(INTERVAL_MAX);
+    (!interval.is_zero()).then_some(interval)
 }

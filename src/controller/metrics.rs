@@ -1,4 +1,4 @@
-//! The metrics of the loops. Labels are forms, kinds and results: never nodes, rows or names of people's making.
+//! The metrics of the loops. Labels are forms with their namespaces, kinds and results: never nodes or rows.
 
 use std::sync::Arc;
 
@@ -61,6 +61,7 @@ struct Inner {
     held: Family<OfForm, Gauge>,
     in_flight: Family<OfForm, Gauge>,
     non_ready: Family<OfForm, Gauge>,
+    forced: Family<OfForm, Gauge>,
     window: Family<OfForm, Gauge>,
     halts: Family<OfForm, Counter>,
     ledger_conflicts: Counter,
@@ -79,6 +80,7 @@ impl Default for Inner {
             held: Family::default(),
             in_flight: Family::default(),
             non_ready: Family::default(),
+            forced: Family::default(),
             window: Family::default(),
             halts: Family::default(),
             ledger_conflicts: Counter::default(),
@@ -108,6 +110,11 @@ impl Metrics {
                 "non_ready",
                 "Nodes whose live content is not ready",
                 &inner.non_ready,
+            ),
+            (
+                "forced",
+                "Nodes whose changes go live at once",
+                &inner.forced,
             ),
             (
                 "window",
@@ -196,6 +203,7 @@ impl Metrics {
         set(&inner.held, state.rollout.held_nodes.into());
         set(&inner.in_flight, state.rollout.slots.into());
         set(&inner.non_ready, state.non_ready.into());
+        set(&inner.forced, state.rollout.forced_nodes.into());
         set(&inner.window, state.window.unwrap_or_default() as i64);
     }
 
@@ -210,6 +218,7 @@ impl Metrics {
             &inner.held,
             &inner.in_flight,
             &inner.non_ready,
+            &inner.forced,
             &inner.window,
         ] {
             family.remove(&form);

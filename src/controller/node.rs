@@ -1,6 +1,8 @@
 //! The node loop: brings the live content of one LynqNode into the cluster, and its state into the node's status.
 
 mod apply;
+mod delete;
+mod kinds;
 mod report;
 
 use std::collections::BTreeMap;
@@ -15,20 +17,29 @@ use serde_json::{Value, json};
 use crate::api::names;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::api::stamp;
-use crate::cluster::children::Listing;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
+use crate::controller::node::kinds::Kinds;
 use crate::controller::{World, own_key};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest, live_content};
-use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Seen, StepKind};
+use crate::decide::node_plan::record::Record;
+use crate::decide::node_plan::{
+    self, Failure, FailureKind, NodePlan, Premise, Rest, Seen, StepKind,
+};
 use crate::decide::readiness::Readiness;
 use crate::decide::version;
 
-/// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a repeated request.
+/// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
 #[derive(Default)]
 pub struct Memory {
+    /// Of the node: one made anew under the same name is another.
+    uid: String,
+    /// The objects were looked at since the start.
+    looked: bool,
+    /// What was applied for it, newer than the status says.
+    record: Option<Record>,
     resources: BTreeMap<String, ResourceMemory>,
     report: report::Memory,
     /// When the object was last sent through the gate once more.
@@ -41,7 +52,7 @@ struct ResourceMemory {
     hash: String,
     failure: Option<Failure>,
     failures: u32,
-    /// The fields that our last apply owned.
+    /// The fields that our last apply owned; None while that is not known.
     fields_hash: Option<String>,
     waiting_since: Option<Timestamp>,
     was_ready: bool,
@@ -50,7 +61,8 @@ struct ResourceMemory {
 /// Rounds of one look; each applies what the one before it made possible.
 const ROUNDS_MAX: usize = 50;
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
-const RETRY_LAST: SignedDuration = SignedDuration::from_secs(300);
+/// Nothing tells of what has no label of ours, or of what a webhook or a quota refuses.
+const RETRY_LAST: SignedDuration = SignedDuration::from_secs(60);
 /// How often an object whose state is not true is sent through the gate, which may not be installed.
 const GATE_RETRY: SignedDuration = SignedDuration::from_secs(60);
 /// How many requests one node may have under way.
@@ -64,6 +76,7 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
             .expect("the nodes' memory")
             .remove(&key);
         world.holds.lock().expect("the holds' lock").remove(&key);
+        world.looked.lock().expect("the looks' lock").remove(&key);
         return None;
     };
     let memory = world
@@ -71,7 +84,11 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         .lock()
         .expect("the nodes' memory")
         .remove(&key)
-        .unwrap_or_default();
+        .filter(|memory| memory.uid == node.uid)
+        .unwrap_or_else(|| Memory {
+            uid: node.uid.clone(),
+            ..Memory::default()
+        });
     let mut look = Look {
         world: &world,
         key: key.clone(),
@@ -116,11 +133,14 @@ impl Look<'_> {
                 .nodes
                 .learn(&self.world.objects.merge(&self.own(), &patch).await?);
         }
+        self.note_forced(&node);
         let gate_at = self.gate_again(&mut node).await?;
         for _ in 0..ROUNDS_MAX {
-            let Some(keys) = self.keys(&node).await? else {
+            let record = self.record(&node);
+            let Some(kinds) = Kinds::of(self.world, &node, &record).await? else {
                 return Ok(None);
             };
+            let keys: Vec<Key> = node.facts.iter().map(|facts| kinds.key(facts)).collect();
             let now = Timestamp::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
@@ -132,34 +152,42 @@ impl Look<'_> {
                 .facts
                 .iter()
                 .enumerate()
-                .map(|(i, facts)| self.seen(facts, &keys[i], children[i].as_deref()))
+                .map(|(i, facts)| self.seen(&node, facts, &keys[i], children[i].as_deref()))
                 .collect();
-            let others = self
-                .world
-                .children
-                .of_node(&self.key)
-                .into_iter()
-                .filter(|(key, _)| !keys.iter().any(|known| known.as_ref() == Ok(key)));
-            let others = others.map(|(key, child)| (key, (*child).clone())).collect();
-            let plan = node_plan::plan(&node, &seen, &others, now);
+            let rest = Rest {
+                record,
+                others: self.others(&keys),
+                unlisted: kinds.unlisted,
+            };
+            let plan = node_plan::plan(&node, &seen, &rest, now);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
                 drop(seen);
+                self.memory.record = Some(plan.record.clone());
                 self.note_failures(&node, &plan, now);
                 let wake_at = plan.wake_at;
                 let due = self.report(&node, status, now).await?;
+                self.note_looked(&node);
                 return Ok([wake_at, due, gate_at].into_iter().flatten().min());
             }
-            let apply: Vec<(usize, ObjectKey, Option<Arc<Child>>)> = plan
+            let apply: Vec<Apply> = plan
                 .apply
                 .iter()
-                .filter_map(|i| Some((*i, keys[*i].clone().ok()?, children[*i].clone())))
+                .filter_map(|i| {
+                    Some(Apply {
+                        index: *i,
+                        key: keys[*i].clone().ok()?,
+                        child: children[*i].clone(),
+                        premise: seen[*i].premise.clone(),
+                    })
+                })
                 .collect();
             drop(seen);
+            self.memory.record = Some(plan.record);
             self.apply(&node, apply).await?;
             for (key, how) in plan.take_down {
                 let why = names::REMOVED_FROM_TEMPLATE;
-                apply::take_down(self.world, &key, &others[&key], how, why).await?;
+                apply::take_down(self.world, &node, &key, &rest.others[&key], how, why).await?;
             }
         }
         Err(ApiError::Unavailable(format!(
@@ -202,36 +230,34 @@ impl Look<'_> {
         Ok(now.checked_add(GATE_RETRY).ok())
     }
 
+    /// The release loop may wait for the last first look.
+    fn note_looked(&self, node: &NodeDigest) {
+        let mut looked = self.world.looked.lock().expect("the looks' lock");
+        if looked.insert(self.key.clone()) {
+            let hub = (self.key.namespace.clone(), node.hub.clone());
+            self.world.rollout_queue.add(hub);
+        }
+    }
+
     fn own(&self) -> ObjectKey {
         own_key("LynqNode", &self.key.namespace, &self.key.name)
     }
 
-    /// The objects of the live content, or why there can be none. None in all while some kind's objects are not all
-    /// known: then nothing may be concluded from an object's absence.
-    async fn keys(&self, node: &NodeDigest) -> Result<Option<Vec<Key>>, ApiError> {
-        let World {
-            objects, children, ..
-        } = self.world;
-        let mut keys = vec![];
-        for facts in node.facts.iter() {
-            let kind = &facts.kind;
-            if let Some(error) = &facts.render_error {
-                keys.push(Err(error.clone()));
-                continue;
-            }
-            let Some(served) = objects.served(kind).await? else {
-                keys.push(Err(node_plan::missing_kind(kind)));
-                continue;
-            };
-            keys.push(
-                match children.listing(kind, &served, &objects.client, &self.key) {
-                    Listing::Complete => Ok(key_in(facts, served.scope)),
-                    Listing::Pending => return Ok(None),
-                    Listing::Refused(why) => Err(node_plan::unlistable_kind(kind, &why)),
-                },
-            );
-        }
-        Ok(Some(keys))
+    /// What was applied for the node: by what was done since the start, else by its status.
+    fn record(&mut self, node: &NodeDigest) -> Record {
+        let record = &mut self.memory.record;
+        record
+            .get_or_insert_with(|| Record::of(&node.status))
+            .clone()
+    }
+
+    /// What says that it is the node's own, and is not in the live content.
+    fn others(&self, keys: &[Key]) -> BTreeMap<ObjectKey, Child> {
+        let named = |key: &ObjectKey| keys.iter().flatten().any(|known| known.is_same(key));
+        let all = self.world.children.of_node(&self.key).into_iter();
+        all.filter(|(key, _)| !named(key))
+            .map(|(key, child)| (key, (*child).clone()))
+            .collect()
     }
 
     /// An event also for what failed without a request: a kind that is not there, an object that is somebody else's.
@@ -251,6 +277,7 @@ impl Look<'_> {
                 },
                 message: outcome.message.clone(),
                 retry_at: now,
+                premise: Premise::default(),
             };
             fail(memory, self.world, node, facts, failure);
         }
@@ -260,6 +287,8 @@ impl Look<'_> {
         self.memory
             .resources
             .retain(|id, _| node.facts.iter().any(|facts| facts.id == *id));
+        let untouched = !self.memory.looked && node_plan::is_untouched(node, children);
+        self.memory.looked = true;
         for (facts, child) in node.facts.iter().zip(children) {
             let memory = self.memory.resources.entry(facts.id.clone()).or_default();
             if memory.hash != facts.hash {
@@ -272,9 +301,8 @@ impl Look<'_> {
             if child.applied_hash.as_ref() != Some(&facts.hash) {
                 continue;
             }
-            // First sight after a restart: what is there is what we start from.
-            if memory.fields_hash.is_none() {
-                memory.fields_hash.clone_from(&child.fields_hash);
+            if untouched {
+                memory.fields_hash = Some(child.fields_hash.clone());
             }
             if child.readiness == Readiness::Ready {
                 memory.waiting_since = None;
@@ -286,27 +314,28 @@ impl Look<'_> {
         }
     }
 
-    fn seen<'b>(&'b self, facts: &'b Facts, key: &'b Key, child: Option<&'b Child>) -> Seen<'b> {
+    fn seen<'b>(
+        &'b self,
+        node: &NodeDigest,
+        facts: &'b Facts,
+        key: &'b Key,
+        child: Option<&'b Child>,
+    ) -> Seen<'b> {
         let memory = self.memory.resources.get(&facts.id);
+        let namespace = self.world.namespaces.wait(&facts.namespace, &self.key);
         Seen {
             facts,
             unavailable: key.as_ref().err().map(String::as_str),
             child,
             failure: memory.and_then(|memory| memory.failure.as_ref()),
-            drifted: memory.is_some_and(|memory| {
-                memory.fields_hash.is_some()
-                    && child.is_some_and(|child| child.fields_hash != memory.fields_hash)
-            }),
+            premise: Premise::of(node, child, namespace),
+            fields_hash: memory.and_then(|memory| memory.fields_hash.as_deref()),
             waiting_since: memory.and_then(|memory| memory.waiting_since),
         }
     }
 
     /// Applies these resources side by side. A failure is remembered with the resource; it never stops the others.
-    async fn apply(
-        &mut self,
-        node: &NodeDigest,
-        resources: Vec<(usize, ObjectKey, Option<Arc<Child>>)>,
-    ) -> Result<(), ApiError> {
+    async fn apply(&mut self, node: &NodeDigest, resources: Vec<Apply>) -> Result<(), ApiError> {
         if resources.is_empty() {
             return Ok(());
         }
@@ -317,21 +346,27 @@ impl Look<'_> {
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < REQUESTS_MAX
-                && let Some((i, key, child)) = left.next()
+                && let Some(next) = left.next()
             {
-                let resource = all[i];
+                let resource = all[next.index];
                 running.push(async move {
-                    let result = apply::apply(world, node, resource, &key, child).await;
-                    (i, result)
+                    let result =
+                        apply::apply(world, node, resource, &next.key, next.child.clone()).await;
+                    (next, result)
                 });
             }
-            let Some((i, result)) = running.next().await else {
+            let Some((done, result)) = running.next().await else {
                 break;
             };
-            let facts = &node.facts[i];
+            let facts = &node.facts[done.index];
             let memory = &mut self.memory.resources;
             let memory = memory.entry(facts.id.clone()).or_default();
-            note(memory, world, node, facts, result);
+            // Before anything else may go wrong: what is not in the record is never deleted.
+            if result.is_ok() {
+                let record = self.memory.record.get_or_insert_default();
+                record.add(facts);
+            }
+            note(memory, world, node, facts, done.premise, result);
         }
         Ok(())
     }
@@ -348,57 +383,14 @@ impl Look<'_> {
             .map(Arc::new)
             .ok_or_else(|| ApiError::Conflict("the live content has changed".to_owned()))
     }
+}
 
-    /// Takes the node's objects down, and lets the node go when none is left.
-    async fn delete(&mut self, node: &NodeDigest) -> Result<Option<Timestamp>, ApiError> {
-        let Some(keys) = self.keys(node).await? else {
-            return Ok(None);
-        };
-        let of = |facts: &Facts| {
-            node.facts
-                .iter()
-                .position(|f| f.id == facts.id)
-                .and_then(|i| keys[i].clone().ok())
-        };
-        loop {
-            let children = self
-                .world
-                .children
-                .of_node(&self.key)
-                .into_iter()
-                .map(|(key, child)| (key, (*child).clone()))
-                .collect();
-            let deletion = node_plan::plan_deletion(node, &children, of);
-            for (key, how) in &deletion.take_down {
-                let why = names::NODE_DELETED;
-                apply::take_down(self.world, key, &children[key], *how, why).await?;
-            }
-            if !deletion.pending {
-                break;
-            }
-            // What has finalizers of its own goes later; its event brings us back.
-            if deletion.take_down.is_empty() {
-                return Ok(Timestamp::now()
-                    .checked_add(SignedDuration::from_secs(30))
-                    .ok());
-            }
-        }
-        if node.has_finalizer {
-            let object = self.world.objects.get(&self.own()).await?;
-            let position = object["metadata"]["finalizers"]
-                .as_array()
-                .and_then(|all| all.iter().position(|f| f == names::NODE_FINALIZER));
-            if let Some(position) =
-                position.filter(|_| object["metadata"]["uid"] == node.uid.as_str())
-            {
-                let path = format!("/metadata/finalizers/{position}");
-                let patch = json!([{"op": "test", "path": path, "value": names::NODE_FINALIZER}, {"op": "remove", "path": path}]);
-                let patch = serde_json::from_value(patch).expect("a JSON patch");
-                self.world.objects.json_patch(&self.own(), patch).await?;
-            }
-        }
-        Ok(None)
-    }
+/// A resource that is to be applied now.
+struct Apply {
+    index: usize,
+    key: ObjectKey,
+    child: Option<Arc<Child>>,
+    premise: Premise,
 }
 
 /// The object of a resource, or why there can be none.
@@ -422,13 +414,14 @@ fn note(
     world: &World,
     node: &NodeDigest,
     facts: &Facts,
+    premise: Premise,
     result: Result<Value, ApiError>,
 ) {
     let now = Timestamp::now();
     let error = match result {
         Ok(object) => {
             let child = world.children.learn(&object);
-            memory.fields_hash.clone_from(&child.fields_hash);
+            memory.fields_hash = Some(child.fields_hash.clone());
             memory.failure = None;
             memory.failures = 0;
             memory.was_ready = false;
@@ -448,6 +441,7 @@ fn note(
         kind,
         message: error.to_string(),
         retry_at: now.checked_add(wait).unwrap_or(now),
+        premise,
     };
     fail(memory, world, node, facts, failure);
 }

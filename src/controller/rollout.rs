@@ -29,6 +29,10 @@ use crate::decide::rollout::{
 pub struct Memory {
     form_written: BTreeMap<String, Instant>,
     hub_written: Option<Instant>,
+    /// Every node has been looked at by this process.
+    surveyed: bool,
+    /// Passes since one went through in which the API server took no release.
+    refusals: u32,
     /// Nodes whose last release did not go through, and why.
     refused: BTreeMap<String, String>,
 }
@@ -39,6 +43,8 @@ const PASSES_MAX: usize = 20;
 const REQUESTS_MAX: usize = 16;
 /// A workload that looked ready and was not: its own event comes sooner, as a rule.
 const UNCONFIRMED_RETRY: Duration = Duration::from_secs(1);
+/// The longest time between two tries of releases that do not go through.
+const REFUSED_RETRY_MAX: Duration = Duration::from_secs(30);
 
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let memory = world
@@ -62,6 +68,9 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
         }
     };
     let memory = look.memory;
+    if world.hubs.get(&key.0, &key.1).is_none() {
+        return again;
+    }
     world
         .rollout_memory
         .lock()
@@ -107,14 +116,19 @@ impl Look<'_> {
                 }
             }
             let released = self.release(&plan.releases).await;
+            if released > 0 {
+                self.memory.refusals = 0;
+            }
             self.give_up(&plan.give_up).await;
             (confirmed, unconfirmed) = self.confirm(&plan.confirm).await;
+            // Also in a pass that another one follows: a busy rollout must not look as if it stood still.
+            let again = self.write_statuses(&hub, &nodes, &plan).await?;
             if released == 0 && confirmed.is_empty() {
-                let again = self.write_statuses(&hub, &nodes, &plan).await?;
                 let wake = plan.wake_at.map(|at| {
                     Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
                 });
-                let retry = (unconfirmed || !plan.releases.is_empty()).then_some(UNCONFIRMED_RETRY);
+                let refused = (!plan.releases.is_empty()).then(|| self.back_off());
+                let retry = unconfirmed.then_some(UNCONFIRMED_RETRY).or(refused);
                 return Ok([again, wake, retry].into_iter().flatten().min());
             }
         }
@@ -125,12 +139,20 @@ impl Look<'_> {
         }))
     }
 
+    /// What the API server has refused it may go on to refuse.
+    fn back_off(&mut self) -> Duration {
+        self.memory.refusals += 1;
+        REFUSED_RETRY_MAX
+            .min(UNCONFIRMED_RETRY * 2u32.saturating_pow(self.memory.refusals.min(10) - 1))
+    }
+
     fn snapshot(
-        &self,
+        &mut self,
         hub: Option<&Hub>,
         nodes: &[Arc<NodeDigest>],
         confirmed: BTreeSet<Confirmation>,
     ) -> Snapshot {
+        let unlooked = self.unlooked(nodes);
         let rendered = self
             .world
             .rendered
@@ -144,10 +166,23 @@ impl Look<'_> {
         };
         Snapshot {
             confirmed,
+            unlooked,
             deletions_held: self.deletions_held(hub),
             refused: self.memory.refused.clone(),
             ..snapshot::of(&seen)
         }
+    }
+
+    /// Nodes without a first look of this process; none any more once there were none.
+    fn unlooked(&mut self, nodes: &[Arc<NodeDigest>]) -> usize {
+        if self.memory.surveyed {
+            return 0;
+        }
+        let looked = self.world.looked.lock().expect("the looks' lock");
+        let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains(&node.key);
+        let unlooked = nodes.iter().filter(unlooked).count();
+        self.memory.surveyed = unlooked == 0;
+        unlooked
     }
 
     /// What the last sync found; after a restart, until there was one, what the one before it found.
@@ -312,8 +347,9 @@ impl Look<'_> {
                     Some(Confirmation::Gone { uid: uid.clone() })
                 }
                 Ok(object) => {
-                    self.world.nodes.learn(&object);
-                    None
+                    // What is another hub's by now is counted there.
+                    let node = self.world.nodes.learn(&object);
+                    (node.hub != self.key.1).then(|| Confirmation::Gone { uid: uid.clone() })
                 }
                 Err(_) => None,
             },
@@ -350,13 +386,13 @@ impl Look<'_> {
                 .waiting
                 .get(&node.key.name)
                 .filter(|r| **r != rollout::reason::Reason::Releasing)
-                .map(|r| (r.code(), r.summary()));
+                .map(|r| (r.code_of_node(), r.summary()));
             let old = match new {
                 Some(new) => holds.insert(node.key.clone(), new),
                 None => holds.remove(&node.key),
             };
             if old != new && new.is_some() {
-                self.world.node_queue.add(node.key.clone());
+                self.world.node_queue.add_last(node.key.clone());
             }
         }
     }

@@ -1,11 +1,14 @@
 //! Child objects: what of one is kept in memory, whose it is, and how a resource becomes its manifest.
 
+pub mod tie;
+
 use std::fmt;
 
 use serde_json::{Map, Value, json};
 
 use crate::api::names;
-use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource};
+use crate::api::resource::{CreationPolicy, Resource};
+use crate::decide::child::tie::Tie;
 use crate::decide::content::hash_value;
 use crate::decide::readiness::{Readiness, readiness};
 
@@ -14,6 +17,19 @@ use crate::decide::readiness::{Readiness, readiness};
 pub struct Kind {
     pub api_version: String,
     pub kind: String,
+}
+
+impl Kind {
+    /// Whether it is the same kind, in whatever version.
+    pub fn is_same(&self, other: &Kind) -> bool {
+        self.kind == other.kind && self.group() == other.group()
+    }
+
+    fn group(&self) -> &str {
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
 }
 
 impl fmt::Display for Kind {
@@ -35,6 +51,15 @@ pub struct ObjectKey {
     pub kind: Kind,
     pub namespace: String,
     pub name: String,
+}
+
+impl ObjectKey {
+    /// Whether it is the same object, in whatever version it is read.
+    pub fn is_same(&self, other: &ObjectKey) -> bool {
+        self.kind.is_same(&other.kind)
+            && self.namespace == other.namespace
+            && self.name == other.name
+    }
 }
 
 impl fmt::Display for ObjectKey {
@@ -74,11 +99,13 @@ pub enum Owner {
 pub struct Child {
     pub uid: String,
     pub resource_version: String,
+    /// Changes with every write but a status's.
+    pub written: String,
     pub owner: Owner,
     /// Hash of the resource that was last applied.
     pub applied_hash: Option<String>,
     /// Hash of the set of fields that our applies own: it changes when somebody takes one of them over.
-    pub fields_hash: Option<String>,
+    pub fields_hash: String,
     pub once: bool,
     pub orphaned: bool,
     pub retain: bool,
@@ -104,9 +131,12 @@ impl Child {
             resource_version: text("/metadata/resourceVersion")
                 .unwrap_or_default()
                 .to_owned(),
+            written: written(object),
             owner: owner(object),
             applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
-            fields_hash: ours.map(|entry| hash_value(&entry["fieldsV1"])),
+            fields_hash: ours
+                .map(|entry| hash_value(&entry["fieldsV1"]))
+                .unwrap_or_default(),
             once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
             orphaned: object["metadata"]["labels"][names::LABEL_ORPHANED] == names::TRUE,
             retain: annotation(names::DELETION_POLICY) == Some("Retain"),
@@ -122,6 +152,23 @@ impl Child {
             Owner::Other(_) | Owner::Nobody => None,
         }
     }
+
+    /// Whether the object itself says what is to become of it, and is safe from the garbage collector if that is to stay.
+    pub fn follows(&self, retain: bool) -> bool {
+        let by_reference = matches!(self.owner, Owner::Node { uid: Some(_), .. });
+        self.retain == retain && !(retain && by_reference)
+    }
+}
+
+/// The generation counts the changes of the spec, and nothing those of the metadata. Without one the version must do.
+fn written(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let version = match &metadata["generation"] {
+        Value::Null => &metadata["resourceVersion"],
+        generation => generation,
+    };
+    let fields = ["labels", "annotations", "ownerReferences", "finalizers"];
+    hash_value(&json!([version, fields.map(|field| &metadata[field])]))
 }
 
 pub fn key_of(object: &Value) -> ObjectKey {
@@ -267,11 +314,6 @@ pub fn manifest(
             .iter()
             .map(|(k, v)| (k.clone(), v.as_str().into())),
     );
-    labels.insert(names::LABEL_MANAGED.into(), names::TRUE.into());
-    annotations.insert(
-        names::DELETION_POLICY.into(),
-        json!(resource.deletion_policy),
-    );
     annotations.insert(names::APPLIED_HASH.into(), applied_hash(resource).into());
     if resource.creation_policy == CreationPolicy::Once {
         annotations.insert(names::CREATED_ONCE.into(), names::TRUE.into());
@@ -280,22 +322,8 @@ pub fn manifest(
     if scope == Scope::Namespaced {
         metadata.insert("namespace".into(), key.namespace.as_str().into());
     }
-    // An owner reference cannot cross namespaces, and the garbage collector would delete what is to be retained.
-    if scope == Scope::Namespaced
-        && key.namespace == node.namespace
-        && resource.deletion_policy == DeletionPolicy::Delete
-    {
-        metadata.insert(
-            "ownerReferences".into(),
-            json!([owner_reference(node, node_uid)]),
-        );
-    } else {
-        labels.insert(names::LABEL_NODE.into(), node.name.as_str().into());
-        labels.insert(
-            names::LABEL_NODE_NAMESPACE.into(),
-            node.namespace.as_str().into(),
-        );
-    }
+    let tie = tie(resource, node, node_uid, &key.namespace);
+    tie.add_to(&mut metadata, &mut labels, &mut annotations);
     metadata.insert("labels".into(), labels.into());
     metadata.insert("annotations".into(), annotations.into());
     if let Some(fields) = object.as_object_mut() {
@@ -305,15 +333,19 @@ pub fn manifest(
     object
 }
 
-fn owner_reference(node: &NodeKey, uid: &str) -> Value {
-    json!({
-        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
-        "kind": "LynqNode",
-        "name": node.name,
-        "uid": uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    })
+/// How the object of a resource is tied to its node.
+pub fn tie<'a>(
+    resource: &Resource,
+    node: &'a NodeKey,
+    node_uid: &'a str,
+    namespace: &'a str,
+) -> Tie<'a> {
+    Tie {
+        node,
+        node_uid,
+        namespace,
+        policy: resource.deletion_policy,
+    }
 }
 
 fn texts(object: &Value, field: &str) -> Map<String, Value> {

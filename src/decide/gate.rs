@@ -277,9 +277,9 @@ fn marker<'a>(
     let Some(new) = annotation(write.new, which).filter(|new| Some(*new) != old) else {
         return Ok(None);
     };
-    if write.old.is_none() && which == names::RELEASE {
-        // Nothing waits yet when an object is made; a restored backup has the marker of its former life, which the
-        // state does not carry over.
+    if write.old.is_none() && (which == names::RELEASE || write.user != write.operator) {
+        // Nothing waits yet when an object is made. A restored backup has the markers of its former life, which the state
+        // does not carry over: it is held like any other creation.
         return Ok(None);
     }
     if write.user != write.operator {

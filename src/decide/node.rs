@@ -55,6 +55,8 @@ pub struct NodeDigest {
     pub first_seen: Option<String>,
     /// The group of the form's order that the hub found for the row.
     pub group_of_row: Option<usize>,
+    /// Every change of it goes live at once.
+    pub forced: bool,
     pub labels: Arc<BTreeMap<String, String>>,
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
@@ -97,7 +99,11 @@ impl NodeDigest {
             deleting: !text("/metadata/deletionTimestamp").is_empty(),
             has_finalizer: finalizers
                 .is_some_and(|all| all.iter().any(|f| f == names::NODE_FINALIZER)),
-            hub: label(names::LABEL_HUB),
+            hub: match text("/spec/hubId") {
+                // Lynq writes only the label.
+                hub if hub.is_empty() => label(names::LABEL_HUB),
+                hub => hub,
+            },
             row_uid: text("/spec/uid"),
             form: text("/spec/templateRef"),
             desired: annotation(object, names::DESIRED_HASH)
@@ -110,6 +116,7 @@ impl NodeDigest {
             first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
             group_of_row: annotation(object, names::GROUP_OF_ROW)
                 .and_then(|text| text.parse().ok()),
+            forced: annotation(object, names::FORCE_ROLLOUT) == Some(names::TRUE),
             labels: labels(object, previous),
             status: Arc::new(status),
             facts: Arc::default(),
@@ -225,6 +232,8 @@ impl NodeDigest {
             start: self.start.as_deref().and_then(stamp::parse),
             settled_since: self.settled_since(),
             seen: self.status_is_current(),
+            ready: self.is_ready() && self.status_is_current(),
+            forced: self.forced,
             deleting: self.deleting,
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }

@@ -1,15 +1,20 @@
 //! What the node controller does next for one node: which resources it applies, which objects it takes down, and what
 //! the status says. Asked again after every step, until nothing is left to do.
 
+pub mod record;
 pub mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
 use crate::decide::child::{Child, Kind, ObjectKey, Owner};
+use crate::decide::content::hash_value;
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan::record::Record;
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
 
@@ -19,12 +24,35 @@ const KIND_RETRY: SignedDuration = SignedDuration::from_secs(30);
 /// Nor does one tell a node that an object which it wants is no longer another's.
 const OWNER_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// How the last apply of a resource ended, where it failed. Forgotten when the resource or its object changes.
+/// How the last apply of a resource ended, where it failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub kind: FailureKind,
     pub message: String,
     pub retry_at: Timestamp,
+    /// What it met: as soon as that is another, the failure is no news of it any more.
+    pub premise: Premise,
+}
+
+/// What an apply may fail on, as far as events tell of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Premise {
+    /// When the content went live: a policy may have changed with it that the object does not show.
+    pub start: Option<String>,
+    /// The object's uid, and what changes when it is written.
+    pub object: Option<(String, String)>,
+    /// What there is under the name of its namespace.
+    pub namespace: Option<String>,
+}
+
+impl Premise {
+    pub fn of(node: &NodeDigest, child: Option<&Child>, namespace: Option<String>) -> Self {
+        Premise {
+            start: node.start.clone(),
+            object: child.map(|child| (child.uid.clone(), child.written.clone())),
+            namespace,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +70,10 @@ pub struct Seen<'a> {
     pub unavailable: Option<&'a str>,
     pub child: Option<&'a Child>,
     pub failure: Option<&'a Failure>,
-    /// A field of ours was changed by somebody else since we applied it.
-    pub drifted: bool,
+    /// What an apply would meet now.
+    pub premise: Premise,
+    /// Hash of the fields that our last apply owned. None while that is not known: one more apply settles it.
+    pub fields_hash: Option<&'a str>,
     /// When the wait for readiness began; None once it was ready.
     pub waiting_since: Option<Timestamp>,
 }
@@ -81,17 +111,27 @@ pub struct NodePlan {
     /// One for each resource, in their order. Empty where the content is not live or the graph is broken.
     pub outcomes: Vec<Outcome>,
     pub graph_error: Option<GraphError>,
+    /// What is applied now, and what was and is not gone yet.
+    pub record: Record,
     pub wake_at: Option<Timestamp>,
 }
 
-/// `others` are objects of this node that no resource of its live content names.
-pub fn plan(
-    node: &NodeDigest,
-    seen: &[Seen],
-    others: &BTreeMap<ObjectKey, Child>,
-    now: Timestamp,
-) -> NodePlan {
-    let mut plan = NodePlan::default();
+/// What there is of a node besides the objects of its live content.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    /// What was applied for it.
+    pub record: Record,
+    /// Objects that say they are its own, and that no resource of its live content names.
+    pub others: BTreeMap<ObjectKey, Child>,
+    /// Kinds whose objects the operator may not see at present.
+    pub unlisted: BTreeSet<Kind>,
+}
+
+pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> NodePlan {
+    let mut plan = NodePlan {
+        record: rest.record.clone(),
+        ..NodePlan::default()
+    };
     // Without known live content the children stay exactly as they are.
     if !matches!(node.live, Live::Hash(_)) {
         return plan;
@@ -134,13 +174,42 @@ pub fn plan(
         .any(|o| o.state == State::NotApplied && o.step != StepKind::Skipped)
         || seen.iter().any(|s| s.facts.render_error.is_some());
     if !pending {
-        plan.take_down = others
+        plan.take_down = rest
+            .others
             .iter()
-            .filter(|(_, child)| is_ours(child, node) && !child.deleting)
-            .map(|(key, child)| (key.clone(), take_down(child)))
+            .filter(|(key, child)| {
+                is_ours(child, node) && rest.record.names(key) && !child.deleting
+            })
+            .map(|(key, child)| (key.clone(), take_down(child.retain)))
             .collect();
     }
+    plan.record = rest.record.next(node, (seen, &plan.outcomes), rest);
     plan
+}
+
+/// One hash of the fields that our last applies owned, by the id of the resource: what the status keeps of them.
+pub fn fields_hash<'a>(fields: impl Iterator<Item = (&'a Facts, &'a str)>) -> Option<String> {
+    // What is made once is left to others.
+    let fields: BTreeMap<&str, &str> = fields
+        .filter(|(facts, _)| !facts.once)
+        .map(|(facts, hash)| (facts.id.as_str(), hash))
+        .collect();
+    (!fields.is_empty()).then(|| hash_value(&json!(fields)))
+}
+
+/// Whether these objects are as our last applies left them, by what the status says: nobody has taken a field over while
+/// no operator was there to see it.
+pub fn is_untouched(node: &NodeDigest, children: &[Option<Arc<Child>>]) -> bool {
+    let applied = node
+        .facts
+        .iter()
+        .zip(children)
+        .filter_map(|(facts, child)| {
+            let child = child.as_deref()?;
+            let current = child.applied_hash.as_ref() == Some(&facts.hash);
+            current.then_some((facts, child.fields_hash.as_str()))
+        });
+    fields_hash(applied) == node.status.applied_fields_hash
 }
 
 /// What is said of an object that is somebody else's.
@@ -162,16 +231,19 @@ pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str) -> String {
     )
 }
 
-/// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone.
+/// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone. What says
+/// that it is the node's own, and is neither in its content nor in the record, is left alone.
 pub fn plan_deletion(
     node: &NodeDigest,
     children: &BTreeMap<ObjectKey, Child>,
+    record: &Record,
     key_of: impl Fn(&Facts) -> Option<ObjectKey>,
 ) -> Deletion {
     let mut deletion = Deletion::default();
+    let named: BTreeSet<ObjectKey> = node.facts.iter().filter_map(&key_of).collect();
     let mut left: BTreeMap<&ObjectKey, &Child> = children
         .iter()
-        .filter(|(_, child)| is_ours(child, node))
+        .filter(|(key, child)| is_ours(child, node) && (named.contains(key) || record.names(key)))
         .collect();
     let vertices: Vec<Vertex> = node.facts.iter().map(vertex).collect();
     let levels = Graph::new(&vertices).map(|graph| {
@@ -183,14 +255,15 @@ pub fn plan_deletion(
     });
     let levels: Vec<Vec<String>> = levels.unwrap_or_default();
     for level in levels {
-        let here: Vec<ObjectKey> = level
+        let here: Vec<(ObjectKey, bool)> = level
             .iter()
             .filter_map(|id| node.facts.iter().find(|f| f.id == *id))
-            .filter_map(&key_of)
+            .filter_map(|facts| Some((key_of(facts)?, facts.retain)))
             .collect();
-        for key in here {
+        for (key, retain) in here {
             if let Some((key, child)) = left.remove_entry(&key) {
-                deletion.push(key, child);
+                // The content speaks, also where the object does not say so yet.
+                deletion.push(key, child, retain);
             }
         }
         if deletion.pending {
@@ -198,7 +271,7 @@ pub fn plan_deletion(
         }
     }
     for (key, child) in left {
-        deletion.push(key, child);
+        deletion.push(key, child, child.retain);
     }
     deletion
 }
@@ -211,16 +284,16 @@ pub struct Deletion {
 }
 
 impl Deletion {
-    fn push(&mut self, key: &ObjectKey, child: &Child) {
+    fn push(&mut self, key: &ObjectKey, child: &Child, retain: bool) {
         self.pending = true;
         if !child.deleting {
-            self.take_down.push((key.clone(), take_down(child)));
+            self.take_down.push((key.clone(), take_down(retain)));
         }
     }
 }
 
-fn take_down(child: &Child) -> TakeDown {
-    if child.retain {
+fn take_down(retain: bool) -> TakeDown {
+    if retain {
         TakeDown::Orphan
     } else {
         TakeDown::Delete
@@ -245,7 +318,7 @@ struct Assessed {
 }
 
 /// Whether the object belongs to this very node, not to one of the same name before it.
-fn is_ours(child: &Child, node: &NodeDigest) -> bool {
+pub fn is_ours(child: &Child, node: &NodeDigest) -> bool {
     matches!(&child.owner, Owner::Node { key, uid } if *key == node.key && uid.as_ref().is_none_or(|uid| *uid == node.uid))
 }
 
@@ -267,7 +340,8 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
             ..settled(State::ApplyFailed, reason.to_owned())
         };
     }
-    if let Some(failure) = seen.failure.filter(|failure| failure.retry_at > now) {
+    let holds = |failure: &&Failure| failure.retry_at > now && failure.premise == seen.premise;
+    if let Some(failure) = seen.failure.filter(holds) {
         return Assessed {
             conflict: failure.kind == FailureKind::Conflict,
             wake_at: Some(failure.retry_at),
@@ -301,10 +375,14 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
         };
     }
     let current = child.applied_hash.as_ref() == Some(&seen.facts.hash)
-        && !seen.drifted
+        && seen.fields_hash == Some(&child.fields_hash)
         && is_ours(child, node);
     if !(current || (seen.facts.once && child.once && is_ours(child, node))) {
         return apply("its newest content is not applied yet");
+    }
+    // Also of an object that is otherwise left alone.
+    if !child.follows(seen.facts.retain) {
+        return apply("its deletionPolicy is not written yet");
     }
     await_ready(seen, child, now)
 }

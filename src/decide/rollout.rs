@@ -43,6 +43,8 @@ pub struct Snapshot {
     pub forced: bool,
     /// Nodes whose last release the API server did not take, and why.
     pub refused: BTreeMap<String, String>,
+    /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
+    pub unlooked: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -81,6 +83,10 @@ pub struct Node {
     pub settled_since: Option<Timestamp>,
     /// The status speaks of the live content.
     pub seen: bool,
+    /// All of the live content is ready; what did not render is not.
+    pub ready: bool,
+    /// Its changes go live whatever the window says.
+    pub forced: bool,
     pub deleting: bool,
     /// The number of its group in the form's order.
     pub group: usize,
@@ -202,6 +208,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         pass.plan.ledger = Some(slots.clone());
     }
     pass.give_up(&slots);
+    pass.note_formless();
     for (name, form) in &snapshot.forms {
         let seen = status::Seen {
             snapshot,
@@ -340,6 +347,17 @@ impl Pass<'_> {
         slots.sort();
     }
 
+    /// Nobody releases a node whose form is gone, or cannot be read.
+    fn note_formless(&mut self) {
+        for (name, node) in &self.snapshot.nodes {
+            if node.held() && !node.deleting && !self.snapshot.forms.contains_key(&node.form) {
+                let form = node.form.clone();
+                let reason = Reason::NoForm { form };
+                self.plan.waiting.insert(name.clone(), reason);
+            }
+        }
+    }
+
     /// Slots that nobody has used and nobody will: their place is somebody else's. What is not ready keeps its slot; it
     /// fills the window anyway.
     fn give_up(&mut self, slots: &[Slot]) {
@@ -379,6 +397,11 @@ impl Pass<'_> {
         }
         if form.policy.paused {
             return Some(Reason::Paused);
+        }
+        if way == Way::Slot && self.snapshot.unlooked > 0 {
+            return Some(Reason::Starting {
+                unlooked: self.snapshot.unlooked,
+            });
         }
         let failed = &self.failed[node.form.as_str()];
         // Repairs go on: they cost nothing, and they are what ends the halt.

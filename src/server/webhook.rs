@@ -20,6 +20,7 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use crate::api::names;
+use crate::api::policy::{Rollout, Skew};
 use crate::decide::gate::{self, Write};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
 
@@ -28,14 +29,14 @@ pub const BODY_MAX: usize = 7 * 1024 * 1024;
 /// The API server waits 5 s for an answer; a body that takes longer is nobody's.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The window of a form in words, for the warning that a held write gets: namespace and form to `maxSkew 10`.
-pub type WindowText = Arc<dyn Fn(&str, &str) -> Option<String> + Send + Sync>;
+/// The policy of a form, by namespace and name, for the warning that a held write gets.
+pub type PolicyOf = Arc<dyn Fn(&str, &str) -> Option<Rollout> + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Webhook {
     /// User name of the operator itself.
     pub operator: String,
-    pub window: WindowText,
+    pub policy_of: PolicyOf,
     pub metrics: Metrics,
 }
 
@@ -154,10 +155,21 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
         text("/metadata/name"),
         text("/spec/templateRef"),
     );
-    let window = (webhook.window)(namespace, form)
-        .map(|window| format!(" ({window})"))
-        .unwrap_or_default();
-    format!("held: lynqnode {name} waits for a slot of form {form}{window}")
+    match (webhook.policy_of)(namespace, form) {
+        Some(policy) if policy.paused => {
+            format!("held: lynqnode {name} waits, because form {form} is paused")
+        }
+        Some(policy) if policy.max_skew == Skew::Count(0) => format!(
+            "held: lynqnode {name} goes live as soon as lynqgate has looked at it; form {form} has no window of its own"
+        ),
+        Some(policy) => {
+            let skew = policy.max_skew;
+            format!("held: lynqnode {name} waits for a slot of form {form} (maxSkew {skew})")
+        }
+        None => format!(
+            "held: lynqnode {name} waits for form {form:?}, which is not there or cannot be read"
+        ),
+    }
 }
 
 async fn answer(

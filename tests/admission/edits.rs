@@ -48,7 +48,7 @@ async fn kubectl_edit_is_held_exactly_like_a_write_of_the_operator() -> Result<(
     };
     let said = edit("sed -i s/web:1/web:2/").await?;
     assert!(
-        said.contains("Warning: held: lynqnode t0-web waits for a slot of form web (maxSkew 1)"),
+        said.contains("Warning: held: lynqnode t0-web waits, because form web is paused"),
         "{said}"
     );
     let by_user = fleet.get("LynqNode", NODE).await?;

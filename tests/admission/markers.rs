@@ -35,8 +35,15 @@ async fn markers_of_users_are_denied_with_the_way_to_force() -> Result<()> {
     }
     let mut node = nodes.node("ungated", config_map(json!({"version": "1"})));
     node["metadata"]["annotations"] = json!({UNGATED: annotation(&held, DESIRED)});
-    let (code, message) = refusal(create(&nodes.admin, &node).await)?;
-    assert_eq!(code, 403, "{message}");
+    let restored = create(&nodes.admin, &node).await?;
+    assert_eq!(
+        (
+            annotation(&restored, LIVE),
+            &restored["metadata"]["annotations"][UNGATED]
+        ),
+        ("none", &Value::Null),
+        "restored from a backup, it is held like any other creation"
+    );
     assert_eq!(state(&nodes.get("n").await?), state(&held));
     Ok(())
 }
@@ -146,5 +153,6 @@ async fn the_force_annotation_lets_a_node_go_although_its_form_is_paused() -> Re
     }
     let forced = fleet.get("LynqNode", "t0-web").await?;
     assert!(!is_held(&forced), "{forced}");
-    Ok(())
+    let said = "lynq.sh/force-rollout is on it: its changes go live at once, whatever the window says, until it is taken off";
+    fleet.event("t0-web", "Forced", said).await
 }

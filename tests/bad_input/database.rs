@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bad_input::fleet;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, wait};
 use crate::operator;
 use crate::tenants::SOON;
 use crate::words::{all, keeps_secrets};
@@ -167,6 +167,13 @@ async fn fail_and_mend(
         secret.as_object_mut().expect("an object").extend(data);
         fleet.apply(&secret).await?;
     }
+    wait::until("the hub has counted its nodes", SOON, async || {
+        let status = fleet.get("LynqHub", "tenants").await?["status"].clone();
+        let counts = (&status["desired"], &status["ready"]);
+        ensure!(counts == (&json!(2), &json!(2)), "{status}");
+        Ok(())
+    })
+    .await?;
     let before = fleet.versions(&KINDS).await?;
     ensure!(
         before.len() == 5,
@@ -180,10 +187,8 @@ async fn fail_and_mend(
         .says(("LynqHub", "tenants"), bad, case.message)
         .await?;
     fleet.event("tenants", case.event, case.message).await?;
-    ensure!(
-        fleet.versions(&KINDS).await? == before,
-        "nothing is written"
-    );
+    let after = fleet.versions(&KINDS).await?;
+    ensure!(after == before, "was written: {:?}", &after - &before);
     let status = fleet.get("LynqHub", "tenants").await?["status"].clone();
     ensure!(
         (&status["desired"], &status["ready"]) == (&json!(2), &json!(2)),

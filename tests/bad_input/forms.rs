@@ -141,6 +141,12 @@ async fn break_form(
     let invalid = ("Valid", "False", "ValidationFailed");
     fleet.says(("LynqForm", "bad"), invalid, &said).await?;
     fleet.event("bad", "ValidationFailed", &said).await?;
+    if spec.is_some() {
+        let waits = "the newest templates have not reached every node yet; if that lasts, see the form's condition Valid, \
+                     and the conditions of the hub";
+        let incomplete = ("RolloutComplete", "False", "InProgress");
+        fleet.says(("LynqForm", "bad"), incomplete, waits).await?;
+    }
     ensure!(
         fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,
         "nothing is written or deleted"

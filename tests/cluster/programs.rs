@@ -88,6 +88,7 @@ pub struct Layout<'a> {
     pub credentials: &'a Credentials,
     pub etcd_port: u16,
     pub apiserver_port: u16,
+    pub audit_bodies: bool,
 }
 
 impl Layout<'_> {
@@ -97,6 +98,12 @@ impl Layout<'_> {
 
     pub fn server_url(&self) -> String {
         format!("https://127.0.0.1:{}", self.apiserver_port)
+    }
+
+    fn audit_policy(&self) -> PathBuf {
+        let bodies = Path::new(HERE).join("../audit/audit-policy.yaml");
+        let requests = Path::new(HERE).join("audit-policy.yaml");
+        if self.audit_bodies { bodies } else { requests }
     }
 
     pub fn audit_log(&self) -> PathBuf {
@@ -158,10 +165,7 @@ impl Layout<'_> {
                 &file("service-account.key"),
             )
             .path("--service-account-key-file", &file("service-account.pub"))
-            .path(
-                "--audit-policy-file",
-                &Path::new(HERE).join("audit-policy.yaml"),
-            )
+            .path("--audit-policy-file", &self.audit_policy())
             .path("--audit-log-path", &self.audit_log())
             .set("--audit-log-mode", "batch")
             .set("--audit-log-batch-max-size", "100")

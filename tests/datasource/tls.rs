@@ -121,7 +121,7 @@ async fn refusals() {
             plain,
             "127.0.0.1",
             own.clone(),
-            "the server does not offer it; enable it there, or set tls to disabled",
+            "the server does not offer it; enable it there, or set tls.mode to disabled",
         ),
     ];
     for (name, database, host, tls, cause) in cases {

@@ -107,7 +107,7 @@ async fn all_rows_gone(cluster: &Cluster) -> Result<()> {
     confirm(&fleet, "6").await?;
     let few = said.replace(
         "more than half.",
-        "more than half and lynq.sh/confirm-deletions confirms only 6.",
+        "more than half and lynq.sh/confirm-deletions confirms 6.",
     );
     fleet.says(HUB, HELD, &few).await?;
     confirm(&fleet, "seven").await?;
@@ -189,7 +189,7 @@ async fn form_gone(cluster: &Cluster) -> Result<()> {
     let said = "7 of 7 nodes have no form any more; none of them is deleted, because that is more than half. Bring the form back, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     fleet.until_names("LynqNode", &NODES).await?;
-    confirm(&fleet, "8").await?;
+    confirm(&fleet, "7").await?;
     fleet.until_names("LynqNode", &[]).await?;
     until_spent(&fleet).await?;
     fleet.retire().await

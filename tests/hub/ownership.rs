@@ -1,5 +1,7 @@
 //! Whose an object is: two nodes that want the same, objects that were there before, and objects that were given away.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use futures::FutureExt;
 use kube::api::DeleteParams;
@@ -26,6 +28,19 @@ async fn an_object_has_one_owner() -> Result<()> {
         (
             "a field",
             a_field_that_somebody_takes(cluster).boxed_local(),
+        ),
+        ("copies", copies_of_objects(cluster).boxed_local()),
+        (
+            "another version",
+            an_object_in_another_version(cluster).boxed_local(),
+        ),
+        (
+            "mended",
+            a_mended_failure_is_over_at_once(cluster).boxed_local(),
+        ),
+        (
+            "a long name",
+            a_name_that_is_too_long_for_a_label(cluster).boxed_local(),
         ),
         (
             "given away",
@@ -234,5 +249,171 @@ async fn given_away_before_the_deletion(cluster: &Cluster) -> Result<()> {
         "{}",
         base["metadata"]
     );
+    fleet.retire().await
+}
+
+/// What has our labels and owner reference, and was not applied by us, is nobody's to prune; what is deleted is said.
+async fn copies_of_objects(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    let elsewhere = Fleet {
+        namespace: cluster.namespace("elsewhere").await?,
+        client: fleet.client.clone(),
+        database: fleet.database.clone(),
+    };
+    let mut copy = fleet.get("ConfigMap", "t0-app").await?;
+    let metadata = copy["metadata"].as_object_mut().expect("metadata");
+    metadata.retain(|field, _| {
+        ["labels", "annotations", "ownerReferences", "managedFields"].contains(&field.as_str())
+    });
+    metadata.insert("name".into(), "t0-copy".into());
+    let copy = serde_json::from_value(copy)?;
+    fleet
+        .api("ConfigMap")
+        .create(&Default::default(), &copy)
+        .await?;
+    let precious = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "precious", "labels": {
+            "lynq.sh/managed": "true", "lynq.sh/node": "t0-web", "lynq.sh/node-namespace": fleet.namespace,
+        }},
+        "data": {"plan": "theirs"},
+    });
+    elsewhere.apply(&precious).await?;
+
+    let away = with(
+        map("away", "-away"),
+        "targetNamespace",
+        &elsewhere.namespace,
+    );
+    let maps = [map("app", "-app"), map("old", "-old"), away];
+    fleet.apply(&form(&fleet, "web", &maps)).await?;
+    fleet.complete(2, SOON).await?;
+    fleet
+        .apply(&form(&fleet, "web", &[map("app", "-app")]))
+        .await?;
+    let kept = [("t0-app", "pro"), ("t0-copy", "pro"), ("t1-app", "pro")];
+    until_maps(&fleet, &kept).await?;
+    until_maps(&elsewhere, &[("precious", "theirs")]).await?;
+    let said = "ConfigMap/{namespace}/t0-old is deleted: the live content names it no more";
+    fleet
+        .event("t0-web", "OrphanedResourceDeleted", said)
+        .await?;
+
+    fleet
+        .database
+        .execute("DELETE FROM tenants WHERE id = 't0'")
+        .await?;
+    fleet.until_names("LynqNode", &["t1-web"]).await?;
+    let said = "ConfigMap/{namespace}/t0-app is deleted: the lynqnode is deleted";
+    fleet.event("t0-web", "ResourceDeleted", said).await?;
+    let precious = elsewhere.get("ConfigMap", "precious").await?;
+    ensure!(
+        precious["metadata"]["deletionTimestamp"].is_null(),
+        "{precious}"
+    );
+    fleet.retire().await
+}
+
+/// The operator watches autoscaling/v2, and sees there what a form makes as autoscaling/v1.
+async fn an_object_in_another_version(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 1).await?;
+    let scaler = json!({
+        "id": "scaler", "nameTemplate": "{{ .uid }}-scaler", "waitForReady": false,
+        "spec": {"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "spec": {
+            "maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
+        }},
+    });
+    let uid = async || {
+        let words = ["get", "hpa", "-n", &fleet.namespace, "t0-scaler", "-o"];
+        let words = [&words[..], &["jsonpath={.metadata.uid}"]].concat();
+        cluster.kubectl(&words, None).await?.expect_success()
+    };
+    let mut form = form(&fleet, "web", &[map("app", "-app")]);
+    form["spec"]["horizontalPodAutoscalers"] = json!([scaler]);
+    fleet.apply(&form).await?;
+    fleet.complete(1, SOON).await?;
+    let before = uid().await?;
+    form["spec"]["configMaps"][0]["spec"]["data"]["plan"] = json!("another");
+    fleet.apply(&form).await?;
+    until_maps(&fleet, &[("t0-app", "another")]).await?;
+    fleet.complete(1, SOON).await?;
+    ensure!(uid().await? == before, "it is the same object");
+    fleet.retire().await
+}
+
+/// A conflict that somebody takes back, and a namespace that is made, are not waited for until the next try is due.
+async fn a_mended_failure_is_over_at_once(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 1).await?;
+    let mut audit = cluster.audit().await?;
+    let late = format!("{}-late", fleet.namespace);
+    let away = with(map("away", "-away"), "targetNamespace", &late);
+    fleet.apply(&form(&fleet, "away", &[away])).await?;
+    let value = |value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "t0-app"}, "data": {"plan": value},
+        })
+    };
+    fleet.apply(&value("theirs")).await?;
+    // Tries after 2, 4, 8 and 16 s: the next one is half a minute away.
+    let user = operator::identity().username();
+    let mut tries = [0, 0];
+    wait::until("both were tried five times", SOON, async || {
+        for event in audit.read().await? {
+            let patch = event.user == user && event.verb == "patch";
+            let place = [&fleet.namespace, &late]
+                .into_iter()
+                .position(|namespace| *namespace == event.namespace);
+            if let Some(place) = place
+                && patch
+                && event.resource == "configmaps"
+                && matches!(event.code, 404 | 409)
+            {
+                tries[place] += 1;
+            }
+        }
+        ensure!(tries.iter().all(|tries| *tries >= 5), "{tries:?}");
+        Ok(())
+    })
+    .await?;
+    let mended = std::time::Instant::now();
+    fleet.apply(&value("pro")).await?;
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": late}}).to_string();
+    cluster
+        .kubectl(&["apply", "-f", "-"], Some(&namespace))
+        .await?
+        .expect_success()?;
+    for node in ["t0-away", "t0-web"] {
+        let ready = ("Ready", "True", "Reconciled");
+        fleet
+            .says(("LynqNode", node), ready, "all resources are ready")
+            .await?;
+    }
+    ensure!(
+        mended.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        mended.elapsed()
+    );
+    fleet.retire().await
+}
+
+async fn a_name_that_is_too_long_for_a_label(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 1).await?;
+    let name = "w".repeat(61);
+    let kept = with(map("kept", "-kept"), "deletionPolicy", "Retain");
+    fleet
+        .apply(&form(&fleet, &name, &[map("beside", "-beside"), kept]))
+        .await?;
+    let said = "ConfigMap t0-kept: the name of its lynqnode has 64 characters; an object in another namespace, of the whole \
+                cluster or with deletionPolicy: Retain carries that name in the label lynq.sh/node, which takes 63; shorten \
+                the name of the form or the uid";
+    fleet
+        .says(
+            ("LynqNode", &format!("t0-{name}")),
+            ("Degraded", "True", "ResourceFailures"),
+            said,
+        )
+        .await?;
+    until_maps(&fleet, &[("t0-app", "pro"), ("t0-beside", "pro")]).await?;
     fleet.retire().await
 }

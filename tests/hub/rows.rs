@@ -34,6 +34,10 @@ async fn nodes_follow_rows_forms_and_hubs() -> Result<()> {
             a_retained_object_outlives_its_node(cluster).boxed_local(),
         ),
         (
+            "policy",
+            a_change_of_the_deletion_policy_reaches_everything(cluster).boxed_local(),
+        ),
+        (
             "elsewhere",
             objects_in_other_namespaces_go_too(cluster).boxed_local(),
         ),
@@ -294,5 +298,75 @@ async fn objects_in_other_namespaces_go_too(cluster: &Cluster) -> Result<()> {
         .apply(&form(&fleet, "web", &[map("app", "-app")]))
         .await?;
     until_maps(&other, &[]).await?;
+    fleet.retire().await
+}
+
+/// Whatever the strategy, and also what is made once and left alone: Retain saves it, and Delete lets it go again.
+async fn a_change_of_the_deletion_policy_reaches_everything(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    let maps = |policy: &str| {
+        [
+            with(map("merged", "-merged"), "patchStrategy", "merge"),
+            with(map("once", "-once"), "creationPolicy", "Once"),
+            with(map("plain", "-plain"), "patchStrategy", "apply"),
+        ]
+        .map(|map| with(map, "deletionPolicy", policy))
+    };
+    let of = |uid: &str| ["merged", "once", "plain"].map(|name| format!("{uid}-{name}"));
+    let until_tied = async |policy: &str, owners: usize| {
+        for name in [of("t0"), of("t1")].concat() {
+            let what = format!("{name} says {policy} and has {owners} owner references");
+            wait::until(&what, SOON, async || {
+                let metadata = fleet.get("ConfigMap", &name).await?["metadata"].clone();
+                let references = metadata["ownerReferences"].as_array();
+                ensure!(
+                    metadata["annotations"]["lynq.sh/deletion-policy"] == policy
+                        && references.map_or(0, Vec::len) == owners,
+                    "{metadata}"
+                );
+                Ok(())
+            })
+            .await?;
+        }
+        anyhow::Ok(())
+    };
+    fleet.apply(&form(&fleet, "web", &maps("Delete"))).await?;
+    until_tied("Delete", 1).await?;
+    // Merged with what was there, and merged again: a merge patch takes nothing away.
+    let data = async |name: &str| {
+        let map = fleet.get("ConfigMap", name).await?;
+        anyhow::Ok((map["metadata"]["uid"].clone(), map["data"].clone()))
+    };
+    let theirs = json!({"data": {"plan": "theirs"}});
+    fleet.merge("ConfigMap", "t0-once", &theirs).await?;
+    let before = data("t0-once").await?;
+    fleet.apply(&form(&fleet, "web", &maps("Retain"))).await?;
+    until_tied("Retain", 0).await?;
+    fleet.complete(2, SOON).await?;
+    ensure!(data("t0-once").await? == before, "only its metadata");
+
+    let t0 = |active: u8| format!("UPDATE tenants SET active = '{active}' WHERE id = 't0'");
+    fleet.database.execute(&t0(0)).await?;
+    fleet.until_names("LynqNode", &["t1-web"]).await?;
+    for name in of("t0") {
+        let metadata = fleet.get("ConfigMap", &name).await?["metadata"].clone();
+        ensure!(
+            metadata["labels"]["lynq.sh/orphaned"] == "true"
+                && metadata["deletionTimestamp"].is_null(),
+            "{metadata}"
+        );
+    }
+    fleet.database.execute(&t0(1)).await?;
+    until_tied("Retain", 0).await?;
+    fleet.complete(2, SOON).await?;
+    ensure!(data("t0-once").await? == before, "it was made already");
+
+    fleet.apply(&form(&fleet, "web", &maps("Delete"))).await?;
+    until_tied("Delete", 1).await?;
+    fleet.database.execute(&t0(0)).await?;
+    let mut left = vec!["kube-root-ca.crt".to_owned()];
+    left.extend(of("t1"));
+    let left: Vec<&str> = left.iter().map(String::as_str).collect();
+    fleet.until_names("ConfigMap", &left).await?;
     fleet.retire().await
 }

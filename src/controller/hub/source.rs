@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::api::hub::{HubSpec, Mysql as MysqlSpec, SecretKey};
+use crate::api::hub::{HubSpec, Mysql as MysqlSpec, SecretKey, SourceTls, TlsMode};
 use crate::cluster::catalog::Hub;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
@@ -102,8 +102,25 @@ async fn open(
     known: &mut Option<Known>,
 ) -> Result<bool, Problem> {
     let password = match &mysql.password_ref {
-        Some(reference) => password(world, hub, reference).await?,
+        Some(reference) => text_of(world, hub, reference, "passwordRef", "password")
+            .await?
+            .into(),
         None => Password::default(),
+    };
+    let tls = match &mysql.tls {
+        Some(SourceTls {
+            mode: TlsMode::Required,
+            ca_ref,
+        }) => Tls::Required {
+            ca_pem: match ca_ref {
+                Some(reference) => {
+                    let text = text_of(world, hub, reference, "tls.caRef", "certificates");
+                    Some(text.await?.into_bytes())
+                }
+                None => None,
+            },
+        },
+        _ => Tls::Disabled,
     };
     let settings = Settings {
         host: mysql.host.clone(),
@@ -112,7 +129,7 @@ async fn open(
         password,
         database: mysql.database.clone(),
         table: mysql.table.clone(),
-        tls: Tls::Disabled,
+        tls,
         limits: Limits::default(),
     };
     if let Some(known) = known.as_mut().filter(|known| known.settings == settings) {
@@ -127,15 +144,20 @@ async fn open(
     Ok(true)
 }
 
-async fn password(world: &World, hub: &Hub, reference: &SecretKey) -> Result<Password, Problem> {
+/// A text of a Secret; `field` of the hub names it, and `what` should be in it.
+async fn text_of(
+    world: &World,
+    hub: &Hub,
+    reference: &SecretKey,
+    field: &str,
+    what: &str,
+) -> Result<String, Problem> {
     let SecretKey { name, key } = reference;
     let namespace = &hub.namespace;
     let problem = |text: String| {
-        let field = "spec.source.mysql.passwordRef";
-        Problem::source(
-            "NoPassword",
-            format!("Secret {name:?} in namespace {namespace}, named by {field}, {text}"),
-        )
+        let named =
+            format!("Secret {name:?} in namespace {namespace}, named by spec.source.mysql.{field}");
+        Problem::source("NoSecret", format!("{named}, {text}"))
     };
     let secret = match world.objects.get(&secret_key(namespace, name)).await {
         Ok(secret) => secret,
@@ -150,13 +172,13 @@ async fn password(world: &World, hub: &Hub, reference: &SecretKey) -> Result<Pas
         let data = secret["data"].as_object();
         let keys: Vec<&String> = data.into_iter().flat_map(|data| data.keys()).collect();
         return Err(problem(format!(
-            "has no key {key:?}; its keys are {keys:?}; add it, or correct passwordRef"
+            "has no key {key:?}; its keys are {keys:?}; add it, or correct {field}"
         )));
     };
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Password::from(text)),
+        Ok(text) => Ok(text),
         Err(_) => Err(problem(format!(
-            "has no text under key {key:?}; put the password there as UTF-8"
+            "has no text under key {key:?}; put the {what} there as UTF-8"
         ))),
     }
 }

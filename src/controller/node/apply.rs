@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::names;
-use crate::api::resource::{ConflictPolicy, PatchStrategy, Resource};
+use crate::api::resource::{ConflictPolicy, CreationPolicy, PatchStrategy, Resource};
 use crate::api::stamp;
+use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::decide::child::{Child, ObjectKey, Owner, Scope, manifest};
+use crate::decide::child::tie::{Tie, orphan};
+use crate::decide::child::{Child, ObjectKey, Owner, Scope, manifest, tie};
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{self, TakeDown};
 
@@ -28,7 +30,9 @@ pub async fn apply(
     };
     let force = resource.conflict_policy == ConflictPolicy::Force;
     // The watch sees only what has our label, so an object that it does not know may be there all the same.
+    let once = resource.creation_policy == CreationPolicy::Once;
     let needs_live = child.is_none()
+        || once
         || !resource.ignore_fields.is_empty()
         || resource.patch_strategy == PatchStrategy::Replace;
     let live = match needs_live {
@@ -45,13 +49,29 @@ pub async fn apply(
     {
         return Err(ApiError::Conflict(conflict));
     }
-    let object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
+    let tie = tie(resource, &node.key, &node.uid, &key.namespace);
+    if let Some(why) = tie.impossible() {
+        return Err(ApiError::Refused(why));
+    }
+    // Made already, by this node or for one before it that left it behind: what is in it stays.
+    if let (true, Some(found), Some(live)) = (once, &found, &live)
+        && found.once
+        && (found.orphaned || node_plan::is_ours(found, node))
+    {
+        return mend_tie(world, key, &tie, live.clone()).await;
+    }
+    let mut object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
     let exists = child.is_some() || live.is_some();
     let was_orphan = found.as_ref().is_some_and(|found| found.orphaned);
     let mut applied = match resource.patch_strategy {
-        PatchStrategy::Merge if exists => world.objects.merge(key, &object).await,
+        PatchStrategy::Merge if exists => {
+            // The patch would put the list in the place of everybody's.
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.remove("ownerReferences");
+            }
+            world.objects.merge(key, &object).await
+        }
         PatchStrategy::Replace if exists => {
-            let mut object = object;
             object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| {
                 live["metadata"]["resourceVersion"].clone()
             });
@@ -62,27 +82,49 @@ pub async fn apply(
             world.objects.apply(key, &object, force).await
         }
     };
-    // After it is ours, so that it is never nobody's in between.
-    if was_orphan && applied.is_ok() {
-        let patch = json!({"metadata": {
-            "labels": {names::LABEL_ORPHANED: null},
-            "annotations": {names::ORPHANED_AT: null, names::ORPHANED_REASON: null},
-        }});
-        applied = world.objects.merge(key, &patch).await;
+    // A merge removes nothing, and an apply only what earlier applies have set.
+    if let Ok(object) = applied {
+        applied = mend_tie(world, key, &tie, object).await;
     }
     world.metrics.applied(&key.kind.kind, applied.is_ok());
-    applied.map_err(|error| match error {
+    match applied {
+        Ok(object) => Ok(object),
+        Err(error) => Err(explained(world, key, error).await?),
+    }
+}
+
+/// The error with what to do about it.
+async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<ApiError, ApiError> {
+    Ok(match error {
+        ApiError::NotFound(_) if !world.objects.still_served(&key.kind).await? => {
+            ApiError::NotFound(node_plan::missing_kind(&key.kind))
+        }
         ApiError::NotFound(_) if !key.namespace.is_empty() => ApiError::NotFound(format!(
             "there is no namespace {:?}; create it, for example as a resource that this one depends on, or correct \
              targetNamespace",
             key.namespace
         )),
         // In the API server's words: which manager, and which fields.
-        ApiError::Conflict(text) if text.starts_with("Apply failed with ") => ApiError::Conflict(
-            format!("{text}; conflictPolicy: Force takes the fields over, and ignoreFields leaves them to others"),
-        ),
+        ApiError::Conflict(text) if text.starts_with("Apply failed with ") => {
+            ApiError::Conflict(format!(
+                "{text}; conflictPolicy: Force takes the fields over, and ignoreFields leaves them to others"
+            ))
+        }
         error => error,
     })
+}
+
+/// Ties the object to its node as its deletionPolicy wants it, where it is not.
+async fn mend_tie(
+    world: &World,
+    key: &ObjectKey,
+    tie: &Tie<'_>,
+    object: Value,
+) -> Result<Value, ApiError> {
+    match tie.mend(&object) {
+        Some(patch) => world.objects.merge(key, &patch).await,
+        None => Ok(object),
+    }
 }
 
 /// Why an object that is there is not ours to write.
@@ -101,27 +143,30 @@ fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
 /// Deletes the object, or leaves it behind marked as an orphan. Its uid keeps a new object of the same name safe.
 pub async fn take_down(
     world: &World,
+    node: &NodeDigest,
     key: &ObjectKey,
     child: &Child,
     how: TakeDown,
     why: &str,
 ) -> Result<(), ApiError> {
+    // Whose it is is asked once more: what is remembered may be a moment old.
+    let object = match world.objects.get(key).await {
+        Ok(object) => object,
+        Err(ApiError::NotFound(_)) => {
+            world.children.forget(key);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    let live = world.children.learn(&object);
+    if live.uid != child.uid || live.owner != child.owner {
+        return Ok(());
+    }
     match how {
         TakeDown::Delete => {
-            // Whose it is is asked once more: what is remembered may be a moment old.
-            let live = match world.objects.get(key).await {
-                Ok(live) => world.children.learn(&live),
-                Err(ApiError::NotFound(_)) => {
-                    world.children.forget(key);
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
-            if live.uid != child.uid || live.owner != child.owner {
-                return Ok(());
-            }
             let version = Some(live.resource_version.as_str());
             world.objects.delete(key, &child.uid, version).await?;
+            tell(world, node, key, how, why);
             match world.objects.get(key).await {
                 Err(ApiError::NotFound(_)) => world.children.forget(key),
                 Ok(object) => drop(world.children.learn(&object)),
@@ -129,21 +174,34 @@ pub async fn take_down(
             }
         }
         TakeDown::Orphan => {
-            let patch = json!({"metadata": {
-                "uid": child.uid,
-                "labels": {
-                    names::LABEL_ORPHANED: names::TRUE, names::LABEL_MANAGED: null,
-                    names::LABEL_NODE: null, names::LABEL_NODE_NAMESPACE: null,
-                },
-                "annotations": {
-                    names::ORPHANED_AT: stamp::format(Timestamp::now()), names::ORPHANED_REASON: why,
-                },
-            }});
+            let at = stamp::format(Timestamp::now());
+            let patch = orphan(&object, &node.uid, &at, why);
             match world.objects.merge(key, &patch).await {
-                Ok(_) | Err(ApiError::NotFound(_)) => world.children.forget(key),
+                Ok(_) => tell(world, node, key, how, why),
+                Err(ApiError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
+            world.children.forget(key);
         }
     }
     Ok(())
+}
+
+/// Nothing goes without a trace.
+fn tell(world: &World, node: &NodeDigest, key: &ObjectKey, how: TakeDown, why: &str) {
+    let removed = why == names::REMOVED_FROM_TEMPLATE;
+    let (reason, what) = match (how, removed) {
+        (TakeDown::Delete, true) => ("OrphanedResourceDeleted", "deleted"),
+        (TakeDown::Delete, false) => ("ResourceDeleted", "deleted"),
+        (TakeDown::Orphan, true) => ("OrphanedResourceRetained", "left behind as an orphan"),
+        (TakeDown::Orphan, false) => ("ResourceRetained", "left behind as an orphan"),
+    };
+    let because = match removed {
+        true => "the live content names it no more",
+        false => "the lynqnode is deleted",
+    };
+    let text = format!("{key} is {what}: {because}");
+    tracing::info!(node = %node.key, reason, text);
+    let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+    world.events.normal(&about, reason, text);
 }

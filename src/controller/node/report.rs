@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::names;
 use crate::api::node::NodeStatus;
+use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::Look;
 use crate::decide::node::NodeDigest;
@@ -18,9 +20,24 @@ pub struct Memory {
     hold_since: Option<Timestamp>,
     /// When it is worth one all the same.
     hold_at: Option<Timestamp>,
+    /// The node is forced, and an event has said so.
+    forced: bool,
 }
 
 impl Look<'_> {
+    /// Somebody goes past the window on purpose: that is worth an event.
+    pub fn note_forced(&mut self, node: &NodeDigest) {
+        if node.forced && !self.memory.report.forced {
+            let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+            let force = names::FORCE_ROLLOUT;
+            let note = format!(
+                "{force} is on it: its changes go live at once, whatever the window says, until it is taken off"
+            );
+            self.world.events.normal(&about, "Forced", note);
+        }
+        self.memory.report.forced = node.forced;
+    }
+
     /// Why the node is held, if the release planner has said so.
     pub fn hold(&mut self, node: &NodeDigest, now: Timestamp) -> Option<HoldReason> {
         let holds = self.world.holds.lock().expect("the holds' lock");
@@ -58,6 +75,8 @@ impl Look<'_> {
             "observedStartTime",
             "skippedResourceIds",
             "appliedResources",
+            "appliedKinds",
+            "appliedFieldsHash",
         ] {
             if patch["status"].get(field).is_none() {
                 patch["status"][field] = Value::Null;

@@ -75,6 +75,10 @@ impl Look<'_> {
                 continue;
             }
             let mut patch = json!({"status": status});
+            // A merge patch must name what it takes away.
+            patch["status"]
+                .as_object_mut()
+                .map(|fields| fields.entry("rollout").or_insert(Value::Null));
             if let Some(Value::Object(rollout)) = patch.pointer_mut("/status/rollout") {
                 for field in [
                     "wavesDone",
@@ -142,10 +146,16 @@ impl Look<'_> {
             .as_ref()
             .map(|r| r.message.clone())
             .unwrap_or_default();
-        if phase(status) != phase(&form.status) {
+        let failed = |status: &FormStatus| status.rollout.as_ref().map(|r| r.failed_nodes);
+        // One node after the other passes its deadline; the first event has not all of their names.
+        let more_failed =
+            phase(status) == Some(Phase::Failed) && failed(status) > failed(&form.status);
+        if phase(status) != phase(&form.status) || more_failed {
             match phase(status) {
                 Some(Phase::Failed) => {
-                    self.world.metrics.halted(&self.key, &form.name);
+                    if phase(&form.status) != Some(Phase::Failed) {
+                        self.world.metrics.halted(&self.key, &form.name);
+                    }
                     self.world.events.warning(&about, "RolloutHalted", message)
                 }
                 Some(Phase::Complete) => {

@@ -23,7 +23,7 @@ pub fn of(seen: &Seen) -> Snapshot {
     let forms: BTreeMap<String, rollout::Form> = seen
         .forms
         .iter()
-        .filter_map(|form| Some((form.name.clone(), form_view(form, seen.rendered)?)))
+        .filter_map(|form| Some((form.name.clone(), form_view(form, seen)?)))
         .collect();
     let node_view = |node: &Arc<NodeDigest>| {
         let policy = forms.get(&node.form).map(|form| &form.policy);
@@ -52,12 +52,11 @@ pub fn of(seen: &Seen) -> Snapshot {
 }
 
 /// None for a form whose spec cannot be read: it has no window that is known, and its nodes are not released.
-fn form_view(
-    form: &Form,
-    rendered: &BTreeMap<(String, String), Rendered>,
-) -> Option<rollout::Form> {
+fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
     let spec = form.spec.as_ref().ok()?;
-    let known = rendered.get(&(form.namespace.clone(), form.name.clone()));
+    let known = seen
+        .rendered
+        .get(&(form.namespace.clone(), form.name.clone()));
     let rendered_generation = known
         .map(|rendered| rendered.generation)
         .or(form.status.observed_generation)
@@ -73,7 +72,8 @@ fn form_view(
     Some(rollout::Form {
         policy: spec.rollout.clone().unwrap_or_default(),
         rendered_generation,
-        outdated,
+        // Without its hub nobody renders it.
+        outdated: outdated || seen.hub.is_none(),
         forced: is_forced(&form.annotations),
         resumed_at: form
             .annotations

@@ -28,9 +28,8 @@ impl Context<'_> {
             }
             Error::Io(IoError::Tls(_)) => self
                 .tls("the Secret with the authority's certificate holds no valid PEM certificate"),
-            Error::Driver(DriverError::NoClientSslFlagFromServer) => {
-                self.tls("the server does not offer it; enable it there, or set tls to disabled")
-            }
+            Error::Driver(DriverError::NoClientSslFlagFromServer) => self
+                .tls("the server does not offer it; enable it there, or set tls.mode to disabled"),
             Error::Driver(DriverError::ConnectionClosed) => self.lost(rows_read),
             Error::Driver(
                 DriverError::UnknownAuthPlugin { .. }
@@ -153,7 +152,7 @@ impl Context<'_> {
                 stage: Stage::Query,
             },
             1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1317 | 1927 | 4031 => self.lost(rows_read),
-            3159 => self.tls("the server insists on it; set tls to required"),
+            3159 => self.tls("the server insists on it; set tls.mode to required"),
             _ => SourceError::Refused {
                 code,
                 text: refusal(code),

@@ -142,21 +142,21 @@ fn a_creation_without_content_is_not_held() {
 }
 
 #[test]
-fn a_restored_backup_is_held_and_its_release_marker_forgotten() {
+fn a_restored_backup_is_held_and_its_markers_forgotten() {
     let mut backup = live();
     backup["metadata"]
         .as_object_mut()
         .unwrap()
         .remove("resourceVersion");
+    backup["metadata"]["annotations"][names::UNGATED] =
+        backup["metadata"]["annotations"][names::DESIRED_HASH].clone();
     let (outcome, object) = write(None, &backup, USER).unwrap();
+    let found = |name| annotation(&object, name);
     assert_eq!(
-        (
-            outcome,
-            annotation(&object, names::LIVE_HASH),
-            annotation(&object, names::RELEASE)
-        ),
-        (Outcome::Held, Some("none"), None)
+        (outcome, found(names::LIVE_HASH)),
+        (Outcome::Held, Some("none"))
     );
+    assert_eq!((found(names::RELEASE), found(names::UNGATED)), (None, None));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::api::node::NodeStatus;
 use crate::api::stamp;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind};
+use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind, fields_hash};
 use crate::decide::rollout::Live;
 use crate::decide::rollout::reason::Reason;
 
@@ -29,17 +29,7 @@ pub fn of_node(
         .map(|(s, _)| s.facts.id.clone())
         .collect();
     skipped.sort();
-    let is_applied = |o: &Outcome| matches!(o.state, State::Ready | State::Waiting | State::Failed);
-    let mut applied: Vec<String> = pairs()
-        .filter(|(_, o)| is_applied(o))
-        .map(|(s, _)| {
-            format!(
-                "{}/{}/{}@{}",
-                s.facts.kind.kind, s.facts.namespace, s.facts.name, s.facts.id
-            )
-        })
-        .collect();
-    applied.sort();
+    let (applied_resources, applied_kinds) = plan.record.texts();
     let mut status = NodeStatus {
         observed_generation: Some(node.generation),
         observed_hash: match &node.live {
@@ -52,7 +42,12 @@ pub fn of_node(
         failed_resources: count(&|o| is_failed(o)),
         skipped_resources: skipped.len() as i32,
         skipped_resource_ids: skipped,
-        applied_resources: applied,
+        applied_resources,
+        applied_kinds,
+        applied_fields_hash: fields_hash(
+            seen.iter()
+                .filter_map(|s| s.fields_hash.map(|hash| (s.facts, hash))),
+        ),
         conditions: node.status.conditions.clone(),
     };
     let states = states(node, &status, seen, plan, hold);

@@ -1,4 +1,7 @@
-//! Cases for what the node controller does next, and for the status that follows.
+//! Cases for what the node controller does next.
+
+mod record;
+mod status;
 
 use std::sync::Arc;
 
@@ -55,6 +58,7 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         rendered_hash: None,
         first_seen: None,
         group_of_row: None,
+        forced: false,
         labels: Arc::default(),
         past_gate: false,
         status: Arc::new(NodeStatus::default()),
@@ -68,12 +72,13 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
     Child {
         uid: format!("uid of {}", facts.id),
         resource_version: "5".into(),
+        written: "1".into(),
         owner: Owner::Node {
             key: owner.key.clone(),
             uid: Some(owner.uid.clone()),
         },
         applied_hash: Some(facts.hash.clone()),
-        fields_hash: None,
+        fields_hash: "ours".into(),
         once: false,
         orphaned: false,
         retain: false,
@@ -99,7 +104,7 @@ fn key(name: &str) -> ObjectKey {
 
 /// Plans for a node with these resources, and these objects of theirs (in the same order).
 fn planned(node: &NodeDigest, children: &[Option<Child>]) -> NodePlan {
-    plan(node, &seen(node, children), &BTreeMap::new(), at(0))
+    plan(node, &seen(node, children), &Rest::default(), at(0))
 }
 
 fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>> {
@@ -111,10 +116,29 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
             unavailable: None,
             child: child.as_ref(),
             failure: None,
-            drifted: false,
+            premise: Premise::of(node, child.as_ref(), Some("here".into())),
+            fields_hash: Some("ours"),
             waiting_since: Some(at(-10)),
         })
         .collect()
+}
+
+/// With a record that names all of them.
+fn rest(others: BTreeMap<ObjectKey, Child>) -> Rest {
+    let record = recorded(others.keys().map(|key| key.name.as_str()));
+    Rest {
+        record,
+        others,
+        ..Rest::default()
+    }
+}
+
+fn recorded<'a>(names: impl Iterator<Item = &'a str>) -> Record {
+    let mut record = Record::default();
+    for name in names {
+        record.add(&facts(name, &[]));
+    }
+    record
 }
 
 #[test]
@@ -150,9 +174,12 @@ fn only_what_changed_is_applied() {
     );
     let unchanged = [Some(current), Some(child(&node.facts[1], &node))];
     assert!(planned(&node, &unchanged).apply.is_empty());
-    let mut drifted = seen(&node, &unchanged);
-    drifted[0].drifted = true;
-    assert_eq!(plan(&node, &drifted, &BTreeMap::new(), at(0)).apply, [0]);
+    for (name, fields_hash) in [("drifted", Some("other")), ("not known", None)] {
+        let mut drifted = seen(&node, &unchanged);
+        drifted[0].fields_hash = fields_hash;
+        let plan = plan(&node, &drifted, &Rest::default(), at(0));
+        assert_eq!(plan.apply, [0], "{name}");
+    }
 }
 
 #[test]
@@ -167,6 +194,49 @@ fn once_is_created_and_then_left_alone() {
         ..child(&node.facts[0], &node)
     };
     assert!(planned(&node, &[Some(made)]).apply.is_empty());
+}
+
+/// The data of an object that is otherwise left alone must survive its row as well.
+#[test]
+fn a_change_of_the_policy_reaches_what_is_left_alone() {
+    for (retain, once) in [(true, true), (false, true), (true, false), (false, false)] {
+        let mut facts = facts("a", &[]);
+        (facts.retain, facts.once) = (retain, once);
+        let node = node(vec![facts]);
+        let by_label = Owner::Node {
+            key: node.key.clone(),
+            uid: None,
+        };
+        let made = Child {
+            once,
+            retain: !retain,
+            ..child(&node.facts[0], &node)
+        };
+        assert_eq!(planned(&node, &[Some(made.clone())]).apply, [0]);
+        let follows = Child {
+            retain,
+            owner: if retain { by_label } else { made.owner.clone() },
+            ..made.clone()
+        };
+        assert!(planned(&node, &[Some(follows.clone())]).apply.is_empty());
+        let collected = Child { retain, ..made };
+        assert_eq!(
+            planned(&node, &[Some(collected)]).apply.len(),
+            usize::from(retain),
+            "the garbage collector would take it"
+        );
+        // Not yet written, and the row goes.
+        let own_key = |facts: &Facts| Some(key(&facts.name));
+        let late = BTreeMap::from([(
+            key("a"),
+            Child {
+                retain: !retain,
+                ..follows
+            },
+        )]);
+        let gone = plan_deletion(&node, &late, &Record::default(), own_key);
+        assert_eq!(gone.take_down, [(key("a"), take_down(retain))]);
+    }
 }
 
 #[test]
@@ -217,15 +287,64 @@ fn a_failure_is_not_tried_again_before_its_time_and_skips_what_depends_on_it() {
         kind: FailureKind::Refused,
         message: "no".into(),
         retry_at: at(5),
+        premise: Premise::of(&node, None, Some("here".into())),
     };
     let children = [None, None];
     let mut all = seen(&node, &children);
     all[0].failure = Some(&failure);
-    let plan_now = plan(&node, &all, &BTreeMap::new(), at(0));
+    let plan_now = plan(&node, &all, &Rest::default(), at(0));
     assert_eq!((plan_now.apply, plan_now.wake_at), (vec![], Some(at(5))));
     assert_eq!(plan_now.outcomes[1].step, StepKind::Skipped);
     assert_eq!(plan_now.outcomes[1].message, "skipped because a failed");
-    assert_eq!(plan(&node, &all, &BTreeMap::new(), at(5)).apply, [0]);
+    assert_eq!(plan(&node, &all, &Rest::default(), at(5)).apply, [0]);
+}
+
+#[test]
+fn a_failure_is_tried_again_at_once_when_what_it_met_is_another() {
+    let mut fleet_node = node(vec![facts("a", &[])]);
+    let conflicted = Child {
+        applied_hash: Some("another".into()),
+        ..child(&fleet_node.facts[0], &fleet_node)
+    };
+    let failure = Failure {
+        kind: FailureKind::Conflict,
+        message: "no".into(),
+        retry_at: at(5),
+        premise: Premise::of(&fleet_node, Some(&conflicted), None),
+    };
+    let written = Child {
+        written: "2".into(),
+        ..conflicted.clone()
+    };
+    let unready = Child {
+        readiness: waiting(),
+        ..conflicted.clone()
+    };
+    for (name, child, namespace, start, tried) in [
+        ("nothing", Some(&conflicted), None, None, false),
+        ("its status", Some(&unready), None, None, false),
+        ("the object is written", Some(&written), None, None, true),
+        ("the object is gone", None, None, None, true),
+        (
+            "its namespace came",
+            Some(&conflicted),
+            Some("uid"),
+            None,
+            true,
+        ),
+        ("the content", Some(&conflicted), None, Some("later"), true),
+    ] {
+        if let Some(start) = start {
+            fleet_node.start = Some(start.into());
+        }
+        let children = [child.cloned()];
+        let mut all = seen(&fleet_node, &children);
+        all[0].failure = Some(&failure);
+        all[0].premise = Premise::of(&fleet_node, child, namespace.map(str::to_owned));
+        let plan = plan(&fleet_node, &all, &Rest::default(), at(0));
+        assert_eq!(!plan.apply.is_empty(), tried, "{name}");
+        assert_eq!(plan.outcomes[0].conflict, !tried, "{name}");
+    }
 }
 
 #[test]
@@ -235,7 +354,7 @@ fn a_kind_that_is_not_installed_is_said_and_looked_for_again() {
     let mut all = seen(&node, &children);
     let missing = missing_kind(&all[0].facts.kind);
     all[0].unavailable = Some(&missing);
-    let plan = plan(&node, &all, &BTreeMap::new(), at(0));
+    let plan = plan(&node, &all, &Rest::default(), at(0));
     assert_eq!((plan.apply.len(), plan.wake_at), (0, Some(at(30))));
     assert_eq!(
         plan.outcomes[0].message,
@@ -253,7 +372,7 @@ fn a_resource_that_waits_too_long_has_failed() {
     let state = |second: i64, since: Option<Timestamp>| {
         let mut all = seen(&node, &slow);
         all[0].waiting_since = since;
-        let plan = plan(&node, &all, &BTreeMap::new(), at(second));
+        let plan = plan(&node, &all, &Rest::default(), at(second));
         (plan.outcomes[0].state, plan.wake_at)
     };
     assert_eq!(state(299, Some(at(0))), (State::Waiting, Some(at(300))));
@@ -270,8 +389,13 @@ fn without_known_live_content_nothing_is_touched() {
     for live in [Live::None, Live::Unknown] {
         let mut node = node(vec![]);
         node.live = live;
-        let others = BTreeMap::from([(key("old"), child(&facts("old", &[]), &node))]);
-        assert_eq!(plan(&node, &[], &others, at(0)), NodePlan::default());
+        let old = facts("old", &[]);
+        let rest = rest(BTreeMap::from([(key("old"), child(&old, &node))]));
+        let nothing = NodePlan {
+            record: rest.record.clone(),
+            ..NodePlan::default()
+        };
+        assert_eq!(plan(&node, &[], &rest, at(0)), nothing);
     }
 }
 
@@ -292,8 +416,9 @@ fn what_no_resource_names_any_more_goes_when_its_replacement_is_there() {
         (key("retained"), retained),
         (key("foreign"), foreign),
     ]);
+    let rest = rest(others);
     let take_down = |node: &NodeDigest, children: &[Option<Child>]| {
-        plan(node, &seen(node, children), &others, at(0)).take_down
+        plan(node, &seen(node, children), &rest, at(0)).take_down
     };
     let ready = [Some(child(&node_with.facts[0], &node_with))];
     let both = [
@@ -318,190 +443,23 @@ fn a_terminating_node_is_taken_down_in_reverse_order() {
         ..db.clone()
     };
     let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), app.clone())]);
-    let first = plan_deletion(&node, &both, own_key);
+    let first = plan_deletion(&node, &both, &Record::default(), own_key);
     assert_eq!(first.take_down, [(key("app"), TakeDown::Delete)]);
     let going = Child {
         deleting: true,
         ..app
     };
     let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), going)]);
-    let second = plan_deletion(&node, &both, own_key);
+    let second = plan_deletion(&node, &both, &Record::default(), own_key);
     assert_eq!((second.take_down.len(), second.pending), (0, true));
     let last = BTreeMap::from([(key("db"), db)]);
-    let third = plan_deletion(&node, &last, own_key);
+    let third = plan_deletion(&node, &last, &Record::default(), own_key);
     assert_eq!(third.take_down, [(key("db"), TakeDown::Delete)]);
-    let done = plan_deletion(&node, &BTreeMap::from([(key("db"), foreign)]), own_key);
+    let done = plan_deletion(
+        &node,
+        &BTreeMap::from([(key("db"), foreign)]),
+        &Record::default(),
+        own_key,
+    );
     assert_eq!(done, Deletion::default(), "somebody else's stays");
-}
-
-#[test]
-fn a_broken_graph_touches_nothing_and_is_said() {
-    let node = node(vec![facts("a", &["b"]), facts("b", &["a"])]);
-    let plan = planned(&node, &[None, None]);
-    assert!(plan.apply.is_empty() && plan.graph_error.is_some());
-    let status = status::of_node(&node, &seen(&node, &[None, None]), &plan, None, at(0));
-    let ready = status
-        .conditions
-        .iter()
-        .find(|c| c.type_ == "Ready")
-        .unwrap();
-    assert_eq!(ready.reason, "DependencyError");
-    assert!(
-        ready.message.contains("circular dependency"),
-        "{}",
-        ready.message
-    );
-}
-
-#[test]
-fn the_status_says_what_is_ready_and_why_the_rest_is_not() {
-    let node = node(vec![facts("a", &[]), facts("b", &["a"])]);
-    let status_of = |children: &[Option<Child>]| {
-        let all = seen(&node, children);
-        let plan = plan(&node, &all, &BTreeMap::new(), at(0));
-        status::of_node(&node, &all, &plan, None, at(0))
-    };
-    let (a, b) = (child(&node.facts[0], &node), child(&node.facts[1], &node));
-    let done = status_of(&[Some(a.clone()), Some(b.clone())]);
-    assert_eq!((done.ready_resources, done.desired_resources), (2, 2));
-    assert!(is_true(&done.conditions, "Ready") && is_true(&done.conditions, "Rolled"));
-    assert_eq!(
-        done.applied_resources,
-        ["Thing/tenants/a@a", "Thing/tenants/b@b"]
-    );
-    assert_eq!(done.observed_hash.as_deref(), Some("new"));
-
-    let waits = Child {
-        readiness: waiting(),
-        ..a
-    };
-    let working = status_of(&[Some(waits), Some(b)]);
-    assert!(is_true(&working.conditions, "Progressing"));
-    assert!(!is_true(&working.conditions, "Rolled") && !is_true(&working.conditions, "Degraded"));
-}
-
-/// Else the status would be written again and again.
-#[test]
-fn a_status_that_says_the_same_is_the_same() {
-    for live in [Live::None, Live::Unknown, Live::Hash("new".into())] {
-        let mut node = node(vec![facts("a", &[])]);
-        node.live = live.clone();
-        let children = [Some(child(&node.facts[0], &node))];
-        let status_at = |node: &NodeDigest, second: i64| {
-            let all = seen(node, &children);
-            let plan = plan(node, &all, &BTreeMap::new(), at(second));
-            status::of_node(node, &all, &plan, None, at(second))
-        };
-        let first = status_at(&node, 0);
-        node.status = Arc::new(first.clone());
-        assert_eq!(status_at(&node, 60), first, "{live:?}");
-    }
-}
-
-#[test]
-fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
-    let mut broken = facts("a", &[]);
-    broken.render_error = Some("map has no entry for key \"x\"".into());
-    let node = node(vec![broken, facts("b", &[])]);
-    let children = [None, Some(child(&node.facts[1], &node))];
-    let all = seen(&node, &children);
-    let plan = plan(&node, &all, &BTreeMap::new(), at(0));
-    let status = status::of_node(&node, &all, &plan, None, at(0));
-    assert!(is_true(&status.conditions, "Rolled") && !is_true(&status.conditions, "Ready"));
-    assert!(is_true(&status.conditions, "Degraded"));
-    assert_eq!(status.failed_resources, 1);
-}
-
-#[test]
-fn content_that_is_not_what_the_hub_rendered_is_said_so() {
-    for (rendered, said) in [
-        (None, None),
-        (Some("new/of the row"), Some("False")),
-        (Some("other/of the row"), Some("True")),
-    ] {
-        let mut node = node(vec![]);
-        node.rendered_hash = rendered.map(str::to_owned);
-        let plan = plan(&node, &[], &BTreeMap::new(), at(0));
-        let status = status::of_node(&node, &[], &plan, None, at(0));
-        let edited = status.conditions.iter().find(|c| c.type_ == "Edited");
-        assert_eq!(edited.map(|c| c.status.as_str()), said, "{rendered:?}");
-    }
-}
-
-#[test]
-fn a_status_is_written_when_it_is_worth_it() {
-    let mut node = node(vec![facts("a", &[])]);
-    let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::HoldReason>| {
-        let object = Child {
-            readiness,
-            ..child(&node.facts[0], node)
-        };
-        let children = [Some(object)];
-        let all = seen(node, &children);
-        let plan = plan(node, &all, &BTreeMap::new(), at(0));
-        status::of_node(node, &all, &plan, hold, at(0))
-    };
-    let waits = |name: &str| Readiness::Waiting(Reason::Terminating { name: name.into() });
-    let ready = status_of(&node, Readiness::Ready, None);
-    node.status = Arc::new(ready.clone());
-    let (one, other) = (
-        status_of(&node, waits("x"), None),
-        status_of(&node, waits("y"), None),
-    );
-    node.desired = "newer".into();
-    node.generation = 4;
-    let held = status_of(&node, Readiness::Ready, None);
-    let explained = status_of(&node, Readiness::Ready, Some(("WindowFull", "waits")));
-    let broken = status_of(&node, waits("x"), None);
-    let never = NodeStatus::default();
-    for (name, old, new, written, hold_at, due) in [
-        ("the same", &ready, &ready, None, None, None),
-        ("another state", &ready, &one, Some(4), None, Some(5)),
-        ("other words", &one, &other, Some(4), None, Some(14)),
-        (
-            "other words, later",
-            &one,
-            &other,
-            Some(-20),
-            None,
-            Some(-10),
-        ),
-        ("after a restart", &one, &other, None, None, Some(5)),
-        (
-            "a hold without reason",
-            &ready,
-            &held,
-            Some(4),
-            Some(6),
-            Some(6),
-        ),
-        (
-            "a new node without reason",
-            &never,
-            &held,
-            None,
-            Some(6),
-            Some(6),
-        ),
-        ("the reason", &ready, &explained, Some(4), None, Some(5)),
-        (
-            "a hold and another state",
-            &ready,
-            &broken,
-            Some(4),
-            Some(6),
-            Some(5),
-        ),
-        (
-            "a hold that is worth it by now",
-            &ready,
-            &held,
-            Some(4),
-            Some(5),
-            Some(5),
-        ),
-    ] {
-        let found = status::due(old, new, written.map(at), hold_at.map(at), at(5));
-        assert_eq!(found, due.map(at), "{name}");
-    }
 }

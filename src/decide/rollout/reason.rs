@@ -57,6 +57,14 @@ pub enum Reason {
     NotRendered,
     Paused,
     DeletionsHeld,
+    /// The operator has just started, and has not looked at every node yet.
+    Starting {
+        unlooked: usize,
+    },
+    /// The node's form is gone, or cannot be read.
+    NoForm {
+        form: String,
+    },
     /// No operator leads, so that nothing is released at all. Only `explain` can find that.
     NoLeader {
         since: Option<Timestamp>,
@@ -80,7 +88,20 @@ impl Reason {
             Reason::NotRendered => "NotRendered",
             Reason::Paused => "Paused",
             Reason::DeletionsHeld => "DeletionsHeld",
+            Reason::Starting { .. } => "Starting",
+            Reason::NoForm { .. } => "NoForm",
             Reason::NoLeader { .. } => "NoLeader",
+        }
+    }
+
+    /// The word in the node's own condition. Who fills the window may change with every pod, and a node's status is not
+    /// written for that: else the writes of one rollout would grow with the square of the fleet.
+    pub fn code_of_node(&self) -> &'static str {
+        match self {
+            Reason::Soaking { .. }
+            | Reason::ReadinessUnknown { .. }
+            | Reason::BrokenBefore { .. } => "WindowFull",
+            other => other.code(),
         }
     }
 
@@ -89,7 +110,7 @@ impl Reason {
         match self {
             Reason::Releasing => "nothing is to be done",
             Reason::ReleaseRefused { .. } => {
-                "mend the cause; the release is tried again every second"
+                "mend the cause; the release is tried again, at the latest after 30 s"
             }
             Reason::SlotReserved { .. } => "slots must become free, or maxSkew be raised again",
             Reason::WindowFull { .. } => {
@@ -120,12 +141,13 @@ impl Reason {
             Reason::DeletionsHeld => {
                 "confirm the hub's deletions, or mend its rows: see its condition DeletionsHeld"
             }
+            Reason::Starting { .. } => "nothing is to be done",
+            Reason::NoForm { .. } => "bring the form back or correct it, or delete the node",
             Reason::NoLeader { .. } => "start the operator: kubectl -n lynq-system get pods",
         }
     }
 
-    /// What the node's own condition says: nothing that changes while the reason stays, else the status writes of one
-    /// rollout would grow with the square of the fleet.
+    /// What the node's own condition says: nothing that changes while its word stays.
     pub fn summary(&self) -> &'static str {
         match self {
             Reason::Releasing => "its turn has come; the release is on its way",
@@ -135,18 +157,11 @@ impl Reason {
             Reason::SlotReserved { .. } => {
                 "it has a slot, but maxSkew was lowered below the slots that are out; it waits until some of them are free"
             }
-            Reason::WindowFull { .. } => {
-                "waits for a slot: as many nodes of its form are non-ready as maxSkew allows"
-            }
-            Reason::Soaking { .. } => {
-                "waits for a slot: the nodes before it are ready, and must stay so for minReadySeconds"
-            }
-            Reason::ReadinessUnknown { .. } => {
-                "waits for a slot: it is not known whether the nodes before it are ready; see their conditions"
-            }
-            Reason::BrokenBefore { .. } => {
-                "waits for a slot: as many nodes of its form as maxSkew allows were not ready before this change; repair them, \
-                 raise maxSkew, or set skewCounts: Released"
+            Reason::WindowFull { .. }
+            | Reason::Soaking { .. }
+            | Reason::ReadinessUnknown { .. }
+            | Reason::BrokenBefore { .. } => {
+                "waits for a slot: as many nodes of its form are non-ready as maxSkew allows; the form's condition Held has their names"
             }
             Reason::HubWindowFull { .. } => {
                 "waits for a slot: as many nodes of its hub are non-ready as the hub's maxSkew allows"
@@ -165,6 +180,12 @@ impl Reason {
             }
             Reason::DeletionsHeld => {
                 "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld"
+            }
+            Reason::Starting { .. } => {
+                "the operator has just started, and looks at every node before it releases any"
+            }
+            Reason::NoForm { .. } => {
+                "its form is gone or cannot be read, so that nobody releases it; bring the form back or correct it, or delete this node"
             }
             Reason::NoLeader { .. } => "no operator leads, so that nothing is released",
         }
@@ -209,6 +230,16 @@ impl fmt::Display for Reason {
                 write!(
                     f,
                     "the group {group:?} comes first, and is not done: {pending}"
+                )
+            }
+            Reason::Starting { unlooked } => write!(
+                f,
+                "the operator has just started; it looks at every node before it releases any, {unlooked} are left"
+            ),
+            Reason::NoForm { form } => {
+                write!(
+                    f,
+                    "its form {form:?} is gone or cannot be read, so that nobody releases it"
                 )
             }
             Reason::NoLeader { since: Some(since) } => {

@@ -82,9 +82,9 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         } else if form.resumed_at.is_none_or(|at| at > now || deadline > at) {
             failed.names.push(slot.node.clone());
             // Written ahead of its time, by a clock that is before ours.
-            form.resumed_at
-                .filter(|at| *at > now)
-                .map(|at| failed.wake(at));
+            if let Some(at) = form.resumed_at.filter(|at| *at > now) {
+                failed.wake(at);
+            }
         }
     }
     failed
@@ -106,9 +106,10 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let count = |f: &dyn Fn(&Node) -> bool| nodes.iter().filter(|(_, node)| f(node)).count() as i32;
     let total = nodes.len() as i32;
     let held = count(&|node| node.held());
-    let ready = count(&|node| node.settled_since.is_some());
-    let ready_updated = count(&|node| !node.held() && node.settled_since.is_some());
-    let phase = if total == 0 {
+    let is_ready = |node: &Node| node.settled_since.is_some() && node.ready;
+    let ready = count(&is_ready);
+    let ready_updated = count(&|node| !node.held() && is_ready(node));
+    let phase = if total == 0 && !form.outdated {
         Phase::Idle
     } else if seen.failed.spent() {
         Phase::Failed
@@ -136,6 +137,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         ready_updated_nodes: ready_updated,
         held_nodes: held,
         failed_nodes: seen.failed.names.len() as i32,
+        forced_nodes: 0,
         slots,
         waves_done: None,
         waves_left: None,
@@ -144,7 +146,12 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         estimated_completion: None,
         message: String::new(),
     };
-    rollout.message = message(&rollout, &seen.failed.names, blocked);
+    rollout.forced_nodes = count(&|node| node.forced);
+    let unrendered = count(&|node| !node.held() && node.settled_since.is_some() && !node.ready);
+    rollout.message = match () {
+        () if form.outdated => NOT_RENDERED.to_owned(),
+        () => message(&rollout, &seen.failed.names, blocked, unrendered),
+    };
     set_times(&mut rollout, form.previous.as_ref(), now);
     set_pace(&mut rollout, &nodes, seen.window);
     FormState {
@@ -168,7 +175,15 @@ fn nodes_of<'a>(
         .filter(move |(_, node)| node.form == form && !node.deleting)
 }
 
-fn message(rollout: &FormRolloutStatus, failed: &[String], blocked: Option<&Reason>) -> String {
+const NOT_RENDERED: &str = "the newest templates have not reached every node yet; if that lasts, see the form's condition Valid, \
+                            and the conditions of the hub";
+
+fn message(
+    rollout: &FormRolloutStatus,
+    failed: &[String],
+    blocked: Option<&Reason>,
+    unrendered: i32,
+) -> String {
     let FormRolloutStatus {
         total_nodes: total,
         updated_nodes: updated,
@@ -178,6 +193,9 @@ fn message(rollout: &FormRolloutStatus, failed: &[String], blocked: Option<&Reas
     } = rollout;
     match rollout.phase {
         Phase::Idle => "there are no nodes: the hub has no active row".to_owned(),
+        Phase::Complete if *total == 1 => {
+            "the node runs the newest content and is ready".to_owned()
+        }
         Phase::Complete => format!("all {total} nodes run the newest content and are ready"),
         Phase::Failed if blocked.is_none() => format!(
             "{} did not become ready in time; correct the form, and they are repaired first",
@@ -186,7 +204,13 @@ fn message(rollout: &FormRolloutStatus, failed: &[String], blocked: Option<&Reas
         Phase::Failed | Phase::InProgress => {
             let counts =
                 format!("{updated}/{total} updated, {updating} not ready yet, {held} held");
-            blocked.map_or(counts.clone(), |reason| format!("{counts}: {reason}"))
+            match blocked {
+                Some(reason) => format!("{counts}: {reason}"),
+                None if unrendered > 0 => format!(
+                    "{counts}: {unrendered} have resources that did not render or cannot be applied; see the hub's condition RenderFailed, and their own"
+                ),
+                None => counts,
+            }
         }
     }
 }

@@ -51,6 +51,8 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             start: Some(at(0)),
             settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
             seen: true,
+            ready: matches!(state, 'a' | 'A' | 'y'),
+            forced: false,
             deleting: false,
             group: 0,
         };

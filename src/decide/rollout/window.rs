@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew, SkewCounts, WINDOW_MAX};
 use crate::decide::rollout::reason::{Holders, Names, Reason};
-use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated};
+use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, natural};
 
 /// A status that says nothing of the live content for this long is not just late.
 const UNSEEN_MAX: SignedDuration = SignedDuration::from_secs(30);
@@ -229,13 +229,14 @@ impl Window {
         let places = &self.places;
         let counts = self.counts;
         let of = |wanted: &dyn Fn(Busy) -> bool| {
-            Names::of(
-                places
-                    .values()
-                    .filter(|place| place.slot.is_some() || counts == SkewCounts::All)
-                    .filter(|place| wanted(place.busy))
-                    .map(|place| &place.name),
-            )
+            let mut names: Vec<&String> = places
+                .values()
+                .filter(|place| place.slot.is_some() || counts == SkewCounts::All)
+                .filter(|place| wanted(place.busy))
+                .map(|place| &place.name)
+                .collect();
+            names.sort_by_cached_key(|name| natural(name));
+            Names::of(names)
         };
         let soaked = places.values().filter_map(|place| match place.busy {
             Busy::Soaking(at) => Some(at),

@@ -59,7 +59,10 @@ pub enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confirmation {
     Absent,
-    TooFew { confirmed: u64 },
+    /// Another count: what is to go now is not what was looked at.
+    Other {
+        confirmed: u64,
+    },
     Unreadable,
 }
 
@@ -70,8 +73,8 @@ pub fn guard(deletions: &Deletions<'_>) -> Verdict {
     let confirmation = match deletions.confirmation.map(count) {
         None => Confirmation::Absent,
         Some(None) => Confirmation::Unreadable,
-        Some(Some(confirmed)) if confirmed < deletions.to_delete => {
-            Confirmation::TooFew { confirmed }
+        Some(Some(confirmed)) if confirmed != deletions.to_delete => {
+            Confirmation::Other { confirmed }
         }
         Some(Some(_)) => return Verdict::Allow,
     };
@@ -151,8 +154,8 @@ impl fmt::Display for Held {
         }
         match self.confirmation {
             Confirmation::Absent => {}
-            Confirmation::TooFew { confirmed } => {
-                write!(f, " and {CONFIRM_DELETIONS} confirms only {confirmed}")?;
+            Confirmation::Other { confirmed } => {
+                write!(f, " and {CONFIRM_DELETIONS} confirms {confirmed}")?;
             }
             Confirmation::Unreadable => write!(f, " and {CONFIRM_DELETIONS} is not a number")?,
         }
@@ -229,9 +232,9 @@ mod tests {
     fn confirmations() {
         let cases = [
             ("the very number", "20", None),
-            ("more", "21", None),
-            ("fewer", "19", Some(Confirmation::TooFew { confirmed: 19 })),
-            ("zero", "0", Some(Confirmation::TooFew { confirmed: 0 })),
+            ("more", "21", Some(Confirmation::Other { confirmed: 21 })),
+            ("fewer", "19", Some(Confirmation::Other { confirmed: 19 })),
+            ("zero", "0", Some(Confirmation::Other { confirmed: 0 })),
             ("empty", "", Some(Confirmation::Unreadable)),
             ("a word", "true", Some(Confirmation::Unreadable)),
             ("a sign", "+20", Some(Confirmation::Unreadable)),
@@ -296,7 +299,7 @@ mod tests {
                     ..deletions(20, 5)
                 },
                 "5 of 20 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions \
-                 allows 3 at a time and lynq.sh/confirm-deletions confirms only 4. Mend the rows, or, if these nodes \
+                 allows 3 at a time and lynq.sh/confirm-deletions confirms 4. Mend the rows, or, if these nodes \
                  shall go, annotate the hub with lynq.sh/confirm-deletions=\"5\"",
             ),
             (

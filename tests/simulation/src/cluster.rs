@@ -45,7 +45,8 @@ pub struct Hub {
     pub confirmation: Option<String>,
     pub slots: Vec<Slot>,
     pub counts: (i32, i32),
-    pub deletions_held: bool,
+    /// How many deletions wait for a person, as its status says.
+    pub deletions_held: Option<u64>,
     pub forced: bool,
 }
 

@@ -6,7 +6,7 @@ pub mod hub_loop;
 pub mod node_loop;
 pub mod release_loop;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -58,8 +58,13 @@ pub struct Process {
     pub forms: BTreeMap<String, Arc<Form>>,
     pub children: BTreeMap<String, Arc<Workload>>,
 
+    /// `cluster::gone`, without its end.
+    pub gone: BTreeSet<String>,
+
     pub rendered: BTreeMap<String, Rendered>,
     pub deletions_held: Option<bool>,
+    /// Nodes that this process has looked at.
+    pub looked: BTreeSet<String>,
     pub holds: BTreeMap<String, HoldReason>,
 
     pub release: release_loop::Loop,
@@ -189,6 +194,13 @@ impl Process {
             Object::Child(_) => Kind::Child,
             Object::Hub(_) => Kind::Hub,
         };
+        let uid = match &event.object {
+            Object::Node(node) => node.digest.uid.clone(),
+            Object::Form(form) => form.uid.clone(),
+            Object::Child(child) => child.uid.clone(),
+            Object::Hub(_) => String::new(),
+        };
+        self.gone.insert(uid);
         if same {
             self.drop_object(kind, &event.name, time);
         }
@@ -197,7 +209,7 @@ impl Process {
     fn take(&mut self, name: &str, object: Object, time: u64) {
         match object {
             Object::Node(node) => {
-                self.learn_node(&node.digest);
+                self.put_node(&node.digest);
                 self.node_loop.wake(name, time);
                 self.release.wake(time);
             }
@@ -225,7 +237,7 @@ impl Process {
             }
             Object::Form(form) => {
                 let before = self.forms.get(name).cloned();
-                self.learn_form(&form);
+                self.put_form(&form);
                 self.release.wake(time);
                 if before.is_none_or(|before| {
                     before.uid != form.uid
@@ -237,7 +249,7 @@ impl Process {
                 }
             }
             Object::Child(child) => {
-                if self.learn_child(&child) {
+                if self.put_child(&child) {
                     self.node_loop.wake(name, time);
                 }
             }
@@ -247,19 +259,22 @@ impl Process {
     fn drop_object(&mut self, kind: Kind, name: &str, time: u64) {
         match kind {
             Kind::Node => {
-                self.nodes.remove(name);
+                self.gone
+                    .extend(self.nodes.remove(name).map(|gone| gone.uid.clone()));
                 self.node_loop.wake(name, time);
                 self.hub_loop.wake(time);
                 self.release.wake(time);
             }
             Kind::Form => {
-                self.forms.remove(name);
+                self.gone
+                    .extend(self.forms.remove(name).map(|gone| gone.uid.clone()));
                 self.rendered.remove(name);
                 self.release.wake(time);
                 self.hub_loop.wake(time);
             }
             Kind::Child => {
-                self.children.remove(name);
+                self.gone
+                    .extend(self.children.remove(name).map(|gone| gone.uid.clone()));
                 self.node_loop.wake(name, time);
             }
             Kind::Hub => {}
@@ -268,6 +283,13 @@ impl Process {
 
     /// `Nodes::learn`: events and replies come in any order.
     pub fn learn_node(&mut self, digest: &Arc<NodeDigest>) -> Arc<NodeDigest> {
+        if self.gone.contains(&digest.uid) {
+            return digest.clone();
+        }
+        self.put_node(digest)
+    }
+
+    fn put_node(&mut self, digest: &Arc<NodeDigest>) -> Arc<NodeDigest> {
         if let Some(old) = self.nodes.get(&digest.key.name)
             && old.uid == digest.uid
             && version::is_newer(&old.resource_version, &digest.resource_version)
@@ -287,6 +309,12 @@ impl Process {
     }
 
     pub fn learn_form(&mut self, form: &Arc<Form>) {
+        if !self.gone.contains(&form.uid) {
+            self.put_form(form);
+        }
+    }
+
+    fn put_form(&mut self, form: &Arc<Form>) {
         let newer = |old: &Arc<Form>| {
             old.uid == form.uid && version::is_newer(&old.resource_version, &form.resource_version)
         };
@@ -297,6 +325,10 @@ impl Process {
 
     /// Whether it is news.
     pub fn learn_child(&mut self, child: &Arc<Workload>) -> bool {
+        !self.gone.contains(&child.uid) && self.put_child(child)
+    }
+
+    fn put_child(&mut self, child: &Arc<Workload>) -> bool {
         if let Some(old) = self.children.get(&child.node) {
             if old.uid == child.uid
                 && version::is_newer(&old.resource_version, &child.resource_version)

@@ -26,7 +26,7 @@ pub enum Request {
         counts: (i32, i32),
     },
     DeletionsHeld {
-        held: bool,
+        held: Option<u64>,
     },
     SpendConfirmation,
     /// A merge patch of the marker alone.
@@ -119,7 +119,7 @@ impl Request {
             Request::HubCounts { counts } => {
                 format!("hub status: {} ready, {} not", counts.0, counts.1)
             }
-            Request::DeletionsHeld { held } => format!("hub status: deletions held: {held}"),
+            Request::DeletionsHeld { held } => format!("hub status: deletions held: {held:?}"),
             Request::SpendConfirmation => "spend the confirmation of deletions".to_owned(),
             Request::Release { name, marker, .. } => format!(
                 "{} {name} as {}",

@@ -68,11 +68,11 @@ fn go(world: &mut World) -> Option<()> {
         going(world)?;
     }
     calm_down(world);
-    rest(world)?;
+    rest(world, |_| {})?;
     reasons_are_shown(world);
     world.trace(|| "people let the fleet complete".to_owned());
     users::heal(world);
-    rest(world)?;
+    rest(world, users::confirm)?;
     completed(world);
     going(world)?;
     idles(world)
@@ -293,10 +293,11 @@ fn calm_down(world: &mut World) {
 }
 
 /// Until nobody has written for longer than every interval.
-fn rest(world: &mut World) -> Option<()> {
+fn rest(world: &mut World, people: fn(&mut World)) -> Option<()> {
     world.last_write = world.time;
     for _ in 0..STEPS_MAX {
         step(world);
+        people(world);
         going(world)?;
         if world.time > world.last_write + REST {
             return Some(());
@@ -405,7 +406,7 @@ fn idles(world: &mut World) -> Option<()> {
         names
             .iter()
             .for_each(|name| process.node_loop.wake(name, time));
-        rest(world)?;
+        rest(world, |_| {})?;
         let writes = world.writes - before;
         if writes > 0 {
             let what = if again == 1 {

@@ -74,7 +74,7 @@ pub fn show(short: &Settings, whole: &Settings) {
         format!(" --without {}", left_out.join(","))
     };
     println!(
-        "replay: cargo run --profile simulation -p simulation -- replay {} --rows {} --steps {}{without}{mutant}",
+        "replay: cargo run --profile simulation -p lynqgate-simulation -- replay {} --rows {} --steps {}{without}{mutant}",
         short.seed, short.rows, short.steps
     );
 }

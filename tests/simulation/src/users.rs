@@ -177,7 +177,12 @@ pub fn act(world: &mut World) {
             world.change_hub(|hub| hub.skew = serde_json::from_value(skew).expect("a window"));
         }
         (Fault::Rows, _) => change_rows(world),
-        (Fault::Forms, form) => change_forms(world, form),
+        (Fault::Forms, form) => {
+            change_forms(world, form);
+            if world.users.random.permille(500) {
+                confirm(world);
+            }
+        }
         (Fault::Database, _) => {
             let time = world.time;
             world.trace(|| "the database does not answer".to_owned());
@@ -281,9 +286,6 @@ fn change_forms(world: &mut World, form: Option<String>) {
         (None, Some(form)) if world.users.random.permille(400) => {
             world.trace(|| format!("alice: form {form} is deleted"));
             world.delete_form(&form);
-            if world.users.random.permille(500) {
-                world.change_hub(|hub| hub.confirmation = Some("100".to_owned()));
-            }
         }
         _ => {}
     }
@@ -397,11 +399,7 @@ pub fn heal(world: &mut World) {
             );
         }
     }
-    world.trace(|| "alice: hub: deletions are confirmed".to_owned());
-    world.change_hub(|hub| {
-        hub.confirmation = Some("100000".to_owned());
-        hub.forced = false;
-    });
+    world.change_hub(|hub| hub.forced = false);
     for form in FORMS {
         world.annotate_form(form, false, None);
     }
@@ -409,5 +407,18 @@ pub fn heal(world: &mut World) {
         for i in 0..world.settings.rows {
             world.rows.insert(format!("t{i}"), true);
         }
+    }
+}
+
+/// What is held and shown to people, they agree to.
+pub fn confirm(world: &mut World) {
+    let held = world
+        .cluster
+        .hub
+        .deletions_held
+        .map(|count| count.to_string());
+    if held.is_some() && held != world.cluster.hub.confirmation {
+        world.trace(|| format!("alice: hub: {held:?} deletions are confirmed"));
+        world.change_hub(|hub| hub.confirmation = held);
     }
 }

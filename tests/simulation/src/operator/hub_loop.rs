@@ -48,7 +48,7 @@ struct Sync {
     spend: bool,
     deletes: Vec<NodeDeletion>,
     plan_rendered: hub_sync::Rendered,
-    held: bool,
+    held: Option<u64>,
     failed: Vec<Failed>,
     stage: Stage,
     reply: Option<(Sent, Result<Reply, Refused>)>,
@@ -129,17 +129,13 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
             },
         );
     }
-    let confirmation = match world.settings.mutant {
-        Some(Mutant::DeleteOnEmpty) => Some("1000000".to_owned()),
-        _ => hub.confirmation.clone(),
-    };
     let seen_hub = hub_sync::Hub {
         namespace: NAMESPACE.to_owned(),
         name: HUB.to_owned(),
         uid: "uid-hub".to_owned(),
         skew: hub.skew,
         max_deletions: None,
-        confirmation,
+        confirmation: hub.confirmation.clone(),
         seed: [7; 32],
     };
     let nodes: Vec<_> = process.nodes.values().cloned().collect();
@@ -152,7 +148,15 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         foreign: &|_| false,
         rendered: &process.hub_loop.rendered,
     };
-    let plan = hub_sync::plan(&seen, process.now(world.time));
+    let mut plan = hub_sync::plan(&seen, process.now(world.time));
+    let held = plan.held.as_ref().map(|held| held.count);
+    if let Some(count) = held.filter(|_| world.settings.mutant == Some(Mutant::DeleteOnEmpty)) {
+        let hub = hub_sync::Hub {
+            confirmation: Some(count.to_string()),
+            ..seen_hub.clone()
+        };
+        plan = hub_sync::plan(&Seen { hub: &hub, ..seen }, process.now(world.time));
+    }
     process.deletions_held = Some(plan.held.is_some());
     let existing = nodes.iter().filter(|node| !node.deleting).count();
     world
@@ -173,10 +177,10 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
     Some(Box::new(Sync {
         view,
         writes: plan.writes,
-        spend: hub.confirmation.is_some() && !plan.deletes.is_empty(),
+        spend: hub.confirmation.is_some() && plan.held.is_none(),
         deletes: plan.deletes,
         plan_rendered: plan.rendered,
-        held: plan.held.is_some(),
+        held: plan.held.map(|held| held.count),
         failed: vec![],
         stage: Stage::Write,
         reply: None,

@@ -9,8 +9,9 @@ use lynqgate::api::node::NodeStatus;
 use lynqgate::api::resource::ResourceArrays;
 use lynqgate::decide::child::{Child, NodeKey, Owner};
 use lynqgate::decide::node::{NodeDigest, live_content};
+use lynqgate::decide::node_plan::record::Record;
 use lynqgate::decide::node_plan::status::HoldReason;
-use lynqgate::decide::node_plan::{self, Seen};
+use lynqgate::decide::node_plan::{self, Premise, Rest, Seen};
 use lynqgate::decide::readiness::{Readiness, Reason};
 
 use crate::cluster::{Kind, NAMESPACE, Refused, Workload};
@@ -160,14 +161,21 @@ fn look(world: &mut World, p: usize, name: &str) {
             unavailable: None,
             child: child.as_ref(),
             failure: None,
-            drifted: false,
+            premise: Premise::default(),
+            // Nobody takes fields over here.
+            fields_hash: Some(""),
             waiting_since: None,
         })
         .collect();
-    let plan = node_plan::plan(&node, &seen, &BTreeMap::new(), now);
+    let rest = Rest {
+        record: Record::of(&node.status),
+        ..Rest::default()
+    };
+    let plan = node_plan::plan(&node, &seen, &rest, now);
     if plan.apply.is_empty() {
         let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
-        return report(world, p, &node, status, now);
+        report(world, p, &node, status, now);
+        return note_looked(world, p, name);
     }
     match node
         .content
@@ -230,6 +238,15 @@ fn apply_content(
         applied_hash: facts.hash.clone(),
     };
     ask_on(world, p, &node.key.name, view, request, Sent::Child);
+}
+
+/// The release loop may wait for the last first look. (There it comes after the reply to the status, here before.)
+fn note_looked(world: &mut World, p: usize, name: &str) {
+    let time = world.time;
+    let process = &mut world.processes[p];
+    if process.looked.insert(name.to_owned()) {
+        process.release.wake(time);
+    }
 }
 
 fn report(world: &mut World, p: usize, node: &NodeDigest, status: NodeStatus, now: Timestamp) {
@@ -305,6 +322,7 @@ fn digest(child: &Workload) -> Child {
     Child {
         uid: child.uid.clone(),
         resource_version: child.resource_version.clone(),
+        written: String::new(),
         owner: Owner::Node {
             key: NodeKey {
                 namespace: NAMESPACE.to_owned(),
@@ -313,7 +331,7 @@ fn digest(child: &Workload) -> Child {
             uid: Some(child.node_uid.clone()),
         },
         applied_hash: Some(child.applied_hash.clone()),
-        fields_hash: None,
+        fields_hash: String::new(),
         once: false,
         orphaned: false,
         retain: false,

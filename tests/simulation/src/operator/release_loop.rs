@@ -27,6 +27,7 @@ const REQUESTS_MAX: usize = 16;
 const FORM_STATUS_EVERY: u64 = 500;
 const HUB_STATUS_EVERY: u64 = 1_000;
 const UNCONFIRMED_RETRY: u64 = 1_000;
+const REFUSED_RETRY_MAX: u64 = 30_000;
 
 #[derive(Default)]
 pub struct Loop {
@@ -35,6 +36,8 @@ pub struct Loop {
     form_written: BTreeMap<String, u64>,
     hub_written: Option<u64>,
     refused: BTreeMap<String, String>,
+    refusals: u32,
+    surveyed: bool,
 }
 
 impl Loop {
@@ -193,19 +196,13 @@ impl Look {
                     let confirm = left.remove(which);
                     return self.confirm_one(world, p, confirm);
                 }
-                if self.released == 0 && self.confirmed.is_empty() {
-                    self.stage = Stage::Forms {
-                        left: forms_of(&world.processes[p]),
-                    };
-                } else if self.pass < PASSES_MAX {
-                    self.stage = Stage::Plan;
-                } else {
-                    return Go::Back(Some(if self.unconfirmed {
-                        UNCONFIRMED_RETRY
-                    } else {
-                        0
-                    }));
+                if self.released > 0 {
+                    world.processes[p].release.refusals = 0;
                 }
+                self.again = None;
+                self.stage = Stage::Forms {
+                    left: forms_of(&world.processes[p]),
+                };
             }
             Stage::Forms { left } => {
                 let Some(name) = left.pop() else {
@@ -326,8 +323,10 @@ impl Look {
 
     fn plan(&mut self, world: &mut World, p: usize) -> Go {
         self.pass += 1;
+        let unlooked = unlooked(&mut world.processes[p]);
         let process = &world.processes[p];
-        let snapshot = snapshot(world, process, std::mem::take(&mut self.confirmed));
+        let mut snapshot = snapshot(world, process, std::mem::take(&mut self.confirmed));
+        snapshot.unlooked = unlooked;
         self.view = process.view(&world.cluster);
         let now = process.now(world.time);
         self.plan = plan(world, p, &snapshot, now);
@@ -493,7 +492,7 @@ impl Look {
                 .waiting
                 .get(name)
                 .filter(|r| **r != rollout::reason::Reason::Releasing);
-            let new = new.map(|r| (r.code(), r.summary()));
+            let new = new.map(|r| (r.code_of_node(), r.summary()));
             let old = match new {
                 Some(new) => process.holds.insert(name.clone(), new),
                 None => process.holds.remove(name),
@@ -563,13 +562,45 @@ impl Look {
         self.ask(world, p, Request::HubCounts { counts }, Sent::Counts)
     }
 
-    fn over(&self, world: &World, p: usize) -> Go {
-        let now = world.processes[p].now(world.time);
+    /// The end of a pass: another one, or back later.
+    fn over(&mut self, world: &mut World, p: usize) -> Go {
+        if self.released > 0 || !self.confirmed.is_empty() {
+            if self.pass < PASSES_MAX {
+                self.stage = Stage::Plan;
+                return Go::On;
+            }
+            let wait = if self.unconfirmed {
+                UNCONFIRMED_RETRY
+            } else {
+                0
+            };
+            return Go::Back(Some(wait));
+        }
+        let process = &mut world.processes[p];
+        let now = process.now(world.time);
         let wake = self.plan.wake_at.map(|at| millis_until(at, now));
-        let retry =
-            (self.unconfirmed || !self.plan.releases.is_empty()).then_some(UNCONFIRMED_RETRY);
+        let refused = (!self.plan.releases.is_empty()).then(|| back_off(&mut process.release));
+        let retry = self.unconfirmed.then_some(UNCONFIRMED_RETRY).or(refused);
         Go::Back(sooner(sooner(self.again, wake), retry))
     }
+}
+
+fn back_off(memory: &mut Loop) -> u64 {
+    memory.refusals += 1;
+    REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u64.saturating_pow(memory.refusals.min(10) - 1))
+}
+
+fn unlooked(process: &mut Process) -> usize {
+    if process.release.surveyed {
+        return 0;
+    }
+    let looked = &process.looked;
+    let nodes = process.nodes.iter();
+    let unlooked = nodes
+        .filter(|(name, node)| !node.deleting && !looked.contains(*name))
+        .count();
+    process.release.surveyed = unlooked == 0;
+    unlooked
 }
 
 fn forms_of(process: &Process) -> Vec<String> {
@@ -638,9 +669,10 @@ fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmation>)
         confirmed,
         deletions_held: process
             .deletions_held
-            .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held)),
+            .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held.is_some())),
         forced: hub.is_some_and(|hub| hub.forced),
         refused: process.release.refused.clone(),
+        unlooked: 0,
     }
 }
 

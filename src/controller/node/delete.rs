@@ -1,0 +1,81 @@
+//! The end of a node: takes its objects down, in an order that is decided elsewhere, and lets the node go after them.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use crate::api::names;
+use crate::cluster::events::About;
+use crate::cluster::objects::ApiError;
+use crate::controller::node::kinds::Kinds;
+use crate::controller::node::{Look, apply};
+use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan;
+
+/// No event tells of a right that was given, or of a finalizer that hangs.
+const RETRY: SignedDuration = SignedDuration::from_secs(30);
+
+impl Look<'_> {
+    /// Takes the node's objects down, and lets the node go when none is left.
+    pub async fn delete(&mut self, node: &NodeDigest) -> Result<Option<Timestamp>, ApiError> {
+        let record = self.record(node);
+        let Some(kinds) = Kinds::of(self.world, node, &record).await? else {
+            return Ok(None);
+        };
+        let of = |facts: &Facts| kinds.key(facts).ok();
+        let again = Timestamp::now().checked_add(RETRY).ok();
+        loop {
+            let children = self
+                .world
+                .children
+                .of_node(&self.key)
+                .into_iter()
+                .map(|(key, child)| (key, (*child).clone()))
+                .collect();
+            let deletion = node_plan::plan_deletion(node, &children, &record, of);
+            for (key, how) in &deletion.take_down {
+                let why = names::NODE_DELETED;
+                apply::take_down(self.world, node, key, &children[key], *how, why).await?;
+            }
+            if !deletion.pending {
+                break;
+            }
+            // What has finalizers of its own goes later; its event brings us back.
+            if deletion.take_down.is_empty() {
+                return Ok(again);
+            }
+        }
+        let unseen = record.kinds().intersection(&kinds.unlisted);
+        if let Some(unseen) = unseen.into_iter().next() {
+            let text = format!(
+                "the lynqnode stays until its objects of kind {unseen} are gone, which the operator may not list; grant it \
+                 get, list, watch and delete on them"
+            );
+            tracing::warn!(node = %node.key, text);
+            let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+            self.world
+                .events
+                .warning(&about, "CleanupPartialFailure", text);
+            return Ok(again);
+        }
+        self.let_go(node).await?;
+        Ok(None)
+    }
+
+    async fn let_go(&self, node: &NodeDigest) -> Result<(), ApiError> {
+        if !node.has_finalizer {
+            return Ok(());
+        }
+        let object = self.world.objects.get(&self.own()).await?;
+        let position = object["metadata"]["finalizers"]
+            .as_array()
+            .and_then(|all| all.iter().position(|f| f == names::NODE_FINALIZER));
+        if let Some(position) = position.filter(|_| object["metadata"]["uid"] == node.uid.as_str())
+        {
+            let path = format!("/metadata/finalizers/{position}");
+            let patch = json!([{"op": "test", "path": path, "value": names::NODE_FINALIZER}, {"op": "remove", "path": path}]);
+            let patch = serde_json::from_value(patch).expect("a JSON patch");
+            self.world.objects.json_patch(&self.own(), patch).await?;
+        }
+        Ok(())
+    }
+}

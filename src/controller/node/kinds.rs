@@ -1,0 +1,67 @@
+//! The kinds of a node's objects: where they live, and whether all that there is of them is known. Decides nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cluster::children::Listing;
+use crate::cluster::objects::ApiError;
+use crate::controller::World;
+use crate::controller::node::{Key, key_in};
+use crate::decide::child::{Kind, Scope};
+use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan;
+use crate::decide::node_plan::record::Record;
+
+pub struct Kinds {
+    scopes: BTreeMap<Kind, Result<Scope, String>>,
+    /// Kinds that the cluster has, and whose objects the operator may not list.
+    pub unlisted: BTreeSet<Kind>,
+}
+
+impl Kinds {
+    /// Those of the content and those of the record: what no content names any more is watched as well. None while some
+    /// kind's objects are not all known: then nothing may be concluded from an object's absence.
+    pub async fn of(
+        world: &World,
+        node: &NodeDigest,
+        record: &Record,
+    ) -> Result<Option<Kinds>, ApiError> {
+        let rendered = node.facts.iter().filter(|f| f.render_error.is_none());
+        let wanted: BTreeSet<&Kind> = rendered.map(|f| &f.kind).chain(record.kinds()).collect();
+        let mut kinds = Kinds {
+            scopes: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
+        };
+        let mut pending = false;
+        for kind in wanted {
+            let scope = match world.objects.served(kind).await? {
+                None => Err(node_plan::missing_kind(kind)),
+                Some(served) => {
+                    let client = &world.objects.client;
+                    match world.children.listing(kind, &served, client, &node.key) {
+                        Listing::Complete => Ok(served.scope),
+                        Listing::Pending => {
+                            pending = true;
+                            continue;
+                        }
+                        Listing::Refused(why) => {
+                            kinds.unlisted.insert(kind.clone());
+                            Err(node_plan::unlistable_kind(kind, &why))
+                        }
+                    }
+                }
+            };
+            kinds.scopes.insert(kind.clone(), scope);
+        }
+        Ok((!pending).then_some(kinds))
+    }
+
+    pub fn key(&self, facts: &Facts) -> Key {
+        if let Some(error) = &facts.render_error {
+            return Err(error.clone());
+        }
+        match &self.scopes[&facts.kind] {
+            Ok(scope) => Ok(key_in(facts, *scope)),
+            Err(why) => Err(why.clone()),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The record of what was applied for a node, as its status keeps it. What is deleted must stand here: labels, owner
+//! references and annotations can be put on any object, or come along with a copy; the status only we write.
+
+use std::collections::BTreeSet;
+
+use crate::api::node::NodeStatus;
+use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::graph::State;
+use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan::{Outcome, Rest, Seen, is_ours};
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// Each as `Kind/namespace/name@id`.
+    entries: BTreeSet<String>,
+    /// Of the entries, which have no apiVersion.
+    kinds: BTreeSet<Kind>,
+}
+
+impl Record {
+    pub fn of(status: &NodeStatus) -> Self {
+        let kinds = status.applied_kinds.iter().filter_map(|text| {
+            let (api_version, kind) = text.split_once(' ')?;
+            Some(Kind {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+            })
+        });
+        Record {
+            entries: status.applied_resources.iter().cloned().collect(),
+            kinds: kinds.collect(),
+        }
+    }
+
+    /// For `status.appliedResources` and `status.appliedKinds`.
+    pub fn texts(&self) -> (Vec<String>, Vec<String>) {
+        let kinds = self.kinds.iter().map(Kind::to_string);
+        (self.entries.iter().cloned().collect(), kinds.collect())
+    }
+
+    pub fn kinds(&self) -> &BTreeSet<Kind> {
+        &self.kinds
+    }
+
+    pub fn add(&mut self, facts: &Facts) {
+        let Facts {
+            kind,
+            namespace,
+            name,
+            id,
+            ..
+        } = facts;
+        self.entries
+            .insert(format!("{}/{namespace}/{name}@{id}", kind.kind));
+        self.kinds.insert(kind.clone());
+    }
+
+    pub fn names(&self, key: &ObjectKey) -> bool {
+        let of_kind = || self.kinds.iter().filter(|kind| kind.kind == key.kind.kind);
+        // Lynq's record has no groups.
+        let known = of_kind().next().is_none() || of_kind().any(|kind| kind.is_same(&key.kind));
+        known && self.entries_of(key).next().is_some()
+    }
+
+    /// An entry names a namespace also for an object of the whole cluster.
+    fn entries_of(&self, key: &ObjectKey) -> impl Iterator<Item = &String> {
+        let beginning = format!("{}/", key.kind.kind);
+        self.entries.iter().filter(move |entry| {
+            let named = entry
+                .strip_prefix(&beginning)
+                .and_then(|rest| rest.split_once('/'))
+                .filter(|(namespace, _)| key.namespace.is_empty() || *namespace == key.namespace)
+                .and_then(|(_, rest)| rest.strip_prefix(&key.name));
+            named.is_some_and(|id| id.starts_with('@'))
+        })
+    }
+
+    /// The record after a look: what is applied, and what was and is still there, as far as anybody can tell.
+    pub fn next(
+        &self,
+        node: &NodeDigest,
+        (seen, outcomes): (&[Seen], &[Outcome]),
+        rest: &Rest,
+    ) -> Record {
+        let mut next = Record::default();
+        for (seen, outcome) in seen.iter().zip(outcomes) {
+            let applied = matches!(outcome.state, State::Ready | State::Waiting | State::Failed);
+            let there = seen.child.is_some_and(|child| is_ours(child, node));
+            if applied || (there && self.names(&key_of(seen.facts))) {
+                next.add(seen.facts);
+            }
+        }
+        let others = rest.others.iter();
+        for (key, _) in others.filter(|(_, child)| is_ours(child, node)) {
+            next.keep(self.entries_of(key), &key.kind);
+        }
+        for kind in &rest.unlisted {
+            let beginning = format!("{}/", kind.kind);
+            let of_kind = self.entries.iter();
+            next.keep(of_kind.filter(|entry| entry.starts_with(&beginning)), kind);
+        }
+        next
+    }
+
+    fn keep<'a>(&mut self, entries: impl Iterator<Item = &'a String>, kind: &Kind) {
+        for entry in entries {
+            self.entries.insert(entry.clone());
+            self.kinds.insert(kind.clone());
+        }
+    }
+}
+
+fn key_of(facts: &Facts) -> ObjectKey {
+    ObjectKey {
+        kind: facts.kind.clone(),
+        namespace: facts.namespace.clone(),
+        name: facts.name.clone(),
+    }
+}

@@ -1,0 +1,218 @@
+//! Cases for the status that follows from a plan.
+
+use super::*;
+use crate::decide::node_plan::status;
+
+#[test]
+fn a_broken_graph_touches_nothing_and_is_said() {
+    let node = node(vec![facts("a", &["b"]), facts("b", &["a"])]);
+    let plan = planned(&node, &[None, None]);
+    assert!(plan.apply.is_empty() && plan.graph_error.is_some());
+    let status = status::of_node(&node, &seen(&node, &[None, None]), &plan, None, at(0));
+    let ready = status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == "Ready")
+        .unwrap();
+    assert_eq!(ready.reason, "DependencyError");
+    assert!(
+        ready.message.contains("circular dependency"),
+        "{}",
+        ready.message
+    );
+}
+
+#[test]
+fn the_status_says_what_is_ready_and_why_the_rest_is_not() {
+    let node = node(vec![facts("a", &[]), facts("b", &["a"])]);
+    let status_of = |children: &[Option<Child>]| {
+        let all = seen(&node, children);
+        let plan = plan(&node, &all, &Rest::default(), at(0));
+        status::of_node(&node, &all, &plan, None, at(0))
+    };
+    let (a, b) = (child(&node.facts[0], &node), child(&node.facts[1], &node));
+    let done = status_of(&[Some(a.clone()), Some(b.clone())]);
+    assert_eq!((done.ready_resources, done.desired_resources), (2, 2));
+    assert!(is_true(&done.conditions, "Ready") && is_true(&done.conditions, "Rolled"));
+    assert_eq!(
+        done.applied_resources,
+        ["Thing/tenants/a@a", "Thing/tenants/b@b"]
+    );
+    assert_eq!(done.observed_hash.as_deref(), Some("new"));
+
+    let waits = Child {
+        readiness: waiting(),
+        ..a
+    };
+    let working = status_of(&[Some(waits), Some(b)]);
+    assert!(is_true(&working.conditions, "Progressing"));
+    assert!(!is_true(&working.conditions, "Rolled") && !is_true(&working.conditions, "Degraded"));
+}
+
+/// Else the status would be written again and again.
+#[test]
+fn a_status_that_says_the_same_is_the_same() {
+    for live in [Live::None, Live::Unknown, Live::Hash("new".into())] {
+        let mut node = node(vec![facts("a", &[])]);
+        node.live = live.clone();
+        let children = [Some(child(&node.facts[0], &node))];
+        let status_at = |node: &NodeDigest, second: i64| {
+            let all = seen(node, &children);
+            let plan = plan(node, &all, &Rest::default(), at(second));
+            status::of_node(node, &all, &plan, None, at(second))
+        };
+        let first = status_at(&node, 0);
+        node.status = Arc::new(first.clone());
+        assert_eq!(status_at(&node, 60), first, "{live:?}");
+    }
+}
+
+#[test]
+fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
+    let mut broken = facts("a", &[]);
+    broken.render_error = Some("map has no entry for key \"x\"".into());
+    let node = node(vec![broken, facts("b", &[])]);
+    let children = [None, Some(child(&node.facts[1], &node))];
+    let all = seen(&node, &children);
+    let plan = plan(&node, &all, &Rest::default(), at(0));
+    let status = status::of_node(&node, &all, &plan, None, at(0));
+    assert!(is_true(&status.conditions, "Rolled") && !is_true(&status.conditions, "Ready"));
+    assert!(is_true(&status.conditions, "Degraded"));
+    assert_eq!(status.failed_resources, 1);
+}
+
+#[test]
+fn content_that_is_not_what_the_hub_rendered_is_said_so() {
+    for (rendered, said) in [
+        (None, None),
+        (Some("new/of the row"), Some("False")),
+        (Some("other/of the row"), Some("True")),
+    ] {
+        let mut node = node(vec![]);
+        node.rendered_hash = rendered.map(str::to_owned);
+        let plan = plan(&node, &[], &Rest::default(), at(0));
+        let status = status::of_node(&node, &[], &plan, None, at(0));
+        let edited = status.conditions.iter().find(|c| c.type_ == "Edited");
+        assert_eq!(edited.map(|c| c.status.as_str()), said, "{rendered:?}");
+    }
+}
+
+#[test]
+fn a_status_is_written_when_it_is_worth_it() {
+    let mut node = node(vec![facts("a", &[])]);
+    let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::HoldReason>| {
+        let object = Child {
+            readiness,
+            ..child(&node.facts[0], node)
+        };
+        let children = [Some(object)];
+        let all = seen(node, &children);
+        let plan = plan(node, &all, &Rest::default(), at(0));
+        status::of_node(node, &all, &plan, hold, at(0))
+    };
+    let waits = |name: &str| Readiness::Waiting(Reason::Terminating { name: name.into() });
+    let ready = status_of(&node, Readiness::Ready, None);
+    node.status = Arc::new(ready.clone());
+    let (one, other) = (
+        status_of(&node, waits("x"), None),
+        status_of(&node, waits("y"), None),
+    );
+    node.desired = "newer".into();
+    node.generation = 4;
+    let held = status_of(&node, Readiness::Ready, None);
+    let explained = status_of(&node, Readiness::Ready, Some(("WindowFull", "waits")));
+    let broken = status_of(&node, waits("x"), None);
+    let never = NodeStatus::default();
+    for (name, old, new, written, hold_at, due) in [
+        ("the same", &ready, &ready, None, None, None),
+        ("another state", &ready, &one, Some(4), None, Some(5)),
+        ("other words", &one, &other, Some(4), None, Some(14)),
+        (
+            "other words, later",
+            &one,
+            &other,
+            Some(-20),
+            None,
+            Some(-10),
+        ),
+        ("after a restart", &one, &other, None, None, Some(5)),
+        (
+            "a hold without reason",
+            &ready,
+            &held,
+            Some(4),
+            Some(6),
+            Some(6),
+        ),
+        (
+            "a new node without reason",
+            &never,
+            &held,
+            None,
+            Some(6),
+            Some(6),
+        ),
+        ("the reason", &ready, &explained, Some(4), None, Some(5)),
+        (
+            "a hold and another state",
+            &ready,
+            &broken,
+            Some(4),
+            Some(6),
+            Some(5),
+        ),
+        (
+            "a hold that is worth it by now",
+            &ready,
+            &held,
+            Some(4),
+            Some(5),
+            Some(5),
+        ),
+    ] {
+        let found = status::due(old, new, written.map(at), hold_at.map(at), at(5));
+        assert_eq!(found, due.map(at), "{name}");
+    }
+}
+
+/// Drift must be seen also by an operator that was not there when it was made; and without any, nothing is asked.
+#[test]
+fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
+    let mut made_once = facts("b", &[]);
+    made_once.once = true;
+    let mut node = node(vec![facts("a", &[]), made_once]);
+    let children = node.facts.iter().map(|facts| Some(child(facts, &node)));
+    let children: Vec<Option<Child>> = children.collect();
+    let all = seen(&node, &children);
+    let plan = plan(&node, &all, &Rest::default(), at(0));
+    let status = status::of_node(&node, &all, &plan, None, at(0));
+    drop(all);
+    let [a, b] = [0, 1].map(|i| children[i].clone().expect("a child"));
+    let taken = |child: &Child| Child {
+        fields_hash: "less".into(),
+        ..child.clone()
+    };
+    let older = Child {
+        applied_hash: Some("another".into()),
+        ..a.clone()
+    };
+    for (name, a, b, untouched) in [
+        ("nothing", Some(a.clone()), b.clone(), true),
+        ("a field was taken", Some(taken(&a)), b.clone(), false),
+        (
+            "of what is left to others",
+            Some(a.clone()),
+            taken(&b),
+            true,
+        ),
+        ("an object is gone", None, b.clone(), false),
+        ("an older one is back", Some(older), b, false),
+    ] {
+        let children = [a.map(Arc::new), Some(Arc::new(b))];
+        node.status = Arc::new(status.clone());
+        assert_eq!(is_untouched(&node, &children), untouched, "{name}");
+    }
+    node.status = Arc::new(NodeStatus::default());
+    let children: Vec<_> = children.into_iter().map(|c| c.map(Arc::new)).collect();
+    assert!(!is_untouched(&node, &children), "no status");
+}

@@ -1,0 +1,396 @@
+//! A node's content: what its resource arrays say, which objects they stand for, and whether an object says the same. Pure.
+//! Contents are compared by a digest of the auditor's own; lynqgate's hashes are taken as names and never computed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::fields::{self, Path};
+use super::same::{canonical, is_quantity, says};
+use crate::kinds::{Key, Kind};
+
+const ARRAYS: [&str; 16] = [
+    "serviceAccounts",
+    "deployments",
+    "statefulSets",
+    "daemonSets",
+    "services",
+    "ingresses",
+    "configMaps",
+    "secrets",
+    "persistentVolumeClaims",
+    "jobs",
+    "cronJobs",
+    "podDisruptionBudgets",
+    "networkPolicies",
+    "horizontalPodAutoscalers",
+    "namespaces",
+    "manifests",
+];
+
+/// A field of a resource with its default says what its absence says.
+const DEFAULTS: [(&str, &str); 7] = [
+    ("skipOnDependencyFailure", "true"),
+    ("creationPolicy", "\"WhenNeeded\""),
+    ("deletionPolicy", "\"Delete\""),
+    ("conflictPolicy", "\"Stuck\""),
+    ("patchStrategy", "\"apply\""),
+    ("waitForReady", "true"),
+    ("timeoutSeconds", "300"),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Digest([u8; 16]);
+
+impl Digest {
+    pub fn of(text: &str) -> Digest {
+        let all = Sha256::digest(text);
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&all[..16]);
+        Digest(digest)
+    }
+
+    pub fn of_value(value: &Value) -> Digest {
+        let mut text = String::new();
+        canonical(value, &mut text);
+        Digest::of(&text)
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..4]
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Content {
+    pub digest: Digest,
+    /// By the object that each makes. Only the kinds that are followed.
+    pub resources: BTreeMap<Key, Resource>,
+    /// Kinds of resources that are not followed.
+    pub unfollowed: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// Only `spec`, `data` and the like: no metadata, no status.
+    manifest: Value,
+    /// Made once, or not rendered: whatever stands there is right.
+    pub hands_off: bool,
+    pub wait_for_ready: bool,
+    /// Waits for others.
+    pub depends: bool,
+    /// Fields that are others' once the object is there, as names from the top.
+    ignored: Vec<Vec<String>>,
+}
+
+impl Content {
+    /// Of a node's spec, or of its `released`.
+    pub fn of(spec: &Value, namespace: &str) -> Content {
+        let (mut lines, mut resources, mut unfollowed) = (vec![], BTreeMap::new(), BTreeSet::new());
+        for array in ARRAYS {
+            for resource in spec
+                .get(array)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
+                let mut line = format!("{array} ");
+                canonical(&normal(resource), &mut line);
+                lines.push(line);
+                match key_of(resource, namespace) {
+                    Ok(key) => drop(resources.insert(key, Resource::of(resource))),
+                    Err(kind) => drop(unfollowed.insert(kind)),
+                }
+            }
+        }
+        lines.sort();
+        Content {
+            digest: Digest::of(&lines.join("\n")),
+            resources,
+            unfollowed,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty() && self.unfollowed.is_empty()
+    }
+}
+
+/// A resource without what says nothing: nulls, empty lists and texts, defaults. Its `spec` is left alone.
+fn normal(resource: &Value) -> Value {
+    let Some(fields) = resource.as_object() else {
+        return resource.clone();
+    };
+    let says_something = |(name, value): &(&String, &Value)| {
+        let empty = match value {
+            Value::Null => true,
+            Value::String(text) => text.is_empty(),
+            Value::Array(list) => list.is_empty(),
+            Value::Object(fields) => fields.is_empty(),
+            _ => false,
+        };
+        let default = || {
+            let text = value.to_string();
+            DEFAULTS.iter().any(|(n, d)| n == name && *d == text)
+        };
+        *name == "spec" || !(empty || default())
+    };
+    let kept = fields.iter().filter(says_something);
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The object that a resource makes; or its kind, where that is not followed.
+fn key_of(resource: &Value, namespace: &str) -> Result<Key, String> {
+    let text = |pointer: &str| {
+        let text = resource.pointer(pointer).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty())
+    };
+    let kind = text("/spec/kind").unwrap_or("a resource without kind");
+    let followed = Kind::of_manifest(text("/spec/apiVersion").unwrap_or_default(), kind);
+    let followed = followed
+        .filter(|kind| !kind.is_lynq())
+        .ok_or_else(|| kind.to_owned())?;
+    let name = text("/nameTemplate")
+        .or(text("/spec/metadata/name"))
+        .unwrap_or_default();
+    let namespace = text("/targetNamespace")
+        .or(text("/spec/metadata/namespace"))
+        .unwrap_or(namespace);
+    Ok(Key::new(followed, namespace, name))
+}
+
+impl Resource {
+    fn of(resource: &Value) -> Resource {
+        let text = |name: &str| {
+            resource
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let mut manifest = resource["spec"].clone();
+        if let Some(fields) = manifest.as_object_mut() {
+            for name in ["metadata", "status", "apiVersion", "kind"] {
+                fields.remove(name);
+            }
+        }
+        let list = |name: &str| {
+            resource
+                .get(name)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+        };
+        let mut ignored: Vec<Vec<String>> = list("ignoreFields")
+            .filter_map(Value::as_str)
+            .map(names_in)
+            .collect();
+        if text_at(resource, "/spec/kind") == "StatefulSet" {
+            // The operator's own gate moves it.
+            ignored.push(names_in("spec.updateStrategy.rollingUpdate.partition"));
+        }
+        Resource {
+            manifest,
+            hands_off: text("creationPolicy") == "Once" || !text("renderError").is_empty(),
+            wait_for_ready: resource.get("waitForReady") != Some(&Value::Bool(false)),
+            depends: list("dependIds").next().is_some(),
+            ignored,
+        }
+    }
+
+    /// Whether the object says what this resource says and, as far as the manager's fields tell, nothing that an earlier
+    /// resource said. The paths where it does not; empty where all is well.
+    pub fn differences(&self, object: &Value, manager: &str) -> Vec<Path> {
+        let mut differences = vec![];
+        if self.hands_off {
+            return differences;
+        }
+        self.leaves(&self.manifest, object, &mut vec![], &mut differences);
+        for leaf in fields::owned_by(object, manager).unwrap_or_default() {
+            let is_left_over = leaf.applied && fields::at(&self.manifest, &leaf.path).is_none();
+            if is_left_over && !self.is_ignored(&leaf.path) {
+                differences.push(leaf.path);
+            }
+        }
+        differences
+    }
+
+    /// Goes down the maps, so that a difference has a path; lists are compared whole.
+    fn leaves(&self, wanted: &Value, found: &Value, path: &mut Path, out: &mut Vec<Path>) {
+        if self.is_ignored(path) {
+            return;
+        }
+        match (wanted, found) {
+            (Value::Object(wanted), Value::Object(fields)) => {
+                for (name, value) in wanted {
+                    path.push(format!("f:{name}"));
+                    match fields.get(name) {
+                        Some(found) => self.leaves(value, found, path, out),
+                        None if says(value, None, false) || self.is_ignored(path) => {}
+                        None => out.push(path.clone()),
+                    }
+                    path.pop();
+                }
+            }
+            (Value::Array(list), _) if self.ignores_below(path) => {
+                // What is ignored may be inside: each item is looked at for itself.
+                for (at, item) in list.iter().enumerate() {
+                    path.push(format!("i:{at}"));
+                    match found.get(at) {
+                        Some(found) => self.leaves(item, found, path, out),
+                        None => out.push(path.clone()),
+                    }
+                    path.pop();
+                }
+            }
+            _ => {
+                if !says(wanted, Some(found), in_quantities(path)) {
+                    out.push(path.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether this resource says what stands in the object at one path that the manager owns.
+    pub fn agrees_at(&self, object: &Value, path: &Path, applied: bool) -> bool {
+        if self.hands_off || self.is_ignored(path) {
+            return true;
+        }
+        match fields::at(&self.manifest, path) {
+            Some(wanted) => says(wanted, fields::at(object, path), in_quantities(path)),
+            // An update also owns the defaults that it set; an apply owns only what it names.
+            None => !applied,
+        }
+    }
+
+    pub fn names(&self, path: &Path) -> bool {
+        fields::at(&self.manifest, path).is_some_and(|value| !value.is_null())
+    }
+
+    fn is_ignored(&self, path: &[String]) -> bool {
+        self.ignored
+            .iter()
+            .any(|field| fields::is_below(path, field))
+    }
+
+    fn ignores_below(&self, path: &[String]) -> bool {
+        let names: Vec<&str> = path
+            .iter()
+            .filter_map(|step| step.strip_prefix("f:"))
+            .collect();
+        self.ignored
+            .iter()
+            .any(|field| field.len() > names.len() && field.iter().zip(&names).all(|(a, b)| a == b))
+    }
+}
+
+fn in_quantities(path: &[String]) -> bool {
+    path.iter()
+        .filter_map(|step| step.strip_prefix("f:"))
+        .any(is_quantity)
+}
+
+/// The names in a simple JSONPath such as `$.spec.template.spec.containers[0].image`. Indices and wildcards match all.
+fn names_in(path: &str) -> Vec<String> {
+    let parts = path.trim_start_matches('$').split(['.', '[', ']']);
+    parts
+        .map(|part| part.trim_matches(['\'', '"']))
+        .filter(|part| !part.is_empty() && *part != "*" && part.parse::<usize>().is_err())
+        .map(str::to_owned)
+        .collect()
+}
+
+pub fn text_at<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn resource(extra: Value) -> Value {
+        let mut resource = json!({"id": "app", "nameTemplate": "a-app", "spec": {
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"labels": {"x": "y"}},
+            "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "app", "image": "web:1"}]}}},
+        }});
+        for (name, value) in extra.as_object().expect("fields") {
+            resource[name] = value.clone();
+        }
+        resource
+    }
+
+    fn object(image: &str, replicas: i64) -> Value {
+        json!({"spec": {"replicas": replicas, "template": {"spec": {"containers": [
+            {"name": "app", "image": image, "imagePullPolicy": "Always"}], "dnsPolicy": "ClusterFirst"}}}})
+    }
+
+    #[test]
+    fn defaults_do_not_make_another_content() {
+        let of = |spec: Value| Content::of(&spec, "ns").digest;
+        let plain = of(json!({"deployments": [resource(json!({}))]}));
+        let filled = json!({"timeoutSeconds": 300, "waitForReady": true, "dependIds": [], "renderError": ""});
+        assert_eq!(
+            plain,
+            of(json!({"deployments": [resource(filled)], "services": []}))
+        );
+        assert_ne!(
+            plain,
+            of(json!({"deployments": [resource(json!({"timeoutSeconds": 1}))]}))
+        );
+        assert_ne!(plain, of(json!({"manifests": [resource(json!({}))]})));
+    }
+
+    #[test]
+    fn differences_are_named_by_path() {
+        for (name, extra, found, differences) in [
+            ("the same", json!({}), object("web:1", 1), 0),
+            ("another image", json!({}), object("web:2", 1), 1),
+            ("scaled by others", json!({}), object("web:1", 5), 1),
+            (
+                "scaled, and that is theirs",
+                json!({"ignoreFields": ["$.spec.replicas"]}),
+                object("web:1", 5),
+                0,
+            ),
+            (
+                "image ignored",
+                json!({"ignoreFields": ["$.spec.template.spec.containers[0].image"]}),
+                object("x", 1),
+                0,
+            ),
+            (
+                "made once",
+                json!({"creationPolicy": "Once"}),
+                object("x", 9),
+                0,
+            ),
+        ] {
+            let content = Content::of(&json!({"deployments": [resource(extra)]}), "ns");
+            let key = Key::new(Kind::Deployment, "ns", "a-app");
+            let found = content.resources[&key].differences(&found, "m");
+            assert_eq!(found.len(), differences, "{name}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_apply_left_is_a_difference() {
+        let content = Content::of(&json!({"deployments": [resource(json!({}))]}), "ns");
+        let mut found = object("web:1", 1);
+        found["spec"]["paused"] = json!(true);
+        found["metadata"] = json!({"managedFields": [
+            {"manager": "m", "operation": "Apply", "fieldsV1": {"f:spec": {"f:paused": {}}}}]});
+        let resource = content.resources.values().next().expect("one");
+        assert_eq!(resource.differences(&found, "m").len(), 1);
+        assert_eq!(resource.differences(&found, "other").len(), 0);
+    }
+}

@@ -1,0 +1,73 @@
+//! The guard: how many nodes of a hub may be deleted at once. Zero rows is the classic case.
+
+use super::Audit;
+use super::finding::Rule;
+use super::view::Skew;
+use crate::kinds::{Key, Kind};
+
+/// As many as this may always go, where the hub sets no limit of its own.
+const ALWAYS_ALLOWED: usize = 5;
+
+impl Audit {
+    /// A node was told to go. Legal are: a few; what a user confirmed; a hub or form that goes itself.
+    pub(super) fn node_deleted(&mut self, node: &Key, revision: u64, hub: &Key, form: &Key) {
+        let now = self.now;
+        let form_left = self
+            .scopes
+            .get(form)
+            .is_none_or(|scope| scope.gone || scope.hub.as_ref().is_some_and(|its| its != hub));
+        let size = self.scopes.get(hub).map_or(0, |scope| scope.size());
+        let Some(it) = self.hubs.get_mut(hub).map(|stored| &mut stored.it) else {
+            return;
+        };
+        if form_left || it.deleting {
+            return;
+        }
+        // One sync is much shorter than the time between two.
+        let since = now - it.sync_ms.clamp(1_000, 10_000);
+        while it.deletions.front().is_some_and(|(at, _)| *at < since) {
+            it.deletions.pop_front();
+        }
+        it.deletions.push_back((now, node.name.clone()));
+        let count = it.deletions.len();
+        // The scope has forgotten those that are on their way.
+        let before = size + count;
+        let allowed = match Skew::of(it.guard.as_ref()) {
+            Some(Skew::Count(n)) => n as usize,
+            Some(Skew::Percent(p)) => (before * p as usize / 100).max(1),
+            None => (before / 2).max(ALWAYS_ALLOWED),
+        };
+        let confirmed = it
+            .confirmed
+            .filter(|(_, until)| *until >= now)
+            .map_or(0, |(count, _)| count as usize);
+        if count <= allowed.max(confirmed) || it.reported_until >= now {
+            return;
+        }
+        it.reported_until = now + it.sync_ms.max(10_000);
+        let names: Vec<String> = it
+            .deletions
+            .iter()
+            .map(|(_, name)| name.clone())
+            .take(20)
+            .collect();
+        let what = format!(
+            "{count} of its {before} nodes were deleted at once; its guard lets {allowed} go, and {confirmed} were confirmed"
+        );
+        self.violation(
+            Rule::Deletions,
+            revision,
+            hub,
+            what,
+            vec![format!("deleted: {}", names.join(", "))],
+        );
+    }
+
+    pub(super) fn hub_of(&self, node: &Key, label: Option<&str>, form: &Key) -> Key {
+        let by_form = || self.scopes.get(form).and_then(|scope| scope.hub.clone());
+        match label {
+            Some(name) => Key::new(Kind::Hub, &node.namespace, name),
+            None => by_form().unwrap_or_else(|| Key::new(Kind::Hub, &node.namespace, "")),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Who wrote which field: `metadata.managedFields`, read as the paths that one manager owns and what stands there. Pure.
+//! Metadata and status are left out: they are not content.
+
+use serde_json::Value;
+
+/// A path as `fieldsV1` writes it: `f:spec`, `k:{"name":"app"}`, `v:"x"`, `i:0`.
+pub type Path = Vec<String>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Owned {
+    pub path: Path,
+    /// By server-side apply: then the manager has named the field itself, and it is no default.
+    pub applied: bool,
+}
+
+/// The leaves that the manager owns, main resource only. None where the object says nothing about managers.
+pub fn owned_by(object: &Value, manager: &str) -> Option<Vec<Owned>> {
+    let entries = object.pointer("/metadata/managedFields")?.as_array()?;
+    let mut leaves = vec![];
+    for entry in entries {
+        let is_main = entry["subresource"].as_str().unwrap_or_default().is_empty();
+        if entry["manager"] == manager && is_main {
+            let applied = entry["operation"] == "Apply";
+            walk(&entry["fieldsV1"], &mut vec![], applied, &mut leaves);
+        }
+    }
+    Some(leaves)
+}
+
+fn walk(fields: &Value, path: &mut Path, applied: bool, out: &mut Vec<Owned>) {
+    let Some(children) = fields.as_object() else {
+        return;
+    };
+    let is_leaf = children.keys().all(|name| name == ".");
+    if is_leaf && !path.is_empty() {
+        let path = path.clone();
+        out.push(Owned { path, applied });
+        return;
+    }
+    for (name, below) in children {
+        let is_bookkeeping = path.is_empty()
+            && ["f:metadata", "f:status", "f:apiVersion", "f:kind"].contains(&name.as_str());
+        if name != "." && !is_bookkeeping {
+            path.push(name.clone());
+            walk(below, path, applied, out);
+            path.pop();
+        }
+    }
+}
+
+/// What stands at a path, in a stored object or in a manifest. An item of a list is found by the keys that it has, since a
+/// manifest may leave out those with a default.
+pub fn at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
+    let Some((step, rest)) = path.split_first() else {
+        return Some(value);
+    };
+    let (kind, name) = step.split_once(':')?;
+    match kind {
+        "f" => at(value.get(name)?, rest),
+        "i" => at(value.get(name.parse::<usize>().ok()?)?, rest),
+        "v" => {
+            let wanted: Value = serde_json::from_str(name).ok()?;
+            at(
+                value.as_array()?.iter().find(|item| **item == wanted)?,
+                rest,
+            )
+        }
+        "k" => {
+            let keys: Value = serde_json::from_str(name).ok()?;
+            let fits = |item: &&Value| matches_keys(item, &keys).unwrap_or(0);
+            let best = value.as_array()?.iter().max_by_key(fits)?;
+            (fits(&best) > 0).then(|| at(best, rest))?
+        }
+        _ => None,
+    }
+}
+
+/// How many of the keys the item has; None when it has another value for one.
+fn matches_keys(item: &Value, keys: &Value) -> Option<usize> {
+    let mut count = 0;
+    for (name, value) in keys.as_object()? {
+        match item.get(name) {
+            None => {}
+            Some(found) if found == value => count += 1,
+            Some(_) => return None,
+        }
+    }
+    Some(count)
+}
+
+/// Whether a path lies at or below a field given by names alone; items of lists count for nothing.
+pub fn is_below(path: &[String], field: &[String]) -> bool {
+    let mut names = path.iter().filter_map(|step| step.strip_prefix("f:"));
+    field.iter().all(|name| names.next() == Some(name.as_str()))
+}
+
+/// For people: `.spec.template.spec.containers[name=app].image`.
+pub fn show(path: &[String]) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step.split_once(':') {
+            Some(("f", name)) => {
+                text.push('.');
+                text.push_str(name);
+            }
+            Some(("k", keys)) => {
+                let keys: Value = serde_json::from_str(keys).unwrap_or_default();
+                let shown: Vec<String> = keys
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .map(|(name, value)| {
+                        format!("{name}={}", value.as_str().unwrap_or(&value.to_string()))
+                    })
+                    .collect();
+                text.push_str(&format!("[{}]", shown.join(",")));
+            }
+            _ => text.push_str("[]"),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn leaves_are_found_in_objects_and_manifests() {
+        let object = json!({
+            "metadata": {"managedFields": [
+                {"manager": "m", "operation": "Apply", "fieldsV1": {
+                    "f:metadata": {"f:labels": {"f:a": {}}},
+                    "f:spec": {"f:replicas": {}, "f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}}}},
+                }},
+                {"manager": "m", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {"f:x": {}}}},
+                {"manager": "other", "operation": "Update", "fieldsV1": {"f:spec": {"f:paused": {}}}},
+            ]},
+            "spec": {"replicas": 3, "paused": true, "ports": [{"port": 80, "protocol": "TCP", "name": "http"}]},
+        });
+        let owned = owned_by(&object, "m").expect("managers");
+        let shown: Vec<_> = owned
+            .iter()
+            .map(|leaf| (show(&leaf.path), at(&object, &leaf.path).cloned()))
+            .collect();
+        assert!(
+            shown.contains(&(".spec.replicas".to_owned(), Some(json!(3)))),
+            "{shown:?}"
+        );
+        assert!(
+            shown.contains(&(
+                ".spec.ports[port=80,protocol=TCP].name".to_owned(),
+                Some(json!("http"))
+            )),
+            "{shown:?}"
+        );
+        assert_eq!(shown.len(), 2);
+        let manifest = json!({"spec": {"ports": [{"port": 80, "name": "web"}, {"port": 81}]}});
+        let path = owned
+            .iter()
+            .find(|leaf| leaf.path.len() > 2)
+            .expect("the port");
+        assert_eq!(at(&manifest, &path.path), Some(&json!("web")));
+        assert_eq!(owned_by(&json!({"metadata": {}}), "m"), None);
+        assert!(is_below(
+            &path.path,
+            &["spec".to_owned(), "ports".to_owned()]
+        ));
+        assert!(!is_below(
+            &path.path,
+            &["spec".to_owned(), "replicas".to_owned()]
+        ));
+    }
+}

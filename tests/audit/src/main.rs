@@ -1,0 +1,7 @@
+//! The `lynqgate-audit` program; everything it does is in the library's `cli`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lynqgate_audit::cli::main()
+}

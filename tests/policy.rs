@@ -1,0 +1,241 @@
+//! What users may ask of a rollout, and what they are told, on the real control plane.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, wait};
+use crate::operator;
+use crate::tenants::{Fleet, SOON};
+
+const FORM: (&str, &str) = ("LynqForm", "web");
+
+async fn explain(cluster: &Cluster, fleet: &Fleet, arguments: &[&str]) -> Result<String> {
+    let kubeconfig = cluster.kubeconfig_for(&operator::identity()).await?;
+    let output = tokio::process::Command::new(operator::program()?)
+        .arg("explain")
+        .args(arguments)
+        .args(["--namespace", &fleet.namespace, "--kubeconfig"])
+        .arg(kubeconfig)
+        .output()
+        .await?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn start(node: &Value) -> &str {
+    node["metadata"]["annotations"]["lynq.sh/rollout-update-start-time"]
+        .as_str()
+        .unwrap_or_default()
+}
+
+/// A bad change stops at the canaries, however wide the window; the good one reaches them first. `explain` says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn canaries_go_first() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let canary = "UPDATE tenants SET plan = 'canary' WHERE id = 't3'";
+    let fleet = Fleet::new_with(cluster, "order", 5, canary).await?;
+    let form = |image: &str| {
+        let mut form = fleet.form(image, json!(5), 0);
+        form["spec"]["rollout"]["order"] = json!([
+            {"name": "picked", "matchLabels": {"ring": "0"}},
+            {"name": "canaries", "when": "{{ eq .plan \"canary\" }}"},
+        ]);
+        form
+    };
+    fleet.apply(&form("web:1")).await?;
+    fleet.complete(5, SOON).await?;
+    let node = fleet.get("LynqNode", "t3-web").await?;
+    ensure!(
+        node["metadata"]["annotations"]["lynq.sh/rollout-group"] == "1",
+        "{node}"
+    );
+    let labelled = json!({"metadata": {"labels": {"ring": "0"}}});
+    fleet.merge("LynqNode", "t1-web", &labelled).await?;
+
+    fleet.apply(&form("web:2-broken")).await?;
+    fleet
+        .rollout("the picked one is broken", SOON, |rollout| {
+            rollout["updatingNodes"] == 1 && rollout["heldNodes"] == 4
+        })
+        .await?;
+    let said = "the group \"picked\" comes first, and is not done: t1-web";
+    fleet
+        .says(FORM, ("Held", "True", "GroupNotDone"), said)
+        .await?;
+    let summary = "its turn has not come: an earlier group of the form's order is not done";
+    let held = ("Held", "True", "GroupNotDone");
+    fleet.says(("LynqNode", "t3-web"), held, summary).await?;
+    let explained = explain(cluster, &fleet, &["node", "t3-web"]).await?;
+    for line in [
+        &format!("lynqnode {}/t3-web", fleet.namespace),
+        "  state      held; what was live before runs on",
+        &format!("  why        GroupNotDone: {said}"),
+        "  next       the nodes of the earlier group must run the newest content and be ready",
+    ] {
+        ensure!(explained.contains(line), "no {line:?} in\n{explained}");
+    }
+    let form_explained = explain(cluster, &fleet, &["form", "web", "-o", "json"]).await?;
+    let form_explained: Value = serde_json::from_str(&form_explained)?;
+    ensure!(
+        form_explained["reason"] == "GroupNotDone"
+            && form_explained["inFlight"] == json!(["t1-web"]),
+        "{form_explained}"
+    );
+
+    fleet.apply(&form("web:3")).await?;
+    fleet.complete(5, SOON).await?;
+    let nodes = fleet.list("LynqNode").await?;
+    let mut order: Vec<(&str, &str)> = nodes
+        .iter()
+        .map(|node| {
+            (
+                start(node),
+                node["metadata"]["name"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect();
+    order.sort();
+    let names: Vec<&str> = order.iter().map(|(_, name)| *name).collect();
+    ensure!(names[..2] == ["t1-web", "t3-web"], "{order:?}");
+    fleet.retire().await
+}
+
+/// Force on the form lets everything go, although it is paused; without it the rest waits again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn force_on_a_form_lets_all_of_it_go() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "force", 4).await?;
+    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
+    fleet.complete(4, SOON).await?;
+    let paused = |image: &str| {
+        let mut form = fleet.form(image, json!(1), 0);
+        form["spec"]["rollout"]["paused"] = json!(true);
+        form
+    };
+    fleet.apply(&paused("web:2")).await?;
+    let summary = "the rollout is paused; set paused: false on the form, or force this node";
+    fleet
+        .says(FORM, ("Held", "True", "Paused"), summary)
+        .await?;
+    let force =
+        |value: Value| json!({"metadata": {"annotations": {"lynq.sh/force-rollout": value}}});
+    fleet.merge(FORM.0, FORM.1, &force(json!("true"))).await?;
+    fleet.complete(4, SOON).await?;
+    fleet
+        .event(
+            "t0-web",
+            "Forced",
+            "went live at once: lynq.sh/force-rollout is on its form or hub",
+        )
+        .await?;
+    // What comes while it is there goes at once, too.
+    fleet.apply(&paused("web:3")).await?;
+    fleet.complete(4, SOON).await?;
+    fleet.merge(FORM.0, FORM.1, &force(Value::Null)).await?;
+    fleet.apply(&paused("web:4")).await?;
+    fleet
+        .rollout("all are held again", SOON, |rollout| {
+            rollout["heldNodes"] == 4
+        })
+        .await?;
+    fleet.retire().await
+}
+
+/// A form that renders for nobody is not complete, and neither is a wait for it over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_render_is_not_complete() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "unrendered", 2).await?;
+    let map = |value: &str| {
+        json!({
+            "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+            "metadata": {"name": "web", "namespace": fleet.namespace},
+            "spec": {"hubId": "tenants", "configMaps": [{
+                "id": "app", "nameTemplate": "{{ .uid }}-app",
+                "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": value}},
+            }]},
+        })
+    };
+    fleet.apply(&map("{{ .nosuch }}")).await?;
+    let said = "2 have resources that did not render or cannot be applied; see the hub's condition RenderFailed, and their own";
+    let incomplete = ("RolloutComplete", "False", "InProgress");
+    let said = format!("2/2 updated, 2 not ready yet, 0 held: {said}");
+    fleet.says(FORM, incomplete, &said).await?;
+    let form = fleet.get("LynqForm", "web").await?;
+    ensure!(form["status"]["readyNodes"] == 0, "{}", form["status"]);
+
+    fleet.apply(&map("{{ .plan }}")).await?;
+    let complete = ("RolloutComplete", "True", "Complete");
+    let said = "all 2 nodes run the newest content and are ready";
+    fleet.says(FORM, complete, said).await?;
+    fleet.apply(&map("{{ .plan")).await?;
+    let said = "the newest templates have not reached every node yet; if that lasts, see the form's condition Valid, and the \
+                conditions of the hub";
+    fleet.says(FORM, incomplete, said).await?;
+    fleet.retire().await
+}
+
+/// A status without a rollout loses it, and is not written again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_without_a_window_has_no_rollout_in_its_status() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "plain", 2).await?;
+    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
+    fleet.complete(2, SOON).await?;
+    let mut plain = fleet.form("web:1", json!(1), 0);
+    plain["spec"]
+        .as_object_mut()
+        .context("spec")?
+        .remove("rollout");
+    fleet.apply(&plain).await?;
+    wait::until("the status has no rollout", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        ensure!(form["status"]["rollout"].is_null(), "{}", form["status"]);
+        Ok(())
+    })
+    .await?;
+    let version = async || -> Result<Value> {
+        let form = fleet.get("LynqForm", "web").await?;
+        Ok(form["metadata"]["resourceVersion"].clone())
+    };
+    let before = version().await?;
+    fleet.insert(2..3).await?;
+    fleet
+        .until_names("Deployment", &["t0-app", "t1-app", "t2-app"])
+        .await?;
+    let said = "all 3 nodes run the newest content and are ready";
+    fleet
+        .says(FORM, ("RolloutComplete", "True", "Complete"), said)
+        .await?;
+    ensure!(version().await? != before, "a third node is worth a write");
+    fleet.retire().await
+}
+
+/// A hub that nobody can mean does not end the operator.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endless_interval_is_only_a_long_one() -> Result<()> {
+    let (cluster, operator) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "interval", 1).await?;
+    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
+    fleet.complete(1, SOON).await?;
+    let interval = |text: &str| json!({"source": {"syncInterval": text}});
+    let refused = fleet
+        .change("LynqHub", "tenants", &interval("18446744073709551615s"))
+        .await;
+    ensure!(
+        format!("{refused:?}").contains("syncInterval"),
+        "{refused:?}"
+    );
+    fleet
+        .change("LynqHub", "tenants", &interval("999999999h"))
+        .await?;
+    fleet.insert(1..2).await?;
+    fleet.change("LynqHub", "tenants", &interval("1s")).await?;
+    fleet.complete(2, SOON).await?;
+    operator.process.check()?;
+    fleet.retire().await
+}
