@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 use serde_json::Value;
 
 use crate::api::names;
+use crate::cluster::gone::Gone;
 use crate::cluster::objects::Served;
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, follow};
@@ -25,6 +26,7 @@ struct Inner {
     children: BTreeMap<ObjectKey, Arc<Child>>,
     by_node: BTreeMap<NodeKey, BTreeSet<ObjectKey>>,
     kinds: BTreeMap<Kind, Watched>,
+    gone: Gone,
 }
 
 #[derive(Default)]
@@ -116,13 +118,14 @@ impl Children {
             .collect()
     }
 
-    /// Takes an object that a write or a live read returned.
+    /// Takes an object that a write or a live read returned. One that is gone since stays gone.
     pub fn learn(&self, object: &Value) -> Arc<Child> {
-        self.inner
-            .write()
-            .expect("the children's lock")
-            .put(object)
-            .0
+        let mut inner = self.inner.write().expect("the children's lock");
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+        if inner.gone.has(uid) {
+            return Arc::new(Child::of(object));
+        }
+        inner.put(object).0
     }
 
     /// The object was found to be gone.
@@ -242,11 +245,11 @@ impl Inner {
     }
 
     fn remove(&mut self, key: &ObjectKey) -> BTreeSet<NodeKey> {
-        let Some(node) = self
-            .children
-            .remove(key)
-            .and_then(|old| old.node().cloned())
-        else {
+        let Some(old) = self.children.remove(key) else {
+            return BTreeSet::new();
+        };
+        self.gone.note(&old.uid);
+        let Some(node) = old.node().cloned() else {
             return BTreeSet::new();
         };
         self.unlist(&node, key);
