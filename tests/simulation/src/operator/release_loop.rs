@@ -379,13 +379,14 @@ impl Look {
     }
 
     fn release_one(&self, world: &World, release: &Release) -> Request {
-        let marker = match release.way {
-            Way::Slot => (
-                names::RELEASE,
-                format!("{}/{}", release.hash, release.resource_version),
-            ),
-            Way::Ungated | Way::Forced => (names::UNGATED, release.hash.clone()),
+        let which = match release.way {
+            Way::Slot => names::RELEASE,
+            Way::Ungated | Way::Forced => names::UNGATED,
         };
+        let marker = (
+            which,
+            format!("{}/{}", release.hash, release.resource_version),
+        );
         Request::Release {
             name: release.node.clone(),
             resource_version: (!world.mutant(Mutant::NoVersion))
