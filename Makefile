@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo model test simulate lint fmt fmt-check generate generate-check bench cluster image
+.PHONY: help demo chaos plants model simulate test prove lint fmt fmt-check generate generate-check bench cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,17 +11,29 @@ demo: cluster ## Play a rollout, a bad change and its repair on a real control p
 	@cargo build --bins --example demo
 	@KEEP=$(KEEP) cargo run --quiet --example demo
 
+chaos: cluster ## Faults from a SEED for DURATION seconds, and users who edit; an auditor judges (KEEP=1 leaves it after a failure)
+	@cargo build --workspace --bins --example chaos
+	@DURATION=$(DURATION) SEED=$(SEED) KEEP=$(KEEP) cargo run --quiet --example chaos
+
+plants: cluster ## Planted bugs that need real parts: the auditor must find each, and nothing where none is planted
+	@cargo build --workspace --bins --example chaos
+	@PLANT=all cargo run --quiet --example chaos
+
 test: cluster ## Unit, property and integration tests, the latter against a real control plane and database
 	cargo test --workspace --lib --bins
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
-	cargo test --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
+	cargo test --workspace --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
 	$(MAKE) simulate
 
-SEEDS ?= 5000
-FROM ?= 0
+prove: ## The long proofs: every state of the model, 200,000 seeds, the planted bugs, an hour of faults (or DURATION seconds; SEED)
+	$(MAKE) model
+	$(MAKE) simulate SEEDS=200000
+	$(MAKE) plants
+	$(MAKE) chaos DURATION=$(or $(DURATION),3600)
+
 simulate: ## The release loop and the gate against a fake cluster with faults, from a seed (SEEDS=5000 FROM=0); then the planted bugs
-	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(SEEDS) --from $(FROM)
+	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(or $(SEEDS),5000) --from $(or $(FROM),0)
 	cargo run --quiet --profile simulation -p lynqgate-simulation -- mutants
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)

@@ -39,6 +39,14 @@ pub struct Operator {
     pub webhook_port: u16,
 }
 
+/// What is around an operator.
+pub struct Place<'a> {
+    pub kubeconfig: &'a Path,
+    /// Where its webhooks are found; None: at its own address.
+    pub webhook_url: Option<&'a str>,
+    pub environment: &'a [(&'static str, String)],
+}
+
 /// Who the operator is.
 pub fn identity() -> Identity {
     Identity::service_account("lynq-system", "lynq-controller-manager")
@@ -83,8 +91,28 @@ impl Operator {
     pub async fn start(cluster: &Cluster, name: &str, extra: &[&str]) -> Result<Operator> {
         install(cluster).await?;
         let kubeconfig = cluster.kubeconfig_for(&identity()).await?;
+        let place = Place {
+            kubeconfig: &kubeconfig,
+            webhook_url: None,
+            environment: &[],
+        };
+        let operator = Operator::prepare(cluster, name, &place, extra)?;
+        operator.process.start()?;
+        operator.ready().await?;
+        Ok(operator)
+    }
+
+    /// The process, not started yet.
+    pub fn prepare(
+        cluster: &Cluster,
+        name: &str,
+        place: &Place,
+        extra: &[&str],
+    ) -> Result<Operator> {
         let (health_port, metrics_port, webhook_port) = (free_port()?, free_port()?, free_port()?);
-        let mut command = Command::new(program()?);
+        let own_url = format!("https://127.0.0.1:{webhook_port}");
+        let webhook_url = place.webhook_url.unwrap_or(&own_url);
+        let mut command = Command::new(program("lynqgate")?);
         command
             .args([
                 "run",
@@ -92,24 +120,21 @@ impl Operator {
                 "--zap-log-level=lynqgate=debug,info",
                 "--shutdown-settle-seconds=0",
             ])
-            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .arg(format!("--kubeconfig={}", place.kubeconfig.display()))
             .arg(format!(
                 "--health-probe-bind-address=127.0.0.1:{health_port}"
             ))
             .arg(format!("--metrics-bind-address=127.0.0.1:{metrics_port}"))
             .arg(format!("--webhook-bind-address=127.0.0.1:{webhook_port}"))
-            .arg(format!("--webhook-url=https://127.0.0.1:{webhook_port}"))
-            .args(extra);
-        let process = cluster.process(name, command)?;
-        process.start()?;
-        let operator = Operator {
-            process,
+            .arg(format!("--webhook-url={webhook_url}"))
+            .args(extra)
+            .envs(place.environment.iter().cloned());
+        Ok(Operator {
+            process: cluster.process(name, command)?,
             health_port,
             metrics_port,
             webhook_port,
-        };
-        operator.ready().await?;
-        Ok(operator)
+        })
     }
 
     pub async fn ready(&self) -> Result<()> {
@@ -150,14 +175,18 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The program under test: beside the test's own, in the same build directory.
-pub fn program() -> Result<PathBuf> {
+/// A program of this workspace: beside the test's own, in the same build directory.
+pub fn program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let found = own
         .ancestors()
         .skip(1)
         .take(2)
-        .map(|dir| dir.join("lynqgate"))
+        .map(|dir| dir.join(name))
         .find(|path| path.is_file());
-    found.context("the program lynqgate is not beside this one; build it first: cargo build")
+    found.with_context(|| {
+        format!(
+            "the program {name} is not beside this one; build it first: cargo build --workspace"
+        )
+    })
 }

@@ -11,7 +11,7 @@ const FORM: (&str, &str) = ("LynqForm", "web");
 
 async fn explain(cluster: &Cluster, fleet: &Fleet, arguments: &[&str]) -> Result<String> {
     let kubeconfig = cluster.kubeconfig_for(&operator::identity()).await?;
-    let output = tokio::process::Command::new(operator::program()?)
+    let output = tokio::process::Command::new(operator::program("lynqgate")?)
         .arg("explain")
         .args(arguments)
         .args(["--namespace", &fleet.namespace, "--kubeconfig"])

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -24,6 +24,14 @@ impl Cluster {
 
     pub async fn admin(&self) -> Result<Client> {
         client(&self.admin).await
+    }
+
+    /// A client without credentials of its own, for one that passes on those of others. It retries nothing.
+    pub async fn anonymous(&self) -> Result<Client> {
+        let mut config = config(&self.admin).await?;
+        config.auth_info = AuthInfo::default();
+        config.default_retry = false;
+        Ok(Client::try_from(config)?)
     }
 
     pub async fn client_for(&self, identity: &Identity) -> Result<Client> {
@@ -169,10 +177,14 @@ impl Outcome {
 }
 
 async fn client(kubeconfig: &Path) -> Result<Client> {
+    Ok(Client::try_from(config(kubeconfig).await?)?)
+}
+
+async fn config(kubeconfig: &Path) -> Result<Config> {
     let read = Kubeconfig::read_from(kubeconfig)?;
     let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     config.connect_timeout = Some(Duration::from_secs(5));
     // The way to 127.0.0.1 goes through no proxy, whatever the environment says.
     config.proxy_url = None;
-    Ok(Client::try_from(config)?)
+    Ok(config)
 }

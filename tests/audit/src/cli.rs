@@ -1,5 +1,6 @@
 //! Arguments, and the run: one source feeds the judge until it ends, time is up, nothing happens any more, or Ctrl-C.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -177,10 +178,15 @@ async fn run(arguments: Arguments) -> Result<Report, SourceError> {
             input = inputs.recv() => match input {
                 Some(input) => {
                     until.moved(&input);
+                    let before = audit.violations();
                     audit.observe(input);
+                    let violations = audit.violations();
+                    if violations != before {
+                        progress(&format!("{violations} violations so far"));
+                    }
                     if !following && audit.revision() > 0 {
                         following = true;
-                        eprintln!("lynqgate-audit: following from revision {}", audit.revision());
+                        progress(&format!("following from revision {}", audit.revision()));
                     }
                 }
                 None => break,
@@ -339,4 +345,9 @@ async fn interrupted() {
 
 fn milliseconds(seconds: u64) -> i64 {
     i64::try_from(seconds.saturating_mul(1000)).unwrap_or(i64::MAX / 4)
+}
+
+/// Whoever reads it may have gone; the report still counts.
+fn progress(text: &str) {
+    let _ = writeln!(std::io::stderr(), "lynqgate-audit: {text}");
 }

@@ -142,6 +142,11 @@ impl Audit {
         self.last.0
     }
 
+    /// So far.
+    pub fn violations(&self) -> u64 {
+        self.findings.counts.values().sum()
+    }
+
     pub fn observe(&mut self, input: Input) {
         match input {
             Input::Change(change) => {

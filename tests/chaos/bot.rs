@@ -1,0 +1,260 @@
+//! The users: they edit the form in every way, force nodes, change rows and touch children, whatever is broken just now;
+//! and in the end they apply a healthy form and wait.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::cluster::wait;
+use crate::dice::Dice;
+use crate::stage::{Content, Stage, is_set, soon};
+
+/// For a fleet that is healthy again: a full rollout, and a lease that has to run out first.
+const CONVERGE: Duration = Duration::from_secs(240);
+
+pub struct Bot {
+    stage: Arc<Stage>,
+    dice: Dice,
+    content: Content,
+    versions: u32,
+    /// Row numbers that are active.
+    rows: BTreeSet<usize>,
+    forced: BTreeSet<String>,
+}
+
+impl Bot {
+    pub fn new(stage: Arc<Stage>, dice: Dice) -> Bot {
+        Bot {
+            rows: (0..stage.nodes).collect(),
+            stage,
+            dice,
+            content: Content::first(),
+            versions: 0,
+            forced: BTreeSet::new(),
+        }
+    }
+
+    pub async fn play_until(&mut self, end: Instant) {
+        // The first content had no window; from now on there is one.
+        self.content.max_skew = json!(5);
+        while Instant::now() < end {
+            // What fails is done again by some later edit, as users do.
+            if let Err(error) = self.act().await {
+                let text = format!("{error:#}");
+                if is_set("VERBOSE") {
+                    println!("         user: {}", text.lines().next().unwrap_or_default());
+                }
+            }
+            let pause = self.dice.seconds(2, 9);
+            let left = end.saturating_duration_since(Instant::now());
+            tokio::time::sleep(pause.min(left)).await;
+        }
+    }
+
+    async fn act(&mut self) -> Result<()> {
+        match self.dice.below(20) {
+            0..5 => self.edit().await,
+            5 => self.change_rows().await,
+            6 => {
+                for _ in 0..3 {
+                    self.edit().await?;
+                }
+                Ok(())
+            }
+            7 | 8 => self.revert_half_way().await,
+            9 => {
+                self.content.replicas = *self.dice.one_of(&[0, 1, 1, 2]);
+                self.apply().await
+            }
+            10 => {
+                let skews = [json!(1), json!(3), json!(5), json!(10), json!("7%")];
+                self.content.max_skew = self.dice.one_of(&skews).clone();
+                self.content.paused = self.dice.percent(15);
+                self.apply().await
+            }
+            11 | 12 => self.force().await,
+            13 | 14 => self.change_rows().await,
+            15 | 16 => self.touch_child().await,
+            17 | 18 => self.delete_child().await,
+            _ => self.unpause().await,
+        }
+    }
+
+    async fn apply(&self) -> Result<()> {
+        let form = self.stage.form(&self.content);
+        soon("apply", self.stage.fleet.apply(&form)).await?;
+        Ok(())
+    }
+
+    async fn edit(&mut self) -> Result<()> {
+        self.versions += 1;
+        let kind = match self.dice.below(10) {
+            0 => "-broken",
+            1 => "-flapping",
+            _ => "",
+        };
+        self.content.version = format!("{}{kind}", self.versions);
+        self.content.delay = self.dice.below(3) as u32;
+        self.apply().await
+    }
+
+    async fn revert_half_way(&mut self) -> Result<()> {
+        let before = self.content.clone();
+        self.edit().await?;
+        tokio::time::sleep(self.dice.seconds(0, 4)).await;
+        self.content = before;
+        self.apply().await
+    }
+
+    async fn unpause(&mut self) -> Result<()> {
+        self.content.paused = false;
+        self.apply().await
+    }
+
+    /// Force stays for a while: whatever changes meanwhile goes live at once.
+    async fn force(&mut self) -> Result<()> {
+        if let Some(node) = self.forced.pop_first() {
+            return self.annotate(&node, Value::Null).await;
+        }
+        let node = format!("t{}-web", self.a_row());
+        self.forced.insert(node.clone());
+        self.annotate(&node, json!("true")).await
+    }
+
+    async fn annotate(&self, node: &str, value: Value) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {"lynq.sh/force-rollout": value}}});
+        self.merge("LynqNode", node, patch).await
+    }
+
+    async fn merge(&self, kind: &str, name: &str, patch: Value) -> Result<()> {
+        let api = self.stage.fleet.api(kind);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        soon(kind, async { Ok(api.patch(name, &params, &patch).await?) }).await?;
+        Ok(())
+    }
+
+    fn a_row(&mut self) -> usize {
+        let rows: Vec<usize> = self.rows.iter().copied().collect();
+        *self.dice.one_of(&rows)
+    }
+
+    /// A few go, a few come back; far fewer than the guard holds.
+    async fn change_rows(&mut self) -> Result<()> {
+        let row = self.stage.nodes - 1 - self.dice.below(self.stage.nodes / 10);
+        let active = self.rows.contains(&row);
+        let statement = match (active, self.dice.percent(50)) {
+            (true, true) => format!("DELETE FROM tenants WHERE id = 't{row}'"),
+            (true, false) => format!("UPDATE tenants SET active = '0' WHERE id = 't{row}'"),
+            (false, _) => format!(
+                "REPLACE INTO tenants VALUES ('t{row}', '1', 'https://t{row}.example.com/', 'pro', NULL)"
+            ),
+        };
+        // Without a key, REPLACE would add a second row of the name.
+        if !active {
+            let clear = format!("DELETE FROM tenants WHERE id = 't{row}'");
+            self.stage.fleet.database.execute(&clear).await?;
+        }
+        self.stage.fleet.database.execute(&statement).await?;
+        match active {
+            true => self.rows.remove(&row),
+            false => self.rows.insert(row),
+        };
+        Ok(())
+    }
+
+    /// Somebody else changes a field that is ours.
+    async fn touch_child(&mut self) -> Result<()> {
+        let row = self.a_row();
+        if self.dice.percent(50) {
+            let patch = json!({"data": {"version": "meddled"}});
+            return self
+                .merge("ConfigMap", &format!("t{row}-settings"), patch)
+                .await;
+        }
+        let patch = json!({"spec": {"replicas": self.dice.below(3)}});
+        self.merge("Deployment", &format!("t{row}-app"), patch)
+            .await
+    }
+
+    async fn delete_child(&mut self) -> Result<()> {
+        let row = self.a_row();
+        let (kind, name) = match self.dice.percent(50) {
+            true => ("ConfigMap", format!("t{row}-settings")),
+            false => ("Deployment", format!("t{row}-app")),
+        };
+        let api = self.stage.fleet.api(kind);
+        let delete = async { Ok(api.delete(&name, &DeleteParams::background()).await?) };
+        soon("delete", delete).await?;
+        Ok(())
+    }
+
+    /// A healthy form, and everything must come to it.
+    pub async fn settle(&mut self) -> Result<()> {
+        self.content = Content {
+            version: "final".to_owned(),
+            replicas: 1,
+            delay: 1,
+            max_skew: json!(10),
+            paused: false,
+        };
+        let stage = self.stage.clone();
+        for node in std::mem::take(&mut self.forced) {
+            // The row may be gone, and the node with it.
+            let _ = self.annotate(&node, Value::Null).await;
+        }
+        let apply = async || self.apply().await;
+        wait::until(
+            "the healthy form is accepted",
+            Duration::from_secs(60),
+            apply,
+        )
+        .await?;
+        stage.fleet.complete(self.rows.len(), CONVERGE).await?;
+        let settled = async || self.is_settled().await;
+        wait::until("the children are as the form says", CONVERGE, settled).await
+    }
+
+    async fn is_settled(&self) -> Result<()> {
+        let fleet = &self.stage.fleet;
+        let hub = fleet.get("LynqHub", "tenants").await?;
+        let slots = &hub["status"]["rollout"]["slots"];
+        ensure!(*slots == json!([]), "the ledger has {slots}");
+        let image = format!("registry.example.com/web:{}", self.content.version);
+        let deployments = fleet.list("Deployment").await?;
+        ensure!(
+            deployments.len() == self.rows.len(),
+            "{} Deployments",
+            deployments.len()
+        );
+        for one in &deployments {
+            let (name, spec) = (&one["metadata"]["name"], &one["spec"]);
+            let is = &spec["template"]["spec"]["containers"][0]["image"];
+            ensure!(*is == *image, "{name} runs {is}");
+            ensure!(
+                spec["replicas"] == 1,
+                "{name} has {} replicas",
+                spec["replicas"]
+            );
+            ensure!(
+                one["status"]["availableReplicas"] == 1,
+                "{name} is not available"
+            );
+        }
+        let maps = fleet.list("ConfigMap").await?;
+        let ours = |m: &&Value| m["metadata"]["labels"]["lynq.sh/managed"] == "true";
+        let maps: Vec<&Value> = maps.iter().filter(ours).collect();
+        ensure!(maps.len() == self.rows.len(), "{} ConfigMaps", maps.len());
+        for one in maps {
+            let (name, data) = (&one["metadata"]["name"], &one["data"]);
+            ensure!(
+                data["version"] == *self.content.version,
+                "{name} has {data}"
+            );
+        }
+        Ok(())
+    }
+}
