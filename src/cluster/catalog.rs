@@ -142,7 +142,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
     pub fn learn(&self, object: &Value) -> Shared<Spec, Status> {
         let entry = Arc::new(Entry::of(object));
         let mut entries = self.entries.write().expect("the catalog's lock");
-        if entries.gone.has(&entry.uid) {
+        if entries.gone.has(&entry.uid, &entry.resource_version) {
             return entry;
         }
         entries.put(entry).1
@@ -168,7 +168,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
             Change::Deleted(object) => {
                 let entry: Entry<Spec, Status> = Entry::of(&object);
                 let key = (entry.namespace, entry.name);
-                entries.gone.note(&entry.uid);
+                entries.gone.deleted(&entry.uid);
                 match entries
                     .all
                     .get(&key)
@@ -184,7 +184,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
                 let mut changed = vec![];
                 for key in gone {
                     if let Some(entry) = entries.all.remove(&key) {
-                        entries.gone.note(&entry.uid);
+                        entries.gone.deleted(&entry.uid);
                         changed.push((Some(entry), None));
                     }
                 }

@@ -85,8 +85,8 @@ impl Nodes {
     /// gone since stays gone.
     pub fn learn(&self, object: &Value) -> Arc<NodeDigest> {
         let mut inner = self.inner.write().expect("the nodes' lock");
-        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-        if inner.gone.has(uid) {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        if inner.gone.has(text("uid"), text("resourceVersion")) {
             return Arc::new(NodeDigest::of(object, None));
         }
         inner.put(object)
@@ -114,7 +114,7 @@ impl Nodes {
             }
             Change::Deleted(object) => {
                 let uid = object["metadata"]["uid"].as_str();
-                inner.gone.note(uid.unwrap_or_default());
+                inner.gone.deleted(uid.unwrap_or_default());
                 inner.remove(&key_of(&object), uid).into_iter().collect()
             }
             Change::Refused(_) => vec![],
@@ -180,7 +180,7 @@ impl Inner {
             return None;
         }
         let before = self.nodes.remove(key)?;
-        self.gone.note(&before.uid);
+        self.gone.deleted(&before.uid);
         self.unlist(&before);
         Some(Changed {
             before: Some(before),

@@ -176,11 +176,8 @@ fn possible(world: &World) -> (Vec<Next>, Option<u64>) {
 
 fn list(world: &mut World, p: usize, kind: Kind) {
     let all = world.cluster.log[kind as usize].len();
-    let behind = if world.strikes(Fault::StaleList, 400) {
-        world.draw(40)
-    } else {
-        0
-    };
+    let stale = world.strikes(Fault::StaleList, 400);
+    let behind = if stale { world.draw(100) } else { 0 };
     let events = all.saturating_sub(behind);
     world.trace(|| {
         format!(
@@ -194,6 +191,10 @@ fn list(world: &mut World, p: usize, kind: Kind) {
     });
     let time = world.time;
     world.processes[p].list(&world.cluster, kind, events, time);
+    if stale {
+        // Who answers with an old list sends its events late as well.
+        world.processes[p].cursors[kind as usize].stalled_until = time + world.draw(4_000) as u64;
+    }
     if world.processes[p].leads() {
         world.processes[p].hub_loop.wake(time);
         world.processes[p].release.wake(time);
@@ -239,7 +240,8 @@ fn chaos(world: &mut World) {
         world.processes[p].frozen_until = until;
     }
     if world.strikes(Fault::Lag, 30) {
-        let until = time + world.draw(8_000) as u64;
+        let longest = if world.draw(4) == 0 { 40_000 } else { 8_000 };
+        let until = time + world.draw(longest) as u64;
         world.trace(|| format!("operator {p}'s watch of {kind:?}s lags until {until}"));
         world.processes[p].cursors[kind as usize].stalled_until = until;
     }

@@ -77,6 +77,10 @@ pub struct Witness {
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
     live: BTreeMap<String, BTreeSet<String>>,
+    /// Nodes that were let go through a slot, and whose slot has not been freed since; by uid.
+    released: BTreeSet<String>,
+    /// Who has read of which of those that its workload is ready, since it was let go.
+    read_ready: BTreeSet<(Life, String)>,
     /// Acknowledged ledger writes: who wrote which slot (uid, hash, version).
     acknowledged: BTreeSet<(Life, String, String, String)>,
 }
@@ -236,6 +240,9 @@ impl Witness {
         flight: &Flight,
     ) {
         self.figures.releases += 1;
+        let released = &new.digest.uid;
+        self.released.insert(released.clone());
+        self.read_ready.retain(|(_, uid)| uid != released);
         let name = &flight.name;
         let Some(old) = old else {
             return self.fail("exact", || format!("{name} was released at its creation"));
@@ -301,6 +308,7 @@ impl Witness {
     pub fn node_gone(&mut self, cluster: &Cluster, uid: &str) {
         self.flights.remove(uid);
         self.live.remove(uid);
+        self.released.remove(uid);
         self.count_nodes(cluster);
     }
 
@@ -349,8 +357,15 @@ impl Witness {
         self.look_at(cluster, &new.node);
     }
 
+    /// A workload was read from the API server itself.
+    pub fn child_read(&mut self, life: Life, child: &Workload) {
+        if child.ready && self.released.contains(&child.node_uid) {
+            self.read_ready.insert((life, child.node_uid.clone()));
+        }
+    }
+
     /// The ledger was written.
-    pub fn ledger_written(&mut self, cluster: &Cluster, old: &[Slot], view: View) {
+    pub fn ledger_written(&mut self, cluster: &Cluster, old: &[Slot], (life, view): (Life, View)) {
         let new = &cluster.hub.slots;
         self.taken
             .retain(|uid, _| new.iter().any(|slot| slot.uid == *uid));
@@ -389,6 +404,11 @@ impl Witness {
                 .is_some_and(|flight| flight.cause == Cause::Gated);
             self.expect(!in_flight, "ledger", || {
                 format!("the slot of {name} was freed, and it has not settled since it went live")
+            });
+            let unread =
+                self.released.remove(uid) && !self.read_ready.contains(&(life, uid.clone()));
+            self.expect(!unread, "ledger", || {
+                format!("the slot of {name} was freed, and whoever did it has not read that its workload is ready")
             });
         }
         for form in cluster.forms.keys() {

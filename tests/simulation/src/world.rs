@@ -302,13 +302,12 @@ impl World {
                 .cloned()
                 .map(Reply::Node)
                 .ok_or(Refused::NotFound),
-            Request::ReadChild { name } => self
-                .cluster
-                .children
-                .get(&name)
-                .cloned()
-                .map(Reply::Child)
-                .ok_or(Refused::NotFound),
+            Request::ReadChild { name } => {
+                let child = self.cluster.children.get(&name).cloned();
+                let child = child.ok_or(Refused::NotFound)?;
+                self.witness.child_read(author.0, &child);
+                Ok(Reply::Child(child))
+            }
             Request::Ledger {
                 resource_version,
                 slots,
@@ -317,7 +316,7 @@ impl World {
                 let written = self
                     .cluster
                     .write_hub(resource_version.as_deref(), |hub| hub.slots = slots)?;
-                self.witness.ledger_written(&self.cluster, &old, author.1);
+                self.witness.ledger_written(&self.cluster, &old, author);
                 Ok(Reply::Hub(written))
             }
             Request::HubCounts { counts } => self

@@ -28,6 +28,11 @@ pub fn admit(old: Option<&Value>, mut new: Value, admission: &Admission) -> Resu
         }
         return Ok(new);
     }
+    if mutant == Some(Mutant::UngatedAnyway)
+        && let Some(Value::String(marker)) = new.pointer_mut(&annotation(names::UNGATED))
+    {
+        *marker = marker.replace(names::UNGATED_IF_NEW, "");
+    }
     for again in 0..=usize::from(admission.reinvoked) {
         let write = Write {
             old,
@@ -57,4 +62,9 @@ pub fn admit(old: Option<&Value>, mut new: Value, admission: &Admission) -> Resu
     };
     gate::check(&write, admission.now).map_err(denied)?;
     Ok(new)
+}
+
+/// The JSON pointer to an annotation.
+fn annotation(name: &str) -> String {
+    format!("/metadata/annotations/{}", name.replace('/', "~1"))
 }

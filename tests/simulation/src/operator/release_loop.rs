@@ -356,7 +356,8 @@ impl Look {
                 plan.waiting.len(),
             )
         });
-        world.processes[p].forgetful = false;
+        // Before it has looked at every node it releases none, whatever it has forgotten.
+        world.processes[p].forgetful &= unlooked > 0;
         self.remember_holds(world, p);
         if self.hub.is_none() {
             self.stage = Stage::Forms {
