@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos plants model fuzz test prove lint fmt fmt-check generate generate-check bench cluster image
+.PHONY: help demo chaos plants model simulate fuzz test prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,7 @@ test: cluster ## Unit, property and integration tests, the latter against a real
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
+	$(MAKE) simulate
 
 fuzz: ## Look for an admission request on which the gate fails, for DURATION seconds (300 if not given)
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs: rustup toolchain install nightly && cargo install cargo-fuzz --locked" >&2; exit 1; }
@@ -31,10 +32,16 @@ fuzz: ## Look for an admission request on which the gate fails, for DURATION sec
 	cargo +nightly fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz --sanitizer none review target/fuzz/corpus tests/fuzz/seeds -- \
 		-artifact_prefix=target/fuzz/artifacts/ -dict=tests/fuzz/words.dict -max_len=4096 -timeout=10 -print_final_stats=1 -max_total_time=$(or $(DURATION),300)
 
-prove: ## The long proofs: an hour of faults (or DURATION seconds; SEED), the planted bugs, the fuzzer
+prove: ## The long proofs: every state of the model, 200,000 seeds, the planted bugs, an hour each of faults and of the fuzzer (or DURATION seconds; SEED)
+	$(MAKE) model
+	$(MAKE) simulate SEEDS=200000
 	$(MAKE) plants
 	$(MAKE) chaos DURATION=$(or $(DURATION),3600)
 	$(MAKE) fuzz DURATION=$(or $(DURATION),3600)
+
+simulate: ## The release loop and the gate against a fake cluster with faults, from a seed (SEEDS=5000 FROM=0); then the planted bugs
+	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(or $(SEEDS),5000) --from $(or $(FROM),0)
+	cargo run --quiet --profile simulation -p lynqgate-simulation -- mutants
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
 	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)

@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod children;
 pub mod client;
 pub mod events;
+pub mod gone;
 pub mod lease;
 pub mod namespaces;
 pub mod nodes;

@@ -9,6 +9,7 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 
 use crate::api::form::{FormSpec, FormStatus};
 use crate::api::hub::{HubSpec, HubStatus};
+use crate::cluster::gone::Gone;
 use crate::cluster::watch::Change;
 use crate::decide::version;
 
@@ -80,6 +81,7 @@ struct Entries<Spec, Status> {
     all: BTreeMap<Key, Shared<Spec, Status>>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<Vec<Key>>,
+    gone: Gone,
 }
 
 impl<Spec, Status> Clone for Catalog<Spec, Status> {
@@ -97,6 +99,7 @@ impl<Spec, Status> Default for Catalog<Spec, Status> {
         let entries = Entries {
             all: BTreeMap::new(),
             unseen: None,
+            gone: Gone::default(),
         };
         Catalog {
             entries: Arc::new(RwLock::new(entries)),
@@ -135,14 +138,14 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         let _ = listed.wait_for(|listed| *listed).await;
     }
 
-    /// Takes an object that a write returned.
+    /// Takes an object that a write returned. One that is gone since stays gone.
     pub fn learn(&self, object: &Value) -> Shared<Spec, Status> {
         let entry = Arc::new(Entry::of(object));
-        self.entries
-            .write()
-            .expect("the catalog's lock")
-            .put(entry)
-            .1
+        let mut entries = self.entries.write().expect("the catalog's lock");
+        if entries.gone.has(&entry.uid, &entry.resource_version) {
+            return entry;
+        }
+        entries.put(entry).1
     }
 
     /// Takes a watch event; returns what changed.
@@ -165,6 +168,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
             Change::Deleted(object) => {
                 let entry: Entry<Spec, Status> = Entry::of(&object);
                 let key = (entry.namespace, entry.name);
+                entries.gone.deleted(&entry.uid);
                 match entries
                     .all
                     .get(&key)
@@ -177,10 +181,13 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
             Change::Refused(_) => vec![],
             Change::Listed => {
                 let gone = entries.unseen.take().unwrap_or_default();
-                let changed = gone
-                    .into_iter()
-                    .filter_map(|key| Some((Some(entries.all.remove(&key)?), None)))
-                    .collect();
+                let mut changed = vec![];
+                for key in gone {
+                    if let Some(entry) = entries.all.remove(&key) {
+                        entries.gone.deleted(&entry.uid);
+                        changed.push((Some(entry), None));
+                    }
+                }
                 drop(entries);
                 self.listed.0.send_replace(true);
                 changed
@@ -203,5 +210,29 @@ impl<Spec, Status> Entries<Spec, Status> {
             return (Some(old.clone()), old.clone());
         }
         (self.all.insert(key, entry.clone()), entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_late_reply_does_not_bring_back_what_is_gone() {
+        let forms: Catalog<FormSpec, FormStatus> = Catalog::default();
+        let form = |uid: &str, version: &str| json!({"metadata": {"namespace": "shop", "name": "web", "uid": uid, "resourceVersion": version}});
+        forms.change(Change::Applied(form("a", "1")));
+        forms.change(Change::Deleted(form("a", "3")));
+        forms.learn(&form("a", "2"));
+        assert!(forms.get("shop", "web").is_none());
+        forms.change(Change::Applied(form("b", "4")));
+        forms.learn(&form("a", "2"));
+        assert_eq!(forms.get("shop", "web").expect("a new one").uid, "b");
+        forms.change(Change::Restarted);
+        forms.change(Change::Listed);
+        forms.learn(&form("b", "4"));
+        assert!(forms.get("shop", "web").is_none(), "a list without it");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 use serde_json::Value;
 
 use crate::api::names;
+use crate::cluster::gone::Gone;
 use crate::cluster::objects::Served;
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, follow};
@@ -25,6 +26,7 @@ struct Inner {
     children: BTreeMap<ObjectKey, Arc<Child>>,
     by_node: BTreeMap<NodeKey, BTreeSet<ObjectKey>>,
     kinds: BTreeMap<Kind, Watched>,
+    gone: Gone,
 }
 
 #[derive(Default)]
@@ -116,18 +118,18 @@ impl Children {
             .collect()
     }
 
-    /// Takes an object that a write or a live read returned.
+    /// Takes an object that a write or a live read returned. One that is gone since stays gone.
     pub fn learn(&self, object: &Value) -> Arc<Child> {
         self.inner
             .write()
             .expect("the children's lock")
-            .put(object)
-            .0
+            .learn(object)
     }
 
     /// The object was found to be gone.
     pub fn forget(&self, key: &ObjectKey) {
-        self.inner.write().expect("the children's lock").remove(key);
+        let mut inner = self.inner.write().expect("the children's lock");
+        inner.remove(key, None);
     }
 
     fn change(&self, kind: &Kind, change: Change) {
@@ -143,6 +145,14 @@ impl Children {
 }
 
 impl Inner {
+    fn learn(&mut self, object: &Value) -> Arc<Child> {
+        let child = Child::of(object);
+        if self.gone.has(&child.uid, &child.resource_version) {
+            return Arc::new(child);
+        }
+        self.put(object).0
+    }
+
     fn change(&mut self, kind: &Kind, change: Change) -> BTreeSet<NodeKey> {
         match change {
             Change::Restarted => {
@@ -169,7 +179,7 @@ impl Inner {
                     .get(&key)
                     .is_some_and(|child| object["metadata"]["uid"] == child.uid.as_str());
                 if same {
-                    self.remove(&key)
+                    self.remove(&key, object["metadata"]["resourceVersion"].as_str())
                 } else {
                     BTreeSet::new()
                 }
@@ -190,7 +200,7 @@ impl Inner {
                 watched.refused = None;
                 let mut touched = std::mem::take(&mut watched.waiting);
                 for key in watched.unseen.take().unwrap_or_default() {
-                    touched.extend(self.remove(&key));
+                    touched.extend(self.remove(&key, None));
                 }
                 touched
             }
@@ -241,12 +251,14 @@ impl Inner {
         (child, touched)
     }
 
-    fn remove(&mut self, key: &ObjectKey) -> BTreeSet<NodeKey> {
-        let Some(node) = self
-            .children
-            .remove(key)
-            .and_then(|old| old.node().cloned())
-        else {
+    /// `version` is that in which it went, as far as that is known.
+    fn remove(&mut self, key: &ObjectKey, version: Option<&str>) -> BTreeSet<NodeKey> {
+        let Some(old) = self.children.remove(key) else {
+            return BTreeSet::new();
+        };
+        let version = version.unwrap_or(&old.resource_version);
+        self.gone.left(&old.uid, version);
+        let Some(node) = old.node().cloned() else {
             return BTreeSet::new();
         };
         self.unlist(&node, key);
@@ -260,5 +272,30 @@ impl Inner {
                 self.by_node.remove(node);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_late_reply_does_not_bring_back_what_is_gone_and_what_comes_back_is_learnt() {
+        let mut inner = Inner::default();
+        let kind = Kind {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+        };
+        let object = |version: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "web", "uid": "a", "resourceVersion": version}});
+        let key = key_of(&object("1"));
+        inner.change(&kind, Change::Applied(object("1")));
+        inner.change(&kind, Change::Deleted(object("3")));
+        inner.learn(&object("2"));
+        assert!(!inner.children.contains_key(&key), "a late reply");
+        // It was left behind without our label, and is taken over once more.
+        inner.learn(&object("4"));
+        assert!(inner.children.contains_key(&key), "adopted");
     }
 }

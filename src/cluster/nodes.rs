@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 use serde_json::Value;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
+use crate::cluster::gone::Gone;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
@@ -27,6 +28,7 @@ struct Inner {
     by_hub: BTreeMap<HubKey, BTreeSet<String>>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<BTreeSet<NodeKey>>,
+    gone: Gone,
 }
 
 impl Default for Nodes {
@@ -79,9 +81,15 @@ impl Nodes {
         let _ = listed.wait_for(|listed| *listed).await;
     }
 
-    /// Takes an object that a write returned: what we wrote ourselves is known without waiting for the watch.
+    /// Takes an object that a write returned: what we wrote ourselves is known without waiting for the watch. One that is
+    /// gone since stays gone.
     pub fn learn(&self, object: &Value) -> Arc<NodeDigest> {
-        self.inner.write().expect("the nodes' lock").put(object)
+        let mut inner = self.inner.write().expect("the nodes' lock");
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        if inner.gone.has(text("uid"), text("resourceVersion")) {
+            return Arc::new(NodeDigest::of(object, None));
+        }
+        inner.put(object)
     }
 
     /// Takes a watch event; returns the nodes whose digest changed, as they were before and are now.
@@ -106,6 +114,7 @@ impl Nodes {
             }
             Change::Deleted(object) => {
                 let uid = object["metadata"]["uid"].as_str();
+                inner.gone.deleted(uid.unwrap_or_default());
                 inner.remove(&key_of(&object), uid).into_iter().collect()
             }
             Change::Refused(_) => vec![],
@@ -171,6 +180,7 @@ impl Inner {
             return None;
         }
         let before = self.nodes.remove(key)?;
+        self.gone.deleted(&before.uid);
         self.unlist(&before);
         Some(Changed {
             before: Some(before),

@@ -252,13 +252,11 @@ impl Look<'_> {
     /// Sends one release; an error says why it did not go live.
     async fn release_one(&self, release: &Release) -> Result<(), String> {
         let key = own_key("LynqNode", &self.key.0, &release.node);
-        let (marker, value) = match release.way {
-            Way::Slot => (
-                names::RELEASE,
-                format!("{}/{}", release.hash, release.resource_version),
-            ),
-            Way::Ungated | Way::Forced => (names::UNGATED, release.hash.clone()),
+        let marker = match release.way {
+            Way::Slot => names::RELEASE,
+            Way::Ungated | Way::Forced => names::UNGATED,
         };
+        let value = format!("{}/{}", release.hash, release.resource_version);
         let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
         match self.world.objects.merge(&key, &patch).await {
             Ok(object) => {

@@ -237,7 +237,8 @@ fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'
     // The operator says that no window applies; perhaps for new nodes only, and this one is not new any more.
     let is_new = old.as_ref().is_none_or(|old| old.live == Live::None);
     if let Some(value) = ungated.filter(|v| is_new || !v.ends_with(names::UNGATED_IF_NEW)) {
-        let named = value.strip_suffix(names::UNGATED_IF_NEW).unwrap_or(value);
+        // The rest of it only makes it another marker than the last one for the same content.
+        let named = value.split('/').next().unwrap_or(value);
         if let Some(old) = &old {
             check_marker(write, old, named, &desired, false)?;
         } else if named != desired.as_str() {

@@ -320,7 +320,9 @@ fn render_node(
         } else {
             names::UNGATED_IF_NEW
         };
-        let marker = format!("{content_hash}{condition}");
+        // The version makes it another marker than one that let the same content go before.
+        let version = node.map(|node| format!("/{}", node.resource_version));
+        let marker = format!("{content_hash}{}{condition}", version.unwrap_or_default());
         annotations.insert(names::UNGATED.to_owned(), json!(marker));
     }
     let object = json!({

@@ -366,6 +366,26 @@ fn ungated_if_new_does_not_let_an_update_through() {
     );
 }
 
+/// No window applied when the content went live first, one did for the next content, and again none when it comes back.
+#[test]
+fn the_same_content_is_let_go_ungated_once_more() {
+    let ungate = |old: &Value, image: &str, version: &str| {
+        let new = edited(old, image);
+        let marker = format!("{}/{version}", content::hash(new.get("spec")));
+        stored(
+            Some(old),
+            &with(&new, names::UNGATED, Some(&marker)),
+            OPERATOR,
+        )
+    };
+    let first = ungate(&live(), "b", "7");
+    let held = stored(Some(&first), &edited(&first, "c"), USER);
+    let between = stored(Some(&held), &release(&held), OPERATOR);
+    assert_eq!(live_image(&between), Some("c"));
+    let again = ungate(&between, "b", "8");
+    assert_eq!(live_image(&again), Some("b"));
+}
+
 #[test]
 fn force_lets_everything_through_while_it_is_there() {
     let held = stored(Some(&live()), &edited(&live(), "b"), USER);

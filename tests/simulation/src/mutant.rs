@@ -1,0 +1,52 @@
+//! The list of planted bugs. Each changes how the simulation wires the real decisions together, never the decisions
+//! themselves; every one of them must be caught.
+
+use std::fmt;
+
+macro_rules! mutants {
+    ($($name:ident: $what:literal,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Mutant { $($name,)* }
+
+        impl Mutant {
+            pub const ALL: &[Mutant] = &[$(Mutant::$name,)*];
+
+            pub fn what(self) -> &'static str {
+                match self { $(Mutant::$name => $what,)* }
+            }
+        }
+    };
+}
+
+mutants! {
+    ForgetLedger: "after a restart the ledger is taken for empty",
+    TrustSeenSlot: "a release goes out on a slot that was only seen, without a ledger write of its own",
+    TrustLostLedgerWrite: "a ledger write whose reply was lost is taken for done",
+    FreeEarly: "a slot is freed on an observation that is not newer than the slot's version",
+    FreeUnheld: "a slot is freed as soon as its node is not held, settled or not",
+    FreeUnconfirmed: "a slot is freed without the live read of the workload",
+    GoneByCache: "a slot is freed because its node is not in the cache, without a live read",
+    CountCurrentGeneration: "only nodes on the newest content count as non-ready",
+    IgnoreSlots: "the window counts non-ready nodes only, and no slots",
+    OffByOne: "the window is one wider than maxSkew",
+    OldStatus: "a status that speaks of older content is taken for news of the content that is live",
+    RewriteRepair: "the repair flag is set anew whenever a slot is rewritten",
+    BlindRetry: "a release that met a conflict is sent again with the version read since",
+    NoVersion: "a release carries no resourceVersion, and the gate does not compare the marker's",
+    NoCompareAndSwap: "the ledger is written without its resourceVersion",
+    StripMarker: "the gate takes the marker off, so that a reinvocation holds what was just released",
+    GateTrustsClient: "the gate takes the live hash from the client",
+    UngatedAnyway: "a new node's ungated marker counts also where the node is not new any more",
+    ApplyDesired: "the node loop applies the desired content instead of the live content",
+    DeleteOnEmpty: "a failed query is taken for zero rows, and zero rows for a reason to delete",
+    IgnorePause: "a paused form is released like any other",
+    NeverFree: "slots of nodes that are gone are never freed",
+    NoReason: "nodes that wait for a full window get no reason",
+    Restless: "every look writes the form's status anew",
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}

@@ -1,0 +1,331 @@
+//! The hub loop, one request a step. It mirrors `controller::hub` (`sync`, `act`, `note_rendered`) and its `nodes`;
+//! what it writes and deletes is `decide::hub_sync`'s decision, templates, rows and guard included.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lynqgate::decide::hub_sync::{self, NodeDeletion, NodeWrite, Seen};
+use lynqgate::decide::render::CompiledForm;
+use lynqgate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
+
+use crate::cluster::{Form, HUB, NAMESPACE, Refused};
+use crate::mutant::Mutant;
+use crate::operator::sooner;
+use crate::request::{Reply, Request};
+use crate::witness::View;
+use crate::world::World;
+
+const INTERVAL: u64 = 30_000;
+const RETRY_SOON: u64 = 2_000;
+const REQUESTS_MAX: usize = 16;
+
+#[derive(Default)]
+pub struct Loop {
+    due: Option<u64>,
+    sync: Option<Box<Sync>>,
+    rendered: hub_sync::Rendered,
+    compiled: BTreeMap<String, (Arc<Form>, Arc<CompiledForm>)>,
+}
+
+impl Loop {
+    pub fn wake(&mut self, at: u64) {
+        self.due = sooner(self.due, Some(at));
+    }
+
+    pub fn due(&self) -> Option<u64> {
+        if self.sync.is_some() {
+            Some(0)
+        } else {
+            self.due
+        }
+    }
+}
+
+/// A sync under way: what is left to write.
+struct Sync {
+    view: View,
+    writes: Vec<NodeWrite>,
+    spend: bool,
+    deletes: Vec<NodeDeletion>,
+    plan_rendered: hub_sync::Rendered,
+    held: Option<u64>,
+    failed: Vec<Failed>,
+    stage: Stage,
+    reply: Option<(Sent, Result<Reply, Refused>)>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    Write,
+    Delete,
+    Report,
+}
+
+struct Failed {
+    node: Option<(String, String)>,
+    retry: bool,
+}
+
+enum Sent {
+    Write(NodeWrite),
+    Spend,
+    Delete,
+    Report,
+}
+
+pub fn step(world: &mut World, p: usize) {
+    let time = world.time;
+    let Some(mut sync) = world.processes[p].hub_loop.sync.take() else {
+        world.processes[p].hub_loop.due = None;
+        match begin(world, p) {
+            Some(sync) => world.processes[p].hub_loop.sync = Some(sync),
+            None => world.processes[p].hub_loop.wake(time + INTERVAL),
+        }
+        return;
+    };
+    let over = match sync.reply.take() {
+        Some((sent, reply)) => sync.read(world, p, sent, reply),
+        None => sync.send(world, p),
+    };
+    match over {
+        None => world.processes[p].hub_loop.sync = Some(sync),
+        Some(wait) => world.processes[p].hub_loop.wake(time + wait),
+    }
+}
+
+/// Reads the rows and plans; None where the database does not answer.
+fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
+    let rows = rows(world)?;
+    let process = &mut world.processes[p];
+    let hub = process.hub.clone()?;
+    let view = process.view(&world.cluster);
+    let present: Vec<Arc<Form>> = process.forms.values().cloned().collect();
+    let hub_loop = &mut process.hub_loop;
+    hub_loop
+        .compiled
+        .retain(|name, _| present.iter().any(|form| form.name == *name));
+    let mut forms = BTreeMap::new();
+    for form in present {
+        let known = hub_loop.compiled.get(&form.name);
+        if known
+            .is_none_or(|(known, _)| known.uid != form.uid || known.generation != form.generation)
+        {
+            let compiled = CompiledForm::parse(&form.name, &form.spec)
+                .expect("the simulation's forms are sound");
+            hub_loop
+                .compiled
+                .insert(form.name.clone(), (form.clone(), Arc::new(compiled)));
+        }
+        let compiled = hub_loop.compiled[&form.name].1.clone();
+        let policy = form.spec.rollout.clone().unwrap_or_default();
+        let forced = hub.forced || form.forced;
+        forms.insert(
+            form.name.clone(),
+            hub_sync::Form {
+                generation: form.generation,
+                policy,
+                forced,
+                compiled,
+            },
+        );
+    }
+    let seen_hub = hub_sync::Hub {
+        namespace: NAMESPACE.to_owned(),
+        name: HUB.to_owned(),
+        uid: "uid-hub".to_owned(),
+        skew: hub.skew,
+        max_deletions: None,
+        confirmation: hub.confirmation.clone(),
+        seed: [7; 32],
+    };
+    let nodes: Vec<_> = process.nodes.values().cloned().collect();
+    let seen = Seen {
+        hub: &seen_hub,
+        forms: &forms,
+        broken_forms: &BTreeSet::new(),
+        rows: &rows,
+        nodes: &nodes,
+        foreign: &|_| false,
+        rendered: &process.hub_loop.rendered,
+    };
+    let mut plan = hub_sync::plan(&seen, process.now(world.time));
+    let held = plan.held.as_ref().map(|held| held.count);
+    if let Some(count) = held.filter(|_| world.settings.mutant == Some(Mutant::DeleteOnEmpty)) {
+        let hub = hub_sync::Hub {
+            confirmation: Some(count.to_string()),
+            ..seen_hub.clone()
+        };
+        plan = hub_sync::plan(&Seen { hub: &hub, ..seen }, process.now(world.time));
+    }
+    process.deletions_held = Some(plan.held.is_some());
+    let existing = nodes.iter().filter(|node| !node.deleting).count();
+    world
+        .witness
+        .synced(existing, plan.deletes.len(), hub.confirmation.as_deref());
+    world.trace(|| {
+        format!(
+            "operator {p}: sync: {} writes, {} deletes{}",
+            plan.writes.len(),
+            plan.deletes.len(),
+            if plan.held.is_some() {
+                ", deletions held"
+            } else {
+                ""
+            }
+        )
+    });
+    Some(Box::new(Sync {
+        view,
+        writes: plan.writes,
+        spend: hub.confirmation.is_some() && plan.held.is_none(),
+        deletes: plan.deletes,
+        plan_rendered: plan.rendered,
+        held: plan.held.map(|held| held.count),
+        failed: vec![],
+        stage: Stage::Write,
+        reply: None,
+    }))
+}
+
+/// The rows as the data source gives them; None: the query failed.
+fn rows(world: &mut World) -> Option<Rows> {
+    let failed = world.database_fails();
+    if failed && !world.mutant(Mutant::DeleteOnEmpty) {
+        return None;
+    }
+    let columns = Columns {
+        uid: "uid".into(),
+        activate: "active".into(),
+        host_or_url: None,
+        extra: BTreeMap::new(),
+    };
+    let mut collector = Collector::new(&columns);
+    let mut number = 0;
+    for (uid, active) in world.rows.iter().filter(|_| !failed) {
+        number += 1;
+        let active = if *active { "1" } else { "0" };
+        collector.push(RawRow {
+            number,
+            values: vec![Some(uid.clone().into_bytes()), Some(active.into())],
+        });
+    }
+    Some(collector.finish(RowCount(number)))
+}
+
+impl Sync {
+    fn send(&mut self, world: &mut World, p: usize) -> Option<u64> {
+        match self.stage {
+            Stage::Write if !self.writes.is_empty() => {
+                let which = world.random.below(self.writes.len().min(REQUESTS_MAX));
+                let write = self.writes.remove(which);
+                let request = Request::ApplyNode {
+                    name: write.name.clone(),
+                    object: write.object.clone(),
+                };
+                self.ask(world, p, request, Sent::Write(write))
+            }
+            Stage::Write => {
+                self.stage = Stage::Delete;
+                None
+            }
+            Stage::Delete if self.spend => {
+                self.spend = false;
+                self.ask(world, p, Request::SpendConfirmation, Sent::Spend)
+            }
+            Stage::Delete => match self.deletes.pop() {
+                Some(NodeDeletion { name, uid, .. }) => {
+                    self.ask(world, p, Request::DeleteNode { name, uid }, Sent::Delete)
+                }
+                None => {
+                    self.note_rendered(world, p);
+                    self.stage = Stage::Report;
+                    None
+                }
+            },
+            Stage::Report => {
+                let hub = world.processes[p].hub.clone();
+                if hub.is_some_and(|hub| hub.deletions_held == self.held) {
+                    return Some(self.again(world, p));
+                }
+                self.ask(
+                    world,
+                    p,
+                    Request::DeletionsHeld { held: self.held },
+                    Sent::Report,
+                )
+            }
+        }
+    }
+
+    fn ask(&mut self, world: &mut World, p: usize, request: Request, sent: Sent) -> Option<u64> {
+        let reply = world.send(p, request, self.view);
+        if world.is_slow() {
+            self.reply = Some((sent, reply));
+            return None;
+        }
+        self.read(world, p, sent, reply)
+    }
+
+    fn read(
+        &mut self,
+        world: &mut World,
+        p: usize,
+        sent: Sent,
+        reply: Result<Reply, Refused>,
+    ) -> Option<u64> {
+        let time = world.time;
+        let process = &mut world.processes[p];
+        let retry = matches!(reply, Err(Refused::Unavailable | Refused::Conflict));
+        match (sent, reply) {
+            (Sent::Write(write), Ok(Reply::Node(node))) => {
+                process.learn_node(&node.digest);
+                process.node_loop.wake(&write.name, time);
+            }
+            (Sent::Write(write), _) => self.failed.push(Failed {
+                node: Some((write.form, write.uid)),
+                retry,
+            }),
+            (Sent::Spend, Ok(Reply::Hub(hub))) => process.learn_hub(&hub),
+            // The sync ends here: what was rendered is not noted, and it begins anew.
+            (Sent::Spend, _) => return Some(RETRY_SOON),
+            (Sent::Delete, Err(Refused::NotFound) | Ok(_)) => {}
+            (Sent::Delete, Err(_)) => self.failed.push(Failed { node: None, retry }),
+            (Sent::Report, reply) => {
+                if let Ok(Reply::Hub(hub)) = reply {
+                    process.learn_hub(&hub);
+                }
+                return Some(self.again(world, p));
+            }
+        }
+        None
+    }
+
+    /// `act` after the writes.
+    fn note_rendered(&mut self, world: &mut World, p: usize) {
+        let process = &mut world.processes[p];
+        let hub_loop = &mut process.hub_loop;
+        hub_loop.rendered = std::mem::take(&mut self.plan_rendered);
+        for write in self.failed.iter().filter_map(|failed| failed.node.as_ref()) {
+            hub_loop.rendered.remove(write);
+        }
+        for (name, (form, _)) in &hub_loop.compiled {
+            let entry = process.rendered.entry(name.clone()).or_default();
+            if self.failed.is_empty() {
+                entry.generation = form.generation;
+            }
+            if !self.failed.iter().any(|failed| failed.retry) {
+                entry.spec = Some(form.spec.clone());
+            }
+        }
+    }
+
+    fn again(&self, world: &mut World, p: usize) -> u64 {
+        let time = world.time;
+        world.processes[p].release.wake(time);
+        if self.failed.iter().any(|failed| failed.retry) {
+            RETRY_SOON
+        } else {
+            INTERVAL
+        }
+    }
+}

@@ -1,0 +1,768 @@
+//! The release loop, one request a step. It mirrors `controller::rollout` function for function: `Look::go` is `step`,
+//! with `Stage` for the place between two awaits; `snapshot`, `write_ledger`, `release_one`, `confirm_one`,
+//! `give_up` and `remember_holds` have their names from there, `snapshot` from `rollout::snapshot::of`, and the writes of
+//! statuses mirror `rollout::report`. Decisions are the planner's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lynqgate::api::form::FormRolloutStatus;
+use lynqgate::api::hub::Slot;
+use lynqgate::api::names;
+use lynqgate::api::policy::Skew;
+use lynqgate::decide::node::NodeDigest;
+use lynqgate::decide::rollout::{
+    self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
+};
+
+use crate::cluster::{FormStatus, Hub, Refused};
+use crate::mutant::Mutant;
+use crate::operator::{Process, millis_until, sooner};
+use crate::request::{Reply, Request};
+use crate::witness::View;
+use crate::world::World;
+
+const PASSES_MAX: usize = 20;
+const REQUESTS_MAX: usize = 16;
+const FORM_STATUS_EVERY: u64 = 500;
+const HUB_STATUS_EVERY: u64 = 1_000;
+const UNCONFIRMED_RETRY: u64 = 1_000;
+const REFUSED_RETRY_MAX: u64 = 30_000;
+
+#[derive(Default)]
+pub struct Loop {
+    due: Option<u64>,
+    look: Option<Box<Look>>,
+    form_written: BTreeMap<String, u64>,
+    hub_written: Option<u64>,
+    refused: BTreeMap<String, String>,
+    refusals: u32,
+    surveyed: bool,
+}
+
+impl Loop {
+    pub fn wake(&mut self, at: u64) {
+        self.due = sooner(self.due, Some(at));
+    }
+
+    /// When it has something to do.
+    pub fn due(&self) -> Option<u64> {
+        if self.look.is_some() {
+            Some(0)
+        } else {
+            self.due
+        }
+    }
+}
+
+pub struct Look {
+    pass: usize,
+    confirmed: BTreeSet<Confirmation>,
+    unconfirmed: bool,
+    stage: Stage,
+    /// Of the present pass.
+    view: View,
+    resource_version: String,
+    hub: Option<Arc<Hub>>,
+    nodes: Vec<Arc<NodeDigest>>,
+    plan: Plan,
+    released: usize,
+    again: Option<u64>,
+    /// A reply that has not been read yet.
+    reply: Option<(Sent, Result<Reply, Refused>)>,
+}
+
+enum Stage {
+    Plan,
+    Ledger,
+    ReadHub,
+    Release {
+        left: Vec<Release>,
+        read: Vec<String>,
+    },
+    GiveUp {
+        left: Vec<GiveUp>,
+    },
+    Confirm {
+        left: Vec<Confirm>,
+    },
+    Forms {
+        left: Vec<String>,
+    },
+    Counts,
+}
+
+/// What a reply is the reply to.
+enum Sent {
+    Ledger(Vec<Slot>),
+    ReadHub,
+    Release(Release),
+    Read,
+    GiveUp,
+    Confirm(Confirm),
+    Form(String),
+    Counts,
+}
+
+/// One step of the release loop of process `p`: at most one request, or one reply.
+pub fn step(world: &mut World, p: usize) {
+    let look = world.processes[p].release.look.take();
+    let mut look = look.unwrap_or_else(|| {
+        world.processes[p].release.due = None;
+        Box::new(Look {
+            pass: 0,
+            confirmed: BTreeSet::new(),
+            unconfirmed: false,
+            stage: Stage::Plan,
+            view: View::default(),
+            resource_version: String::new(),
+            hub: None,
+            nodes: vec![],
+            plan: Plan::default(),
+            released: 0,
+            again: None,
+            reply: None,
+        })
+    });
+    let done = match look.reply.take() {
+        Some((sent, reply)) => look.read(world, p, sent, reply),
+        None => look.send(world, p),
+    };
+    let now = world.time;
+    let release = &mut world.processes[p].release;
+    match done {
+        Go::On => release.look = Some(look),
+        Go::Back(wait) => release.due = sooner(release.due, wait.map(|wait| now + wait)),
+    }
+}
+
+/// Whether the look goes on, or is over until some milliseconds later.
+enum Go {
+    On,
+    Back(Option<u64>),
+}
+
+impl Look {
+    fn send(&mut self, world: &mut World, p: usize) -> Go {
+        match &mut self.stage {
+            Stage::Plan => return self.plan(world, p),
+            Stage::Ledger => {
+                let slots = self.plan.ledger.clone().unwrap_or_default();
+                let no_cas = world.mutant(Mutant::NoCompareAndSwap);
+                let request = Request::Ledger {
+                    resource_version: (!no_cas).then(|| self.resource_version.clone()),
+                    slots: slots.clone(),
+                };
+                return self.ask(world, p, request, Sent::Ledger(slots));
+            }
+            Stage::ReadHub => return self.ask(world, p, Request::ReadHub, Sent::ReadHub),
+            Stage::Release { left, read } => {
+                if let Some(name) = read.pop() {
+                    return self.ask(world, p, Request::ReadNode { name }, Sent::Read);
+                }
+                if !left.is_empty() {
+                    let which = world.random.below(left.len().min(REQUESTS_MAX));
+                    let release = left.remove(which);
+                    let request = self.release_one(world, &release);
+                    return self.ask(world, p, request, Sent::Release(release));
+                }
+                self.stage = Stage::GiveUp {
+                    left: self.plan.give_up.clone(),
+                };
+            }
+            Stage::GiveUp { left } => {
+                if let Some(GiveUp {
+                    node,
+                    resource_version,
+                }) = left.pop()
+                {
+                    return self.ask(
+                        world,
+                        p,
+                        Request::GiveUp {
+                            name: node,
+                            resource_version,
+                        },
+                        Sent::GiveUp,
+                    );
+                }
+                self.stage = Stage::Confirm {
+                    left: self.plan.confirm.clone(),
+                };
+            }
+            Stage::Confirm { left } => {
+                if !left.is_empty() {
+                    let which = world.random.below(left.len().min(REQUESTS_MAX));
+                    let confirm = left.remove(which);
+                    return self.confirm_one(world, p, confirm);
+                }
+                if self.released > 0 {
+                    world.processes[p].release.refusals = 0;
+                }
+                self.again = None;
+                self.stage = Stage::Forms {
+                    left: forms_of(&world.processes[p]),
+                };
+            }
+            Stage::Forms { left } => {
+                let Some(name) = left.pop() else {
+                    self.stage = Stage::Counts;
+                    return Go::On;
+                };
+                return self.write_form(world, p, name);
+            }
+            Stage::Counts => return self.write_counts(world, p),
+        }
+        Go::On
+    }
+
+    fn ask(&mut self, world: &mut World, p: usize, request: Request, sent: Sent) -> Go {
+        let reply = world.send(p, request, self.view);
+        if world.is_slow() {
+            self.reply = Some((sent, reply));
+            return Go::On;
+        }
+        self.read(world, p, sent, reply)
+    }
+
+    fn read(
+        &mut self,
+        world: &mut World,
+        p: usize,
+        sent: Sent,
+        reply: Result<Reply, Refused>,
+    ) -> Go {
+        let process = &mut world.processes[p];
+        match (sent, reply) {
+            (Sent::Ledger(slots), reply) => match reply {
+                Ok(Reply::Hub(hub)) => {
+                    process.learn_hub(&hub);
+                    world.witness.ledger_acknowledged(process.life(), &slots);
+                    self.start_releases(process);
+                }
+                Err(Refused::Conflict) => self.stage = Stage::ReadHub,
+                Err(Refused::Unavailable) if world.mutant(Mutant::TrustLostLedgerWrite) => {
+                    self.start_releases(&mut world.processes[p])
+                }
+                _ => return Go::Back(Some(1_000)),
+            },
+            (Sent::ReadHub, Ok(Reply::Hub(hub))) => {
+                process.learn_hub(&hub);
+                self.stage = Stage::Plan;
+                if self.pass >= PASSES_MAX {
+                    return Go::Back(Some(0));
+                }
+            }
+            (Sent::ReadHub, _) => return Go::Back(Some(1_000)),
+            (Sent::Release(release), reply) => match reply {
+                Ok(Reply::Node(node)) => {
+                    let digest = process.learn_node(&node.digest);
+                    if matches!(&digest.live, Live::Hash(hash) if *hash == release.hash) {
+                        self.released += 1;
+                        process.node_loop.wake(&release.node, world.time);
+                    } else {
+                        process
+                            .release
+                            .refused
+                            .insert(release.node, "nothing went live".to_owned());
+                    }
+                }
+                Err(Refused::Conflict) => {
+                    process
+                        .release
+                        .refused
+                        .insert(release.node.clone(), "conflict".to_owned());
+                    let retry = world.mutant(Mutant::BlindRetry);
+                    let version = world
+                        .cluster
+                        .nodes
+                        .get(&release.node)
+                        .map(|n| n.digest.resource_version.clone());
+                    if let Stage::Release { left, read } = &mut self.stage {
+                        match version.filter(|_| retry) {
+                            Some(resource_version) => left.push(Release {
+                                resource_version,
+                                ..release
+                            }),
+                            None => read.push(release.node),
+                        }
+                    }
+                }
+                _ => drop(
+                    process
+                        .release
+                        .refused
+                        .insert(release.node, "not sent".to_owned()),
+                ),
+            },
+            (Sent::Read | Sent::GiveUp, reply) => {
+                if let Ok(Reply::Node(node)) = reply {
+                    process.learn_node(&node.digest);
+                }
+            }
+            (Sent::Confirm(confirm), reply) => self.confirmed_by(world, p, confirm, reply),
+            (Sent::Form(name), reply) => match reply {
+                Ok(Reply::Form(form)) => {
+                    process.learn_form(&form);
+                    process.release.form_written.insert(name, world.time);
+                }
+                Err(Refused::NotFound) => return Go::Back(None),
+                _ => return Go::Back(Some(1_000)),
+            },
+            (Sent::Counts, reply) => match reply {
+                Ok(Reply::Hub(hub)) => {
+                    process.learn_hub(&hub);
+                    process.release.hub_written = Some(world.time);
+                    return self.over(world, p);
+                }
+                _ => return Go::Back(Some(1_000)),
+            },
+        }
+        Go::On
+    }
+
+    fn plan(&mut self, world: &mut World, p: usize) -> Go {
+        self.pass += 1;
+        let unlooked = unlooked(&mut world.processes[p]);
+        let process = &world.processes[p];
+        let mut snapshot = snapshot(world, process, std::mem::take(&mut self.confirmed));
+        snapshot.unlooked = unlooked;
+        self.view = process.view(&world.cluster);
+        let now = process.now(world.time);
+        self.plan = plan(world, p, &snapshot, now);
+        self.hub = process.hub.clone();
+        self.nodes = process.nodes.values().cloned().collect();
+        self.resource_version = snapshot.resource_version.clone();
+        (self.released, self.unconfirmed) = (0, false);
+        world
+            .witness
+            .planned(&world.cluster, &snapshot, &self.plan, self.view);
+        world.trace(|| {
+            let plan = &self.plan;
+            let names: Vec<&str> = plan.releases.iter().map(|r| r.node.as_str()).collect();
+            format!(
+                "operator {p}: plan on hub {}{}: ledger {}, release [{}], confirm {}, waiting {}",
+                self.resource_version,
+                if self.view.current {
+                    ""
+                } else {
+                    " (stale view)"
+                },
+                plan.ledger
+                    .as_ref()
+                    .map_or("as it is".to_owned(), |slots| format!("of {}", slots.len())),
+                names.join(" "),
+                plan.confirm.len(),
+                plan.waiting.len(),
+            )
+        });
+        // Before it has looked at every node it releases none, whatever it has forgotten.
+        world.processes[p].forgetful &= unlooked > 0;
+        self.remember_holds(world, p);
+        if self.hub.is_none() {
+            self.stage = Stage::Forms {
+                left: forms_of(&world.processes[p]),
+            };
+        } else if self.plan.ledger.is_some() {
+            self.stage = Stage::Ledger;
+        } else {
+            self.start_releases(&mut world.processes[p]);
+        }
+        Go::On
+    }
+
+    fn start_releases(&mut self, process: &mut Process) {
+        process.release.refused.clear();
+        self.stage = Stage::Release {
+            left: self.plan.releases.clone(),
+            read: vec![],
+        };
+    }
+
+    fn release_one(&self, world: &World, release: &Release) -> Request {
+        let which = match release.way {
+            Way::Slot => names::RELEASE,
+            Way::Ungated | Way::Forced => names::UNGATED,
+        };
+        let marker = (
+            which,
+            format!("{}/{}", release.hash, release.resource_version),
+        );
+        Request::Release {
+            name: release.node.clone(),
+            resource_version: (!world.mutant(Mutant::NoVersion))
+                .then(|| release.resource_version.clone()),
+            marker,
+        }
+    }
+
+    fn confirm_one(&mut self, world: &mut World, p: usize, confirm: Confirm) -> Go {
+        match &confirm {
+            Confirm::Gone { node, uid } => {
+                if world.mutant(Mutant::GoneByCache) {
+                    self.confirmed
+                        .insert(Confirmation::Gone { uid: uid.clone() });
+                    return Go::On;
+                }
+                let request = Request::ReadNode { name: node.clone() };
+                self.ask(world, p, request, Sent::Confirm(confirm))
+            }
+            Confirm::Ready {
+                node,
+                uid,
+                resource_version,
+            } => {
+                let known = world.processes[p].nodes.get(node);
+                let same =
+                    known.is_some_and(|n| n.uid == *uid && n.resource_version == *resource_version);
+                if !same {
+                    self.unconfirmed = true;
+                    return Go::On;
+                }
+                // Without workloads there is nothing to read.
+                let nothing = known.is_some_and(|node| node.facts.is_empty());
+                if nothing
+                    || world.mutant(Mutant::FreeUnconfirmed)
+                    || world.mutant(Mutant::FreeUnheld)
+                {
+                    let (uid, resource_version) = (uid.clone(), resource_version.clone());
+                    self.confirmed.insert(Confirmation::Ready {
+                        uid,
+                        resource_version,
+                    });
+                    return Go::On;
+                }
+                let request = Request::ReadChild { name: node.clone() };
+                self.ask(world, p, request, Sent::Confirm(confirm))
+            }
+        }
+    }
+
+    fn confirmed_by(
+        &mut self,
+        world: &mut World,
+        p: usize,
+        confirm: Confirm,
+        reply: Result<Reply, Refused>,
+    ) {
+        let process = &mut world.processes[p];
+        let confirmation = match confirm {
+            Confirm::Gone { uid, .. } => match reply {
+                Err(Refused::NotFound) if world.settings.mutant == Some(Mutant::NeverFree) => None,
+                Err(Refused::NotFound) => Some(Confirmation::Gone { uid }),
+                Ok(Reply::Node(node)) if node.digest.uid != uid => Some(Confirmation::Gone { uid }),
+                Ok(Reply::Node(node)) => {
+                    process.learn_node(&node.digest);
+                    None
+                }
+                _ => None,
+            },
+            // `node::confirm_ready`
+            Confirm::Ready {
+                node,
+                uid,
+                resource_version,
+            } => match reply {
+                Ok(Reply::Child(child)) => {
+                    let facts = process
+                        .nodes
+                        .get(&node)
+                        .map(|n| n.facts.clone())
+                        .unwrap_or_default();
+                    if process.learn_child(&child) {
+                        process.node_loop.wake(&node, world.time);
+                    }
+                    let current = facts.iter().all(|facts| facts.hash == child.applied_hash);
+                    (current && child.ready).then_some(Confirmation::Ready {
+                        uid,
+                        resource_version,
+                    })
+                }
+                _ => None,
+            },
+        };
+        self.unconfirmed |= confirmation.is_none();
+        self.confirmed.extend(confirmation);
+    }
+
+    fn remember_holds(&self, world: &mut World, p: usize) {
+        let process = &mut world.processes[p];
+        for node in &self.nodes {
+            let name = &node.key.name;
+            let new = self
+                .plan
+                .waiting
+                .get(name)
+                .filter(|r| **r != rollout::reason::Reason::Releasing);
+            let new = new.map(|r| (r.code_of_node(), r.summary()));
+            let old = match new {
+                Some(new) => process.holds.insert(name.clone(), new),
+                None => process.holds.remove(name),
+            };
+            if old != new && new.is_some() {
+                process.node_loop.wake(name, world.time);
+            }
+        }
+    }
+
+    fn write_form(&mut self, world: &mut World, p: usize, name: String) -> Go {
+        let process = &world.processes[p];
+        let Some(form) = process.forms.get(&name) else {
+            return Go::On;
+        };
+        let Some(state) = self.plan.forms.get(&name) else {
+            return Go::On;
+        };
+        let windowed =
+            form.spec.rollout.is_some() || state.rollout.slots > 0 || state.rollout.held_nodes > 0;
+        let mut status = FormStatus {
+            observed_generation: Some(state.rollout.target_generation),
+            total: state.total_nodes,
+            ready: state.ready_nodes,
+            rollout: windowed.then(|| state.rollout.clone()),
+        };
+        if world.mutant(Mutant::Restless)
+            && let Some(rollout) = &mut status.rollout
+        {
+            rollout.message = format!("{} at {}", rollout.message, world.time);
+        }
+        if status == form.status {
+            return Go::On;
+        }
+        let phase = |rollout: &Option<FormRolloutStatus>| rollout.as_ref().map(|r| r.phase);
+        let urgent = phase(&status.rollout) != phase(&form.status.rollout)
+            || form.status.observed_generation != status.observed_generation;
+        let last = process.release.form_written.get(&name).copied();
+        if !urgent && let Some(wait) = too_soon(last, FORM_STATUS_EVERY, world.time) {
+            self.again = sooner(self.again, Some(wait));
+            return Go::On;
+        }
+        let request = Request::FormStatus {
+            name: name.clone(),
+            status,
+        };
+        self.ask(world, p, request, Sent::Form(name))
+    }
+
+    fn write_counts(&mut self, world: &mut World, p: usize) -> Go {
+        let Some(hub) = self.hub.clone() else {
+            return Go::Back(self.again);
+        };
+        let ready = self.nodes.iter().filter(|node| node.is_ready()).count() as i32;
+        let counts = (ready, self.nodes.len() as i32 - ready);
+        if hub.counts == counts {
+            return self.over(world, p);
+        }
+        if let Some(wait) = too_soon(
+            world.processes[p].release.hub_written,
+            HUB_STATUS_EVERY,
+            world.time,
+        ) {
+            self.again = sooner(self.again, Some(wait));
+            return self.over(world, p);
+        }
+        self.ask(world, p, Request::HubCounts { counts }, Sent::Counts)
+    }
+
+    /// The end of a pass: another one, or back later.
+    fn over(&mut self, world: &mut World, p: usize) -> Go {
+        if self.released > 0 || !self.confirmed.is_empty() {
+            if self.pass < PASSES_MAX {
+                self.stage = Stage::Plan;
+                return Go::On;
+            }
+            let wait = if self.unconfirmed {
+                UNCONFIRMED_RETRY
+            } else {
+                0
+            };
+            return Go::Back(Some(wait));
+        }
+        let process = &mut world.processes[p];
+        let now = process.now(world.time);
+        let wake = self.plan.wake_at.map(|at| millis_until(at, now));
+        let refused = (!self.plan.releases.is_empty()).then(|| back_off(&mut process.release));
+        let retry = self.unconfirmed.then_some(UNCONFIRMED_RETRY).or(refused);
+        Go::Back(sooner(sooner(self.again, wake), retry))
+    }
+}
+
+fn back_off(memory: &mut Loop) -> u64 {
+    memory.refusals += 1;
+    REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u64.saturating_pow(memory.refusals.min(10) - 1))
+}
+
+fn unlooked(process: &mut Process) -> usize {
+    if process.release.surveyed {
+        return 0;
+    }
+    let looked = &process.looked;
+    let nodes = process.nodes.iter();
+    let unlooked = nodes
+        .filter(|(name, node)| !node.deleting && !looked.contains(*name))
+        .count();
+    process.release.surveyed = unlooked == 0;
+    unlooked
+}
+
+fn forms_of(process: &Process) -> Vec<String> {
+    process.forms.keys().cloned().collect()
+}
+
+fn too_soon(last: Option<u64>, every: u64, now: u64) -> Option<u64> {
+    let since = now - last?;
+    (since < every).then(|| every - since)
+}
+
+fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmation>) -> Snapshot {
+    let hub = process.hub.as_deref();
+    let forms = process.forms.values().map(|form| {
+        let mut policy = form.spec.rollout.clone().unwrap_or_default();
+        if world.mutant(Mutant::OffByOne) {
+            policy.max_skew = match policy.max_skew {
+                Skew::Count(n) if n > 0 => Skew::Count(n + 1),
+                other => other,
+            };
+        }
+        if world.mutant(Mutant::IgnorePause) {
+            policy.paused = false;
+        }
+        let known = process.rendered.get(&form.name);
+        let rendered_generation = known
+            .map(|r| r.generation)
+            .or(form.status.observed_generation)
+            .unwrap_or_default();
+        let outdated = match known {
+            None => rendered_generation != form.generation,
+            Some(known) => !known
+                .spec
+                .as_ref()
+                .is_some_and(|rendered| form.spec.renders_like(rendered)),
+        };
+        let previous = form.status.rollout.clone();
+        let (forced, resumed_at) = (form.forced, form.resumed_at);
+        (
+            form.name.clone(),
+            rollout::Form {
+                policy,
+                rendered_generation,
+                outdated,
+                forced,
+                resumed_at,
+                previous,
+            },
+        )
+    });
+    let forms: BTreeMap<String, rollout::Form> = forms.collect();
+    let node_view = |(name, node): (&String, &Arc<NodeDigest>)| {
+        (
+            name.clone(),
+            for_rollout(world, node, forms.get(&node.form)),
+        )
+    };
+    Snapshot {
+        resource_version: hub
+            .map(|hub| hub.resource_version.clone())
+            .unwrap_or_default(),
+        slots: hub.map(|hub| hub.slots.clone()).unwrap_or_default(),
+        hub_skew: hub.map(|hub| hub.skew).unwrap_or_default(),
+        nodes: process.nodes.iter().map(node_view).collect(),
+        forms,
+        confirmed,
+        deletions_held: process
+            .deletions_held
+            .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held.is_some())),
+        forced: hub.is_some_and(|hub| hub.forced),
+        refused: process.release.refused.clone(),
+        unlooked: 0,
+    }
+}
+
+fn for_rollout(world: &World, digest: &NodeDigest, form: Option<&rollout::Form>) -> rollout::Node {
+    let mut node = digest.for_rollout(form.map(|form| &form.policy));
+    if world.mutant(Mutant::OldStatus) && node.settled_since.is_none() && node.live != Live::None {
+        let rolled = digest
+            .status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == "Rolled" && c.status == "True");
+        node.settled_since = rolled.map(|c| c.last_transition_time);
+    }
+    if world.mutant(Mutant::CountCurrentGeneration) && node.held() && node.live != Live::None {
+        node.settled_since = node.settled_since.or(node.start);
+    }
+    node
+}
+
+/// The planner's plan, with the planted bugs that are wrapped round it.
+fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) -> Plan {
+    if world.settings.mutant.is_none() {
+        return rollout::plan(snapshot, now);
+    }
+    let forget = world.mutant(Mutant::ForgetLedger) && world.processes[p].forgetful;
+    let mut changed = snapshot.clone();
+    if forget || world.mutant(Mutant::IgnoreSlots) {
+        changed.slots.clear();
+    }
+    if world.mutant(Mutant::FreeEarly) {
+        changed
+            .slots
+            .iter_mut()
+            .for_each(|slot| slot.resource_version = "0".to_owned());
+    }
+    if world.mutant(Mutant::FreeUnheld) {
+        for slot in &snapshot.slots {
+            if let Some(node) = changed
+                .nodes
+                .get_mut(&slot.node)
+                .filter(|node| !node.held())
+            {
+                node.settled_since = node.settled_since.or(node.start);
+            }
+        }
+    }
+    let mut plan = rollout::plan(&changed, now);
+    let old = |uid: &str| snapshot.slots.iter().find(|slot| slot.uid == uid);
+    if world.mutant(Mutant::FreeEarly) {
+        let untouched = plan
+            .ledger
+            .iter_mut()
+            .flatten()
+            .filter(|s| s.resource_version == "0");
+        for slot in untouched {
+            slot.resource_version = old(&slot.uid)
+                .map(|slot| slot.resource_version.clone())
+                .unwrap_or_default();
+        }
+    }
+    if world.mutant(Mutant::IgnoreSlots)
+        && let Some(ledger) = &mut plan.ledger
+    {
+        let more: Vec<Slot> = snapshot
+            .slots
+            .iter()
+            .filter(|slot| !ledger.iter().any(|new| new.uid == slot.uid))
+            .cloned()
+            .collect();
+        ledger.extend(more);
+    }
+    if world.mutant(Mutant::RewriteRepair) {
+        for slot in plan.ledger.iter_mut().flatten() {
+            if let Some(node) = snapshot
+                .nodes
+                .get(&slot.node)
+                .filter(|_| old(&slot.uid).is_some_and(|old| old.hash != slot.hash))
+            {
+                slot.repair = node.non_ready();
+            }
+        }
+    }
+    if world.mutant(Mutant::TrustSeenSlot) && plan.ledger.as_ref() == Some(&snapshot.slots) {
+        plan.ledger = None;
+    }
+    if world.mutant(Mutant::NoReason) {
+        plan.waiting
+            .retain(|_, reason| reason.code() != "WindowFull");
+    }
+    plan
+}

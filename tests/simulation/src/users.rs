@@ -1,0 +1,424 @@
+//! What people do while a rollout runs: edits, reverts, policies, forces, rows and forms. Nobody here is the operator.
+
+use std::collections::BTreeMap;
+
+use lynqgate::api::names;
+use serde_json::{Value, json};
+
+use crate::cluster::HUB;
+use crate::operator::timestamp;
+use crate::random::Random;
+use crate::world::{Fault, World};
+
+const ALICE: &str = "alice";
+
+pub struct Users {
+    random: Random,
+    versions: u64,
+    /// By form: its image now, and those before.
+    images: BTreeMap<String, Vec<String>>,
+    policies: BTreeMap<String, Value>,
+}
+
+impl Users {
+    pub fn new(random: Random) -> Self {
+        Users {
+            random,
+            versions: 0,
+            images: BTreeMap::new(),
+            policies: BTreeMap::new(),
+        }
+    }
+
+    /// The image that the form's nodes should run in the end.
+    pub fn image(&self, form: &str) -> &str {
+        self.images[form].last().expect("a form has an image")
+    }
+}
+
+/// Rows, forms and the hub as they are at first.
+pub fn begin(world: &mut World) {
+    for i in 0..world.settings.rows {
+        world.rows.insert(format!("t{i}"), true);
+    }
+    let skew = random_skew(world);
+    let hub_window = world.has(Fault::HubWindow) && world.users.random.permille(500);
+    world.change_hub(|hub| {
+        if hub_window {
+            hub.skew = serde_json::from_value(skew).expect("a window");
+        }
+    });
+    for form in FORMS.iter().take(world.settings.forms) {
+        edit(world, form, "good");
+        let skew = random_skew(world);
+        policy(world, form, json!({"maxSkew": skew}));
+    }
+}
+
+const FORMS: [&str; 2] = ["web", "job"];
+
+fn random_skew(world: &mut World) -> Value {
+    let skews = [
+        json!(1),
+        json!(2),
+        json!(3),
+        json!(5),
+        json!(10),
+        json!("10%"),
+        json!("30%"),
+        json!(50),
+    ];
+    world.users.random.pick(&skews).clone()
+}
+
+/// A new version of the form's content.
+fn edit(world: &mut World, form: &str, kind: &str) {
+    world.users.versions += 1;
+    let image = format!("v{}-{kind}", world.users.versions);
+    world
+        .users
+        .images
+        .entry(form.to_owned())
+        .or_default()
+        .push(image);
+    put(world, form);
+}
+
+fn policy(world: &mut World, form: &str, change: Value) {
+    let policy = world
+        .users
+        .policies
+        .entry(form.to_owned())
+        .or_insert_with(|| json!({"progressDeadlineSeconds": 60}));
+    for (field, value) in change.as_object().into_iter().flatten() {
+        policy[field] = value.clone();
+    }
+    put(world, form);
+}
+
+fn put(world: &mut World, form: &str) {
+    let image = world.users.image(form).to_owned();
+    let policy = world
+        .users
+        .policies
+        .get(form)
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    world.trace(|| format!("alice: form {form}: {image}, rollout {policy}"));
+    let spec = json!({
+        "hubId": HUB,
+        "deployments": [{
+            "id": "app",
+            "nameTemplate": "{{ .uid }}-app",
+            "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "image": format!("{image} for {{{{ .uid }}}}")},
+        }],
+        "rollout": policy,
+    });
+    world.put_form(form, spec);
+}
+
+/// One thing that somebody does.
+pub fn act(world: &mut World) {
+    let classes = [
+        Fault::Edits,
+        Fault::BadEdits,
+        Fault::HandEdits,
+        Fault::HandEdits,
+        Fault::Force,
+        Fault::Policy,
+        Fault::Policy,
+        Fault::ForceAll,
+        Fault::Order,
+        Fault::HubWindow,
+        Fault::Rows,
+        Fault::Forms,
+        Fault::Database,
+        Fault::OtherWriters,
+        Fault::OtherWriters,
+        Fault::Edits,
+    ];
+    let class = *world.users.random.pick(&classes);
+    if !world.has(class) {
+        return;
+    }
+    let forms: Vec<String> = world.cluster.forms.keys().cloned().collect();
+    let form = (!forms.is_empty()).then(|| world.users.random.pick(&forms).clone());
+    match (class, form) {
+        (Fault::Edits, Some(form)) => {
+            if world.users.random.permille(500) {
+                revert(world, &form);
+            } else {
+                edit(world, &form, "good");
+            }
+        }
+        (Fault::BadEdits, Some(form)) => {
+            let kind = *world
+                .users
+                .random
+                .pick(&["never", "half", "slow", "flap", "flap"]);
+            edit(world, &form, kind);
+        }
+        (Fault::Policy, Some(form)) => change_policy(world, &form),
+        (Fault::Order, Some(form)) => {
+            let canary = format!("{{{{ eq .uid \"t{}\" }}}}", world.users.random.below(5));
+            let orders = [json!([]), json!([{"name": "canary", "when": canary}])];
+            let order = world.users.random.pick(&orders).clone();
+            policy(world, &form, json!({"order": order}));
+        }
+        (Fault::ForceAll, Some(form)) => force_all(world, &form),
+        (Fault::HandEdits | Fault::Force | Fault::OtherWriters, _) => touch_node(world, class),
+        (Fault::HubWindow, _) => {
+            let skew = if world.users.random.permille(300) {
+                json!(0)
+            } else {
+                random_skew(world)
+            };
+            world.trace(|| format!("alice: hub: maxSkew {skew}"));
+            world.change_hub(|hub| hub.skew = serde_json::from_value(skew).expect("a window"));
+        }
+        (Fault::Rows, _) => change_rows(world),
+        (Fault::Forms, form) => {
+            change_forms(world, form);
+            if world.users.random.permille(500) {
+                confirm(world);
+            }
+        }
+        (Fault::Database, _) => {
+            let time = world.time;
+            world.trace(|| "the database does not answer".to_owned());
+            world.database_down_until = time + 40_000;
+            world
+                .processes
+                .iter_mut()
+                .for_each(|process| process.hub_loop.wake(time));
+        }
+        _ => {}
+    }
+}
+
+fn force_all(world: &mut World, form: &str) {
+    let on = world.users.random.permille(300);
+    if world.users.random.permille(300) {
+        world.trace(|| format!("alice: hub: forced {on}"));
+        return world.change_hub(|hub| hub.forced = on);
+    }
+    let now = timestamp(world.time as i64);
+    let resumed_at = world.users.random.permille(500).then_some(now);
+    world.trace(|| format!("alice: form {form}: forced {on}, resumed at {resumed_at:?}"));
+    world.annotate_form(form, on, resumed_at);
+}
+
+/// Back to what the form was before, as an edit of its own.
+fn revert(world: &mut World, form: &str) {
+    let images = world.users.images.get(form).cloned().unwrap_or_default();
+    if let Some(before) = images.len().checked_sub(2).map(|i| images[i].clone()) {
+        world
+            .users
+            .images
+            .entry(form.to_owned())
+            .or_default()
+            .push(before);
+        put(world, form);
+    }
+}
+
+fn change_policy(world: &mut World, form: &str) {
+    let change = match world.users.random.below(9) {
+        0 => json!({"maxSkew": 0}),
+        1 => json!({"paused": true}),
+        2 => json!({"paused": false}),
+        3 => json!({"minReadySeconds": world.users.random.below(4)}),
+        4 => {
+            let creation = *world.users.random.pick(&["Gated", "Immediate"]);
+            json!({"creation": creation})
+        }
+        5 => json!({"maxFailures": 1 + world.users.random.below(4)}),
+        6 => {
+            let counts = *world.users.random.pick(&["All", "Released"]);
+            json!({"skewCounts": counts})
+        }
+        _ => json!({"maxSkew": random_skew(world)}),
+    };
+    policy(world, form, change);
+}
+
+fn change_rows(world: &mut World) {
+    let uid = format!("t{}", world.users.random.below(world.settings.rows + 6));
+    let active = world.rows.get(&uid).copied();
+    match (active, world.users.random.below(10)) {
+        (_, 0) => {
+            world.trace(|| "the table is emptied".to_owned());
+            world.rows.clear();
+        }
+        (_, 1) => {
+            world.trace(|| "the table is restored".to_owned());
+            for i in 0..world.settings.rows {
+                world.rows.insert(format!("t{i}"), true);
+            }
+        }
+        (None | Some(false), _) => {
+            world.trace(|| format!("row {uid} comes"));
+            world.rows.insert(uid, true);
+        }
+        (Some(true), n) if n < 6 => {
+            world.trace(|| format!("row {uid} goes"));
+            world.rows.remove(&uid);
+        }
+        (Some(true), _) => {
+            world.trace(|| format!("row {uid} is switched off"));
+            world.rows.insert(uid, false);
+        }
+    }
+    let time = world.time;
+    world
+        .processes
+        .iter_mut()
+        .for_each(|process| process.hub_loop.wake(time));
+}
+
+fn change_forms(world: &mut World, form: Option<String>) {
+    let missing = FORMS
+        .iter()
+        .take(world.settings.forms)
+        .find(|form| !world.cluster.forms.contains_key(**form));
+    match (missing, form) {
+        (Some(missing), _) => put(world, missing),
+        (None, Some(form)) if world.users.random.permille(400) => {
+            world.trace(|| format!("alice: form {form} is deleted"));
+            world.delete_form(&form);
+        }
+        _ => {}
+    }
+}
+
+/// Somebody writes a LynqNode.
+fn touch_node(world: &mut World, class: Fault) {
+    if class == Fault::OtherWriters && world.users.random.permille(300) {
+        // A write of the hub that is none of the operator's business, but moves its version.
+        let ready = world.users.random.below(50) as i32;
+        world.trace(|| "somebody writes the hub's status".to_owned());
+        return world.change_hub(|hub| hub.counts.0 = -ready);
+    }
+    let names: Vec<String> = world.cluster.nodes.keys().cloned().collect();
+    if names.is_empty() {
+        return;
+    }
+    let name = world.users.random.pick(&names).clone();
+    let number = world.users.random.draw() % 1_000;
+    let what = match class {
+        Fault::HandEdits => world.users.random.below(6),
+        Fault::Force => 6 + world.users.random.below(2),
+        _ => 8,
+    };
+    let shown = [
+        "edits",
+        "edits to what cannot run",
+        "reverts by hand",
+        "writes without `released`",
+        "claims to be live",
+        "releases by hand",
+        "forces",
+        "ends the force on",
+        "labels",
+    ][what];
+    let reply = world.write_node(&name, ALICE, None, |cluster, admission| {
+        cluster.write_node(&name, admission, |new| change(new, what, number), None)
+    });
+    world.trace(|| {
+        format!(
+            "alice {shown} {name}: {}",
+            if reply.is_ok() { "ok" } else { "refused" }
+        )
+    });
+}
+
+fn change(node: &mut Value, what: usize, number: u64) {
+    let annotation =
+        |node: &mut Value, name: &str, value: Value| node["metadata"]["annotations"][name] = value;
+    match what {
+        0 => {
+            node["spec"]["deployments"][0]["spec"]["image"] =
+                format!("hand{number}-good by hand").into()
+        }
+        1 => {
+            node["spec"]["deployments"][0]["spec"]["image"] =
+                format!("hand{number}-never by hand").into()
+        }
+        2 => {
+            if !node["spec"]["released"]["deployments"].is_null() {
+                node["spec"]["deployments"] = node["spec"]["released"]["deployments"].clone();
+            }
+        }
+        3 => drop(
+            node["spec"]
+                .as_object_mut()
+                .map(|spec| spec.remove("released")),
+        ),
+        4 => {
+            let desired = node["metadata"]["annotations"][names::DESIRED_HASH].clone();
+            annotation(node, names::LIVE_HASH, desired);
+        }
+        5 => {
+            let desired = node["metadata"]["annotations"][names::DESIRED_HASH]
+                .as_str()
+                .unwrap_or_default();
+            let version = node["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap_or_default();
+            let marker = format!("{desired}/{version}");
+            annotation(node, names::RELEASE, marker.into());
+        }
+        6 => annotation(node, names::FORCE_ROLLOUT, "true".into()),
+        7 => drop(
+            node["metadata"]["annotations"]
+                .as_object_mut()
+                .map(|all| all.remove(names::FORCE_ROLLOUT)),
+        ),
+        _ => node["metadata"]["labels"]["seen"] = number.to_string().into(),
+    }
+}
+
+/// Everything that people can do to let the fleet complete: a good version, a window, nothing paused, no deletion held.
+pub fn heal(world: &mut World) {
+    for form in FORMS.iter().take(world.settings.forms) {
+        if world.users.images.contains_key(*form) {
+            world.users.versions += 1;
+            let image = format!("v{}-good", world.users.versions);
+            world
+                .users
+                .images
+                .entry((*form).to_owned())
+                .or_default()
+                .push(image);
+            // An order is taken away: where nodes that were broken before fill the window, its first group cannot go, and
+            // they have to wait for it. A person must choose then (reason BrokenBefore).
+            policy(
+                world,
+                form,
+                json!({"order": [], "maxSkew": 10, "paused": false, "minReadySeconds": 0, "creation": "Gated"}),
+            );
+        }
+    }
+    world.change_hub(|hub| hub.forced = false);
+    for form in FORMS {
+        world.annotate_form(form, false, None);
+    }
+    if world.rows.is_empty() {
+        for i in 0..world.settings.rows {
+            world.rows.insert(format!("t{i}"), true);
+        }
+    }
+}
+
+/// What is held and shown to people, they agree to.
+pub fn confirm(world: &mut World) {
+    let held = world
+        .cluster
+        .hub
+        .deletions_held
+        .map(|count| count.to_string());
+    if held.is_some() && held != world.cluster.hub.confirmation {
+        world.trace(|| format!("alice: hub: {held:?} deletions are confirmed"));
+        world.change_hub(|hub| hub.confirmation = held);
+    }
+}

@@ -1,0 +1,438 @@
+//! The witness: computes from the fake cluster's own objects, and from nothing that the operator believes, whether the
+//! invariants of the design hold. It reads JSON by itself and shares no decision with the library.
+
+mod plans;
+mod read;
+mod windows;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lynqgate::api::hub::Slot;
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Form, Hub, Node, Workload};
+pub use read::{held, is_settled, live_image, text};
+use windows::{History, Policy};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub invariant: &'static str,
+    pub text: String,
+}
+
+/// One life of one process: after a restart it is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Life {
+    pub process: usize,
+    pub boot: u32,
+}
+
+/// Since which revision the caches hold that a plan was made on, and whether nothing was missing in them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct View {
+    pub since: u64,
+    pub current: bool,
+}
+
+/// A node whose live content changed and that has not been settled since.
+#[derive(Clone, Debug)]
+struct Flight {
+    name: String,
+    form: String,
+    cause: Cause,
+    /// The widest window that was in force between the plan's view and the release: the form's, the hub's.
+    allowed: Widths,
+    /// By a slot that is for a repair.
+    repair: bool,
+    /// Repairs had a window of their own when it was released (`skewCounts: Released`).
+    apart: bool,
+}
+
+/// Of a form and of its hub; None: unlimited.
+type Widths = (Option<usize>, Option<usize>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Gated,
+    Ungated,
+    Forced,
+}
+
+/// What figures a run yields, beside its verdict.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    pub steps: u64,
+    pub releases: u64,
+    pub peak: usize,
+}
+
+#[derive(Default)]
+pub struct Witness {
+    pub violation: Option<Violation>,
+    pub figures: Figures,
+    history: History,
+    /// The windows in which the slots of the ledger were taken, by uid.
+    taken: BTreeMap<String, Widths>,
+    /// By uid of the node.
+    flights: BTreeMap<String, Flight>,
+    /// Every content that was ever live on a node, by uid.
+    live: BTreeMap<String, BTreeSet<String>>,
+    /// Nodes that were let go through a slot, and whose slot has not been freed since; by uid.
+    released: BTreeSet<String>,
+    /// Who has read of which of those that its workload is ready, since it was let go.
+    read_ready: BTreeSet<(Life, String)>,
+    /// Acknowledged ledger writes: who wrote which slot (uid, hash, version).
+    acknowledged: BTreeSet<(Life, String, String, String)>,
+}
+
+impl Witness {
+    pub fn fail(&mut self, invariant: &'static str, text: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation {
+                invariant,
+                text: text(),
+            });
+        }
+    }
+
+    fn expect(&mut self, holds: bool, invariant: &'static str, text: impl FnOnce() -> String) {
+        if !holds {
+            self.fail(invariant, text);
+        }
+    }
+
+    pub fn form_changed(&mut self, revision: u64, name: &str, form: Option<&Form>) {
+        let policy = form.map(|form| Policy {
+            rollout: form.spec.rollout.clone().unwrap_or_default(),
+            forced: form.forced,
+        });
+        self.history.policy(revision, name, policy);
+    }
+
+    pub fn hub_changed(&mut self, revision: u64, hub: &Hub) {
+        self.history.hub(revision, hub.skew, hub.forced);
+    }
+
+    /// A node was written; `release` is who asked for it and on which view, where a marker came along.
+    pub fn node_written(
+        &mut self,
+        cluster: &Cluster,
+        old: Option<&Node>,
+        new: &Node,
+        author: Option<(Life, View)>,
+    ) {
+        let (old_value, value) = (old.map(|old| &old.value), &new.value);
+        let uid = new.digest.uid.clone();
+        self.count_nodes(cluster);
+        // Nothing is applied of a node on its way out, and the gate lets it be.
+        if new.digest.deleting {
+            return;
+        }
+        self.expect(
+            held(value) == !value["spec"]["released"].is_null()
+                || text(value, "live-hash") == "unknown",
+            "gate",
+            || {
+                format!(
+                    "{} is held and has no released content, or is not held and has",
+                    new.digest.key.name
+                )
+            },
+        );
+        let marked = |which| {
+            text(value, which) != ""
+                && old_value.is_none_or(|old| text(old, which) != text(value, which))
+        };
+        let was = old_value.and_then(live_image);
+        let is = live_image(value);
+        if marked("release") && old.is_some() {
+            self.expect(!held(value), "gate", || {
+                format!(
+                    "the release of {} was answered 200, and it is held still",
+                    new.digest.key.name
+                )
+            });
+        }
+        if let Some(image) = &is {
+            self.live
+                .entry(uid.clone())
+                .or_default()
+                .insert(image.clone());
+        }
+        let start = |value: &Value| text(value, "rollout-update-start-time").to_owned();
+        let went_live = is != was || old_value.is_some_and(|old| start(old) != start(value));
+        if !went_live || is.is_none() {
+            self.expect(is == was, "gate", || {
+                format!("{} lost its live content", new.digest.key.name)
+            });
+            return;
+        }
+        let cause = if marked("release") {
+            Cause::Gated
+        } else if marked("ungated") {
+            Cause::Ungated
+        } else if text(value, "force-rollout") == "true" {
+            Cause::Forced
+        } else {
+            return self.fail("gate", || {
+                format!(
+                    "the live content of {} changed without release, force or ungating",
+                    new.digest.key.name
+                )
+            });
+        };
+        let mut flight = Flight {
+            name: new.digest.key.name.clone(),
+            form: new.digest.form.clone(),
+            cause,
+            allowed: (None, None),
+            repair: false,
+            apart: false,
+        };
+        if cause != Cause::Forced {
+            let Some((life, view)) = author else {
+                return self.fail("gate", || {
+                    format!(
+                        "{} was let go by somebody who is not the operator",
+                        flight.name
+                    )
+                });
+            };
+            flight.allowed = self.history.widths(&flight.form, view.since);
+            // A slot that was taken in a wider window keeps its place in a narrower one.
+            if let Some(taken) = self.taken.get(&uid) {
+                flight.allowed.0 = flight.allowed.0.zip(taken.0).map(|(a, b)| a.max(b));
+                flight.allowed.1 = flight.allowed.1.zip(taken.1).map(|(a, b)| a.max(b));
+            }
+            let slot = cluster.hub.slots.iter().find(|slot| slot.uid == uid);
+            flight.repair = slot.is_some_and(|slot| slot.repair);
+            flight.apart = !self.history.counts_all(&flight.form, view.since);
+            if cause == Cause::Gated {
+                self.released(cluster, old, new, life, view, &flight);
+            } else if self.history.was_forced(&flight.form, view.since) {
+                flight.cause = Cause::Forced;
+            } else {
+                self.expect(
+                    self.history
+                        .was_ungated(&flight.form, view.since, was.is_none()),
+                    "window",
+                    || {
+                        format!(
+                            "{} went live ungated, though a window applied all the time",
+                            flight.name
+                        )
+                    },
+                );
+            }
+        }
+        self.flights.insert(uid.clone(), flight);
+        self.look_at(cluster, &new.digest.key.name);
+    }
+
+    /// A gated release has happened.
+    fn released(
+        &mut self,
+        cluster: &Cluster,
+        old: Option<&Node>,
+        new: &Node,
+        life: Life,
+        view: View,
+        flight: &Flight,
+    ) {
+        self.figures.releases += 1;
+        let released = &new.digest.uid;
+        self.released.insert(released.clone());
+        self.read_ready.retain(|(_, uid)| uid != released);
+        let name = &flight.name;
+        let Some(old) = old else {
+            return self.fail("exact", || format!("{name} was released at its creation"));
+        };
+        let uid = &new.digest.uid;
+        let (hash, version) = (
+            text(&new.value, "desired-hash"),
+            &old.digest.resource_version,
+        );
+        let named = |slot: &&Slot| slot.uid == *uid;
+        let slot = cluster.hub.slots.iter().find(named);
+        self.expect(
+            slot.is_some_and(|slot| slot.hash == hash && slot.resource_version == *version),
+            "exact",
+            || format!("{name} was released at {version} as {hash}, and the ledger says {slot:?}"),
+        );
+        let own = (life, uid.clone(), hash.to_owned(), version.clone());
+        self.expect(self.acknowledged.contains(&own), "exact", || {
+            format!("{name} was released at {version} without an acknowledged ledger write of its own before")
+        });
+        self.expect(
+            self.history.was_open(&flight.form, view.since),
+            "paused",
+            || format!("{name} was released, though its form was paused all the time"),
+        );
+        let mut flights = self.flights.clone();
+        flights.insert(uid.clone(), flight.clone());
+        let form: Vec<&Flight> = flights
+            .values()
+            .filter(|f| f.cause == Cause::Gated && f.form == flight.form)
+            .filter(|f| !flight.apart || f.repair == flight.repair)
+            .collect();
+        let hub: Vec<&Flight> = flights
+            .values()
+            .filter(|f| f.cause == Cause::Gated)
+            .collect();
+        self.figures.peak = self.figures.peak.max(form.len());
+        for (which, flights, allowed) in [
+            (
+                "form",
+                &form,
+                form.iter().map(|f| f.allowed.0).collect::<Option<Vec<_>>>(),
+            ),
+            (
+                "hub",
+                &hub,
+                hub.iter().map(|f| f.allowed.1).collect::<Option<Vec<_>>>(),
+            ),
+        ] {
+            let Some(width) = allowed.and_then(|all| all.into_iter().max()) else {
+                continue;
+            };
+            // Nodes of two windows, after they became one.
+            let two = !flight.apart && which == "form" && flights.iter().any(|f| f.apart);
+            let width = if two { 2 * width } else { width };
+            self.expect(flights.len() <= width, "window", || {
+                let names: Vec<&str> = flights.iter().map(|f| f.name.as_str()).collect();
+                format!("{} nodes of the {which} are released and not settled since, and the window is {width}: {}", flights.len(), names.join(", "))
+            });
+        }
+    }
+
+    pub fn node_gone(&mut self, cluster: &Cluster, uid: &str) {
+        self.flights.remove(uid);
+        self.live.remove(uid);
+        self.released.remove(uid);
+        self.count_nodes(cluster);
+    }
+
+    pub fn count_nodes(&mut self, cluster: &Cluster) {
+        self.history.nodes(cluster);
+    }
+
+    /// A workload changed: is its node settled now?
+    pub fn look_at(&mut self, cluster: &Cluster, name: &str) {
+        let Some((node, child)) = cluster.nodes.get(name).zip(cluster.children.get(name)) else {
+            return;
+        };
+        if child.ready
+            && child.node_uid == node.digest.uid
+            && live_image(&node.value).as_ref() == Some(&child.image)
+        {
+            self.flights.remove(&node.digest.uid);
+        }
+    }
+
+    /// Somebody applied content to a workload.
+    pub fn child_applied(
+        &mut self,
+        cluster: &Cluster,
+        old: Option<&Workload>,
+        new: &Workload,
+        view: View,
+    ) {
+        let live = self.live.get(&new.node_uid);
+        let ever = live.is_some_and(|live| live.contains(&new.image));
+        // A node that is gone may be followed by a late request of its controller.
+        let gone = cluster
+            .nodes
+            .get(&new.node)
+            .is_none_or(|node| node.digest.uid != new.node_uid);
+        self.expect(ever || gone, "gate", || {
+            format!(
+                "{} was given {}, which was never live on it",
+                new.node, new.image
+            )
+        });
+        let same = old.is_some_and(|old| old.image == new.image && old.node_uid == new.node_uid);
+        self.expect(!(same && view.current), "revert", || {
+            format!("{} was given {} once more", new.node, new.image)
+        });
+        self.look_at(cluster, &new.node);
+    }
+
+    /// A workload was read from the API server itself.
+    pub fn child_read(&mut self, life: Life, child: &Workload) {
+        if child.ready && self.released.contains(&child.node_uid) {
+            self.read_ready.insert((life, child.node_uid.clone()));
+        }
+    }
+
+    /// The ledger was written.
+    pub fn ledger_written(&mut self, cluster: &Cluster, old: &[Slot], (life, view): (Life, View)) {
+        let new = &cluster.hub.slots;
+        self.taken
+            .retain(|uid, _| new.iter().any(|slot| slot.uid == *uid));
+        for slot in new {
+            let widths = || self.history.widths(&slot.form, view.since);
+            self.taken.entry(slot.uid.clone()).or_insert_with(widths);
+        }
+        for slot in old {
+            let (uid, name) = (&slot.uid, &slot.node);
+            if let Some(kept) = new.iter().find(|kept| kept.uid == *uid) {
+                // Freed and taken anew in one write: then it must be one that may be freed.
+                if kept.repair == slot.repair && kept.form == slot.form {
+                    continue;
+                }
+            }
+            let Some(node) = cluster
+                .nodes
+                .get(name)
+                .filter(|node| node.digest.uid == *uid)
+            else {
+                continue;
+            };
+            self.expect(
+                node.digest.resource_version != slot.resource_version,
+                "ledger",
+                || {
+                    format!(
+                        "the slot of {name} was freed while its release at {} can still succeed",
+                        slot.resource_version
+                    )
+                },
+            );
+            let in_flight = self
+                .flights
+                .get(uid)
+                .is_some_and(|flight| flight.cause == Cause::Gated);
+            self.expect(!in_flight, "ledger", || {
+                format!("the slot of {name} was freed, and it has not settled since it went live")
+            });
+            let unread =
+                self.released.remove(uid) && !self.read_ready.contains(&(life, uid.clone()));
+            self.expect(!unread, "ledger", || {
+                format!("the slot of {name} was freed, and whoever did it has not read that its workload is ready")
+            });
+        }
+        for form in cluster.forms.keys() {
+            let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();
+            let (now, before) = (of_form(new), of_form(old));
+            if let (Some(width), _) = self.history.widths(form, view.since)
+                && self.history.counts_all(form, view.since)
+            {
+                self.expect(now <= width.max(before), "window", || {
+                    format!("the ledger has {now} slots of form {form}, and the window is {width}")
+                });
+            }
+        }
+    }
+
+    /// The writer has the reply to its ledger write.
+    pub fn ledger_acknowledged(&mut self, life: Life, slots: &[Slot]) {
+        for slot in slots {
+            let (uid, hash, version) = (
+                slot.uid.clone(),
+                slot.hash.clone(),
+                slot.resource_version.clone(),
+            );
+            self.acknowledged.insert((life, uid, hash, version));
+        }
+    }
+}

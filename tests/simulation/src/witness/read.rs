@@ -1,0 +1,47 @@
+//! How the witness reads a LynqNode: its annotations and contents, without the library.
+
+use serde_json::Value;
+
+/// The text of an annotation `lynq.sh/<name>`; empty where there is none.
+pub fn text<'a>(node: &'a Value, name: &str) -> &'a str {
+    let annotations = &node["metadata"]["annotations"];
+    let mut key = String::with_capacity(40);
+    key.push_str("lynq.sh/");
+    key.push_str(name);
+    annotations[&key].as_str().unwrap_or_default()
+}
+
+pub fn held(node: &Value) -> bool {
+    text(node, "live-hash") != text(node, "desired-hash")
+}
+
+fn image(content: &Value) -> Option<String> {
+    Some(
+        content["deployments"][0]["spec"]["image"]
+            .as_str()
+            .unwrap_or("nothing")
+            .to_owned(),
+    )
+}
+
+/// The image that the node's workload should run; None while nothing is live.
+pub fn live_image(node: &Value) -> Option<String> {
+    match text(node, "live-hash") {
+        "" | "none" | "unknown" => None,
+        live if live == text(node, "desired-hash") => image(&node["spec"]),
+        _ => image(&node["spec"]["released"]),
+    }
+}
+
+/// Whether the status says, of the content that is live now, that it is rolled out.
+pub fn is_settled(node: &Value) -> bool {
+    let status = &node["status"];
+    let rolled = status["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|c| c["type"] == "Rolled" && c["status"] == "True");
+    rolled
+        && status["observedHash"] == text(node, "live-hash")
+        && status["observedStartTime"] == text(node, "rollout-update-start-time")
+}
