@@ -11,6 +11,7 @@ use lynqgate::api::hub::Slot;
 use lynqgate::api::names;
 use lynqgate::api::policy::Skew;
 use lynqgate::decide::node::NodeDigest;
+use lynqgate::decide::rollout::reason::{Names, Reason};
 use lynqgate::decide::rollout::{
     self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
@@ -357,7 +358,7 @@ impl Look {
             )
         });
         // Before it has looked at every node it releases none, whatever it has forgotten.
-        world.processes[p].forgetful &= unlooked > 0;
+        world.processes[p].forgetful &= !snapshot.unlooked.is_empty();
         self.remember_holds(world, p);
         if self.hub.is_none() {
             self.stage = Stage::Forms {
@@ -493,7 +494,7 @@ impl Look {
                 .plan
                 .waiting
                 .get(name)
-                .filter(|r| **r != rollout::reason::Reason::Releasing);
+                .filter(|r| **r != Reason::Releasing);
             let new = new.map(|r| (r.code_of_node(), r.summary()));
             let old = match new {
                 Some(new) => process.holds.insert(name.clone(), new),
@@ -592,16 +593,15 @@ fn back_off(memory: &mut Loop) -> u64 {
     REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u64.saturating_pow(memory.refusals.min(10) - 1))
 }
 
-fn unlooked(process: &mut Process) -> usize {
+fn unlooked(process: &mut Process) -> Names {
     if process.release.surveyed {
-        return 0;
+        return Names::default();
     }
     let looked = &process.looked;
     let nodes = process.nodes.iter();
-    let unlooked = nodes
-        .filter(|(name, node)| !node.deleting && !looked.contains(*name))
-        .count();
-    process.release.surveyed = unlooked == 0;
+    let unlooked = nodes.filter(|(name, node)| !node.deleting && !looked.contains(*name));
+    let unlooked = Names::of(unlooked.map(|(name, _)| name));
+    process.release.surveyed = unlooked.is_empty();
     unlooked
 }
 
@@ -674,7 +674,7 @@ fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmation>)
             .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held.is_some())),
         forced: hub.is_some_and(|hub| hub.forced),
         refused: process.release.refused.clone(),
-        unlooked: 0,
+        unlooked: Names::default(),
     }
 }
 
