@@ -28,7 +28,7 @@ impl Settings {
             .copied()
             .filter(|_| random.permille(500))
             .collect();
-        let steps = 500 + random.below(1_000) as u64;
+        let steps = 400 + random.below(900) as u64;
         Settings {
             seed,
             rows,
