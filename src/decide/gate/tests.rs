@@ -456,6 +456,20 @@ fn metadata_and_lost_state_change_nothing() {
     );
 }
 
+/// The API server refuses it later, with a better word than that of a patch that does not apply.
+#[test]
+fn an_edit_that_leaves_no_spec_is_held() {
+    for spec in [None, Some(Value::Null)] {
+        let mut new = live();
+        new.as_object_mut().unwrap().remove("spec");
+        if let Some(spec) = spec {
+            new["spec"] = spec;
+        }
+        let (outcome, object) = write(Some(&live()), &new, USER).unwrap();
+        assert_eq!((outcome, live_image(&object)), (Outcome::Held, Some("a")));
+    }
+}
+
 #[test]
 fn what_the_client_claims_does_not_count() {
     let mut new = edited(&live(), "b");
