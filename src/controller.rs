@@ -91,6 +91,8 @@ pub struct Rendered {
     pub generation: i64,
     /// What the nodes were last written from; those that the API server refused are not waited for.
     pub spec: Option<Arc<FormSpec>>,
+    /// Nodes that could not be written from it, and will not be by trying again.
+    pub unwritten: BTreeSet<String>,
     pub error: Option<String>,
 }
 
@@ -224,7 +226,12 @@ impl World {
     pub fn node_changed(&self, changed: &Changed) {
         let node = changed.node();
         let hub = (node.key.namespace.clone(), node.hub.clone());
-        self.node_queue.add(node.key.clone());
+        // A form's change holds all of its nodes at once; those on their way must not wait behind what is only to be shown.
+        if node.held() && node.settled_since().is_some() {
+            self.node_queue.add_last(node.key.clone());
+        } else {
+            self.node_queue.add(node.key.clone());
+        }
         if changed.now.is_none() {
             self.hub_queue.add(hub.clone());
         }

@@ -140,6 +140,8 @@ impl Cluster {
             let mut command = Command::new(programs.join(component.program()));
             // Not the user's configuration: kwok, for one, would read it.
             command.env("HOME", group.directory());
+            // At Go's default the API server spends a quarter of its time on collecting garbage, and a test has the memory.
+            command.env("GOGC", "400");
             command.args(layout.flags(component, kubeconfig.as_deref()));
             components.insert(
                 component,

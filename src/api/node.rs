@@ -75,6 +75,8 @@ use crate::api::resource::ResourceArrays;
     )
 )]
 #[serde(rename_all = "camelCase")]
+// A field's own rule is not asked when the field goes.
+#[schemars(extend("x-kubernetes-validations" = [{"rule": "!has(oldSelf.hubId) || has(self.hubId)", "message": "hubId is immutable: it decides whose ledger this node counts in"}]))]
 pub struct NodeSpec {
     /// The row's uid. Immutable.
     #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "uid is immutable: it decides whose node this is"}]))]

@@ -94,23 +94,23 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     };
     let asked_about = get(&objects, kind, arguments).await?;
     let hub_name = match arguments.kind {
-        Subject::Node => asked_about["metadata"]["labels"][names::LABEL_HUB].as_str(),
-        Subject::Form => asked_about["spec"]["hubId"].as_str(),
+        Subject::Node => NodeDigest::of(&asked_about, None).hub,
+        Subject::Form => Form::of(&asked_about).hub_id,
     };
-    let hub_name = hub_name.unwrap_or_default();
+    let hub_name = hub_name.as_str();
     let namespace = &arguments.namespace;
     let hub = objects
         .get(&own_key("LynqHub", namespace, hub_name))
         .await
         .ok();
     let hub = hub.map(|object| Hub::of(&object));
-    let of_hub = format!("{}={hub_name}", names::LABEL_HUB);
-    let node_objects = list(&objects, "LynqNode", namespace, Some(&of_hub)).await?;
+    let node_objects = list(&objects, "LynqNode", namespace).await?;
     let nodes: Vec<Arc<NodeDigest>> = node_objects
         .iter()
         .map(|object| Arc::new(NodeDigest::of(object, None)))
+        .filter(|node| node.hub == hub_name)
         .collect();
-    let forms: Vec<Arc<Form>> = list(&objects, "LynqForm", namespace, None)
+    let forms: Vec<Arc<Form>> = list(&objects, "LynqForm", namespace)
         .await?
         .iter()
         .map(|object| Arc::new(Form::of(object)))
@@ -170,7 +170,7 @@ fn rendered(forms: &[Arc<Form>], nodes: &[Value]) -> BTreeMap<(String, String), 
         let rendered = Rendered {
             generation: form.generation,
             spec: Some(form.spec.as_ref().ok()?.clone()),
-            error: None,
+            ..Rendered::default()
         };
         Some(((form.namespace.clone(), form.name.clone()), rendered))
     };
@@ -193,14 +193,9 @@ async fn get(objects: &Objects, kind: &'static str, arguments: &Arguments) -> Re
     })
 }
 
-async fn list(
-    objects: &Objects,
-    kind: &str,
-    namespace: &str,
-    labels: Option<&str>,
-) -> Result<Vec<Value>, Error> {
+async fn list(objects: &Objects, kind: &str, namespace: &str) -> Result<Vec<Value>, Error> {
     let listed = objects
-        .list(&own_key(kind, "", "").kind, namespace, labels)
+        .list(&own_key(kind, "", "").kind, namespace, None)
         .await;
     listed.map_err(|reason| Error::Api {
         what: format!("the {kind}s of namespace {namespace}"),

@@ -24,6 +24,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, World, own_key};
 use crate::decide::hub_sync::{self, Seen};
+use crate::decide::node::NodeDigest;
 use crate::decide::render::CompiledForm;
 use crate::decide::rows::Rows;
 use nodes::Failure;
@@ -207,7 +208,8 @@ async fn act(
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
     }
-    note_rendered(world, &key, &forms, memory, &failures);
+    let unwritten = unwritten(&nodes, rows, memory, &failures);
+    note_rendered(world, &key, &forms, memory, &failures, &unwritten);
     let report = Report {
         held,
         skipped_rows: rows.skipped.len(),
@@ -274,6 +276,25 @@ fn compile_forms(
     (forms, broken)
 }
 
+/// Form and name of each node that the newest content of its form could not be written to.
+fn unwritten(
+    nodes: &[Arc<NodeDigest>],
+    rows: &Rows,
+    memory: &Memory,
+    failures: &[Failure],
+) -> BTreeSet<(String, String)> {
+    let refused = failures.iter().filter_map(|failure| {
+        let (form, _) = failure.node.as_ref()?;
+        Some((form.clone(), failure.name.clone()))
+    });
+    let not_rendered = nodes.iter().filter(|node| {
+        let id = (node.form.clone(), node.row_uid.clone());
+        !node.deleting && !rows.is_gone(&node.row_uid) && !memory.rendered.contains_key(&id)
+    });
+    let not_rendered = not_rendered.map(|node| (node.form.clone(), node.key.name.clone()));
+    refused.chain(not_rendered).collect()
+}
+
 /// The release loop shows how far the rendering is, and why a form cannot be rendered.
 fn note_rendered(
     world: &World,
@@ -281,6 +302,7 @@ fn note_rendered(
     forms: &BTreeMap<String, hub_sync::Form>,
     memory: &Memory,
     failures: &[Failure],
+    unwritten: &BTreeSet<(String, String)>,
 ) {
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
     for (name, compiled) in &memory.compiled {
@@ -294,6 +316,8 @@ fn note_rendered(
                 if failures.is_empty() && forms.contains_key(name) {
                     entry.generation = compiled.generation;
                 }
+                let of_form = unwritten.iter().filter(|(form, _)| form == name);
+                entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
                 if !failures.iter().any(|failure| failure.retry) {
                     entry.spec = Some(compiled.spec.clone());
                 }

@@ -5,9 +5,9 @@ pub mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join, join_all, join3};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -28,8 +28,7 @@ use crate::decide::rollout::{
 /// What the loop remembers of a hub between two passes.
 #[derive(Default)]
 pub struct Memory {
-    form_written: BTreeMap<String, Instant>,
-    hub_written: Option<Instant>,
+    written: report::Written,
     /// Every node has been looked at by this process.
     surveyed: bool,
     /// Passes since one went through in which the API server took no release.
@@ -80,6 +79,14 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     again
 }
 
+/// One pass of a look: what was seen, and what the planner made of it.
+struct Pass<'a> {
+    snapshot: &'a Snapshot,
+    plan: &'a Plan,
+    hub: &'a Hub,
+    nodes: &'a [Arc<NodeDigest>],
+}
+
 struct Look<'a> {
     world: &'a World,
     key: HubKey,
@@ -98,32 +105,34 @@ impl Look<'_> {
             self.remember_holds(&nodes, &plan);
             // Without the hub's spec its window is not known, so nothing is released.
             let Some(hub) = hub.filter(|hub| !hub.deleting && hub.spec.is_ok()) else {
-                return self.write_forms(&plan).await;
+                let mut written = std::mem::take(&mut self.memory.written);
+                let again = self.write_forms(&plan, &mut written).await;
+                self.memory.written = written;
+                return again;
             };
-            if let Some(slots) = &plan.ledger {
-                match self.write_ledger(&snapshot, slots).await {
-                    Ok(()) => self.note_settled(&snapshot, slots),
-                    Err(ApiError::Conflict(_)) => {
-                        self.world.metrics.ledger_conflict();
-                        let object = self
-                            .world
-                            .objects
-                            .get(&own_key("LynqHub", &self.key.0, &self.key.1))
-                            .await?;
-                        self.world.hubs.learn(&object);
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            let released = self.release(&plan.releases).await;
+            let mut written = std::mem::take(&mut self.memory.written);
+            let of_pass = Pass {
+                snapshot: &snapshot,
+                plan: &plan,
+                hub: &hub,
+                nodes: &nodes,
+            };
+            // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
+            let (carried, confirmation) = join(
+                self.carry_out(&of_pass, &mut written),
+                self.confirm(&plan.confirm),
+            )
+            .await;
+            self.memory.written = written;
+            (confirmed, unconfirmed) = confirmation;
+            let Some((refused, again)) = carried? else {
+                continue;
+            };
+            let released = plan.releases.len() - refused.len();
+            self.memory.refused = refused;
             if released > 0 {
                 self.memory.refusals = 0;
             }
-            self.give_up(&plan.give_up).await;
-            (confirmed, unconfirmed) = self.confirm(&plan.confirm).await;
-            // Also in a pass that another one follows: a busy rollout must not look as if it stood still.
-            let again = self.write_statuses(&hub, &nodes, &plan).await?;
             if released == 0 && confirmed.is_empty() {
                 let wake = plan.wake_at.map(|at| {
                     Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
@@ -138,6 +147,35 @@ impl Look<'_> {
         } else {
             Duration::ZERO
         }))
+    }
+
+    /// First the ledger, then the releases that stand in it, and the statuses beside those: also in a pass that another one
+    /// follows, for a busy rollout must not look as if it stood still. Returns the nodes that did not go live and why, and
+    /// when to come back for a status; nothing where somebody else has written the ledger.
+    async fn carry_out(
+        &self,
+        pass: &Pass<'_>,
+        written: &mut report::Written,
+    ) -> Result<Option<(BTreeMap<String, String>, Option<Duration>)>, ApiError> {
+        if let Some(slots) = &pass.plan.ledger {
+            match self.write_ledger(pass.snapshot, slots).await {
+                Ok(()) => self.note_settled(pass.snapshot, slots),
+                Err(ApiError::Conflict(_)) => {
+                    self.world.metrics.ledger_conflict();
+                    let key = own_key("LynqHub", &self.key.0, &self.key.1);
+                    self.world.hubs.learn(&self.world.objects.get(&key).await?);
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let (refused, (), again) = join3(
+            self.release(&pass.plan.releases),
+            self.give_up(&pass.plan.give_up),
+            self.write_statuses(pass.hub, pass.nodes, pass.plan, written),
+        )
+        .await;
+        Ok(Some((refused, again?)))
     }
 
     /// What the API server has refused it may go on to refuse.
@@ -231,22 +269,18 @@ impl Look<'_> {
         }
     }
 
-    /// Sends the releases; returns how many went live.
-    async fn release(&mut self, releases: &[Release]) -> usize {
-        let mut live = 0;
-        self.memory.refused.clear();
+    /// Sends the releases; returns the nodes that did not go live, and why.
+    async fn release(&self, releases: &[Release]) -> BTreeMap<String, String> {
+        let mut refused = BTreeMap::new();
         for some in releases.chunks(REQUESTS_MAX) {
             let sent = join_all(some.iter().map(|release| self.release_one(release))).await;
             for (release, sent) in some.iter().zip(sent) {
-                match sent {
-                    Ok(()) => live += 1,
-                    Err(why) => {
-                        drop(self.memory.refused.insert(release.node.clone(), why));
-                    }
+                if let Err(why) = sent {
+                    refused.insert(release.node.clone(), why);
                 }
             }
         }
-        live
+        refused
     }
 
     /// Sends one release; an error says why it did not go live.

@@ -60,6 +60,23 @@ impl ObjectKey {
             && self.namespace == other.namespace
             && self.name == other.name
     }
+
+    /// Why no object can have this name and namespace; in a request's path they would name something else.
+    pub fn impossible(&self) -> Option<String> {
+        for (what, text, may_be_empty) in [
+            ("name", &self.name, false),
+            ("namespace", &self.namespace, true),
+        ] {
+            let strange = |c: char| "/%?#\\".contains(c) || c.is_whitespace() || c.is_control();
+            let dots = text == "." || text == "..";
+            if dots || text.contains(strange) || (text.is_empty() && !may_be_empty) {
+                return Some(format!(
+                    "{text:?} cannot be the {what} of an object; correct its template, or the row's value"
+                ));
+            }
+        }
+        None
+    }
 }
 
 impl fmt::Display for ObjectKey {
@@ -371,8 +388,8 @@ fn keep_ignored(object: &mut Value, resource: &Resource, live: &Value) {
     }
 }
 
-/// JSON pointers of what `ignoreFields` matches in the object. A path that does not parse matches nothing here; form
-/// admission refuses it.
+/// JSON pointers of what `ignoreFields` matches in the object. A path that does not parse matches nothing here; no
+/// form is rendered that has one.
 fn ignored_pointers(resource: &Resource, object: &Value) -> Vec<String> {
     use jsonpath_rust::JsonPath;
     let found = resource
@@ -414,6 +431,37 @@ fn remove(object: &mut Value, pointer: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// They would be taken for another path of the API, or for its query.
+    #[test]
+    fn names_that_no_object_can_have() {
+        for (namespace, name, possible) in [
+            ("shop", "acme-web", true),
+            ("", "system:reader", true),
+            ("shop", "x/status", false),
+            ("shop", "acme?dryRun=All", false),
+            ("shop", "acme#x", false),
+            ("shop", "..", false),
+            ("shop", "a b", false),
+            ("shop", "a%2fb", false),
+            ("shop", "", false),
+            ("shop/../kube-system", "acme", false),
+        ] {
+            let key = ObjectKey {
+                kind: Kind {
+                    api_version: "v1".into(),
+                    kind: "ConfigMap".into(),
+                },
+                namespace: namespace.into(),
+                name: name.into(),
+            };
+            assert_eq!(
+                key.impossible().is_none(),
+                possible,
+                "{namespace:?} {name:?}"
+            );
+        }
+    }
 
     fn resource(extra: Value) -> Resource {
         let mut base = json!({"id": "app", "nameTemplate": "acme-app", "spec": {

@@ -73,9 +73,29 @@ pub fn misfit(message: &str) -> Option<String> {
     } else {
         return None;
     };
+    let lines: Vec<String> = why
+        .lines()
+        .map(str::trim)
+        .filter(|line| *line != "errors:")
+        .map(kind_of_value)
+        .collect();
+    let why = lines.join("; ");
     Some(format!(
         "the manifest does not fit its kind: {why}; correct the template"
     ))
+}
+
+/// What was found in the place of something simple is printed whole; its kind is enough.
+fn kind_of_value(line: &str) -> String {
+    let Some((before, value)) = line.split_once(", got &") else {
+        return line.to_owned();
+    };
+    let kind = match value.split_once("Value:") {
+        Some((_, value)) if value.starts_with("map[") => "a map",
+        Some((_, value)) if value.starts_with("[]") => "a list",
+        _ => "something else",
+    };
+    format!("{before}, got {kind}")
 }
 
 #[cfg(test)]
@@ -153,6 +173,15 @@ mod tests {
                  object to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 6",
                 Some(
                     "the manifest does not fit its kind: illegal base64 data at input byte 6; correct the template",
+                ),
+            ),
+            (
+                "failed to create typed patch object (ns/web; /v1, Kind=ConfigMap): errors:\n  .data.x: expected string, got \
+                 &value.valueUnstructured{Value:[]interface {}{\"s3cret, got &x\\ny\"}}\n  .data.y: expected string, got \
+                 &value.valueUnstructured{Value:map[string]interface {}{\"y\":\"s3cret\"}}",
+                Some(
+                    "the manifest does not fit its kind: .data.x: expected string, got a list; .data.y: expected \
+                     string, got a map; correct the template",
                 ),
             ),
             ("etcdserver: request timed out", None),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use jsonpath_rust::parser::parse_json_path;
 use serde_json::{Map, Value, json};
 
 use crate::api::form::{FormSpec, TemplateEngine};
@@ -52,6 +53,12 @@ pub enum FormError {
     Order { group: String, message: String },
     #[error("{0}")]
     Graph(String),
+    #[error("resource '{id}': ignoreFields {path:?} is no JSONPath: {message}")]
+    IgnoreField {
+        id: String,
+        path: String,
+        message: String,
+    },
     #[error("resource '{id}' has no {field}; every manifest needs one")]
     Incomplete { id: String, field: &'static str },
 }
@@ -308,6 +315,13 @@ impl CompiledResource {
                 let id = resource.id.clone();
                 return Err(FormError::Incomplete { id, field });
             }
+        }
+        for path in &resource.ignore_fields {
+            parse_json_path(path).map_err(|error| FormError::IgnoreField {
+                id: resource.id.clone(),
+                path: path.clone(),
+                message: error.to_string(),
+            })?;
         }
         Ok(CompiledResource {
             fixed,

@@ -52,6 +52,8 @@ pub struct Form {
     pub policy: Rollout,
     /// The generation that every row's node has been rendered from.
     pub rendered_generation: i64,
+    /// Nodes that the newest content could not be written to: too large, refused, or their row is skipped.
+    pub unwritten: Names,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
     pub outdated: bool,
     /// Everything of the form goes at once.

@@ -187,7 +187,7 @@ async fn every_way_to_write_goes_through_the_gate() -> Result<()> {
 
 /// Which node it is cannot be edited: it would move to another form's window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn uid_and_template_ref_are_immutable() -> Result<()> {
+async fn uid_form_and_hub_are_immutable() -> Result<()> {
     let nodes = Nodes::new("immutable").await?;
     nodes.create("n", json!({})).await?;
     for (field, said) in [
@@ -201,6 +201,14 @@ async fn uid_and_template_ref_are_immutable() -> Result<()> {
         let (code, message) = refusal(merge(&nodes.admin, "n", &patch).await)?;
         assert_eq!(code, 422, "{field}: {message}");
         assert!(message.contains(said), "{field}: {message}");
+    }
+    // A hub may be named where none was; then it stays.
+    merge(&nodes.admin, "n", &json!({"spec": {"hubId": "tenants"}})).await?;
+    for hub in [json!("another"), Value::Null] {
+        let patch = json!({"spec": {"hubId": hub}});
+        let (code, message) = refusal(merge(&nodes.admin, "n", &patch).await)?;
+        assert_eq!(code, 422, "{message}");
+        assert!(message.contains("hubId is immutable"), "{message}");
     }
     Ok(())
 }

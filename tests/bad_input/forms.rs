@@ -53,6 +53,11 @@ fn invalid() -> Vec<(&'static str, Value, &'static str)> {
             "duplicate resource IDs found: [app]",
         ),
         (
+            "a path to ignore that is none",
+            maps(json!([with("app", "ignoreFields", json!(["$.data["]))])),
+            "resource 'app': ignoreFields \"$.data[\" is no JSONPath: ",
+        ),
+        (
             "unknown dependency",
             maps(json!([with("app", "dependIds", json!(["database"]))])),
             "resource 'app' depends on non-existent resource 'database'",

@@ -60,7 +60,13 @@ impl Kinds {
             return Err(error.clone());
         }
         match &self.scopes[&facts.kind] {
-            Ok(scope) => Ok(key_in(facts, *scope)),
+            Ok(scope) => {
+                let key = key_in(facts, *scope);
+                match key.impossible() {
+                    Some(why) => Err(why),
+                    None => Ok(key),
+                }
+            }
             Err(why) => Err(why.clone()),
         }
     }

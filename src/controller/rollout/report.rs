@@ -1,5 +1,6 @@
 //! What the release loop writes for people: the statuses of hub and forms, and events for what a person wants to know.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,35 +22,47 @@ use crate::decide::rollout::status::FormState;
 const FORM_STATUS_EVERY: Duration = Duration::from_millis(500);
 const HUB_STATUS_EVERY: Duration = Duration::from_secs(1);
 
+/// When the statuses were written last.
+#[derive(Default)]
+pub struct Written {
+    forms: BTreeMap<String, Instant>,
+    hub: Option<Instant>,
+}
+
 impl Look<'_> {
     pub async fn write_statuses(
-        &mut self,
+        &self,
         hub: &Hub,
         nodes: &[Arc<NodeDigest>],
         plan: &Plan,
+        written: &mut Written,
     ) -> Result<Option<Duration>, ApiError> {
-        let forms = self.write_forms(plan).await?;
+        let forms = self.write_forms(plan, written).await?;
         let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
         let failed = nodes.len() as i32 - ready;
         if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
             return Ok(forms);
         }
-        if let Some(wait) = too_soon(self.memory.hub_written, HUB_STATUS_EVERY) {
+        if let Some(wait) = too_soon(written.hub, HUB_STATUS_EVERY) {
             return Ok(Some(forms.map_or(wait, |other| other.min(wait))));
         }
         let patch = json!({"status": {"ready": ready, "failed": failed}});
-        let written = self
+        let object = self
             .world
             .objects
             .merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch)
             .await?;
-        self.world.hubs.learn(&written);
-        self.memory.hub_written = Some(Instant::now());
+        self.world.hubs.learn(&object);
+        written.hub = Some(Instant::now());
         Ok(forms)
     }
 
     /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago.
-    pub async fn write_forms(&mut self, plan: &Plan) -> Result<Option<Duration>, ApiError> {
+    pub async fn write_forms(
+        &self,
+        plan: &Plan,
+        written: &mut Written,
+    ) -> Result<Option<Duration>, ApiError> {
         let mut again: Option<Duration> = None;
         for form in self.world.forms_of(&self.key) {
             if let Some(state) = plan.forms.get(&form.name) {
@@ -66,10 +79,8 @@ impl Look<'_> {
                 || valid(&status) != valid(&form.status)
                 || form.status.observed_generation != status.observed_generation;
             if !urgent
-                && let Some(wait) = too_soon(
-                    self.memory.form_written.get(&form.name).copied(),
-                    FORM_STATUS_EVERY,
-                )
+                && let Some(wait) =
+                    too_soon(written.forms.get(&form.name).copied(), FORM_STATUS_EVERY)
             {
                 again = Some(again.map_or(wait, |other| other.min(wait)));
                 continue;
@@ -91,15 +102,13 @@ impl Look<'_> {
                     rollout.entry(field).or_insert(Value::Null);
                 }
             }
-            let written = self
+            let object = self
                 .world
                 .objects
                 .merge_status(&own_key("LynqForm", &form.namespace, &form.name), &patch)
                 .await?;
-            self.world.forms.learn(&written);
-            self.memory
-                .form_written
-                .insert(form.name.clone(), Instant::now());
+            self.world.forms.learn(&object);
+            written.forms.insert(form.name.clone(), Instant::now());
             self.announce(&form, &status);
         }
         Ok(again)

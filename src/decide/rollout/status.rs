@@ -118,7 +118,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         Phase::Idle
     } else if seen.failed.spent() {
         Phase::Failed
-    } else if ready_updated == total && !form.outdated {
+    } else if ready_updated == total && !form.outdated && form.unwritten.is_empty() {
         Phase::Complete
     } else {
         Phase::InProgress
@@ -155,6 +155,11 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let unrendered = count(&|node| !node.held() && node.settled_since.is_some() && !node.ready);
     rollout.message = match () {
         () if form.outdated => NOT_RENDERED.to_owned(),
+        () if !form.unwritten.is_empty() => format!(
+            "the newest content could not be written to {}: see the hub's conditions; {}",
+            form.unwritten,
+            message(&rollout, &seen.failed.names, blocked, unrendered)
+        ),
         () => message(&rollout, &seen.failed.names, blocked, unrendered),
     };
     set_times(&mut rollout, form.previous.as_ref(), now);

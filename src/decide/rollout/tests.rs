@@ -346,6 +346,23 @@ fn a_failure_halts_all_but_repairs() {
     );
 }
 
+/// What is too large, or refused, is not awaited; but nobody is told that it is there.
+#[test]
+fn a_form_is_not_complete_whose_content_could_not_be_written() {
+    let mut snapshot = fleet("yyy", 1);
+    let form = snapshot.forms.get_mut("web").expect("the form");
+    form.unwritten = Names::of([&"n7".to_owned()]);
+    let rollout = &plan(&snapshot, at(1)).forms["web"].rollout;
+    assert_eq!(rollout.phase, Phase::InProgress);
+    assert!(
+        rollout
+            .message
+            .starts_with("the newest content could not be written to n7: see the hub's conditions"),
+        "{}",
+        rollout.message
+    );
+}
+
 #[test]
 fn the_status_is_counted_from_the_nodes() {
     for (states, phase, updated, updating, held) in [

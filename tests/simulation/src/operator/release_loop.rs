@@ -3,20 +3,19 @@
 //! `give_up` and `remember_holds` have their names from there, `snapshot` from `rollout::snapshot::of`, and the writes of
 //! statuses mirror `rollout::report`. Decisions are the planner's.
 
+mod plan;
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lynqgate::api::form::FormRolloutStatus;
 use lynqgate::api::hub::Slot;
 use lynqgate::api::names;
-use lynqgate::api::policy::Skew;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::rollout::reason::{Names, Reason};
-use lynqgate::decide::rollout::{
-    self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
-};
+use lynqgate::decide::rollout::{Confirm, Confirmation, GiveUp, Live, Plan, Release, Way};
 
-use crate::cluster::{FormStatus, Hub, Refused};
+use crate::cluster::{Hub, Refused};
 use crate::mutant::Mutant;
 use crate::operator::{Process, millis_until, sooner};
 use crate::request::{Reply, Request};
@@ -25,8 +24,6 @@ use crate::world::World;
 
 const PASSES_MAX: usize = 20;
 const REQUESTS_MAX: usize = 16;
-const FORM_STATUS_EVERY: u64 = 500;
-const HUB_STATUS_EVERY: u64 = 1_000;
 const UNCONFIRMED_RETRY: u64 = 1_000;
 const REFUSED_RETRY_MAX: u64 = 30_000;
 
@@ -60,6 +57,8 @@ pub struct Look {
     pass: usize,
     confirmed: BTreeSet<Confirmation>,
     unconfirmed: bool,
+    /// The live reads come before the writes in this pass; there they are sent side by side.
+    confirms_first: bool,
     stage: Stage,
     /// Of the present pass.
     view: View,
@@ -114,6 +113,7 @@ pub fn step(world: &mut World, p: usize) {
             pass: 0,
             confirmed: BTreeSet::new(),
             unconfirmed: false,
+            confirms_first: false,
             stage: Stage::Plan,
             view: View::default(),
             resource_version: String::new(),
@@ -187,9 +187,11 @@ impl Look {
                         Sent::GiveUp,
                     );
                 }
-                self.stage = Stage::Confirm {
-                    left: self.plan.confirm.clone(),
-                };
+                if self.confirms_first {
+                    self.written(world, p);
+                } else {
+                    self.start_confirming();
+                }
             }
             Stage::Confirm { left } => {
                 if !left.is_empty() {
@@ -197,13 +199,11 @@ impl Look {
                     let confirm = left.remove(which);
                     return self.confirm_one(world, p, confirm);
                 }
-                if self.released > 0 {
-                    world.processes[p].release.refusals = 0;
+                if self.confirms_first {
+                    self.start_writing(&mut world.processes[p]);
+                } else {
+                    self.written(world, p);
                 }
-                self.again = None;
-                self.stage = Stage::Forms {
-                    left: forms_of(&world.processes[p]),
-                };
             }
             Stage::Forms { left } => {
                 let Some(name) = left.pop() else {
@@ -326,11 +326,11 @@ impl Look {
         self.pass += 1;
         let unlooked = unlooked(&mut world.processes[p]);
         let process = &world.processes[p];
-        let mut snapshot = snapshot(world, process, std::mem::take(&mut self.confirmed));
+        let mut snapshot = plan::snapshot(world, process, std::mem::take(&mut self.confirmed));
         snapshot.unlooked = unlooked;
         self.view = process.view(&world.cluster);
         let now = process.now(world.time);
-        self.plan = plan(world, p, &snapshot, now);
+        self.plan = plan::plan(world, p, &snapshot, now);
         self.hub = process.hub.clone();
         self.nodes = process.nodes.values().cloned().collect();
         self.resource_version = snapshot.resource_version.clone();
@@ -364,12 +364,40 @@ impl Look {
             self.stage = Stage::Forms {
                 left: forms_of(&world.processes[p]),
             };
-        } else if self.plan.ledger.is_some() {
-            self.stage = Stage::Ledger;
+            return Go::On;
+        }
+        self.confirms_first = world.random.below(2) == 0;
+        if self.confirms_first {
+            self.start_confirming();
         } else {
-            self.start_releases(&mut world.processes[p]);
+            self.start_writing(&mut world.processes[p]);
         }
         Go::On
+    }
+
+    fn start_confirming(&mut self) {
+        self.stage = Stage::Confirm {
+            left: self.plan.confirm.clone(),
+        };
+    }
+
+    fn start_writing(&mut self, process: &mut Process) {
+        if self.plan.ledger.is_some() {
+            self.stage = Stage::Ledger;
+        } else {
+            self.start_releases(process);
+        }
+    }
+
+    /// Ledger and releases are out; the statuses are left.
+    fn written(&mut self, world: &mut World, p: usize) {
+        if self.released > 0 {
+            world.processes[p].release.refusals = 0;
+        }
+        self.again = None;
+        self.stage = Stage::Forms {
+            left: forms_of(&world.processes[p]),
+        };
     }
 
     fn start_releases(&mut self, process: &mut Process) {
@@ -506,65 +534,6 @@ impl Look {
         }
     }
 
-    fn write_form(&mut self, world: &mut World, p: usize, name: String) -> Go {
-        let process = &world.processes[p];
-        let Some(form) = process.forms.get(&name) else {
-            return Go::On;
-        };
-        let Some(state) = self.plan.forms.get(&name) else {
-            return Go::On;
-        };
-        let windowed =
-            form.spec.rollout.is_some() || state.rollout.slots > 0 || state.rollout.held_nodes > 0;
-        let mut status = FormStatus {
-            observed_generation: Some(state.rollout.target_generation),
-            total: state.total_nodes,
-            ready: state.ready_nodes,
-            rollout: windowed.then(|| state.rollout.clone()),
-        };
-        if world.mutant(Mutant::Restless)
-            && let Some(rollout) = &mut status.rollout
-        {
-            rollout.message = format!("{} at {}", rollout.message, world.time);
-        }
-        if status == form.status {
-            return Go::On;
-        }
-        let phase = |rollout: &Option<FormRolloutStatus>| rollout.as_ref().map(|r| r.phase);
-        let urgent = phase(&status.rollout) != phase(&form.status.rollout)
-            || form.status.observed_generation != status.observed_generation;
-        let last = process.release.form_written.get(&name).copied();
-        if !urgent && let Some(wait) = too_soon(last, FORM_STATUS_EVERY, world.time) {
-            self.again = sooner(self.again, Some(wait));
-            return Go::On;
-        }
-        let request = Request::FormStatus {
-            name: name.clone(),
-            status,
-        };
-        self.ask(world, p, request, Sent::Form(name))
-    }
-
-    fn write_counts(&mut self, world: &mut World, p: usize) -> Go {
-        let Some(hub) = self.hub.clone() else {
-            return Go::Back(self.again);
-        };
-        let ready = self.nodes.iter().filter(|node| node.is_ready()).count() as i32;
-        let counts = (ready, self.nodes.len() as i32 - ready);
-        if hub.counts == counts {
-            return self.over(world, p);
-        }
-        if let Some(wait) = too_soon(
-            world.processes[p].release.hub_written,
-            HUB_STATUS_EVERY,
-            world.time,
-        ) {
-            self.again = sooner(self.again, Some(wait));
-            return self.over(world, p);
-        }
-        self.ask(world, p, Request::HubCounts { counts }, Sent::Counts)
-    }
-
     /// The end of a pass: another one, or back later.
     fn over(&mut self, world: &mut World, p: usize) -> Go {
         if self.released > 0 || !self.confirmed.is_empty() {
@@ -607,162 +576,4 @@ fn unlooked(process: &mut Process) -> Names {
 
 fn forms_of(process: &Process) -> Vec<String> {
     process.forms.keys().cloned().collect()
-}
-
-fn too_soon(last: Option<u64>, every: u64, now: u64) -> Option<u64> {
-    let since = now - last?;
-    (since < every).then(|| every - since)
-}
-
-fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmation>) -> Snapshot {
-    let hub = process.hub.as_deref();
-    let forms = process.forms.values().map(|form| {
-        let mut policy = form.spec.rollout.clone().unwrap_or_default();
-        if world.mutant(Mutant::OffByOne) {
-            policy.max_skew = match policy.max_skew {
-                Skew::Count(n) if n > 0 => Skew::Count(n + 1),
-                other => other,
-            };
-        }
-        if world.mutant(Mutant::IgnorePause) {
-            policy.paused = false;
-        }
-        let known = process.rendered.get(&form.name);
-        let rendered_generation = known
-            .map(|r| r.generation)
-            .or(form.status.observed_generation)
-            .unwrap_or_default();
-        let outdated = match known {
-            None => rendered_generation != form.generation,
-            Some(known) => !known
-                .spec
-                .as_ref()
-                .is_some_and(|rendered| form.spec.renders_like(rendered)),
-        };
-        let previous = form.status.rollout.clone();
-        let (forced, resumed_at) = (form.forced, form.resumed_at);
-        (
-            form.name.clone(),
-            rollout::Form {
-                policy,
-                rendered_generation,
-                outdated,
-                forced,
-                resumed_at,
-                previous,
-            },
-        )
-    });
-    let forms: BTreeMap<String, rollout::Form> = forms.collect();
-    let node_view = |(name, node): (&String, &Arc<NodeDigest>)| {
-        (
-            name.clone(),
-            for_rollout(world, node, forms.get(&node.form)),
-        )
-    };
-    Snapshot {
-        resource_version: hub
-            .map(|hub| hub.resource_version.clone())
-            .unwrap_or_default(),
-        slots: hub.map(|hub| hub.slots.clone()).unwrap_or_default(),
-        hub_skew: hub.map(|hub| hub.skew).unwrap_or_default(),
-        nodes: process.nodes.iter().map(node_view).collect(),
-        forms,
-        confirmed,
-        deletions_held: process
-            .deletions_held
-            .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held.is_some())),
-        forced: hub.is_some_and(|hub| hub.forced),
-        refused: process.release.refused.clone(),
-        unlooked: Names::default(),
-    }
-}
-
-fn for_rollout(world: &World, digest: &NodeDigest, form: Option<&rollout::Form>) -> rollout::Node {
-    let mut node = digest.for_rollout(form.map(|form| &form.policy));
-    if world.mutant(Mutant::OldStatus) && node.settled_since.is_none() && node.live != Live::None {
-        let rolled = digest
-            .status
-            .conditions
-            .iter()
-            .find(|c| c.type_ == "Rolled" && c.status == "True");
-        node.settled_since = rolled.map(|c| c.last_transition_time);
-    }
-    if world.mutant(Mutant::CountCurrentGeneration) && node.held() && node.live != Live::None {
-        node.settled_since = node.settled_since.or(node.start);
-    }
-    node
-}
-
-/// The planner's plan, with the planted bugs that are wrapped round it.
-fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) -> Plan {
-    if world.settings.mutant.is_none() {
-        return rollout::plan(snapshot, now);
-    }
-    let forget = world.mutant(Mutant::ForgetLedger) && world.processes[p].forgetful;
-    let mut changed = snapshot.clone();
-    if forget || world.mutant(Mutant::IgnoreSlots) {
-        changed.slots.clear();
-    }
-    if world.mutant(Mutant::FreeEarly) {
-        changed
-            .slots
-            .iter_mut()
-            .for_each(|slot| slot.resource_version = "0".to_owned());
-    }
-    if world.mutant(Mutant::FreeUnheld) {
-        for slot in &snapshot.slots {
-            if let Some(node) = changed
-                .nodes
-                .get_mut(&slot.node)
-                .filter(|node| !node.held())
-            {
-                node.settled_since = node.settled_since.or(node.start);
-            }
-        }
-    }
-    let mut plan = rollout::plan(&changed, now);
-    let old = |uid: &str| snapshot.slots.iter().find(|slot| slot.uid == uid);
-    if world.mutant(Mutant::FreeEarly) {
-        let untouched = plan
-            .ledger
-            .iter_mut()
-            .flatten()
-            .filter(|s| s.resource_version == "0");
-        for slot in untouched {
-            slot.resource_version = old(&slot.uid)
-                .map(|slot| slot.resource_version.clone())
-                .unwrap_or_default();
-        }
-    }
-    if world.mutant(Mutant::IgnoreSlots)
-        && let Some(ledger) = &mut plan.ledger
-    {
-        let more: Vec<Slot> = snapshot
-            .slots
-            .iter()
-            .filter(|slot| !ledger.iter().any(|new| new.uid == slot.uid))
-            .cloned()
-            .collect();
-        ledger.extend(more);
-    }
-    if world.mutant(Mutant::RewriteRepair) {
-        for slot in plan.ledger.iter_mut().flatten() {
-            if let Some(node) = snapshot
-                .nodes
-                .get(&slot.node)
-                .filter(|_| old(&slot.uid).is_some_and(|old| old.hash != slot.hash))
-            {
-                slot.repair = node.non_ready();
-            }
-        }
-    }
-    if world.mutant(Mutant::TrustSeenSlot) && plan.ledger.as_ref() == Some(&snapshot.slots) {
-        plan.ledger = None;
-    }
-    if world.mutant(Mutant::NoReason) {
-        plan.waiting
-            .retain(|_, reason| reason.code() != "WindowFull");
-    }
-    plan
 }

@@ -1,0 +1,170 @@
+//! What the release loop sees, as `controller::rollout::snapshot` makes it, and the planner's plan for it, with the planted
+//! bugs that are wrapped round them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lynqgate::api::hub::Slot;
+use lynqgate::api::policy::Skew;
+use lynqgate::decide::node::NodeDigest;
+use lynqgate::decide::rollout::reason::Names;
+use lynqgate::decide::rollout::{self, Confirmation, Live, Plan, Snapshot};
+
+use crate::mutant::Mutant;
+use crate::operator::Process;
+use crate::world::World;
+
+pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmation>) -> Snapshot {
+    let hub = process.hub.as_deref();
+    let forms = process.forms.values().map(|form| {
+        let mut policy = form.spec.rollout.clone().unwrap_or_default();
+        if world.mutant(Mutant::OffByOne) {
+            policy.max_skew = match policy.max_skew {
+                Skew::Count(n) if n > 0 => Skew::Count(n + 1),
+                other => other,
+            };
+        }
+        if world.mutant(Mutant::IgnorePause) {
+            policy.paused = false;
+        }
+        let known = process.rendered.get(&form.name);
+        let rendered_generation = known
+            .map(|r| r.generation)
+            .or(form.status.observed_generation)
+            .unwrap_or_default();
+        let outdated = match known {
+            None => rendered_generation != form.generation,
+            Some(known) => !known
+                .spec
+                .as_ref()
+                .is_some_and(|rendered| form.spec.renders_like(rendered)),
+        };
+        let previous = form.status.rollout.clone();
+        let (forced, resumed_at) = (form.forced, form.resumed_at);
+        (
+            form.name.clone(),
+            rollout::Form {
+                policy,
+                rendered_generation,
+                // Nothing here is too large, and nobody refuses a write for good.
+                unwritten: Names::default(),
+                outdated,
+                forced,
+                resumed_at,
+                previous,
+            },
+        )
+    });
+    let forms: BTreeMap<String, rollout::Form> = forms.collect();
+    let node_view = |(name, node): (&String, &Arc<NodeDigest>)| {
+        (
+            name.clone(),
+            for_rollout(world, node, forms.get(&node.form)),
+        )
+    };
+    Snapshot {
+        resource_version: hub
+            .map(|hub| hub.resource_version.clone())
+            .unwrap_or_default(),
+        slots: hub.map(|hub| hub.slots.clone()).unwrap_or_default(),
+        hub_skew: hub.map(|hub| hub.skew).unwrap_or_default(),
+        nodes: process.nodes.iter().map(node_view).collect(),
+        forms,
+        confirmed,
+        deletions_held: process
+            .deletions_held
+            .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held.is_some())),
+        forced: hub.is_some_and(|hub| hub.forced),
+        refused: process.release.refused.clone(),
+        unlooked: Names::default(),
+    }
+}
+
+fn for_rollout(world: &World, digest: &NodeDigest, form: Option<&rollout::Form>) -> rollout::Node {
+    let mut node = digest.for_rollout(form.map(|form| &form.policy));
+    if world.mutant(Mutant::OldStatus) && node.settled_since.is_none() && node.live != Live::None {
+        let rolled = digest
+            .status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == "Rolled" && c.status == "True");
+        node.settled_since = rolled.map(|c| c.last_transition_time);
+    }
+    if world.mutant(Mutant::CountCurrentGeneration) && node.held() && node.live != Live::None {
+        node.settled_since = node.settled_since.or(node.start);
+    }
+    node
+}
+
+/// The planner's plan, with the planted bugs that are wrapped round it.
+pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) -> Plan {
+    if world.settings.mutant.is_none() {
+        return rollout::plan(snapshot, now);
+    }
+    let forget = world.mutant(Mutant::ForgetLedger) && world.processes[p].forgetful;
+    let mut changed = snapshot.clone();
+    if forget || world.mutant(Mutant::IgnoreSlots) {
+        changed.slots.clear();
+    }
+    if world.mutant(Mutant::FreeEarly) {
+        changed
+            .slots
+            .iter_mut()
+            .for_each(|slot| slot.resource_version = "0".to_owned());
+    }
+    if world.mutant(Mutant::FreeUnheld) {
+        for slot in &snapshot.slots {
+            if let Some(node) = changed
+                .nodes
+                .get_mut(&slot.node)
+                .filter(|node| !node.held())
+            {
+                node.settled_since = node.settled_since.or(node.start);
+            }
+        }
+    }
+    let mut plan = rollout::plan(&changed, now);
+    let old = |uid: &str| snapshot.slots.iter().find(|slot| slot.uid == uid);
+    if world.mutant(Mutant::FreeEarly) {
+        let untouched = plan
+            .ledger
+            .iter_mut()
+            .flatten()
+            .filter(|s| s.resource_version == "0");
+        for slot in untouched {
+            slot.resource_version = old(&slot.uid)
+                .map(|slot| slot.resource_version.clone())
+                .unwrap_or_default();
+        }
+    }
+    if world.mutant(Mutant::IgnoreSlots)
+        && let Some(ledger) = &mut plan.ledger
+    {
+        let more: Vec<Slot> = snapshot
+            .slots
+            .iter()
+            .filter(|slot| !ledger.iter().any(|new| new.uid == slot.uid))
+            .cloned()
+            .collect();
+        ledger.extend(more);
+    }
+    if world.mutant(Mutant::RewriteRepair) {
+        for slot in plan.ledger.iter_mut().flatten() {
+            if let Some(node) = snapshot
+                .nodes
+                .get(&slot.node)
+                .filter(|_| old(&slot.uid).is_some_and(|old| old.hash != slot.hash))
+            {
+                slot.repair = node.non_ready();
+            }
+        }
+    }
+    if world.mutant(Mutant::TrustSeenSlot) && plan.ledger.as_ref() == Some(&snapshot.slots) {
+        plan.ledger = None;
+    }
+    if world.mutant(Mutant::NoReason) {
+        plan.waiting
+            .retain(|_, reason| reason.code() != "WindowFull");
+    }
+    plan
+}

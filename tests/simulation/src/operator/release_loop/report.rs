@@ -1,0 +1,79 @@
+//! The statuses that the release loop writes, as `controller::rollout::report` does.
+
+use lynqgate::api::form::FormRolloutStatus;
+
+use crate::cluster::FormStatus;
+use crate::mutant::Mutant;
+use crate::operator::release_loop::{Go, Look, Sent};
+use crate::operator::sooner;
+use crate::request::Request;
+use crate::world::World;
+
+const FORM_STATUS_EVERY: u64 = 500;
+const HUB_STATUS_EVERY: u64 = 1_000;
+
+impl Look {
+    pub(super) fn write_form(&mut self, world: &mut World, p: usize, name: String) -> Go {
+        let process = &world.processes[p];
+        let Some(form) = process.forms.get(&name) else {
+            return Go::On;
+        };
+        let Some(state) = self.plan.forms.get(&name) else {
+            return Go::On;
+        };
+        let windowed =
+            form.spec.rollout.is_some() || state.rollout.slots > 0 || state.rollout.held_nodes > 0;
+        let mut status = FormStatus {
+            observed_generation: Some(state.rollout.target_generation),
+            total: state.total_nodes,
+            ready: state.ready_nodes,
+            rollout: windowed.then(|| state.rollout.clone()),
+        };
+        if world.mutant(Mutant::Restless)
+            && let Some(rollout) = &mut status.rollout
+        {
+            rollout.message = format!("{} at {}", rollout.message, world.time);
+        }
+        if status == form.status {
+            return Go::On;
+        }
+        let phase = |rollout: &Option<FormRolloutStatus>| rollout.as_ref().map(|r| r.phase);
+        let urgent = phase(&status.rollout) != phase(&form.status.rollout)
+            || form.status.observed_generation != status.observed_generation;
+        let last = process.release.form_written.get(&name).copied();
+        if !urgent && let Some(wait) = too_soon(last, FORM_STATUS_EVERY, world.time) {
+            self.again = sooner(self.again, Some(wait));
+            return Go::On;
+        }
+        let request = Request::FormStatus {
+            name: name.clone(),
+            status,
+        };
+        self.ask(world, p, request, Sent::Form(name))
+    }
+
+    pub(super) fn write_counts(&mut self, world: &mut World, p: usize) -> Go {
+        let Some(hub) = self.hub.clone() else {
+            return Go::Back(self.again);
+        };
+        let ready = self.nodes.iter().filter(|node| node.is_ready()).count() as i32;
+        let counts = (ready, self.nodes.len() as i32 - ready);
+        if hub.counts == counts {
+            return self.over(world, p);
+        }
+        if let Some(wait) = too_soon(
+            world.processes[p].release.hub_written,
+            HUB_STATUS_EVERY,
+            world.time,
+        ) {
+            self.again = sooner(self.again, Some(wait));
+            return self.over(world, p);
+        }
+        self.ask(world, p, Request::HubCounts { counts }, Sent::Counts)
+    }
+}
+
+fn too_soon(last: Option<u64>, every: u64, now: u64) -> Option<u64> {
+    let since = now - last?;
+    (since < every).then(|| every - since)
+}
