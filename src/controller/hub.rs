@@ -204,11 +204,18 @@ async fn act(
         }
     }
     failures.extend(nodes::delete_nodes(world, hub, &plan.deletes).await);
-    memory.rendered = plan.rendered;
+    let before = std::mem::replace(&mut memory.rendered, plan.rendered);
+    // Nodes of rows that are skipped stay as they are, and what they were rendered from is not forgotten.
+    let skipped = before
+        .into_iter()
+        .filter(|((_, uid), _)| rows.protected.contains(uid));
+    for (id, known) in skipped {
+        memory.rendered.entry(id).or_insert(known);
+    }
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
     }
-    let unwritten = unwritten(&nodes, rows, memory, &failures);
+    let unwritten = unwritten(&nodes, &forms, rows, memory, &failures);
     note_rendered(world, &key, &forms, memory, &failures, &unwritten);
     let report = Report {
         held,
@@ -276,9 +283,11 @@ fn compile_forms(
     (forms, broken)
 }
 
-/// Form and name of each node that the newest content of its form could not be written to.
+/// Form and name of each node that the newest content of its form could not be written to. The node of a row that is
+/// skipped stays as it is; it counts if an older form made it.
 fn unwritten(
     nodes: &[Arc<NodeDigest>],
+    forms: &BTreeMap<String, hub_sync::Form>,
     rows: &Rows,
     memory: &Memory,
     failures: &[Failure],
@@ -287,9 +296,19 @@ fn unwritten(
         let (form, _) = failure.node.as_ref()?;
         Some((form.clone(), failure.name.clone()))
     });
+    let is_old = |node: &NodeDigest, form: &hub_sync::Form| {
+        let known = memory
+            .rendered
+            .get(&(node.form.clone(), node.row_uid.clone()));
+        match rows.rows.contains_key(&node.row_uid) {
+            true => known.is_none(),
+            false => known.is_some_and(|known| !known.is_of(form)),
+        }
+    };
     let not_rendered = nodes.iter().filter(|node| {
-        let id = (node.form.clone(), node.row_uid.clone());
-        !node.deleting && !rows.is_gone(&node.row_uid) && !memory.rendered.contains_key(&id)
+        let wanted = !node.deleting && !rows.is_gone(&node.row_uid);
+        let form = forms.get(&node.form);
+        wanted && form.is_some_and(|form| is_old(node, form))
     });
     let not_rendered = not_rendered.map(|node| (node.form.clone(), node.key.name.clone()));
     refused.chain(not_rendered).collect()

@@ -56,6 +56,13 @@ pub struct Known {
     errors: Vec<(String, String)>,
 }
 
+impl Known {
+    /// Whether it is what this form, as it is now, makes of some row.
+    pub fn is_of(&self, form: &Form) -> bool {
+        self.source.starts_with(form.compiled.hash())
+    }
+}
+
 /// What one sync sees.
 pub struct Seen<'a> {
     pub hub: &'a Hub,

@@ -53,12 +53,12 @@ pub enum FormError {
     Order { group: String, message: String },
     #[error("{0}")]
     Graph(String),
-    #[error("resource '{id}': ignoreFields {path:?} is no JSONPath: {message}")]
-    IgnoreField {
-        id: String,
-        path: String,
-        message: String,
-    },
+    /// In Lynq's words.
+    #[error(
+        "ignoreFields validation failed: invalid ignoreFields in resource '{id}': invalid JSONPath {path:?}; write it like \
+         $.spec.replicas"
+    )]
+    IgnoreField { id: String, path: String },
     #[error("resource '{id}' has no {field}; every manifest needs one")]
     Incomplete { id: String, field: &'static str },
 }
@@ -317,10 +317,9 @@ impl CompiledResource {
             }
         }
         for path in &resource.ignore_fields {
-            parse_json_path(path).map_err(|error| FormError::IgnoreField {
+            parse_json_path(path).map_err(|_| FormError::IgnoreField {
                 id: resource.id.clone(),
                 path: path.clone(),
-                message: error.to_string(),
             })?;
         }
         Ok(CompiledResource {

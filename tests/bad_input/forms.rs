@@ -55,7 +55,7 @@ fn invalid() -> Vec<(&'static str, Value, &'static str)> {
         (
             "a path to ignore that is none",
             maps(json!([with("app", "ignoreFields", json!(["$.data["]))])),
-            "resource 'app': ignoreFields \"$.data[\" is no JSONPath: ",
+            "ignoreFields validation failed: invalid ignoreFields in resource 'app': invalid JSONPath \"$.data[\"; write it like $.spec.replicas",
         ),
         (
             "unknown dependency",
