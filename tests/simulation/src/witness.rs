@@ -129,7 +129,7 @@ impl Witness {
             return;
         }
         self.expect(
-            held(value) == !value["spec"]["released"].is_null()
+            held(value) != value["spec"]["released"].is_null()
                 || text(value, "live-hash") == "unknown",
             "gate",
             || {
@@ -140,7 +140,7 @@ impl Witness {
             },
         );
         let marked = |which| {
-            text(value, which) != ""
+            !text(value, which).is_empty()
                 && old_value.is_none_or(|old| text(old, which) != text(value, which))
         };
         let was = old_value.and_then(live_image);

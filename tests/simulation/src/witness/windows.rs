@@ -82,9 +82,8 @@ impl History {
         };
         let of = |skew: Skew, total: usize| (skew != Skew::Count(0)).then(|| skew.of(total));
         let widest = |widths: &mut dyn Iterator<Item = Option<usize>>| {
-            widths.fold(Some(0), |widest: Option<usize>, width| {
-                widest.zip(width).map(|(a, b)| a.max(b))
-            })
+            let all: Option<Vec<usize>> = widths.collect();
+            all.map(|all| all.into_iter().max().unwrap_or_default())
         };
         let of_form = |policy: &Policy| {
             let policy = &policy.rollout;
