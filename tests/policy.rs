@@ -9,7 +9,7 @@ use crate::tenants::{Fleet, SOON};
 
 const FORM: (&str, &str) = ("LynqForm", "web");
 
-async fn explain(cluster: &Cluster, fleet: &Fleet, arguments: &[&str]) -> Result<String> {
+pub async fn explain(cluster: &Cluster, fleet: &Fleet, arguments: &[&str]) -> Result<String> {
     let kubeconfig = cluster.kubeconfig_for(&operator::identity()).await?;
     let output = tokio::process::Command::new(operator::program("lynqgate")?)
         .arg("explain")

@@ -24,7 +24,6 @@ use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, World, own_key};
 use crate::decide::hub_sync::{self, Seen};
-use crate::decide::node::NodeDigest;
 use crate::decide::render::CompiledForm;
 use crate::decide::rows::Rows;
 use nodes::Failure;
@@ -204,18 +203,15 @@ async fn act(
         }
     }
     failures.extend(nodes::delete_nodes(world, hub, &plan.deletes).await);
-    let before = std::mem::replace(&mut memory.rendered, plan.rendered);
-    // Nodes of rows that are skipped stay as they are, and what they were rendered from is not forgotten.
-    let skipped = before
-        .into_iter()
-        .filter(|((_, uid), _)| rows.protected.contains(uid));
-    for (id, known) in skipped {
-        memory.rendered.entry(id).or_insert(known);
-    }
+    memory.rendered = plan.rendered;
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
     }
-    let unwritten = unwritten(&nodes, &forms, rows, memory, &failures);
+    let refused = failures.iter().filter_map(|failure| {
+        let (form, _) = failure.node.as_ref()?;
+        Some((form.clone(), failure.name.clone()))
+    });
+    let unwritten = plan.unwritten.into_iter().chain(refused).collect();
     note_rendered(world, &key, &forms, memory, &failures, &unwritten);
     let report = Report {
         held,
@@ -281,37 +277,6 @@ fn compile_forms(
         }
     }
     (forms, broken)
-}
-
-/// Form and name of each node that the newest content of its form could not be written to. The node of a row that is
-/// skipped stays as it is; it counts if an older form made it.
-fn unwritten(
-    nodes: &[Arc<NodeDigest>],
-    forms: &BTreeMap<String, hub_sync::Form>,
-    rows: &Rows,
-    memory: &Memory,
-    failures: &[Failure],
-) -> BTreeSet<(String, String)> {
-    let refused = failures.iter().filter_map(|failure| {
-        let (form, _) = failure.node.as_ref()?;
-        Some((form.clone(), failure.name.clone()))
-    });
-    let is_old = |node: &NodeDigest, form: &hub_sync::Form| {
-        let known = memory
-            .rendered
-            .get(&(node.form.clone(), node.row_uid.clone()));
-        match rows.rows.contains_key(&node.row_uid) {
-            true => known.is_none(),
-            false => known.is_some_and(|known| !known.is_of(form)),
-        }
-    };
-    let not_rendered = nodes.iter().filter(|node| {
-        let wanted = !node.deleting && !rows.is_gone(&node.row_uid);
-        let form = forms.get(&node.form);
-        wanted && form.is_some_and(|form| is_old(node, form))
-    });
-    let not_rendered = not_rendered.map(|node| (node.form.clone(), node.key.name.clone()));
-    refused.chain(not_rendered).collect()
 }
 
 /// The release loop shows how far the rendering is, and why a form cannot be rendered.

@@ -107,7 +107,11 @@ impl Asked<'_> {
     pub fn form(&self, name: &str) -> Option<Explanation> {
         let state = self.plan.forms.get(name)?;
         let rollout = &state.rollout;
-        let text = match rollout.phase {
+        // It alone knows of content that it could not write.
+        let told = self.snapshot.forms.get(name)?.previous.as_ref();
+        let told =
+            told.filter(|told| rollout.phase == Phase::Complete && told.phase == Phase::InProgress);
+        let text = match told.map_or(rollout.phase, |told| told.phase) {
             Phase::Idle => "idle",
             Phase::InProgress => "in progress",
             Phase::Failed => "failed",
@@ -126,6 +130,7 @@ impl Asked<'_> {
                 rollout.held_nodes
             ),
         );
+        explanation.why = told.map(|told| told.message.clone());
         let waits = self.plan.waiting.iter().filter(|(node, _)| {
             self.snapshot
                 .nodes

@@ -58,7 +58,7 @@ pub struct Known {
 
 impl Known {
     /// Whether it is what this form, as it is now, makes of some row.
-    pub fn is_of(&self, form: &Form) -> bool {
+    fn is_of(&self, form: &Form) -> bool {
         self.source.starts_with(form.compiled.hash())
     }
 }
@@ -108,6 +108,9 @@ pub struct Plan {
     /// Resources and nodes that did not render.
     pub render_errors: Findings,
     pub rendered: Rendered,
+    /// Form and name of each node that the newest content of its form is not written to: it is too large, or the row is
+    /// skipped and an older form made what is there.
+    pub unwritten: BTreeSet<(String, String)>,
 }
 
 /// Stands for a resource's id in errors that are about the order. No id has a dot.
@@ -193,7 +196,26 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             render_node(seen, &mut plan, form_name, form, row, &key, node, now);
         }
     }
+    for node in seen.nodes.iter().filter(|node| !node.deleting) {
+        keep(seen, &mut plan, node);
+    }
     plan
+}
+
+/// What is not rendered now, and stays, is remembered for what it was rendered from.
+fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
+    let id = (node.form.clone(), node.row_uid.clone());
+    let (Some(form), Some(known)) = (seen.forms.get(&node.form), seen.rendered.get(&id)) else {
+        return;
+    };
+    if plan.rendered.contains_key(&id) || is_gone(seen, node) {
+        return;
+    }
+    if !known.is_of(form) {
+        let name = node.key.name.clone();
+        plan.unwritten.insert((node.form.clone(), name));
+    }
+    plan.rendered.insert(id, known.clone());
 }
 
 /// Whether the data gives a reason to delete the node.
@@ -271,6 +293,8 @@ fn render_node(
     if let Err(error) = content::check_size(Some(&content)) {
         plan.render_errors
             .add(Subject::Node, &key.name, error.to_string());
+        let name = key.name.clone();
+        plan.unwritten.insert((form_name.to_owned(), name));
         return;
     }
     let mut spec = Map::from_iter([

@@ -7,6 +7,7 @@ use crate::bad_input::{config_map, fleet, form};
 use crate::cluster::Cluster;
 use crate::cluster::wait;
 use crate::operator::{self, Operator};
+use crate::policy;
 use crate::tenants::{Fleet, SOON};
 use crate::words::{CANARY, all, keeps_secrets};
 
@@ -384,6 +385,22 @@ async fn fail_some(cluster: &Cluster, operator: &Operator, case: &Failing) -> Re
         fleet
             .says(("LynqNode", "t1-bad"), degraded, case.said)
             .await?;
+    }
+    if !case.written {
+        let unwritten =
+            "the newest content could not be written to t1-bad: see the hub's conditions; ";
+        wait::until("the form says what is missing", SOON, async || {
+            let rollout = fleet.get("LynqForm", "bad").await?["status"]["rollout"].clone();
+            let message = rollout["message"].as_str().unwrap_or_default();
+            ensure!(message.starts_with(unwritten), "{rollout}");
+            ensure!(rollout["phase"] == "InProgress", "{rollout}");
+            Ok(())
+        })
+        .await?;
+        let explained = policy::explain(cluster, &fleet, &["form", "bad"]).await?;
+        for said in ["  state      in progress: ", unwritten] {
+            ensure!(explained.contains(said), "no {said:?} in {explained}");
+        }
     }
     let secret = format!("INSERT INTO tenants (id, active, plan) VALUES ('t2', '1', '{CANARY}')");
     fleet.database.execute(&secret).await?;
