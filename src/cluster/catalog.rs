@@ -162,6 +162,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
                 if let Some(unseen) = &mut entries.unseen {
                     unseen.retain(|seen| *seen != key);
                 }
+                entries.gone.back(&entry.uid);
                 let (before, now) = entries.put(Arc::new(entry));
                 vec![(before, Some(now))]
             }
@@ -234,5 +235,9 @@ mod tests {
         forms.change(Change::Listed);
         forms.learn(&form("b", "4"));
         assert!(forms.get("shop", "web").is_none(), "a list without it");
+        forms.change(Change::Applied(form("b", "4")));
+        forms.learn(&form("b", "5"));
+        let back = forms.get("shop", "web").expect("the list was old");
+        assert_eq!(back.resource_version, "5");
     }
 }

@@ -27,6 +27,11 @@ impl Gone {
         self.note(uid, Some(version.to_owned()));
     }
 
+    /// A watch names it again: it was missing only in a list that was older than it.
+    pub fn back(&mut self, uid: &str) {
+        self.objects.remove(uid);
+    }
+
     fn note(&mut self, uid: &str, version: Option<String>) {
         let now = Instant::now();
         while let Some((_, old)) = self.since.pop_front_if(|(at, _)| now - *at > KEPT) {

@@ -105,6 +105,8 @@ impl Nodes {
                 if let Some(unseen) = &mut inner.unseen {
                     unseen.remove(&key);
                 }
+                let uid = object["metadata"]["uid"].as_str();
+                inner.gone.back(uid.unwrap_or_default());
                 let before = inner.nodes.get(&key).cloned();
                 let now = inner.put(&object);
                 vec![Changed {

@@ -29,8 +29,8 @@ type Turn = (bool, Instant);
 struct State<K> {
     /// The turn of each waiting key.
     due: BTreeMap<K, Turn>,
-    /// The same, in order.
-    order: BTreeSet<(Turn, K)>,
+    /// The same in order: what cannot wait, and what can.
+    order: [BTreeSet<(Instant, K)>; 2],
     /// Keys being worked on; what is added meanwhile waits until that is over.
     running: BTreeSet<K>,
 }
@@ -47,7 +47,7 @@ impl<K: Ord + Clone> Default for Queue<K> {
     fn default() -> Self {
         let state = State {
             due: BTreeMap::new(),
-            order: BTreeSet::new(),
+            order: [BTreeSet::new(), BTreeSet::new()],
             running: BTreeSet::new(),
         };
         Queue {
@@ -83,10 +83,10 @@ impl<K: Ord + Clone> Queue<K> {
             if turn == present {
                 return;
             }
-            state.order.remove(&(present, key.clone()));
+            state.order[usize::from(present.0)].remove(&(present.1, key.clone()));
         }
         state.due.insert(key.clone(), turn);
-        state.order.insert((turn, key));
+        state.order[usize::from(turn.0)].insert((turn.1, key));
         drop(state);
         self.inner.changed.notify_one();
     }
@@ -122,23 +122,19 @@ impl<K: Ord + Clone> Queue<K> {
             let wait = {
                 let mut state = self.inner.state.lock().expect("the queue's lock");
                 let now = Instant::now();
-                let of = |last: bool| {
-                    let waiting = state.order.iter().filter(move |((l, _), _)| *l == last);
-                    waiting.filter(|(_, key)| !state.running.contains(key))
-                };
-                let is_due = |((_, at), _): &&(Turn, K)| *at <= now;
-                let ready = of(false).take_while(is_due).next();
-                let ready = ready
-                    .or_else(|| of(true).take_while(is_due).next())
-                    .cloned();
-                if let Some((turn, key)) = ready {
-                    state.order.remove(&(turn, key.clone()));
-                    state.due.remove(&key);
-                    state.running.insert(key.clone());
-                    return key;
+                let idle = |(_, key): &&(Instant, K)| !state.running.contains(key);
+                let firsts = [0, 1].map(|last| state.order[last].iter().find(idle).cloned());
+                let is_due =
+                    |first: &Option<(Instant, K)>| first.as_ref().is_some_and(|(at, _)| *at <= now);
+                if let Some(last) = firsts.iter().position(is_due)
+                    && let Some(first) = firsts[last].clone()
+                {
+                    state.order[last].remove(&first);
+                    state.due.remove(&first.1);
+                    state.running.insert(first.1.clone());
+                    return first.1;
                 }
-                let next = |last: bool| of(last).next().map(|((_, at), _)| *at);
-                [next(false), next(true)].into_iter().flatten().min()
+                firsts.into_iter().flatten().map(|(at, _)| at).min()
             };
             match wait {
                 Some(at) => {

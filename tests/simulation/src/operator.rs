@@ -209,6 +209,7 @@ impl Process {
     fn take(&mut self, name: &str, object: Object, time: u64) {
         match object {
             Object::Node(node) => {
+                self.gone.remove(&node.digest.uid);
                 self.put_node(&node.digest);
                 self.node_loop.wake(name, time);
                 self.release.wake(time);
@@ -236,6 +237,7 @@ impl Process {
                 }
             }
             Object::Form(form) => {
+                self.gone.remove(&form.uid);
                 let before = self.forms.get(name).cloned();
                 self.put_form(&form);
                 self.release.wake(time);
@@ -249,6 +251,7 @@ impl Process {
                 }
             }
             Object::Child(child) => {
+                self.gone.remove(&child.uid);
                 if self.put_child(&child) {
                     self.node_loop.wake(name, time);
                 }
