@@ -29,6 +29,7 @@ use crate::decide::node_plan::{
     self, Failure, FailureKind, NodePlan, Premise, Rest, Seen, StepKind,
 };
 use crate::decide::readiness::Readiness;
+use crate::decide::rollout::Live;
 use crate::decide::version;
 
 /// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
@@ -216,7 +217,8 @@ impl Look<'_> {
         self.memory.gated_again = Some(now);
         self.world.metrics.bypassed();
         let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held \
-                    for a release like any other change. See that the webhook configurations are as installed";
+                    for a release like any other change. See that the webhook configurations and the CustomResourceDefinitions are as \
+                    installed";
         let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
         tracing::warn!(node = %node.key, text);
         self.world
@@ -468,8 +470,18 @@ fn fail(
     memory.failure = Some(failure);
 }
 
-/// Whether the node's workloads are ready by a live read, with the content that is live now. What was read is learnt.
+/// Whether the node's workloads are ready by a live read, with the content that is live now; where that is not known, those
+/// that are there. What was read is learnt.
 pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiError> {
+    if node.live == Live::Unknown {
+        for key in world.children.of_node(&node.key).keys() {
+            let child = read_child(world, node, key).await?;
+            if child.is_some_and(|child| child.readiness != Readiness::Ready) {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
     for facts in node
         .facts
         .iter()
@@ -478,20 +490,9 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
         let Some(served) = world.objects.served(&facts.kind).await? else {
             return Ok(false);
         };
-        let key = key_in(facts, served.scope);
-        let object = match world.objects.get(&key).await {
-            Ok(object) => object,
-            Err(ApiError::NotFound(_)) => return Ok(false),
-            Err(error) => return Err(error),
+        let Some(child) = read_child(world, node, &key_in(facts, served.scope)).await? else {
+            return Ok(false);
         };
-        let known = world
-            .children
-            .get(&key)
-            .map(|child| child.resource_version.clone());
-        let child = world.children.learn(&object);
-        if known.is_some_and(|known| version::is_newer(&child.resource_version, &known)) {
-            world.node_queue.add(node.key.clone());
-        }
         let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
         let ready = !facts.wait_for_ready || child.readiness == Readiness::Ready;
         if !(current && ready) {
@@ -499,6 +500,27 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
         }
     }
     Ok(true)
+}
+
+/// None where the object is not there. What is newer than what was known is worth a look.
+async fn read_child(
+    world: &World,
+    node: &NodeDigest,
+    key: &ObjectKey,
+) -> Result<Option<Arc<Child>>, ApiError> {
+    let object = match world.objects.get(key).await {
+        Ok(object) => object,
+        Err(ApiError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let known = world.children.get(key);
+    let child = world.children.learn(&object);
+    if known
+        .is_some_and(|known| version::is_newer(&child.resource_version, &known.resource_version))
+    {
+        world.node_queue.add(node.key.clone());
+    }
+    Ok(Some(child))
 }
 
 /// Kinds whose readiness can come and go; the others are there or not.

@@ -227,7 +227,7 @@ impl NodeDigest {
         };
         match self.live {
             Live::None => None,
-            // Left by Lynq, which has no Rolled: what its own status says is the best there is.
+            // What is there is ready; whether it is rolled out, nobody can tell.
             Live::Unknown => since("Ready"),
             Live::Hash(_) => since("Rolled").filter(|_| self.status_is_current()),
         }
@@ -255,8 +255,12 @@ impl NodeDigest {
     /// Shortened: a window has many nodes, and a form's condition has to be read.
     fn why_not_settled(&self) -> Option<String> {
         const SHOWN_MAX: usize = 300;
-        let rolled = self.status.conditions.iter().find(|c| c.type_ == "Rolled");
-        let why = rolled.filter(|c| c.status == "False" && self.status_is_current())?;
+        let (type_, speaks) = match self.live {
+            Live::Unknown => ("Ready", true),
+            _ => ("Rolled", self.status_is_current()),
+        };
+        let condition = self.status.conditions.iter().find(|c| c.type_ == type_);
+        let why = condition.filter(|c| c.status == "False" && speaks)?;
         let mut shown: String = why.message.chars().take(SHOWN_MAX).collect();
         if shown.len() < why.message.len() {
             shown.push('…');

@@ -111,6 +111,9 @@ pub struct NodePlan {
     /// One for each resource, in their order. Empty where the content is not live or the graph is broken.
     pub outcomes: Vec<Outcome>,
     pub graph_error: Option<GraphError>,
+    /// Where the live content is not known: what is there and not ready, and why. None where nothing is known of its objects
+    /// either: Lynq's have no label by which they would be watched.
+    pub unready: Option<Vec<String>>,
     /// What is applied now, and what was and is not gone yet.
     pub record: Record,
     pub wake_at: Option<Timestamp>,
@@ -132,9 +135,14 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
         record: rest.record.clone(),
         ..NodePlan::default()
     };
-    // Without known live content the children stay exactly as they are.
-    if !matches!(node.live, Live::Hash(_)) {
-        return plan;
+    // Without known live content the children stay exactly as they are; the window counts the node all the same.
+    match node.live {
+        Live::None => return plan,
+        Live::Unknown => {
+            plan.unready = unready(node, &rest.others);
+            return plan;
+        }
+        Live::Hash(_) => {}
     }
     let vertices: Vec<Vertex> = seen.iter().map(|s| vertex(s.facts)).collect();
     let graph = match Graph::new(&vertices) {
@@ -185,6 +193,22 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
     }
     plan.record = rest.record.next(node, (seen, &plan.outcomes), rest);
     plan
+}
+
+fn unready(node: &NodeDigest, children: &BTreeMap<ObjectKey, Child>) -> Option<Vec<String>> {
+    let ours = || children.iter().filter(|(_, child)| is_ours(child, node));
+    ours().next()?;
+    let not_ready = ours().filter_map(|(key, child)| match &child.readiness {
+        Readiness::Ready => None,
+        Readiness::Waiting(reason) | Readiness::Failed(reason) => {
+            let said = reason.to_string();
+            let said = said
+                .strip_prefix(&format!("{}: ", key.name))
+                .unwrap_or(&said);
+            Some(format!("{} {}: {said}", key.kind.kind, key.name))
+        }
+    });
+    Some(not_ready.collect())
 }
 
 /// One hash of the fields that our last applies owned, by the id of the resource: what the status keeps of them.

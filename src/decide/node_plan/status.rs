@@ -139,9 +139,12 @@ fn states(
         ),
         (Live::Unknown, _) => ConditionState::new(
             "Ready",
-            node.is_ready(),
+            match &plan.unready {
+                Some(unready) => unready.is_empty(),
+                None => node.is_ready(),
+            },
             "LiveContentUnknown",
-            "what runs did not come through the gate; it stays as it is until the release",
+            unknown_content(plan.unready.as_deref().unwrap_or_default()),
         ),
         (_, Some(error)) => {
             ConditionState::new("Ready", false, "DependencyError", error.to_string())
@@ -244,9 +247,26 @@ pub fn named(facts: &Facts) -> String {
     }
 }
 
+fn unknown_content(unready: &[String]) -> String {
+    let stays = "what runs did not come through the gate, or its record is lost; it stays as it is until the release";
+    match unready.len() {
+        0 => stays.to_owned(),
+        all => {
+            let shown = unready[..all.min(SHOWN_MAX)].join("; ");
+            let more = match all.saturating_sub(SHOWN_MAX) {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            format!("{shown}{more}; {stays}")
+        }
+    }
+}
+
+/// How many resources a message names.
+const SHOWN_MAX: usize = 3;
+
 /// The first resources that are not ready, with their reasons: failed ones first.
 fn why_not_ready(seen: &[Seen], plan: &NodePlan) -> String {
-    const SHOWN_MAX: usize = 3;
     let mut bad: Vec<_> = seen
         .iter()
         .zip(&plan.outcomes)

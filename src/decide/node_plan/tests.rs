@@ -388,11 +388,12 @@ fn a_resource_that_waits_too_long_has_failed() {
 fn without_known_live_content_nothing_is_touched() {
     for live in [Live::None, Live::Unknown] {
         let mut node = node(vec![]);
-        node.live = live;
+        node.live = live.clone();
         let old = facts("old", &[]);
         let rest = rest(BTreeMap::from([(key("old"), child(&old, &node))]));
         let nothing = NodePlan {
             record: rest.record.clone(),
+            unready: (live == Live::Unknown).then(Vec::new),
             ..NodePlan::default()
         };
         assert_eq!(plan(&node, &[], &rest, at(0)), nothing);

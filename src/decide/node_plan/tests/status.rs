@@ -67,6 +67,55 @@ fn a_status_that_says_the_same_is_the_same() {
     }
 }
 
+/// The window counts what is broken, also where nobody knows what should run.
+#[test]
+fn without_known_live_content_a_node_is_as_ready_as_what_is_there() {
+    let said = |children: &[Child], before: &str| {
+        let mut node = node(vec![]);
+        node.live = Live::Unknown;
+        node.status = Arc::new(NodeStatus {
+            conditions: serde_json::from_value(json!([{
+                "type": "Ready", "status": before, "reason": "R", "message": "", "lastTransitionTime": at(-60),
+            }]))
+            .unwrap(),
+            ..NodeStatus::default()
+        });
+        let objects = children.iter().enumerate();
+        let others = objects.map(|(i, child)| (key(&format!("c{i}")), child.clone()));
+        let rest = rest(others.collect());
+        let plan = plan(&node, &[], &rest, at(0));
+        node.status = Arc::new(status::of_node(&node, &[], &plan, None, at(0)));
+        let why = node.for_rollout(None).why;
+        (node.settled_since().is_some(), why.unwrap_or_default())
+    };
+    let stays = "what runs did not come through the gate, or its record is lost; it stays as it is until the release";
+    let ready = child(&facts("c0", &[]), &node(vec![]));
+    let broken = Child {
+        readiness: waiting(),
+        ..ready.clone()
+    };
+    let foreign = Child {
+        owner: Owner::Nobody,
+        ..broken.clone()
+    };
+    assert_eq!(said(&[], "True"), (true, String::new()), "left by Lynq");
+    assert_eq!(
+        said(&[], "False"),
+        (false, stays.to_owned()),
+        "left by Lynq"
+    );
+    assert_eq!(
+        said(&[ready.clone(), foreign], "False"),
+        (true, String::new())
+    );
+    let (settled, why) = said(&[ready, broken], "True");
+    assert!(!settled);
+    assert_eq!(
+        why,
+        format!("Thing c1: x: being deleted; it is applied again once it is gone; {stays}")
+    );
+}
+
 #[test]
 fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
     let mut broken = facts("a", &[]);
