@@ -75,8 +75,8 @@ use crate::api::resource::ResourceArrays;
     )
 )]
 #[serde(rename_all = "camelCase")]
-// A field's own rule is not asked when the field goes.
-#[schemars(extend("x-kubernetes-validations" = [{"rule": "!has(oldSelf.hubId) || has(self.hubId)", "message": "hubId is immutable: it decides whose ledger this node counts in"}]))]
+// Not at the field: its own rule is not asked when the field goes.
+#[schemars(extend("x-kubernetes-validations" = [{"rule": "!has(oldSelf.hubId) || (has(self.hubId) && self.hubId == oldSelf.hubId)", "message": "hubId is immutable: it decides whose ledger this node counts in"}]))]
 pub struct NodeSpec {
     /// The row's uid. Immutable.
     #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "uid is immutable: it decides whose node this is"}]))]
@@ -85,7 +85,6 @@ pub struct NodeSpec {
     #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "templateRef is immutable: it decides whose window this node counts in"}]))]
     pub template_ref: String,
     /// Name of the LynqHub. Once set it is immutable.
-    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "hubId is immutable: it decides whose ledger this node counts in"}]))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hub_id: Option<String>,
     /// The live content, there only while the node is held: what runs now, until the content beside it is released.

@@ -112,6 +112,24 @@ fn position(error: &serde_json::Error) -> String {
     )
 }
 
+/// What of a written object is not what the API server makes of each before it asks anybody: it cannot be patched.
+pub fn misshapen(object: &Value) -> Option<&'static str> {
+    let (metadata, spec) = (&object["metadata"], &object["spec"]);
+    let texts = match &metadata["annotations"] {
+        Value::Object(all) => all.values().all(Value::is_string),
+        other => other.is_null(),
+    };
+    if !metadata.is_object() {
+        Some("metadata")
+    } else if !texts {
+        Some("metadata.annotations")
+    } else if !(spec.is_object() || spec.is_null()) {
+        Some("spec")
+    } else {
+        None
+    }
+}
+
 /// How the API server's client sees a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -287,6 +305,28 @@ mod tests {
             };
             assert_eq!(uid, "u", "{name}");
             assert!(reason.contains(said), "{name}: {reason}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_patched_is_named() {
+        for (object, what) in [
+            (json!("x"), Some("metadata")),
+            (json!({}), Some("metadata")),
+            (json!({"metadata": []}), Some("metadata")),
+            (
+                json!({"metadata": {"annotations": "x"}}),
+                Some("metadata.annotations"),
+            ),
+            (
+                json!({"metadata": {"annotations": {"x": 1}}}),
+                Some("metadata.annotations"),
+            ),
+            (json!({"metadata": {}, "spec": []}), Some("spec")),
+            (json!({"metadata": {}, "spec": null}), None),
+            (json!({"metadata": {"annotations": {}}, "spec": {}}), None),
+        ] {
+            assert_eq!(misshapen(&object), what, "{object}");
         }
     }
 
