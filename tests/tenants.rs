@@ -159,9 +159,10 @@ impl Fleet {
         .await
     }
 
+    /// Until every node is done, and no slot is left that would let its node go first in the next change.
     pub async fn complete(&self, nodes: usize, deadline: Duration) -> Result<Value> {
         self.rollout("the rollout is complete", deadline, |r| {
-            r["phase"] == "Complete" && r["totalNodes"] == nodes
+            r["phase"] == "Complete" && r["totalNodes"] == nodes && r["slots"] == 0
         })
         .await
     }

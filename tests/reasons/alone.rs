@@ -37,9 +37,9 @@ pub async fn play() -> Result<Vec<&'static str>> {
         .apply(&json!({
             "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
             "metadata": {"name": "batch", "namespace": fleet.namespace},
-            "spec": {"hubId": "tenants", "configMaps": [{
+            "spec": {"hubId": "tenants", "serviceAccounts": [{
                 "id": "app", "nameTemplate": "{{ .uid }}-batch",
-                "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": "{{ .plan }}"}},
+                "spec": {"apiVersion": "v1", "kind": "ServiceAccount"},
             }]},
         }))
         .await?;
@@ -76,10 +76,10 @@ pub async fn play() -> Result<Vec<&'static str>> {
     operator.process.terminate(SOON).await?;
     shows(&cluster, &fleet, "NoLeader", waits("WindowFull")).await?;
 
-    // The ConfigMaps cannot be listed, so that those who have some are not looked at.
+    // The ServiceAccounts cannot be listed, so that those who have some are not looked at.
     proxy.set_rules(vec![Rule {
         verbs: &["list", "watch"],
-        resources: &["configmaps"],
+        resources: &["serviceaccounts"],
         ..Rule::new(Action::Status(503, None))
     }]);
     operator.process.start()?;

@@ -125,7 +125,7 @@ impl Reason {
             }
             Reason::WindowFull { .. } => {
                 "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form: they get the \
-                 correction first"
+                 correction first; or remove what stands in their way"
             }
             Reason::Soaking { .. } => {
                 "nothing, as long as they stay ready: rollout.minReadySeconds asks for that time"
@@ -142,8 +142,8 @@ impl Reason {
                  rollout.maxSkew of the hub"
             }
             Reason::BudgetSpent { .. } => {
-                "correct the form: the failed nodes get the correction first; or, to go on all the same, annotate the form \
-                 with lynq.sh/resume=$(date -u +%FT%TZ)"
+                "correct the form: the failed nodes get the correction first; or remove what stands in their way; or, to go on \
+                 all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ)"
             }
             Reason::GroupNotDone { .. } => {
                 "those nodes must run the newest content and be ready: lynqgate explain node tells why one does not"
