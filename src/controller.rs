@@ -1,6 +1,7 @@
 //! The loops of the leader: each observes, lets `decide` decide, and acts without a choice left.
 
 pub mod hub;
+pub mod installation;
 pub mod metrics;
 pub mod node;
 pub mod rollout;
@@ -25,7 +26,7 @@ use crate::cluster::nodes::{Changed, HubKey, Nodes};
 use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
 use crate::cluster::vital;
-use crate::cluster::watch::follow;
+use crate::cluster::watch::{Which, follow};
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
 use crate::decide::node_plan::status::HoldReason;
 use metrics::Metrics;
@@ -181,7 +182,7 @@ impl World {
                     world.node_changed(&changed);
                 }
             };
-            follow(client, LynqNode::api_resource(), None, on_change).await;
+            follow(client, LynqNode::api_resource(), Which::All, on_change).await;
         });
         let (world, client) = (self.clone(), self.objects.client.clone());
         vital::spawn(async move {
@@ -190,7 +191,7 @@ impl World {
                     world.hub_changed(before.as_deref(), now.as_deref());
                 }
             };
-            follow(client, LynqHub::api_resource(), None, on_change).await;
+            follow(client, LynqHub::api_resource(), Which::All, on_change).await;
         });
         let (world, client) = (self.clone(), self.objects.client.clone());
         vital::spawn(async move {
@@ -202,7 +203,7 @@ impl World {
             follow(
                 client,
                 ApiResource::erase::<Namespace>(&()),
-                None,
+                Which::All,
                 on_change,
             )
             .await;
@@ -218,7 +219,7 @@ impl World {
                     world.form_changed(before.as_deref(), now.as_deref());
                 }
             };
-            follow(client, LynqForm::api_resource(), None, on_change).await;
+            follow(client, LynqForm::api_resource(), Which::All, on_change).await;
         });
     }
 

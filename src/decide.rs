@@ -11,6 +11,7 @@ pub mod findings;
 pub mod gate;
 pub mod graph;
 pub mod hub_sync;
+pub mod installation;
 pub mod node;
 pub mod node_plan;
 pub mod readiness;

@@ -8,8 +8,16 @@ use crate::tidy::{root, rust_files};
 const PAGE: &str = "docs/ARCHITECTURE.md";
 
 /// The invariants that lynqgate promises.
-const INVARIANTS: [&str; 8] = [
-    "window", "gate", "exact", "idle", "progress", "revert", "reason", "rows",
+const INVARIANTS: [&str; 9] = [
+    "window",
+    "gate",
+    "exact",
+    "idle",
+    "progress",
+    "revert",
+    "reason",
+    "rows",
+    "ownership",
 ];
 
 /// Where a path on the page may start.

@@ -12,6 +12,8 @@ mod forms;
 mod hub;
 mod idle;
 mod install;
+mod installation;
+mod operating;
 mod operator;
 mod policy;
 mod process;

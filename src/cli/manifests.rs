@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::api::resource::ARRAYS;
 use crate::api::{crd, names};
 use crate::decide::content::HASH_VERSION;
+use crate::decide::installation::{STORED, definition_of};
 
 /// Where the API server finds the webhooks.
 #[derive(Clone, Debug)]
@@ -193,6 +194,7 @@ fn fence() -> [Value; 2] {
 
 /// What the operator may do in the whole cluster.
 fn cluster_role() -> Value {
+    let definitions = STORED.map(|(plural, _)| definition_of(plural));
     let all = [
         "get", "list", "watch", "create", "update", "patch", "delete",
     ];
@@ -220,6 +222,10 @@ fn cluster_role() -> Value {
             rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
             rule(&["authentication.k8s.io"], &["selfsubjectreviews"], &["create"]),
             rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["list", "watch"]),
+            named(
+                rule(&["apiextensions.k8s.io"], &["customresourcedefinitions"], &["list", "watch"]),
+                &definitions.each_ref().map(String::as_str),
+            ),
             named(
                 rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["get", "create", "patch"]),
                 &[names::MUTATING_CONFIGURATION, names::VALIDATING_CONFIGURATION],

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
@@ -16,10 +16,11 @@ use crate::cli::manifests::{self, Address};
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
-use crate::cluster::objects::{ApiError, Objects};
+use crate::cluster::objects::Objects;
 use crate::cluster::vital;
+use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
-use crate::controller::{Workers, World, own_key};
+use crate::controller::{Workers, World};
 use crate::decide::child::key_of;
 use crate::server::{probes, tls, webhook};
 
@@ -94,9 +95,6 @@ pub enum Error {
     LostLease,
 }
 
-/// How often the fence's ConfigMap is read until it is right.
-const FENCE_RETRY: Duration = Duration::from_secs(10);
-
 type AnyError = Box<dyn std::error::Error>;
 
 pub fn run(arguments: Arguments) -> Result<(), AnyError> {
@@ -142,14 +140,8 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     world.follow_forms();
 
     let stopping = Arc::new(AtomicBool::new(false));
-    let fence = Arc::new(Mutex::new(None));
-    vital::spawn(check_fence(
-        objects.clone(),
-        arguments.namespace.clone(),
-        operator.clone(),
-        fence.clone(),
-    ));
-    let not_ready = readiness(certs.clone(), fence, stopping.clone());
+    let installation = Installation::follow(&kube, &arguments.namespace, &operator);
+    let not_ready = readiness(certs.clone(), installation.clone(), stopping.clone());
     let health = listen(
         "health-probe-bind-address",
         &arguments.health_probe_bind_address,
@@ -192,7 +184,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         nodes: arguments.node_concurrency,
     };
     let led = tokio::select! {
-        led = lead(world, workers, &mut election, arguments.leader_elect, certs) => led,
+        led = lead(world, workers, &mut election, arguments.leader_elect, (certs, installation)) => led,
         () = signalled() => Ok(()),
     };
     stopping.store(true, Ordering::Relaxed);
@@ -236,13 +228,14 @@ async fn signalled() {
     }
 }
 
-/// Runs the loops once this process leads and its own gate answers; returns only when it must not lead any more.
+/// Runs the loops once this process leads, its own gate answers and what it writes is stored; returns only when it must not
+/// lead any more.
 async fn lead(
     world: Arc<World>,
     workers: Workers,
     election: &mut Election,
     elect: bool,
-    certs: WebhookCerts,
+    (certs, installation): (WebhookCerts, Installation),
 ) -> Result<(), AnyError> {
     if elect {
         election.acquire().await;
@@ -250,6 +243,7 @@ async fn lead(
     let mut status = certs.watch_status();
     // Without the gate every write of a node would be refused.
     let _ = status.wait_for(|status| status.ready()).await;
+    installation.wait().await;
     let loops = world.lead(workers);
     if elect {
         tokio::select! {
@@ -262,57 +256,16 @@ async fn lead(
     }
 }
 
-/// Until the fence knows the operator by its own name. Without the ConfigMap there is no fence, or one that refuses every
-/// write of a node, which says so itself.
-async fn check_fence(
-    objects: Objects,
-    namespace: String,
-    operator: String,
-    problem: Arc<Mutex<Option<String>>>,
-) {
-    let mut key = own_key("ConfigMap", &namespace, names::IDENTITY_CONFIG_MAP);
-    key.kind.api_version = "v1".to_owned();
-    loop {
-        let said = match objects.get(&key).await {
-            Ok(map) if map["data"]["username"] == operator.as_str() => None,
-            Ok(map) => Some(format!(
-                "ConfigMap {} in namespace {namespace} names {} as the operator, but this is {operator:?}; correct it",
-                names::IDENTITY_CONFIG_MAP,
-                map["data"]["username"]
-            )),
-            Err(ApiError::NotFound(_)) => {
-                let name = names::IDENTITY_CONFIG_MAP;
-                tracing::warn!(
-                    namespace,
-                    name,
-                    "no such ConfigMap: the policy lynqgate-fence is not installed, or cannot work"
-                );
-                None
-            }
-            Err(error) => Some(format!("the fence's ConfigMap could not be read: {error}")),
-        };
-        if let Some(said) = &said {
-            tracing::error!(said, "the fence does not know this operator");
-        }
-        let done = said.is_none();
-        *problem.lock().expect("the fence's lock") = said;
-        if done {
-            return;
-        }
-        tokio::time::sleep(FENCE_RETRY).await;
-    }
-}
-
 fn readiness(
     certs: WebhookCerts,
-    fence: Arc<Mutex<Option<String>>>,
+    installation: Installation,
     stopping: Arc<AtomicBool>,
 ) -> probes::NotReady {
     Arc::new(move || {
         if stopping.load(Ordering::Relaxed) {
             return Some("stopping".to_owned());
         }
-        if let Some(problem) = fence.lock().expect("the fence's lock").clone() {
+        if let Some(problem) = installation.problem() {
             return Some(problem);
         }
         let status = certs.status();

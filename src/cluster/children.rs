@@ -9,7 +9,7 @@ use crate::api::names;
 use crate::cluster::gone::Gone;
 use crate::cluster::objects::Served;
 use crate::cluster::vital;
-use crate::cluster::watch::{Change, follow};
+use crate::cluster::watch::{Change, Which, follow};
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of};
 use crate::decide::version;
 
@@ -94,7 +94,7 @@ impl Children {
         );
         vital::spawn(async move {
             let selector = format!("{}={}", names::LABEL_MANAGED, names::TRUE);
-            follow(client, resource, Some(&selector), |change| {
+            follow(client, resource, Which::Labelled(&selector), |change| {
                 store.change(&kind, change)
             })
             .await;
@@ -169,6 +169,8 @@ impl Inner {
                 if let Some(unseen) = &mut self.watched(kind).unseen {
                     unseen.remove(&key_of(&object));
                 }
+                let uid = object["metadata"]["uid"].as_str();
+                self.gone.back(uid.unwrap_or_default());
                 self.put(&object).1
             }
             Change::Deleted(object) => {

@@ -26,20 +26,45 @@ pub enum Change {
     Refused(String),
 }
 
-/// Follows the kind in all namespaces; `on_change` sees every event in order.
+/// Which objects of a kind.
+#[derive(Clone, Copy, Debug)]
+pub enum Which<'a> {
+    All,
+    /// Those with this label.
+    Labelled(&'a str),
+    /// One; in no namespace where its kind is not namespaced.
+    One {
+        namespace: Option<&'a str>,
+        name: &'a str,
+    },
+}
+
+/// Follows objects of the kind; `on_change` sees every event in order.
 pub async fn follow(
     client: kube::Client,
     resource: ApiResource,
-    labels: Option<&str>,
+    which: Which<'_>,
     mut on_change: impl FnMut(Change),
 ) {
     let mut config = watcher::Config::default()
         .page_size(PAGE_SIZE)
         .timeout(WATCH_TIMEOUT.as_secs() as u32);
-    if let Some(labels) = labels {
-        config = config.labels(labels);
+    let mut namespace = None;
+    match which {
+        Which::All => {}
+        Which::Labelled(selector) => config = config.labels(selector),
+        Which::One {
+            namespace: of,
+            name,
+        } => {
+            config = config.fields(&format!("metadata.name={name}"));
+            namespace = of;
+        }
     }
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
     let mut events = watcher(api, config).default_backoff().boxed();
     while let Some(event) = events.next().await {
         match event {

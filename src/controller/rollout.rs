@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::api::conditions;
+use crate::api::hub::Slot;
 use crate::api::names;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
@@ -58,7 +59,10 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
         key: key.clone(),
         memory,
     };
-    let again = match look.go().await {
+    let mut written = std::mem::take(&mut look.memory.written);
+    let looked = look.go(&mut written).await;
+    look.memory.written = written;
+    let again = match looked {
         Ok(again) => again,
         Err(ApiError::NotFound(_)) => None,
         Err(ApiError::Conflict(_)) => Some(Duration::from_millis(100)),
@@ -87,6 +91,14 @@ struct Pass<'a> {
     nodes: &'a [Arc<NodeDigest>],
 }
 
+/// What came of a pass.
+struct Carried {
+    /// Nodes that did not go live, and why.
+    refused: BTreeMap<String, String>,
+    /// When to come back for a status that was written a moment ago.
+    again: Result<Option<Duration>, ApiError>,
+}
+
 struct Look<'a> {
     world: &'a World,
     key: HubKey,
@@ -94,7 +106,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    async fn go(&mut self) -> Result<Option<Duration>, ApiError> {
+    async fn go(&mut self, written: &mut report::Written) -> Result<Option<Duration>, ApiError> {
         let mut confirmed = BTreeSet::new();
         let mut unconfirmed = false;
         for _ in 0..PASSES_MAX {
@@ -105,12 +117,8 @@ impl Look<'_> {
             self.remember_holds(&nodes, &plan);
             // Without the hub's spec its window is not known, so nothing is released.
             let Some(hub) = hub.filter(|hub| !hub.deleting && hub.spec.is_ok()) else {
-                let mut written = std::mem::take(&mut self.memory.written);
-                let again = self.write_forms(&plan, &mut written).await;
-                self.memory.written = written;
-                return again;
+                return self.write_forms(&plan, written).await;
             };
-            let mut written = std::mem::take(&mut self.memory.written);
             let of_pass = Pass {
                 snapshot: &snapshot,
                 plan: &plan,
@@ -119,13 +127,12 @@ impl Look<'_> {
             };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) = join(
-                self.carry_out(&of_pass, &mut written),
+                self.carry_out(&of_pass, written),
                 self.confirm(&plan.confirm),
             )
             .await;
-            self.memory.written = written;
             (confirmed, unconfirmed) = confirmation;
-            let Some((refused, again)) = carried? else {
+            let Some(Carried { refused, again }) = carried? else {
                 continue;
             };
             let released = plan.releases.len() - refused.len();
@@ -133,6 +140,7 @@ impl Look<'_> {
             if released > 0 {
                 self.memory.refusals = 0;
             }
+            let again = again?;
             if released == 0 && confirmed.is_empty() {
                 let wake = plan.wake_at.map(|at| {
                     Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
@@ -150,13 +158,12 @@ impl Look<'_> {
     }
 
     /// First the ledger, then the releases that stand in it, and the statuses beside those: also in a pass that another one
-    /// follows, for a busy rollout must not look as if it stood still. Returns the nodes that did not go live and why, and
-    /// when to come back for a status; nothing where somebody else has written the ledger.
+    /// follows, for a busy rollout must not look as if it stood still. None where somebody else has written the ledger.
     async fn carry_out(
         &self,
         pass: &Pass<'_>,
         written: &mut report::Written,
-    ) -> Result<Option<(BTreeMap<String, String>, Option<Duration>)>, ApiError> {
+    ) -> Result<Option<Carried>, ApiError> {
         if let Some(slots) = &pass.plan.ledger {
             match self.write_ledger(pass.snapshot, slots).await {
                 Ok(()) => self.note_settled(pass.snapshot, slots),
@@ -175,7 +182,7 @@ impl Look<'_> {
             self.write_statuses(pass.hub, pass.nodes, pass.plan, written),
         )
         .await;
-        Ok(Some((refused, again?)))
+        Ok(Some(Carried { refused, again }))
     }
 
     /// What the API server has refused it may go on to refuse.
@@ -238,11 +245,7 @@ impl Look<'_> {
     }
 
     /// Compare-and-swap of the slots, and of nothing else.
-    async fn write_ledger(
-        &self,
-        snapshot: &Snapshot,
-        slots: &[crate::api::hub::Slot],
-    ) -> Result<(), ApiError> {
+    async fn write_ledger(&self, snapshot: &Snapshot, slots: &[Slot]) -> Result<(), ApiError> {
         let patch = json!({"metadata": {"resourceVersion": snapshot.resource_version}, "status": {"rollout": {"slots": slots}}});
         let written = self
             .world
@@ -250,11 +253,18 @@ impl Look<'_> {
             .merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch)
             .await?;
         self.world.hubs.learn(&written);
+        // A definition without the field answers 200 and drops it; without slots nothing may be released.
+        let stored = written["status"]["rollout"]["slots"].clone();
+        let stored: Vec<Slot> = serde_json::from_value(stored).unwrap_or_default();
+        if stored != slots {
+            let text = "the API server did not store the ledger: see /readyz, and install lynqgate's CustomResourceDefinitions";
+            return Err(ApiError::Refused(text.to_owned()));
+        }
         Ok(())
     }
 
     /// How long the nodes took whose slots were freed.
-    fn note_settled(&self, snapshot: &Snapshot, slots: &[crate::api::hub::Slot]) {
+    fn note_settled(&self, snapshot: &Snapshot, slots: &[Slot]) {
         let freed = snapshot
             .slots
             .iter()

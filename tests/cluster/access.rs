@@ -101,6 +101,15 @@ impl Cluster {
         self.run("kubectl", arguments, &[], input).await
     }
 
+    /// Runs the lines of a shell as an administrator would, up to the first that fails.
+    pub async fn shell(&self, lines: &str) -> Result<Outcome> {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("{}:{path}", self.programs.display());
+        let arguments = ["-euo", "pipefail", "-c", lines];
+        self.run("/bin/bash", &arguments, &[("PATH", &path)], None)
+            .await
+    }
+
     /// `kubectl edit` with this shell command as the editor, which gets the name of the file as its last argument.
     pub async fn kubectl_edit(&self, arguments: &[&str], editor: &str) -> Result<Outcome> {
         let arguments = [&["edit"], arguments].concat();

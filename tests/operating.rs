@@ -1,0 +1,125 @@
+//! docs/OPERATING.md: its commands do what it says, on a cluster whose operator runs, or is gone.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use crate::cluster::{Cluster, Options, wait};
+use crate::operator::{Operator, root};
+use crate::tenants::{Fleet, SOON};
+
+/// The commands under this comment.
+fn commands(name: &str) -> Result<String> {
+    let page = std::fs::read_to_string(root().join("docs/OPERATING.md"))?;
+    let (_, from) = page
+        .split_once(&format!("```sh\n# {name}\n"))
+        .with_context(|| format!("the page has no commands {name:?}"))?;
+    let (lines, _) = from.split_once("```\n").context("they have an end")?;
+    Ok(lines.to_owned())
+}
+
+async fn run(cluster: &Cluster, commands: &str) -> Result<()> {
+    cluster.shell(commands).await?.expect_success()?;
+    Ok(())
+}
+
+async fn fleet(cluster: &Cluster, prefix: &str) -> Result<Fleet> {
+    let fleet = Fleet::new(cluster, prefix, 2).await?;
+    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
+    fleet.complete(2, SOON).await?;
+    Ok(fleet)
+}
+
+/// Uids and generations.
+async fn deployments(fleet: &Fleet) -> Result<BTreeSet<(String, i64)>> {
+    let all = fleet.list("Deployment").await?.into_iter().map(|object| {
+        let metadata = &object["metadata"];
+        let uid = metadata["uid"].as_str()?.to_owned();
+        Some((uid, metadata["generation"].as_i64()?))
+    });
+    all.collect::<Option<_>>().context("a Deployment has both")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_commands_of_the_page_do_what_it_says() -> Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    let operator = Operator::start(&cluster, "operator", &[]).await?;
+
+    let all = fleet(&cluster, "uninstalled").await?;
+    run(&cluster, &commands("uninstall with all tenants")?).await?;
+    for kind in ["LynqHub", "LynqForm", "LynqNode", "Deployment"] {
+        let left = all.names(kind).await?;
+        ensure!(left.is_empty(), "{kind}: {left:?}");
+    }
+
+    let stuck = fleet(&cluster, "stuck").await?;
+    operator.process.kill()?;
+    let namespace = ["delete", "namespace", &stuck.namespace, "--wait=false"];
+    cluster.kubectl(&namespace, None).await?.expect_success()?;
+    wait::until("the nodes wait for the operator", SOON, async || {
+        for node in stuck.list("LynqNode").await? {
+            let deleted = &node["metadata"]["deletionTimestamp"];
+            ensure!(deleted.is_string(), "{node}");
+        }
+        Ok(())
+    })
+    .await?;
+    ensure!(stuck.names("LynqNode").await?.len() == 2);
+    let of_page = commands("a namespace that does not go")?;
+    let lines = of_page.replace(
+        "NAMESPACE=tenants",
+        &format!("NAMESPACE={}", stuck.namespace),
+    );
+    ensure!(lines != of_page, "{of_page}");
+    run(&cluster, &lines).await?;
+    let gone = format!("--for=delete namespace/{} --timeout=60s", stuck.namespace);
+    run(&cluster, &format!("kubectl wait {gone}")).await?;
+
+    operator.process.start()?;
+    operator.ready().await?;
+    let kept = fleet(&cluster, "kept").await?;
+    let before = deployments(&kept).await?;
+    operator.process.kill()?;
+    let touch = json!({"metadata": {"labels": {"touched": "yes"}}});
+    let refused = kept.merge("LynqNode", "t0-web", &touch).await;
+    let refused = format!("{:#}", refused.err().context("nobody answers")?);
+    ensure!(refused.contains("failed calling webhook"), "{refused}");
+    run(&cluster, &commands("break glass")?).await?;
+    wait::until("nobody is asked any more", SOON, async || {
+        kept.merge("LynqNode", "t0-web", &touch).await
+    })
+    .await?;
+    operator.process.start()?;
+    operator.ready().await?;
+    ensure!(deployments(&kept).await? == before, "nothing went live");
+
+    operator.process.kill()?;
+    // The operator of this test is no Deployment, and its webhooks have a URL; the page's have to be there all the same.
+    run(&cluster, &commands("break glass")?).await?;
+    let default = root().join("kustomize/overlays/default");
+    let apply = format!(
+        "kubectl apply --server-side --force-conflicts -k {}",
+        default.display()
+    );
+    run(&cluster, &apply).await?;
+    run(&cluster, &commands("uninstall and leave the tenants")?).await?;
+    for kind in ["LynqHub", "LynqForm", "LynqNode"] {
+        let left = kept.names(kind).await?;
+        ensure!(left.is_empty(), "{kind}: {left:?}");
+    }
+    for deployment in kept.list("Deployment").await? {
+        let metadata = &deployment["metadata"];
+        ensure!(metadata["deletionTimestamp"].is_null(), "{deployment}");
+        ensure!(metadata["ownerReferences"].is_null(), "{deployment}");
+    }
+    let uids = |all: BTreeSet<(String, i64)>| -> BTreeSet<String> {
+        all.into_iter().map(|(uid, _)| uid).collect()
+    };
+    let after = deployments(&kept).await?;
+    ensure!(
+        uids(after.clone()) == uids(before.clone()),
+        "{after:?} {before:?}"
+    );
+    Ok(())
+}
