@@ -228,7 +228,7 @@ async fn signalled() {
     }
 }
 
-/// Runs the loops once this process leads, its own gate answers and what it writes is stored; returns only when it must not
+/// Runs the loops once its own gate answers, what it writes is stored, and this process leads; returns only when it must not
 /// lead any more.
 async fn lead(
     world: Arc<World>,
@@ -237,13 +237,13 @@ async fn lead(
     elect: bool,
     (certs, installation): (WebhookCerts, Installation),
 ) -> Result<(), AnyError> {
+    let mut status = certs.watch_status();
+    // Without the gate every write of a node would be refused. A lease that is not renewed meanwhile would be another's.
+    let _ = status.wait_for(|status| status.ready()).await;
+    installation.wait().await;
     if elect {
         election.acquire().await;
     }
-    let mut status = certs.watch_status();
-    // Without the gate every write of a node would be refused.
-    let _ = status.wait_for(|status| status.ready()).await;
-    installation.wait().await;
     let loops = world.lead(workers);
     if elect {
         tokio::select! {
