@@ -65,12 +65,13 @@ pub fn merge(
         let since = conditions
             .iter()
             .find(|c| c.type_ == state.type_ && c.status == status)
-            .map_or(stamp::millis(now), |c| c.last_transition_time);
+            // A clock that was ahead is no reason to wait until the others have come so far.
+            .map_or(now, |c| c.last_transition_time.min(now));
         let condition = Condition {
             type_: state.type_.to_owned(),
             status: status.to_owned(),
             observed_generation: generation,
-            last_transition_time: since,
+            last_transition_time: stamp::millis(since),
             reason: state.reason.clone(),
             message: state.message.clone(),
         };
@@ -91,6 +92,17 @@ pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transition_is_never_in_the_future() {
+        let at = |s: i64| Timestamp::from_second(s).unwrap();
+        let ready = [ConditionState::new("Ready", true, "A", "a")];
+        let mut all = vec![];
+        for (now, since) in [(3600, 3600), (10, 10), (20, 10)] {
+            merge(&mut all, &ready, Some(1), at(now));
+            assert_eq!(all[0].last_transition_time, at(since), "at {now}");
+        }
+    }
 
     #[test]
     fn transition_time_moves_with_the_status_only() {

@@ -26,7 +26,7 @@ use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest, live_content};
 use crate::decide::node_plan::record::Record;
 use crate::decide::node_plan::{
-    self, Failure, FailureKind, NodePlan, Premise, Rest, Seen, StepKind,
+    self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, Rest, Seen, StepKind,
 };
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
@@ -62,8 +62,6 @@ struct ResourceMemory {
 /// Rounds of one look; each applies what the one before it made possible.
 const ROUNDS_MAX: usize = 50;
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
-/// Nothing tells of what has no label of ours, or of what a webhook or a quota refuses.
-const RETRY_LAST: SignedDuration = SignedDuration::from_secs(60);
 /// How often an object whose state is not true is sent through the gate, which may not be installed.
 const GATE_RETRY: SignedDuration = SignedDuration::from_secs(60);
 /// How many requests one node may have under way.
@@ -210,6 +208,7 @@ impl Look<'_> {
         let due = self
             .memory
             .gated_again
+            .filter(|at| *at <= now)
             .and_then(|at| at.checked_add(GATE_RETRY).ok());
         if let Some(due) = due.filter(|due| *due > now) {
             return Ok(Some(due));

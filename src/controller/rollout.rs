@@ -115,6 +115,12 @@ impl Look<'_> {
             let snapshot = self.snapshot(hub.as_deref(), &nodes, std::mem::take(&mut confirmed));
             let plan = rollout::plan(&snapshot, Timestamp::now());
             self.remember_holds(&nodes, &plan);
+            for name in &plan.outrun {
+                self.world.node_queue.add(NodeKey {
+                    namespace: self.key.0.clone(),
+                    name: name.clone(),
+                });
+            }
             // Without the hub's spec its window is not known, so nothing is released.
             let Some(hub) = hub.filter(|hub| !hub.deleting && hub.spec.is_ok()) else {
                 return self.write_forms(&plan, written).await;

@@ -204,6 +204,15 @@ impl NodeDigest {
             && self.status.observed_start_time == self.start
     }
 
+    /// Whether the status speaks of what is there now. Where that is not known, it must be of the object as it is: before the
+    /// last write the node loop may have been rolling out what is known no more.
+    fn is_seen(&self) -> bool {
+        match self.live {
+            Live::Unknown => self.status.observed_generation == Some(self.generation),
+            _ => self.status_is_current(),
+        }
+    }
+
     pub fn held(&self) -> bool {
         !matches!(&self.live, Live::Hash(hash) if *hash == self.desired)
     }
@@ -228,8 +237,8 @@ impl NodeDigest {
         match self.live {
             Live::None => None,
             // What is there is ready; whether it is rolled out, nobody can tell.
-            Live::Unknown => since("Ready"),
-            Live::Hash(_) => since("Rolled").filter(|_| self.status_is_current()),
+            Live::Unknown => since("Ready").filter(|_| self.is_seen()),
+            Live::Hash(_) => since("Rolled").filter(|_| self.is_seen()),
         }
     }
 
@@ -243,7 +252,7 @@ impl NodeDigest {
             live: self.live.clone(),
             start: self.start.as_deref().and_then(stamp::parse),
             settled_since: self.settled_since(),
-            seen: self.status_is_current(),
+            seen: self.is_seen(),
             ready: self.is_ready() && self.status_is_current(),
             why: self.why_not_settled(),
             forced: self.forced,
@@ -255,12 +264,12 @@ impl NodeDigest {
     /// Shortened: a window has many nodes, and a form's condition has to be read.
     fn why_not_settled(&self) -> Option<String> {
         const SHOWN_MAX: usize = 300;
-        let (type_, speaks) = match self.live {
-            Live::Unknown => ("Ready", true),
-            _ => ("Rolled", self.status_is_current()),
+        let type_ = match self.live {
+            Live::Unknown => "Ready",
+            _ => "Rolled",
         };
         let condition = self.status.conditions.iter().find(|c| c.type_ == type_);
-        let why = condition.filter(|c| c.status == "False" && speaks)?;
+        let why = condition.filter(|c| c.status == "False" && self.is_seen())?;
         let mut shown: String = why.message.chars().take(SHOWN_MAX).collect();
         if shown.len() < why.message.len() {
             shown.push('…');

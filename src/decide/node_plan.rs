@@ -24,6 +24,9 @@ const KIND_RETRY: SignedDuration = SignedDuration::from_secs(30);
 /// Nor does one tell a node that an object which it wants is no longer another's.
 const OWNER_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
+/// Nothing tells of what has no label of ours, or of what a webhook or a quota refuses: the longest time between two tries.
+pub const RETRY_LAST: SignedDuration = SignedDuration::from_secs(60);
+
 /// How the last apply of a resource ended, where it failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
@@ -364,7 +367,11 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
             ..settled(State::ApplyFailed, reason.to_owned())
         };
     }
-    let holds = |failure: &&Failure| failure.retry_at > now && failure.premise == seen.premise;
+    // What is to be tried again later than that was put off by a clock that was ahead.
+    let last = now.checked_add(RETRY_LAST).unwrap_or(now);
+    let holds = |failure: &&Failure| {
+        (now < failure.retry_at && failure.retry_at <= last) && failure.premise == seen.premise
+    };
     if let Some(failure) = seen.failure.filter(holds) {
         return Assessed {
             conflict: failure.kind == FailureKind::Conflict,

@@ -186,6 +186,8 @@ pub struct Plan {
     pub releases: Vec<Release>,
     pub confirm: Vec<Confirm>,
     pub give_up: Vec<GiveUp>,
+    /// Nodes in flight that are settled since a time to come: a clock was ahead, and their statuses are to be written anew.
+    pub outrun: Vec<String>,
     pub waiting: BTreeMap<String, Reason>,
     pub forms: BTreeMap<String, status::FormState>,
     pub wake_at: Option<Timestamp>,
@@ -270,7 +272,10 @@ impl Pass<'_> {
                     continue;
                 }
                 Some(node) => {
-                    let free_at = free_at(self.snapshot, slot, node);
+                    if node.settled_since.is_some_and(|at| at > self.now) {
+                        self.plan.outrun.push(slot.node.clone());
+                    }
+                    let free_at = free_at(self.snapshot, slot, node, self.now);
                     if free_at.is_none_or(|at| at > self.now) {
                         self.wake(free_at);
                         kept.push(slot.clone());
@@ -428,7 +433,7 @@ fn is_ahead(slot: &Slot, node: &Node) -> bool {
 }
 
 /// When the slot's node has settled and soaked; None while that cannot be told.
-fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node) -> Option<Timestamp> {
+fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Option<Timestamp> {
     if node.deleting || !version::is_newer(&node.resource_version, &slot.resource_version) {
         return None;
     }
@@ -439,9 +444,9 @@ fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node) -> Option<Timestamp> {
     let settled_since = node.settled_since?;
     let form = snapshot.forms.get(&slot.form);
     let soak = form.map_or(0, |form| form.policy.min_ready_seconds);
-    let from = node
-        .start
-        .map_or(settled_since, |start| start.max(settled_since));
+    // A start to come was stamped by a clock that was ahead.
+    let start = node.start.filter(|start| *start <= now);
+    let from = start.map_or(settled_since, |start| start.max(settled_since));
     from.checked_add(SignedDuration::from_secs(soak.into()))
         .ok()
 }

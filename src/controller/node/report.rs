@@ -11,6 +11,7 @@ use crate::controller::node::Look;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::status;
 use crate::decide::node_plan::status::HoldReason;
+use crate::decide::rollout::Live;
 
 /// What the loop remembers of its status writes.
 #[derive(Default)]
@@ -44,7 +45,8 @@ impl Look<'_> {
         let hold = holds.get(&self.key).copied();
         let memory = &mut self.memory.report;
         let patience = status::patience(hold);
-        if node.held() && !patience.is_zero() {
+        // Where what runs is not known, the window waits for the status.
+        if node.held() && node.live != Live::Unknown && !patience.is_zero() {
             let since = *memory.hold_since.get_or_insert(now);
             memory.hold_at = since.checked_add(patience).ok();
         } else {

@@ -95,7 +95,7 @@ pub fn due(
     {
         return Some(at);
     }
-    if let Some(written) = written
+    if let Some(written) = written.filter(|written| *written <= now)
         && old.observed_generation == new.observed_generation
         && states_in(old, "") == states_in(new, "")
     {

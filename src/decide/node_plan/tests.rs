@@ -297,6 +297,8 @@ fn a_failure_is_not_tried_again_before_its_time_and_skips_what_depends_on_it() {
     assert_eq!(plan_now.outcomes[1].step, StepKind::Skipped);
     assert_eq!(plan_now.outcomes[1].message, "skipped because a failed");
     assert_eq!(plan(&node, &all, &Rest::default(), at(5)).apply, [0]);
+    let plan_before = plan(&node, &all, &Rest::default(), at(-3600));
+    assert_eq!(plan_before.apply, [0], "a clock was ahead");
 }
 
 #[test]

@@ -20,7 +20,14 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
         return Readiness::Waiting(reason);
     }
     if object.replicas() == 0 {
-        return Readiness::Ready;
+        return match object.status_count("replicas") {
+            0 => Readiness::Ready,
+            pods => Readiness::Waiting(Reason::SurplusPods {
+                name: object.name(),
+                pods,
+                wanted: 0,
+            }),
+        };
     }
     if object.flag("/spec/paused") {
         return Readiness::Waiting(Reason::Paused {

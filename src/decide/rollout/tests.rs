@@ -218,6 +218,24 @@ fn min_ready_seconds_holds_the_slot() {
     assert_eq!(released(&plan(&snapshot, at(30))), ["n1"]);
 }
 
+/// Statuses and stamps of a process whose clock was an hour ahead.
+#[test]
+fn times_to_come_do_not_keep_a_slot() {
+    let mut snapshot = fleet("aAA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    let node = snapshot.nodes.get_mut("n0").unwrap();
+    (node.start, node.settled_since) = (Some(at(3600)), Some(at(3601)));
+    let ahead = plan(&snapshot, at(10));
+    assert_eq!(ahead.outrun, ["n0"]);
+    assert!(ahead.confirm.is_empty() && ahead.releases.is_empty());
+    // Its status was written anew; the stamp stays as it is.
+    snapshot.nodes.get_mut("n0").unwrap().settled_since = Some(at(10));
+    let again = plan(&snapshot, at(10));
+    assert_eq!((again.outrun.len(), again.confirm.len()), (0, 1));
+    confirmed(&mut snapshot, 0);
+    assert_eq!(released(&plan(&snapshot, at(10))), ["n1"]);
+}
+
 #[test]
 fn an_edit_of_a_node_in_flight_keeps_its_slot() {
     let mut snapshot = fleet("XAA", 1);

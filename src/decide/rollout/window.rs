@@ -143,7 +143,7 @@ impl<'a> Windows<'a> {
 
 fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
     if !node.non_ready() {
-        return match free_at(snapshot, slot, node) {
+        return match free_at(snapshot, slot, node, now) {
             Some(at) if at > now => Busy::Soaking(at),
             _ if node.held() => Busy::Releasing,
             _ => Busy::NotReady,

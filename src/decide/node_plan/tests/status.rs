@@ -74,6 +74,7 @@ fn without_known_live_content_a_node_is_as_ready_as_what_is_there() {
         let mut node = node(vec![]);
         node.live = Live::Unknown;
         node.status = Arc::new(NodeStatus {
+            observed_generation: Some(node.generation),
             conditions: serde_json::from_value(json!([{
                 "type": "Ready", "status": before, "reason": "R", "message": "", "lastTransitionTime": at(-60),
             }]))
