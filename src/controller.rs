@@ -79,8 +79,9 @@ pub struct World {
     pub rendered: Mutex<BTreeMap<(String, String), Rendered>>,
     /// Whether the deletions of a hub are held back, once one of its syncs has looked.
     pub deletions_held: Mutex<BTreeMap<HubKey, bool>>,
-    /// Nodes that this process has looked at: the statuses of others are those of another process, and may be old.
-    pub looked: Mutex<BTreeSet<NodeKey>>,
+    /// Nodes that this process has looked at, or, with the reason, tried to a few times in vain. The statuses of all others
+    /// are those of another process, and may be old.
+    pub looked: Mutex<BTreeMap<NodeKey, Option<String>>>,
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,

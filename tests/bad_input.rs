@@ -3,6 +3,7 @@
 
 mod database;
 mod forms;
+mod lasting;
 mod objects;
 mod rows;
 

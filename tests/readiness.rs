@@ -13,7 +13,6 @@ use serde_json::json;
 
 use lynqgate::decide::readiness::Readiness;
 use lynqgate::decide::readiness::Reason;
-use lynqgate::decide::readiness::is_readable;
 use lynqgate::decide::readiness::readiness;
 
 #[derive(Deserialize)]
@@ -21,13 +20,7 @@ use lynqgate::decide::readiness::readiness;
 struct Case {
     name: String,
     object: Value,
-    #[serde(default = "yes")]
-    readable: bool,
     expect: Expect,
-}
-
-fn yes() -> bool {
-    true
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -80,12 +73,6 @@ fn every_case_is_judged_as_it_says() {
             let expect = &case.expect;
             wrong.push(format!(
                 "{shown} ({name})\n  expected {expect:?}\n  got      {got:?}"
-            ));
-        }
-        if is_readable(&case.object) != case.readable {
-            wrong.push(format!(
-                "{shown} ({name})\n  expected readable: {}",
-                case.readable
             ));
         }
     }
@@ -273,7 +260,6 @@ proptest! {
         if let Some(told) = got.told() {
             prop_assert!(told.message.contains(": "), "{}", told.message);
         }
-        is_readable(&object);
     }
 
     /// The formula of design: stated once more, and differently, over all small numbers.
@@ -304,7 +290,8 @@ proptest! {
         });
         let confirmed = !has_deadline || reason == "NewReplicaSetAvailable";
         let complete = updated == wanted && available >= wanted && total <= updated;
-        let expect = generation == observed && (wanted == 0 || (!paused && confirmed && complete));
+        let done = if wanted == 0 { total == 0 } else { !paused && confirmed && complete };
+        let expect = generation == observed && done;
         prop_assert_eq!(readiness(&object) == Readiness::Ready, expect, "{}", object);
     }
 }

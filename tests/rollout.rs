@@ -100,6 +100,11 @@ async fn a_killed_operator_completes_the_rollout() -> Result<()> {
         "{} Deployments were not rolled out at once",
         seen.peak
     );
+    assert!(
+        seen.rolled_out >= 20,
+        "the witness saw {} roll out",
+        seen.rolled_out
+    );
     for deployment in fleet.list("Deployment").await? {
         assert_eq!(
             deployment["spec"]["template"]["spec"]["containers"][0]["image"],

@@ -1,6 +1,7 @@
 //! `lynqgate run`: puts the parts together and takes them apart again in order.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,11 +53,11 @@ pub struct Arguments {
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
     leader_elect: bool,
     /// Hubs to work on at a time.
-    #[arg(long, default_value_t = 3)]
-    hub_concurrency: usize,
+    #[arg(long, default_value_t = NonZero::new(3).expect("it is not"))]
+    hub_concurrency: NonZero<usize>,
     /// Nodes to work on at a time.
-    #[arg(long, default_value_t = 10)]
-    node_concurrency: usize,
+    #[arg(long, default_value_t = NonZero::new(10).expect("it is not"))]
+    node_concurrency: NonZero<usize>,
     /// The user name of the operator, where it is not the one of its own credentials.
     #[arg(long)]
     operator_user: Option<String>,
@@ -180,8 +181,8 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         identity(&hostname),
     );
     let workers = Workers {
-        hubs: arguments.hub_concurrency,
-        nodes: arguments.node_concurrency,
+        hubs: arguments.hub_concurrency.get(),
+        nodes: arguments.node_concurrency.get(),
     };
     let led = tokio::select! {
         led = lead(world, workers, &mut election, arguments.leader_elect, (certs, installation)) => led,

@@ -14,6 +14,9 @@ const PAGE_SIZE: u32 = 500;
 /// The server ends a watch after this long, so one that died without a word is noticed.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 
+/// After so many failures in a row it is no accident any more.
+const LASTING: u32 = 4;
+
 /// What happened to the watched objects.
 #[derive(Debug)]
 pub enum Change {
@@ -22,7 +25,7 @@ pub enum Change {
     Applied(Value),
     Deleted(Value),
     Listed,
-    /// The API server does not allow the list; it is tried again.
+    /// The API server does not allow the list, or has failed to answer it a few times; it is tried again.
     Refused(String),
 }
 
@@ -66,7 +69,9 @@ pub async fn follow(
         None => Api::all_with(client, &resource),
     };
     let mut events = watcher(api, config).default_backoff().boxed();
+    let mut failed = 0;
     while let Some(event) = events.next().await {
+        failed = if event.is_ok() { 0 } else { failed + 1 };
         match event {
             Ok(Event::Init) => on_change(Change::Restarted),
             Ok(Event::InitApply(object) | Event::Apply(object)) => {
@@ -75,10 +80,10 @@ pub async fn follow(
             Ok(Event::Delete(object)) => on_change(Change::Deleted(json(object, &resource))),
             Ok(Event::InitDone) => on_change(Change::Listed),
             Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
-                if matches!(status.code, 401 | 403 | 404 | 405) =>
+                if matches!(status.code, 401 | 403 | 404 | 405) || failed >= LASTING =>
             {
                 let message = status.message;
-                tracing::warn!(kind = %resource.kind, message, "the API server does not allow a list; it is tried again");
+                tracing::warn!(kind = %resource.kind, message, "the API server answers no list; it is tried again");
                 on_change(Change::Refused(message));
             }
             Err(error) => {

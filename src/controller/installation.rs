@@ -37,16 +37,7 @@ impl Installation {
             installation.watch(client, resource, None, name, judge);
         }
         let (of, operator) = (namespace.to_owned(), operator.to_owned());
-        let judge = move |object: Option<&Value>| {
-            if object.is_none() {
-                tracing::warn!(
-                    namespace = of,
-                    name = names::IDENTITY_CONFIG_MAP,
-                    "no such ConfigMap: the policy lynqgate-fence is not installed, or refuses every write of a LynqNode"
-                );
-            }
-            identity_problem(object, &of, &operator)
-        };
+        let judge = move |object: Option<&Value>| identity_problem(object, &of, &operator);
         let (resource, name) = (
             ApiResource::erase::<ConfigMap>(&()),
             names::IDENTITY_CONFIG_MAP.to_owned(),

@@ -1,8 +1,10 @@
 //! The node loop: brings the live content of one LynqNode into the cluster, and its state into the node's status.
 
 mod apply;
+pub mod confirm;
 mod delete;
 mod kinds;
+mod left_over;
 mod report;
 
 use std::collections::BTreeMap;
@@ -29,8 +31,6 @@ use crate::decide::node_plan::{
     self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, Rest, Seen, StepKind,
 };
 use crate::decide::readiness::Readiness;
-use crate::decide::rollout::Live;
-use crate::decide::version;
 
 /// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
 #[derive(Default)]
@@ -43,6 +43,10 @@ pub struct Memory {
     record: Option<Record>,
     resources: BTreeMap<String, ResourceMemory>,
     report: report::Memory,
+    /// Objects that could not be taken down.
+    left_over: left_over::Memory,
+    /// Looks in a row that ended in an error.
+    failed_looks: u32,
     /// When the object was last sent through the gate once more.
     gated_again: Option<Timestamp>,
 }
@@ -64,6 +68,8 @@ const ROUNDS_MAX: usize = 50;
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
 /// How often an object whose state is not true is sent through the gate, which may not be installed.
 const GATE_RETRY: SignedDuration = SignedDuration::from_secs(60);
+/// After so many looks in vain it is no accident any more: it is told, and what can be done is done.
+const LASTING: u32 = 3;
 /// How many requests one node may have under way.
 const REQUESTS_MAX: usize = 8;
 
@@ -101,6 +107,7 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         Err(ApiError::Conflict(_)) => Some(Duration::from_millis(200)),
         Err(error) => {
             tracing::warn!(node = %key, %error, "the node could not be looked after; trying again");
+            look.note_failed(&error.to_string()).await;
             Some(Duration::from_secs(5))
         }
     };
@@ -136,7 +143,8 @@ impl Look<'_> {
         let gate_at = self.gate_again(&mut node).await?;
         for _ in 0..ROUNDS_MAX {
             let record = self.record(&node);
-            let Some(kinds) = Kinds::of(self.world, &node, &record).await? else {
+            let lasting = self.memory.failed_looks >= LASTING;
+            let Some(kinds) = Kinds::of(self.world, &node, &record, lasting).await? else {
                 return Ok(None);
             };
             let keys: Vec<Key> = node.facts.iter().map(|facts| kinds.key(facts)).collect();
@@ -158,7 +166,8 @@ impl Look<'_> {
                 others: self.others(&keys),
                 unlisted: kinds.unlisted,
             };
-            let plan = node_plan::plan(&node, &seen, &rest, now);
+            let mut plan = node_plan::plan(&node, &seen, &rest, now);
+            let left_at = self.put_off_left_over(&mut plan);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
                 drop(seen);
@@ -166,8 +175,13 @@ impl Look<'_> {
                 self.note_failures(&node, &plan, now);
                 let wake_at = plan.wake_at;
                 let due = self.report(&node, status, now).await?;
-                self.note_looked(&node);
-                return Ok([wake_at, due, gate_at].into_iter().flatten().min());
+                self.note_looked(&node, None);
+                if kinds.unknown {
+                    // The next look goes the same way, and asks sooner than others.
+                    return Ok(now.checked_add(RETRY_FIRST * 5).ok());
+                }
+                self.memory.failed_looks = 0;
+                return Ok([wake_at, due, gate_at, left_at].into_iter().flatten().min());
             }
             let apply: Vec<Apply> = plan
                 .apply
@@ -185,8 +199,9 @@ impl Look<'_> {
             self.memory.record = Some(plan.record);
             self.apply(&node, apply).await?;
             for (key, how) in plan.take_down {
-                let why = names::REMOVED_FROM_TEMPLATE;
-                apply::take_down(self.world, &node, &key, &rest.others[&key], how, why).await?;
+                let child = &rest.others[&key];
+                self.take_down(&node, (&key, child), how, names::REMOVED_FROM_TEMPLATE)
+                    .await?;
             }
         }
         Err(ApiError::Unavailable(format!(
@@ -232,11 +247,39 @@ impl Look<'_> {
     }
 
     /// The release loop may wait for the last first look.
-    fn note_looked(&self, node: &NodeDigest) {
+    fn note_looked(&self, node: &NodeDigest, in_vain: Option<String>) {
         let mut looked = self.world.looked.lock().expect("the looks' lock");
-        if looked.insert(self.key.clone()) {
+        if looked.insert(self.key.clone(), in_vain.clone()) != Some(in_vain) {
             let hub = (self.key.namespace.clone(), node.hub.clone());
             self.world.rollout_queue.add(hub);
+        }
+    }
+
+    /// A look that fails again and again must not keep its whole hub waiting: the node counts as not ready, and says why.
+    async fn note_failed(&mut self, why: &str) {
+        self.memory.failed_looks = self.memory.failed_looks.saturating_add(1);
+        let Some(node) = self.world.nodes.get(&self.key) else {
+            return;
+        };
+        if self.memory.failed_looks < LASTING {
+            return;
+        }
+        let text =
+            format!("lynqgate cannot look after it: {why}; it is tried again every few seconds");
+        if self.memory.failed_looks == LASTING {
+            let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+            self.world
+                .events
+                .warning(&about, "LookFailed", text.clone());
+        }
+        let status = node_plan::status::in_vain(&node, &text, Timestamp::now());
+        self.note_looked(&node, Some(text));
+        if *node.status != status {
+            // It may be the very thing that fails.
+            let patch = json!({"status": {"conditions": status.conditions}});
+            if let Ok(written) = self.world.objects.merge_status(&self.own(), &patch).await {
+                self.world.nodes.learn(&written);
+            }
         }
     }
 
@@ -467,70 +510,4 @@ fn fail(
         world.events.warning(&about, reason, text);
     }
     memory.failure = Some(failure);
-}
-
-/// Whether the node's workloads are ready by a live read, with the content that is live now; where that is not known, those
-/// that are there. What was read is learnt.
-pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiError> {
-    if node.live == Live::Unknown {
-        for key in world.children.of_node(&node.key).keys() {
-            let child = read_child(world, node, key).await?;
-            if child.is_some_and(|child| child.readiness != Readiness::Ready) {
-                return Ok(false);
-            }
-        }
-        return Ok(true);
-    }
-    for facts in node
-        .facts
-        .iter()
-        .filter(|facts| is_workload(facts) && facts.render_error.is_none())
-    {
-        let Some(served) = world.objects.served(&facts.kind).await? else {
-            return Ok(false);
-        };
-        let Some(child) = read_child(world, node, &key_in(facts, served.scope)).await? else {
-            return Ok(false);
-        };
-        let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
-        let ready = !facts.wait_for_ready || child.readiness == Readiness::Ready;
-        if !(current && ready) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// None where the object is not there. What is newer than what was known is worth a look.
-async fn read_child(
-    world: &World,
-    node: &NodeDigest,
-    key: &ObjectKey,
-) -> Result<Option<Arc<Child>>, ApiError> {
-    let object = match world.objects.get(key).await {
-        Ok(object) => object,
-        Err(ApiError::NotFound(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let known = world.children.get(key);
-    let child = world.children.learn(&object);
-    if known
-        .is_some_and(|known| version::is_newer(&child.resource_version, &known.resource_version))
-    {
-        world.node_queue.add(node.key.clone());
-    }
-    Ok(Some(child))
-}
-
-/// Kinds whose readiness can come and go; the others are there or not.
-fn is_workload(facts: &Facts) -> bool {
-    let built_in = [
-        "v1",
-        "networking.k8s.io/v1",
-        "policy/v1",
-        "rbac.authorization.k8s.io/v1",
-        "autoscaling/v2",
-    ];
-    facts.kind.kind == "Pod"
-        || !(built_in.contains(&facts.kind.api_version.as_str()) || facts.kind.kind == "CronJob")
 }

@@ -5,7 +5,7 @@ pub mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::{join, join_all, join3};
 use jiff::Timestamp;
@@ -18,12 +18,13 @@ use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
-use crate::controller::{World, node, own_key};
+use crate::controller::node::confirm::confirm_ready;
+use crate::controller::{World, own_key};
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{
-    self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
+    self, Confirm, Confirmation, GiveUp, Live, Plan, Refusal, Release, Snapshot, Way,
 };
 
 /// What the loop remembers of a hub between two passes.
@@ -34,8 +35,16 @@ pub struct Memory {
     surveyed: bool,
     /// Passes since one went through in which the API server took no release.
     refusals: u32,
-    /// Nodes whose last release did not go through, and why.
-    refused: BTreeMap<String, String>,
+    /// Nodes whose last release did not go through.
+    refused: BTreeMap<String, Refused>,
+}
+
+struct Refused {
+    hash: String,
+    why: String,
+    /// How often in a row.
+    times: u32,
+    retry_at: Option<Instant>,
 }
 
 /// Passes of one look; each sees what the one before it wrote.
@@ -46,6 +55,10 @@ const REQUESTS_MAX: usize = 16;
 const UNCONFIRMED_RETRY: Duration = Duration::from_secs(1);
 /// The longest time between two tries of releases that do not go through.
 const REFUSED_RETRY_MAX: Duration = Duration::from_secs(30);
+
+fn refused_retry(times: u32) -> Duration {
+    REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u32.saturating_pow(times.clamp(1, 10) - 1))
+}
 
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let memory = world
@@ -93,10 +106,17 @@ struct Pass<'a> {
 
 /// What came of a pass.
 struct Carried {
-    /// Nodes that did not go live, and why.
-    refused: BTreeMap<String, String>,
+    /// Nodes that did not go live.
+    refused: BTreeMap<String, NotReleased>,
     /// When to come back for a status that was written a moment ago.
     again: Result<Option<Duration>, ApiError>,
+}
+
+/// Why a release did not go through.
+enum NotReleased {
+    /// The node changed meanwhile.
+    Conflict(String),
+    Refused(String),
 }
 
 struct Look<'a> {
@@ -142,7 +162,7 @@ impl Look<'_> {
                 continue;
             };
             let released = plan.releases.len() - refused.len();
-            self.memory.refused = refused;
+            self.remember_refused(&plan.releases, refused);
             if released > 0 {
                 self.memory.refusals = 0;
             }
@@ -194,8 +214,29 @@ impl Look<'_> {
     /// What the API server has refused it may go on to refuse.
     fn back_off(&mut self) -> Duration {
         self.memory.refusals += 1;
-        REFUSED_RETRY_MAX
-            .min(UNCONFIRMED_RETRY * 2u32.saturating_pow(self.memory.refusals.min(10) - 1))
+        refused_retry(self.memory.refusals)
+    }
+
+    fn remember_refused(&mut self, tried: &[Release], mut refused: BTreeMap<String, NotReleased>) {
+        for release in tried {
+            let before = self.memory.refused.remove(&release.node);
+            let times = before.map_or(1, |before| before.times.saturating_add(1));
+            let (why, retry_at) = match refused.remove(&release.node) {
+                None => continue,
+                Some(NotReleased::Conflict(why)) => (why, None),
+                Some(NotReleased::Refused(why)) => {
+                    (why, Some(Instant::now() + refused_retry(times)))
+                }
+            };
+            let hash = release.hash.clone();
+            let refused = Refused {
+                hash,
+                why,
+                times,
+                retry_at,
+            };
+            self.memory.refused.insert(release.node.clone(), refused);
+        }
     }
 
     fn snapshot(
@@ -216,13 +257,42 @@ impl Look<'_> {
             nodes,
             rendered: &rendered,
         };
-        Snapshot {
+        let mut snapshot = Snapshot {
             confirmed,
             unlooked,
             deletions_held: self.deletions_held(hub),
-            refused: self.memory.refused.clone(),
+            refused: self.refused(),
             ..snapshot::of(&seen)
+        };
+        let looked = self.world.looked.lock().expect("the looks' lock");
+        for node in nodes {
+            if let Some(Some(why)) = looked.get(&node.key)
+                && let Some(node) = snapshot.nodes.get_mut(&node.key.name)
+            {
+                (node.settled_since, node.ready, node.why) = (None, false, Some(why.clone()));
+            }
         }
+        snapshot
+    }
+
+    /// The refusals, and until when they keep their releases back.
+    fn refused(&self) -> BTreeMap<String, Refusal> {
+        let now = (Timestamp::now(), Instant::now());
+        let refusal = |refused: &Refused| {
+            let wait = refused.retry_at?.checked_duration_since(now.1)?;
+            now.0.checked_add(wait).ok()
+        };
+        let refused = self.memory.refused.iter();
+        refused
+            .map(|(name, refused)| {
+                let refusal = Refusal {
+                    hash: refused.hash.clone(),
+                    why: refused.why.clone(),
+                    until: refusal(refused),
+                };
+                (name.clone(), refusal)
+            })
+            .collect()
     }
 
     /// Nodes without a first look of this process; none any more once there were none.
@@ -231,7 +301,7 @@ impl Look<'_> {
             return Names::default();
         }
         let looked = self.world.looked.lock().expect("the looks' lock");
-        let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains(&node.key);
+        let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains_key(&node.key);
         let unlooked = nodes.iter().filter(unlooked);
         let unlooked = Names::of(unlooked.map(|node| &node.key.name));
         self.memory.surveyed = unlooked.is_empty();
@@ -286,7 +356,7 @@ impl Look<'_> {
     }
 
     /// Sends the releases; returns the nodes that did not go live, and why.
-    async fn release(&self, releases: &[Release]) -> BTreeMap<String, String> {
+    async fn release(&self, releases: &[Release]) -> BTreeMap<String, NotReleased> {
         let mut refused = BTreeMap::new();
         for some in releases.chunks(REQUESTS_MAX) {
             let sent = join_all(some.iter().map(|release| self.release_one(release))).await;
@@ -300,7 +370,7 @@ impl Look<'_> {
     }
 
     /// Sends one release; an error says why it did not go live.
-    async fn release_one(&self, release: &Release) -> Result<(), String> {
+    async fn release_one(&self, release: &Release) -> Result<(), NotReleased> {
         let key = own_key("LynqNode", &self.key.0, &release.node);
         let marker = match release.way {
             Way::Slot => names::RELEASE,
@@ -318,7 +388,8 @@ impl Look<'_> {
                 // It counts only if the reply shows it: a gate that is not there answers 200 as well.
                 if !matches!(&node.live, Live::Hash(hash) if *hash == release.hash) {
                     tracing::error!(node = %node.key, "the release was accepted but nothing went live: is the mutating webhook installed?");
-                    return Err("it was accepted but nothing went live; the mutating webhook may not be installed".to_owned());
+                    let why = "it was accepted but nothing went live; the mutating webhook may not be installed";
+                    return Err(NotReleased::Refused(why.to_owned()));
                 }
                 let held_since =
                     before.and_then(|node| crate::api::stamp::parse(node.held_since.as_deref()?));
@@ -343,11 +414,11 @@ impl Look<'_> {
                 if let Ok(object) = self.world.objects.get(&key).await {
                     self.world.nodes.learn(&object);
                 }
-                Err(error.to_string())
+                Err(NotReleased::Conflict(error.to_string()))
             }
             Err(error) => {
                 tracing::warn!(node = release.node, %error, "the release did not go through; it is tried again");
-                Err(error.to_string())
+                Err(NotReleased::Refused(error.to_string()))
             }
         }
     }
@@ -417,9 +488,7 @@ impl Look<'_> {
                     .nodes
                     .get(&key)
                     .filter(|n| n.uid == *uid && n.resource_version == *resource_version)?;
-                let ready = node::confirm_ready(self.world, &digest)
-                    .await
-                    .unwrap_or(false);
+                let ready = confirm_ready(self.world, &digest).await.unwrap_or(false);
                 ready.then(|| Confirmation::Ready {
                     uid: uid.clone(),
                     resource_version: resource_version.clone(),

@@ -1,5 +1,6 @@
 //! Child objects: what of one is kept in memory, whose it is, and how a resource becomes its manifest.
 
+pub mod kind;
 pub mod tie;
 
 use std::fmt;
@@ -8,35 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::api::names;
 use crate::api::resource::{CreationPolicy, Resource};
+pub use crate::decide::child::kind::Kind;
 use crate::decide::child::tie::Tie;
 use crate::decide::content::hash_value;
 use crate::decide::readiness::{Readiness, readiness};
-
-/// apiVersion and kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
-    pub api_version: String,
-    pub kind: String,
-}
-
-impl Kind {
-    /// Whether it is the same kind, in whatever version.
-    pub fn is_same(&self, other: &Kind) -> bool {
-        self.kind == other.kind && self.group() == other.group()
-    }
-
-    fn group(&self) -> &str {
-        self.api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.api_version, self.kind)
-    }
-}
 
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

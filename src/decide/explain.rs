@@ -123,7 +123,7 @@ impl Asked<'_> {
         let mut explanation = Explanation::of(
             format!("lynqform {}/{name}", self.namespace),
             format!(
-                "{text}: {} nodes, {} updated and ready, {} in flight, {} held; {window}",
+                "{text}: {} nodes, {} updated and ready, {} updated and not ready, {} held; {window}",
                 rollout.total_nodes,
                 rollout.ready_updated_nodes,
                 rollout.updating_nodes,

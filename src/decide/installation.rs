@@ -60,12 +60,19 @@ fn stores(schema: &Value, path: &str) -> bool {
 
 /// What is wrong with the ConfigMap that tells the fence who the operator is.
 pub fn identity_problem(map: Option<&Value>, namespace: &str, operator: &str) -> Option<String> {
-    let named = &map?["data"]["username"];
+    let what = format!(
+        "ConfigMap {} in namespace {namespace}",
+        names::IDENTITY_CONFIG_MAP
+    );
+    let Some(map) = map else {
+        return Some(format!(
+            "{what} is not there, and without it the policy lynqgate-fence refuses every write of a LynqNode; install \
+             lynqgate as the README says"
+        ));
+    };
+    let named = &map["data"]["username"];
     (*named != operator).then(|| {
-        format!(
-            "ConfigMap {} in namespace {namespace} names {named} as the operator, but this is {operator:?}; correct it",
-            names::IDENTITY_CONFIG_MAP
-        )
+        format!("{what} names {named} as the operator, but this is {operator:?}; correct it")
     })
 }
 
@@ -124,7 +131,11 @@ mod tests {
         let map = |name: &str| json!({"data": {"username": name}});
         let problem = |map: Option<&Value>| identity_problem(map, "here", "me");
         assert_eq!(problem(Some(&map("me"))), None);
-        assert_eq!(problem(None), None, "no fence");
+        assert_eq!(
+            problem(None).unwrap(),
+            "ConfigMap lynqgate-identity in namespace here is not there, and without it the policy lynqgate-fence refuses \
+             every write of a LynqNode; install lynqgate as the README says"
+        );
         assert_eq!(
             problem(Some(&map("you"))).unwrap(),
             "ConfigMap lynqgate-identity in namespace here names \"you\" as the operator, but this is \"me\"; correct it"

@@ -117,6 +117,8 @@ pub struct NodePlan {
     /// Where the live content is not known: what is there and not ready, and why. None where nothing is known of its objects
     /// either: Lynq's have no label by which they would be watched.
     pub unready: Option<Vec<String>>,
+    /// What could not be taken down, and why.
+    pub left_over: Vec<String>,
     /// What is applied now, and what was and is not gone yet.
     pub record: Record,
     pub wake_at: Option<Timestamp>,
@@ -251,11 +253,20 @@ pub fn missing_kind(Kind { api_version, kind }: &Kind) -> String {
     )
 }
 
-/// What is said of one whose objects the operator may not list; `refusal` is the API server's.
-pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str) -> String {
+/// What is said of one of which the API server cannot say whether it has it.
+pub fn unknown_kind(Kind { api_version, kind }: &Kind, error: &str) -> String {
     format!(
-        "the operator cannot watch objects of kind {kind}: {refusal}; grant it get, list, watch, create, patch, update and delete on them"
+        "the API server does not say whether it has kind {kind} in {api_version}: {error}; it is asked again"
     )
+}
+
+/// What is said of one whose objects the operator cannot list; `refusal` is the API server's.
+pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str) -> String {
+    let next = match refusal.contains("forbidden") {
+        true => "grant it get, list, watch, create, patch, update and delete on them",
+        false => "it is tried again",
+    };
+    format!("the operator cannot watch objects of kind {kind}: {refusal}; {next}")
 }
 
 /// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone. What says

@@ -57,16 +57,6 @@ pub fn readiness(object: &Value) -> Readiness {
     rule_of(group, kind).unwrap_or(any_other::rule)(&object)
 }
 
-/// Whether the object says at all if it is ready. Where it does not, `Ready` means no more than "applied",
-/// and the status shows `ReadinessUnknown`.
-pub fn is_readable(object: &Value) -> bool {
-    let object = Object::new(object);
-    let (Some(group), Some(kind)) = (object.group(), object.kind()) else {
-        return false;
-    };
-    rule_of(group, kind).is_some() || any_other::is_readable(&object)
-}
-
 type Rule = fn(&Object<'_>) -> Readiness;
 
 fn rule_of(group: &str, kind: &str) -> Option<Rule> {

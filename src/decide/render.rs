@@ -51,6 +51,8 @@ pub enum FormError {
     },
     #[error("rollout.order: invalid when of group {group:?}: {message}")]
     Order { group: String, message: String },
+    #[error("rollout.order: two groups have the name {0:?}; give each its own")]
+    SameGroup(String),
     #[error("{0}")]
     Graph(String),
     /// In Lynq's words.
@@ -99,6 +101,13 @@ impl CompiledForm {
         let order = spec.rollout.iter().flat_map(|rollout| &rollout.order);
         let mut groups = vec![];
         for (number, group) in order.clone().enumerate() {
+            if order
+                .clone()
+                .take(number)
+                .any(|other| other.name == group.name)
+            {
+                return Err(FormError::SameGroup(group.name.clone()));
+            }
             let Some(when) = &group.when else { continue };
             let parsed = Template::parse(engine, form, when).map_err(|error| FormError::Order {
                 group: group.name.clone(),

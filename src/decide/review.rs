@@ -112,7 +112,7 @@ fn position(error: &serde_json::Error) -> String {
     )
 }
 
-/// What of a written object is not what the API server makes of each before it asks anybody: it cannot be patched.
+/// What of an object is not what the API server makes of each before it asks anybody: it can be neither judged nor patched.
 pub fn misshapen(object: &Value) -> Option<&'static str> {
     let (metadata, spec) = (&object["metadata"], &object["spec"]);
     let texts = match &metadata["annotations"] {

@@ -41,10 +41,20 @@ pub struct Snapshot {
     pub deletions_held: bool,
     /// The hub is forced, and so is every form of it.
     pub forced: bool,
-    /// Nodes whose last release the API server did not take, and why.
-    pub refused: BTreeMap<String, String>,
+    /// Nodes whose last release did not go through.
+    pub refused: BTreeMap<String, Refusal>,
     /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
     pub unlooked: Names,
+}
+
+/// A release that did not go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Of the content that was to go live.
+    pub hash: String,
+    pub why: String,
+    /// Not before this is it tried again. None where it is at once: the node had only changed meanwhile.
+    pub until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -332,6 +342,18 @@ impl Pass<'_> {
                 self.plan.waiting.insert(name.to_owned(), reason);
                 continue;
             }
+            let refusal = snapshot.refused.get(name);
+            let refused = refusal.map(|refusal| Reason::ReleaseRefused {
+                node: name.to_owned(),
+                why: refusal.why.clone(),
+            });
+            if let Some(until) = self.put_off(name, node)
+                && let Some(reason) = refused
+            {
+                self.wake(Some(until));
+                self.plan.waiting.insert(name.to_owned(), reason);
+                continue;
+            }
             // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
             // it, could be freed on what the node was before the release that the newer one names.
             if way == Way::Slot && slots.iter().any(|slot| is_ahead(slot, node)) {
@@ -344,13 +366,7 @@ impl Pass<'_> {
                 resource_version: node.resource_version.clone(),
                 way,
             });
-            let reason = match snapshot.refused.get(name) {
-                Some(why) => Reason::ReleaseRefused {
-                    node: name.to_owned(),
-                    why: why.clone(),
-                },
-                None => Reason::Releasing,
-            };
+            let reason = refused.unwrap_or(Reason::Releasing);
             self.plan.waiting.insert(name.to_owned(), reason);
             if way == Way::Slot {
                 windows.take(name, node);
@@ -358,6 +374,13 @@ impl Pass<'_> {
             }
         }
         slots.sort();
+    }
+
+    /// Until when a release of this content is not tried again, since the last one was refused.
+    fn put_off(&self, name: &str, node: &Node) -> Option<Timestamp> {
+        let refusal = self.snapshot.refused.get(name)?;
+        let same = refusal.hash == node.desired;
+        refusal.until.filter(|until| same && *until > self.now)
     }
 
     /// Nobody releases a node whose form is gone, or cannot be read.
@@ -385,7 +408,8 @@ impl Pass<'_> {
                 .releases
                 .iter()
                 .any(|release| release.node == slot.node);
-            if unused && !released && !node.non_ready() {
+            let put_off = self.put_off(&slot.node, node).is_some();
+            if unused && !released && !put_off && !node.non_ready() {
                 self.plan.give_up.push(GiveUp {
                     node: slot.node.clone(),
                     resource_version: slot.resource_version.clone(),

@@ -20,7 +20,16 @@ fn invalid() -> Vec<(&'static str, Value, &'static str)> {
         map[field] = value;
         map
     };
+    let group = |when: &str| json!({"name": "canaries", "when": when});
     vec![
+        (
+            "two groups of one name",
+            json!({
+                "configMaps": [config_map("app", "{{ .uid }}-bad", "x")],
+                "rollout": {"order": [group("{{ true }}"), group("{{ false }}")]},
+            }),
+            "rollout.order: two groups have the name \"canaries\"; give each its own",
+        ),
         (
             "name that does not parse",
             map("{{ .uid", "x"),

@@ -89,6 +89,22 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
             "Bucket t0-bad: the cluster has no kind Bucket in example.com/v1; install its CustomResourceDefinition, or correct apiVersion and kind",
         ),
         (
+            "an apiVersion that ends in a blank",
+            resource(
+                "{{ .uid }}-bad",
+                json!({"apiVersion": "apps/v1 ", "kind": "Deployment"}),
+            ),
+            "Deployment t0-bad: its apiVersion or kind cannot be one (it must be like apps/v1 and Deployment); correct its template, or the row's value",
+        ),
+        (
+            "a path for an apiVersion",
+            resource(
+                "{{ .uid }}-bad",
+                json!({"apiVersion": "apps/v1/namespaces/{{ .plan }}/deployments", "kind": "Deployment"}),
+            ),
+            "Deployment t0-bad: its apiVersion or kind cannot be one (it must be like apps/v1 and Deployment); correct its template, or the row's value",
+        ),
+        (
             "a kind of a group that is there",
             resource(
                 "{{ .uid }}-bad",

@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::api::names;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
+use crate::controller::node::Look;
 use crate::controller::node::kinds::Kinds;
-use crate::controller::node::{Look, apply};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan;
 
@@ -18,7 +18,7 @@ impl Look<'_> {
     /// Takes the node's objects down, and lets the node go when none is left.
     pub async fn delete(&mut self, node: &NodeDigest) -> Result<Option<Timestamp>, ApiError> {
         let record = self.record(node);
-        let Some(kinds) = Kinds::of(self.world, node, &record).await? else {
+        let Some(kinds) = Kinds::of(self.world, node, &record, false).await? else {
             return Ok(None);
         };
         let of = |facts: &Facts| kinds.key(facts).ok();
@@ -32,12 +32,18 @@ impl Look<'_> {
                 .map(|(key, child)| (key, (*child).clone()))
                 .collect();
             let deletion = node_plan::plan_deletion(node, &children, &record, of);
+            let mut all = true;
             for (key, how) in &deletion.take_down {
-                let why = names::NODE_DELETED;
-                apply::take_down(self.world, node, key, &children[key], *how, why).await?;
+                let child = &children[key];
+                all &= self
+                    .take_down(node, (key, child), *how, names::NODE_DELETED)
+                    .await?;
             }
             if !deletion.pending {
                 break;
+            }
+            if !all {
+                return Ok(again);
             }
             // What has finalizers of its own goes later; its event brings us back.
             if deletion.take_down.is_empty() {

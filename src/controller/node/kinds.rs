@@ -15,25 +15,44 @@ pub struct Kinds {
     scopes: BTreeMap<Kind, Result<Scope, String>>,
     /// Kinds that the cluster has, and whose objects the operator may not list.
     pub unlisted: BTreeSet<Kind>,
+    /// The API server did not answer for one of them.
+    pub unknown: bool,
 }
 
 impl Kinds {
     /// Those of the content and those of the record: what no content names any more is watched as well. None while some
-    /// kind's objects are not all known: then nothing may be concluded from an object's absence.
+    /// kind's objects are not all known: then nothing may be concluded from an object's absence. `lasting`: that the API
+    /// server cannot answer for a kind is no accident any more, and the others go on without it.
     pub async fn of(
         world: &World,
         node: &NodeDigest,
         record: &Record,
+        lasting: bool,
     ) -> Result<Option<Kinds>, ApiError> {
         let rendered = node.facts.iter().filter(|f| f.render_error.is_none());
         let wanted: BTreeSet<&Kind> = rendered.map(|f| &f.kind).chain(record.kinds()).collect();
         let mut kinds = Kinds {
             scopes: BTreeMap::new(),
             unlisted: BTreeSet::new(),
+            unknown: false,
         };
         let mut pending = false;
         for kind in wanted {
-            let scope = match world.objects.served(kind).await? {
+            if let Some(why) = kind.impossible() {
+                kinds.scopes.insert(kind.clone(), Err(why));
+                continue;
+            }
+            let served = match world.objects.served(kind).await {
+                Err(error) if lasting => {
+                    kinds.unknown = true;
+                    kinds.unlisted.insert(kind.clone());
+                    let why = node_plan::unknown_kind(kind, &error.to_string());
+                    kinds.scopes.insert(kind.clone(), Err(why));
+                    continue;
+                }
+                served => served?,
+            };
+            let scope = match served {
                 None => Err(node_plan::missing_kind(kind)),
                 Some(served) => {
                     let client = &world.objects.client;

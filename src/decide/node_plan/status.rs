@@ -65,6 +65,15 @@ pub fn of_node(
     status
 }
 
+/// The status of a node that could not be looked at, lastingly: whatever it said, it is not known to be ready.
+pub fn in_vain(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
+    let mut status = (*node.status).clone();
+    let says = |type_: &'static str| ConditionState::new(type_, false, "LookFailed", why);
+    let states = [says("Ready"), says("Rolled")];
+    conditions::merge(&mut status.conditions, &states, Some(node.generation), now);
+    status
+}
+
 /// How often a status that says the same in other words is written: the texts of a rollout change with every pod.
 const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(10);
 
@@ -161,9 +170,11 @@ fn states(
         _ if failed > 0 => ConditionState::new("Ready", false, "ResourcesFailed", why.clone()),
         _ => ConditionState::new("Ready", false, "NotAllResourcesReady", why.clone()),
     };
-    let degraded = failed > 0 || plan.graph_error.is_some();
+    let left_over = plan.left_over.first();
+    let degraded = failed > 0 || plan.graph_error.is_some() || left_over.is_some();
     let degraded_reason = match (conflicts > 0, degraded) {
         (_, false) => "Healthy",
+        (false, _) if failed == 0 && plan.graph_error.is_none() => "DeletionFailed",
         (true, _) => "ResourceConflicts",
         (false, _) if plan.graph_error.is_some() => "DependencyCycle",
         (false, _) => "ResourceFailures",
@@ -208,7 +219,11 @@ fn states(
             "Degraded",
             degraded,
             degraded_reason,
-            if degraded { why.as_str() } else { "" },
+            match left_over {
+                Some(text) if why.is_empty() => text,
+                _ if degraded => why.as_str(),
+                _ => "",
+            },
         ),
         ConditionState::new("Held", node.held(), held_reason, held_message),
         ConditionState::new(

@@ -19,15 +19,11 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
     if let Some(reason) = object.unobserved_if_reported() {
         return Readiness::Waiting(reason);
     }
-    if !is_readable(object) {
+    // Without conditions nothing can be read, and applied has to be enough (as in Lynq).
+    if object.conditions().next().is_none() {
         return Readiness::Ready;
     }
     not_ready(object).map_or(Readiness::Ready, Readiness::Waiting)
-}
-
-/// Without conditions nothing can be read, and applied has to be enough (as in Lynq).
-pub(super) fn is_readable(object: &Object<'_>) -> bool {
-    object.conditions().next().is_some()
 }
 
 fn not_ready(object: &Object<'_>) -> Option<Reason> {

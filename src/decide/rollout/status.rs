@@ -152,15 +152,16 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         message: String::new(),
     };
     rollout.forced_nodes = count(&|node| node.forced);
+    let not_ready = not_ready(&nodes);
     let unrendered = count(&|node| !node.held() && node.settled_since.is_some() && !node.ready);
     rollout.message = match () {
         () if form.outdated => NOT_RENDERED.to_owned(),
         () if !form.unwritten.is_empty() => format!(
             "the newest content could not be written to {}: see the hub's conditions; {}",
             form.unwritten,
-            message(&rollout, &seen.failed.names, blocked, unrendered)
+            message(&rollout, &seen.failed.names, blocked, unrendered, not_ready)
         ),
-        () => message(&rollout, &seen.failed.names, blocked, unrendered),
+        () => message(&rollout, &seen.failed.names, blocked, unrendered, not_ready),
     };
     set_times(&mut rollout, form.previous.as_ref(), now);
     set_pace(&mut rollout, &nodes, seen.window);
@@ -185,6 +186,21 @@ fn nodes_of<'a>(
         .filter(move |(_, node)| node.form == form && !node.deleting)
 }
 
+/// The updated nodes that are not ready, and why the first of them is not.
+fn not_ready(nodes: &[(&String, &Node)]) -> Option<String> {
+    let of = || {
+        nodes
+            .iter()
+            .filter(|(_, node)| !node.held() && node.non_ready())
+    };
+    let (first, node) = of().next()?;
+    let names = Names::of(of().map(|(name, _)| *name));
+    Some(match &node.why {
+        Some(why) => format!("{names} ({first}: {why})"),
+        None => names.to_string(),
+    })
+}
+
 const NOT_RENDERED: &str = "the newest templates have not reached every node yet; if that lasts, see the form's condition Valid, \
                             and the conditions of the hub";
 
@@ -193,6 +209,7 @@ fn message(
     failed: &[String],
     blocked: Option<&Reason>,
     unrendered: i32,
+    not_ready: Option<String>,
 ) -> String {
     let FormRolloutStatus {
         total_nodes: total,
@@ -223,7 +240,10 @@ fn message(
                 None if unrendered > 0 => format!(
                     "{counts}: {unrendered} have resources that did not render or cannot be applied; see the hub's condition RenderFailed, and their own"
                 ),
-                None => counts,
+                None => match not_ready {
+                    Some(names) => format!("{counts}: not ready: {names}"),
+                    None => counts,
+                },
             }
         }
     }

@@ -73,6 +73,14 @@ fn slot(i: usize, resource_version: &str) -> Slot {
     }
 }
 
+fn refusal(why: &str) -> Refusal {
+    Refusal {
+        hash: "new".into(),
+        why: why.into(),
+        until: None,
+    }
+}
+
 fn released(plan: &Plan) -> Vec<&str> {
     plan.releases
         .iter()
@@ -216,6 +224,32 @@ fn min_ready_seconds_holds_the_slot() {
     let soaking = plan(&snapshot, at(29));
     assert_eq!((soaking.releases.len(), soaking.wake_at), (0, Some(at(30))));
     assert_eq!(released(&plan(&snapshot, at(30))), ["n1"]);
+}
+
+/// What is refused may go on to be, and each try costs a write of the ledger; other content is another matter.
+#[test]
+fn a_refused_release_is_put_off_and_keeps_its_slot() {
+    let mut snapshot = fleet("AA", 1);
+    snapshot.slots = vec![slot(0, "100")];
+    let refused = Refusal {
+        until: Some(at(30)),
+        ..refusal("no")
+    };
+    snapshot.refused.insert("n0".into(), refused);
+    let put_off = plan(&snapshot, at(10));
+    assert_eq!(
+        (
+            put_off.releases.len(),
+            put_off.ledger,
+            put_off.give_up.len()
+        ),
+        (0, None, 0)
+    );
+    assert_eq!(put_off.waiting["n0"].code(), "ReleaseRefused");
+    assert_eq!(put_off.wake_at, Some(at(30)));
+    assert_eq!(released(&plan(&snapshot, at(30))), ["n0"]);
+    snapshot.nodes.get_mut("n0").unwrap().desired = "newer".into();
+    assert_eq!(released(&plan(&snapshot, at(10))), ["n0"]);
 }
 
 /// Statuses and stamps of a process whose clock was an hour ahead.

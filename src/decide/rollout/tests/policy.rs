@@ -238,7 +238,7 @@ fn the_reason_tells_who_fills_the_window() {
             &|s| {
                 s.slots.clear();
                 s.nodes.get_mut("n0").unwrap().settled_since = Some(at(1));
-                s.refused.insert("n1".into(), "no route to host".into());
+                s.refused.insert("n1".into(), refusal("no route to host"));
             },
             "ReleaseRefused",
             "the API server did not take the release of n1: no route to host",

@@ -26,6 +26,7 @@ const PASSES_MAX: usize = 20;
 const REQUESTS_MAX: usize = 16;
 const UNCONFIRMED_RETRY: u64 = 1_000;
 const REFUSED_RETRY_MAX: u64 = 30_000;
+const CONFLICT: &str = "conflict";
 
 #[derive(Default)]
 pub struct Loop {
@@ -33,12 +34,34 @@ pub struct Loop {
     look: Option<Box<Look>>,
     form_written: BTreeMap<String, u64>,
     hub_written: Option<u64>,
-    refused: BTreeMap<String, String>,
+    refused: BTreeMap<String, Failed>,
     refusals: u32,
     surveyed: bool,
 }
 
+/// The controller's `Refused`.
+struct Failed {
+    hash: String,
+    why: &'static str,
+    times: u32,
+    retry_at: Option<u64>,
+}
+
 impl Loop {
+    /// `remember_refused`, for one release. A conflict is tried again at once.
+    fn refuse(&mut self, release: &Release, why: &'static str, time: u64) {
+        let before = self.refused.get(&release.node);
+        let times = before.map_or(1, |before| before.times.saturating_add(1));
+        let retry_at = (why != CONFLICT).then(|| time + refused_retry(times));
+        let failed = Failed {
+            hash: release.hash.clone(),
+            why,
+            times,
+            retry_at,
+        };
+        self.refused.insert(release.node.clone(), failed);
+    }
+
     pub fn wake(&mut self, at: u64) {
         self.due = sooner(self.due, Some(at));
     }
@@ -200,7 +223,7 @@ impl Look {
                     return self.confirm_one(world, p, confirm);
                 }
                 if self.confirms_first {
-                    self.start_writing(&mut world.processes[p]);
+                    self.start_writing();
                 } else {
                     self.written(world, p);
                 }
@@ -239,11 +262,11 @@ impl Look {
                 Ok(Reply::Hub(hub)) => {
                     process.learn_hub(&hub);
                     world.witness.ledger_acknowledged(process.life(), &slots);
-                    self.start_releases(process);
+                    self.start_releases();
                 }
                 Err(Refused::Conflict) => self.stage = Stage::ReadHub,
                 Err(Refused::Unavailable) if world.mutant(Mutant::TrustLostLedgerWrite) => {
-                    self.start_releases(&mut world.processes[p])
+                    self.start_releases()
                 }
                 _ => return Go::Back(Some(1_000)),
             },
@@ -260,19 +283,15 @@ impl Look {
                     let digest = process.learn_node(&node.digest);
                     if matches!(&digest.live, Live::Hash(hash) if *hash == release.hash) {
                         self.released += 1;
+                        process.release.refused.remove(&release.node);
                         process.node_loop.wake(&release.node, world.time);
                     } else {
-                        process
-                            .release
-                            .refused
-                            .insert(release.node, "nothing went live".to_owned());
+                        let why = "nothing went live";
+                        process.release.refuse(&release, why, world.time);
                     }
                 }
                 Err(Refused::Conflict) => {
-                    process
-                        .release
-                        .refused
-                        .insert(release.node.clone(), "conflict".to_owned());
+                    process.release.refuse(&release, CONFLICT, world.time);
                     let retry = world.mutant(Mutant::BlindRetry);
                     let version = world
                         .cluster
@@ -289,12 +308,7 @@ impl Look {
                         }
                     }
                 }
-                _ => drop(
-                    process
-                        .release
-                        .refused
-                        .insert(release.node, "not sent".to_owned()),
-                ),
+                _ => process.release.refuse(&release, "not sent", world.time),
             },
             (Sent::Read | Sent::GiveUp, reply) => {
                 if let Ok(Reply::Node(node)) = reply {
@@ -370,7 +384,7 @@ impl Look {
         if self.confirms_first {
             self.start_confirming();
         } else {
-            self.start_writing(&mut world.processes[p]);
+            self.start_writing();
         }
         Go::On
     }
@@ -381,11 +395,11 @@ impl Look {
         };
     }
 
-    fn start_writing(&mut self, process: &mut Process) {
+    fn start_writing(&mut self) {
         if self.plan.ledger.is_some() {
             self.stage = Stage::Ledger;
         } else {
-            self.start_releases(process);
+            self.start_releases();
         }
     }
 
@@ -400,8 +414,7 @@ impl Look {
         };
     }
 
-    fn start_releases(&mut self, process: &mut Process) {
-        process.release.refused.clear();
+    fn start_releases(&mut self) {
         self.stage = Stage::Release {
             left: self.plan.releases.clone(),
             read: vec![],
@@ -559,7 +572,11 @@ impl Look {
 
 fn back_off(memory: &mut Loop) -> u64 {
     memory.refusals += 1;
-    REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u64.saturating_pow(memory.refusals.min(10) - 1))
+    refused_retry(memory.refusals)
+}
+
+fn refused_retry(times: u32) -> u64 {
+    REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u64.saturating_pow(times.clamp(1, 10) - 1))
 }
 
 fn unlooked(process: &mut Process) -> Names {

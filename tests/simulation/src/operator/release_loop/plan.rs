@@ -62,6 +62,14 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             for_rollout(world, node, forms.get(&node.form)),
         )
     };
+    let refused = process.release.refused.iter().map(|(name, failed)| {
+        let refusal = rollout::Refusal {
+            hash: failed.hash.clone(),
+            why: failed.why.to_owned(),
+            until: failed.retry_at.map(|at| process.now(at)),
+        };
+        (name.clone(), refusal)
+    });
     Snapshot {
         resource_version: hub
             .map(|hub| hub.resource_version.clone())
@@ -75,7 +83,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             .deletions_held
             .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held.is_some())),
         forced: hub.is_some_and(|hub| hub.forced),
-        refused: process.release.refused.clone(),
+        refused: refused.collect(),
         unlooked: Names::default(),
     }
 }

@@ -1,0 +1,78 @@
+//! The live read before a slot is freed: what a watch has shown may be old.
+
+use std::sync::Arc;
+
+use crate::cluster::objects::ApiError;
+use crate::controller::World;
+use crate::controller::node::key_in;
+use crate::decide::child::{Child, ObjectKey};
+use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::readiness::Readiness;
+use crate::decide::rollout::Live;
+use crate::decide::version;
+
+/// Whether the node's workloads are ready by a live read, with the content that is live now; where that is not known, those
+/// that are there. What was read is learnt.
+pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiError> {
+    if node.live == Live::Unknown {
+        for key in world.children.of_node(&node.key).keys() {
+            let child = read_child(world, node, key).await?;
+            if child.is_some_and(|child| child.readiness != Readiness::Ready) {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    for facts in node
+        .facts
+        .iter()
+        .filter(|facts| is_workload(facts) && facts.render_error.is_none())
+    {
+        let Some(served) = world.objects.served(&facts.kind).await? else {
+            return Ok(false);
+        };
+        let Some(child) = read_child(world, node, &key_in(facts, served.scope)).await? else {
+            return Ok(false);
+        };
+        let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
+        let ready = !facts.wait_for_ready || child.readiness == Readiness::Ready;
+        if !(current && ready) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// None where the object is not there. What is newer than what was known is worth a look.
+async fn read_child(
+    world: &World,
+    node: &NodeDigest,
+    key: &ObjectKey,
+) -> Result<Option<Arc<Child>>, ApiError> {
+    let object = match world.objects.get(key).await {
+        Ok(object) => object,
+        Err(ApiError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let known = world.children.get(key);
+    let child = world.children.learn(&object);
+    if known
+        .is_some_and(|known| version::is_newer(&child.resource_version, &known.resource_version))
+    {
+        world.node_queue.add(node.key.clone());
+    }
+    Ok(Some(child))
+}
+
+/// Kinds whose readiness can come and go; the others are there or not.
+fn is_workload(facts: &Facts) -> bool {
+    let built_in = [
+        "v1",
+        "networking.k8s.io/v1",
+        "policy/v1",
+        "rbac.authorization.k8s.io/v1",
+        "autoscaling/v2",
+    ];
+    facts.kind.kind == "Pod"
+        || !(built_in.contains(&facts.kind.api_version.as_str()) || facts.kind.kind == "CronJob")
+}

@@ -1,0 +1,72 @@
+//! Objects that should not be there any more and that the API server does not let go.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cluster::events::About;
+use crate::cluster::objects::ApiError;
+use crate::controller::node::{Look, apply};
+use crate::decide::child::{Child, ObjectKey};
+use crate::decide::node::NodeDigest;
+use crate::decide::node_plan::{NodePlan, TakeDown};
+
+const RETRY: Duration = Duration::from_secs(30);
+
+pub type Memory = BTreeMap<ObjectKey, LeftOver>;
+
+/// Why an object is still there that should not be, and when it is tried again to take it down.
+pub struct LeftOver {
+    message: String,
+    retry_at: Instant,
+}
+
+impl Look<'_> {
+    /// What was refused a moment ago is not tried again at once; returns when it is.
+    pub fn put_off_left_over(&self, plan: &mut NodePlan) -> Option<Timestamp> {
+        let now = Instant::now();
+        let left = |key: &ObjectKey| {
+            let left = self.memory.left_over.get(key);
+            left.filter(|left| left.retry_at > now)
+        };
+        let put_off = plan.take_down.iter().filter_map(|(key, _)| left(key));
+        let next = put_off.clone().map(|left| left.retry_at).min();
+        plan.left_over = put_off.map(|left| left.message.clone()).collect();
+        plan.take_down.retain(|(key, _)| left(key).is_none());
+        let wait = SignedDuration::try_from(next?.saturating_duration_since(now)).ok()?;
+        Timestamp::now().checked_add(wait).ok()
+    }
+
+    /// Takes an object down. That it is refused is told, and no reason to leave the rest undone; false then.
+    pub async fn take_down(
+        &mut self,
+        node: &NodeDigest,
+        (key, child): (&ObjectKey, &Child),
+        how: TakeDown,
+        why: &str,
+    ) -> Result<bool, ApiError> {
+        let taken = apply::take_down(self.world, node, key, child, how, why).await;
+        let Err(ApiError::Refused(refusal)) = taken else {
+            taken?;
+            self.memory.left_over.remove(key);
+            return Ok(true);
+        };
+        let message = format!(
+            "{} {} cannot be taken down: {refusal}; it is tried again",
+            key.kind.kind, key.name
+        );
+        let known = self.memory.left_over.get(key).map(|left| &left.message);
+        if known != Some(&message) {
+            let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+            tracing::warn!(node = %node.key, message);
+            self.world
+                .events
+                .warning(&about, "DeletionFailed", message.clone());
+        }
+        let retry_at = Instant::now() + RETRY;
+        let left = LeftOver { message, retry_at };
+        self.memory.left_over.insert(key.clone(), left);
+        Ok(false)
+    }
+}

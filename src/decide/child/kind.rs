@@ -1,0 +1,92 @@
+//! Kinds of objects, as manifests name them.
+
+use std::fmt;
+
+/// apiVersion and kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    pub api_version: String,
+    pub kind: String,
+}
+
+impl Kind {
+    /// Whether it is the same kind, in whatever version.
+    pub fn is_same(&self, other: &Kind) -> bool {
+        self.kind == other.kind && self.group() == other.group()
+    }
+
+    /// Why no API server can have this kind; in a request's path it would name something else. The texts may be a row's, so
+    /// they are not told.
+    pub fn impossible(&self) -> Option<String> {
+        let (group, version) = self
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &self.api_version));
+        let of = |text: &str, more: &str| {
+            text.chars()
+                .all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+        };
+        let whole = self
+            .api_version
+            .split_once('/')
+            .is_none_or(|(group, _)| !group.is_empty());
+        let possible = whole && of(group, "-.") && of(version, "") && of(&self.kind, "");
+        let wrong = !possible || group.contains("..") || version.is_empty() || self.kind.is_empty();
+        wrong.then(|| {
+            "its apiVersion or kind cannot be one (it must be like apps/v1 and Deployment); correct its template, or the row's value"
+                .to_owned()
+        })
+    }
+
+    fn group(&self) -> &str {
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version, self.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_api_server_can_have_is_told() {
+        let possible = |api_version: &str, kind: &str| {
+            let kind = Kind {
+                api_version: api_version.into(),
+                kind: kind.into(),
+            };
+            kind.impossible().is_none()
+        };
+        for good in [
+            "v1",
+            "apps/v1",
+            "operator.lynq.sh/v1beta1",
+            "a-b.example.com/v2",
+        ] {
+            assert!(possible(good, "Kind"), "{good}");
+        }
+        for bad in [
+            "",
+            "/v1",
+            "apps/",
+            "apps/v1 ",
+            "apps/v1/x",
+            "a..b/v1",
+            "../v1",
+            "a/v1?x",
+            "a#/v1",
+            "s3cr3t plan!/v1",
+            "ä/v1",
+        ] {
+            assert!(!possible(bad, "Kind"), "{bad}");
+        }
+        assert!(!possible("v1", "") && !possible("v1", "Pod/x"));
+    }
+}
