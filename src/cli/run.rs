@@ -99,7 +99,9 @@ pub enum Error {
 type AnyError = Box<dyn std::error::Error>;
 
 pub fn run(arguments: Arguments) -> Result<(), AnyError> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&arguments.zap_log_level)?;
+    // The client logs replies that it cannot read, whole: what is in them is nobody's business.
+    let filter = tracing_subscriber::EnvFilter::try_new(&arguments.zap_log_level)?
+        .add_directive("kube_client::client=off".parse()?);
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

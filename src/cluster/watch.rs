@@ -16,6 +16,8 @@ const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 
 /// After so many failures in a row it is no accident any more.
 const LASTING: u32 = 4;
+/// The longest pause between two lists that fail, in seconds.
+const LIST_PAUSE_MAX: u32 = 30;
 
 /// What happened to the watched objects.
 #[derive(Debug)]
@@ -71,7 +73,12 @@ pub async fn follow(
     let mut events = watcher(api, config).default_backoff().boxed();
     let mut failed = 0;
     while let Some(event) = events.next().await {
-        failed = if event.is_ok() { 0 } else { failed + 1 };
+        failed = match &event {
+            // The watcher says so before each list, and it is the list that may fail.
+            Ok(Event::Init) => failed,
+            Ok(_) => 0,
+            Err(_) => failed + 1,
+        };
         match event {
             Ok(Event::Init) => on_change(Change::Restarted),
             Ok(Event::InitApply(object) | Event::Apply(object)) => {
@@ -79,18 +86,29 @@ pub async fn follow(
             }
             Ok(Event::Delete(object)) => on_change(Change::Deleted(json(object, &resource))),
             Ok(Event::InitDone) => on_change(Change::Listed),
-            Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
-                if matches!(status.code, 401 | 403 | 404 | 405) || failed >= LASTING =>
+            Err(watcher::Error::InitialListFailed(error))
+                if is_refusal(&error) || failed >= LASTING =>
             {
-                let message = status.message;
+                let message = match error {
+                    kube::Error::Api(status) => status.message,
+                    // It may have the reply in it.
+                    error => error.to_string().chars().take(300).collect(),
+                };
                 tracing::warn!(kind = %resource.kind, message, "the API server answers no list; it is tried again");
                 on_change(Change::Refused(message));
+                // The watcher's own pause starts anew with each list.
+                tokio::time::sleep(Duration::from_secs(failed.min(LIST_PAUSE_MAX).into())).await;
             }
             Err(error) => {
                 tracing::warn!(kind = %resource.kind, %error, "a watch was interrupted; it is taken up again")
             }
         }
     }
+}
+
+/// What does not go by itself.
+fn is_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 401 | 403 | 404 | 405))
 }
 
 /// The items of a list come without apiVersion and kind.

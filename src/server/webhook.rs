@@ -292,10 +292,12 @@ fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'stati
     let Some(new) = &request.object else {
         return cannot("a request without the object".to_owned());
     };
-    if let Some(what) = review::misshapen(new) {
-        return cannot(format!(
-            "an object whose {what} has not the shape of a Kubernetes object's"
-        ));
+    for object in [Some(new), old].into_iter().flatten() {
+        if let Some(what) = review::misshapen(object) {
+            return cannot(format!(
+                "an object whose {what} has not the shape of a Kubernetes object's"
+            ));
+        }
     }
     half.decide(
         webhook,

@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::api::names;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::node::Look;
 use crate::controller::node::kinds::Kinds;
+use crate::controller::node::{LASTING, Look};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan;
 
@@ -18,7 +18,8 @@ impl Look<'_> {
     /// Takes the node's objects down, and lets the node go when none is left.
     pub async fn delete(&mut self, node: &NodeDigest) -> Result<Option<Timestamp>, ApiError> {
         let record = self.record(node);
-        let Some(kinds) = Kinds::of(self.world, node, &record, false).await? else {
+        let lasting = self.memory.failed_looks >= LASTING;
+        let Some(kinds) = Kinds::of(self.world, node, &record, lasting).await? else {
             return Ok(None);
         };
         let of = |facts: &Facts| kinds.key(facts).ok();
@@ -53,8 +54,8 @@ impl Look<'_> {
         let unseen = record.kinds().intersection(&kinds.unlisted);
         if let Some(unseen) = unseen.into_iter().next() {
             let text = format!(
-                "the lynqnode stays until its objects of kind {unseen} are gone, which the operator may not list; grant it \
-                 get, list, watch and delete on them"
+                "the lynqnode stays until its objects of kind {unseen} are gone, which the operator cannot list: see that the \
+                 API server serves them, and that the operator may get, list, watch and delete them"
             );
             tracing::warn!(node = %node.key, text);
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);

@@ -339,6 +339,29 @@ fn ask(webhook: &Webhook, body: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+#[test]
+fn what_has_not_the_shape_of_an_object_is_refused_by_both_halves() {
+    let webhook = webhook();
+    let good = good_reviews().swap_remove(2);
+    for place in ["object", "oldObject"] {
+        for bad in [
+            json!("x"),
+            json!([]),
+            json!({}),
+            json!({"metadata": 5}),
+            json!({"metadata": {}, "spec": 7}),
+        ] {
+            let mut review = good.clone();
+            review["request"][place] = bad.clone();
+            for half in [Half::Mutating, Half::Validating] {
+                let (_, answer) =
+                    judge(&webhook, half, review.to_string().as_bytes()).expect("a review");
+                assert!(answer.denied.is_some(), "{place}: {bad}");
+            }
+        }
+    }
+}
+
 /// The cases below start from reviews that are answered as they should be.
 #[test]
 fn good_reviews_are_answered() {
