@@ -264,8 +264,9 @@ impl Look<'_> {
         if self.memory.failed_looks < LASTING {
             return;
         }
-        let text =
-            format!("lynqgate cannot look after it: {why}; it is tried again every few seconds");
+        let text = format!(
+            "lynqgate cannot look after it: {why}. It counts as not ready until that is mended, and is tried again every few seconds"
+        );
         if self.memory.failed_looks == LASTING {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             self.world

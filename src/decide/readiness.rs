@@ -18,6 +18,7 @@ mod object;
 mod persistent_volume_claim;
 mod pod;
 mod reason;
+mod replicas;
 pub mod rolling;
 mod service;
 mod stateful_set;

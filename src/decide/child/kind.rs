@@ -18,20 +18,17 @@ impl Kind {
     /// Why no API server can have this kind; in a request's path it would name something else. The texts may be a row's, so
     /// they are not told.
     pub fn impossible(&self) -> Option<String> {
-        let (group, version) = self
-            .api_version
-            .split_once('/')
-            .unwrap_or(("", &self.api_version));
-        let of = |text: &str, more: &str| {
-            text.chars()
-                .all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+        let word = |text: &str, more: &str| {
+            let fits = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+            !text.is_empty() && text.chars().all(fits)
         };
-        let whole = self
-            .api_version
-            .split_once('/')
-            .is_none_or(|(group, _)| !group.is_empty());
-        let possible = whole && of(group, "-.") && of(version, "") && of(&self.kind, "");
-        let wrong = !possible || group.contains("..") || version.is_empty() || self.kind.is_empty();
+        let version = match self.api_version.split_once('/') {
+            None => word(&self.api_version, ""),
+            Some((group, version)) => {
+                group.split('.').all(|label| word(label, "-")) && word(version, "")
+            }
+        };
+        let wrong = !(version && word(&self.kind, ""));
         wrong.then(|| {
             "its apiVersion or kind cannot be one (it must be like apps/v1 and Deployment); correct its template, or the row's value"
                 .to_owned()
@@ -80,6 +77,7 @@ mod tests {
             "apps/v1/x",
             "a..b/v1",
             "../v1",
+            "./v1",
             "a/v1?x",
             "a#/v1",
             "s3cr3t plan!/v1",

@@ -9,6 +9,7 @@ use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;
 use crate::decide::readiness::object::Condition;
 use crate::decide::readiness::object::Object;
+use crate::decide::readiness::replicas::none_wanted;
 use crate::decide::readiness::rolling::Availability;
 use crate::decide::readiness::rolling::bounds;
 
@@ -19,15 +20,8 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
     if let Some(reason) = object.unobserved() {
         return Readiness::Waiting(reason);
     }
-    if object.replicas() == 0 {
-        return match object.status_count("replicas") {
-            0 => Readiness::Ready,
-            pods => Readiness::Waiting(Reason::SurplusPods {
-                name: object.name(),
-                pods,
-                wanted: 0,
-            }),
-        };
+    if let Some(readiness) = none_wanted(object) {
+        return readiness;
     }
     if object.flag("/spec/paused") {
         return Readiness::Waiting(Reason::Paused {

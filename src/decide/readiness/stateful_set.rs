@@ -7,20 +7,14 @@
 use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;
 use crate::decide::readiness::object::Object;
+use crate::decide::readiness::replicas::none_wanted;
 
 pub(super) fn rule(object: &Object<'_>) -> Readiness {
     if let Some(reason) = object.unobserved() {
         return Readiness::Waiting(reason);
     }
-    if object.replicas() == 0 {
-        return match object.status_count("replicas") {
-            0 => Readiness::Ready,
-            pods => Readiness::Waiting(Reason::SurplusPods {
-                name: object.name(),
-                pods,
-                wanted: 0,
-            }),
-        };
+    if let Some(readiness) = none_wanted(object) {
+        return readiness;
     }
     let on_delete = object.text("/spec/updateStrategy/type") == Some("OnDelete");
     let reason = if on_delete {
