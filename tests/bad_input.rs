@@ -5,7 +5,9 @@ mod database;
 mod forms;
 mod lasting;
 mod objects;
+mod releases;
 mod rows;
+mod unreadable;
 
 use anyhow::Result;
 use serde_json::{Value, json};

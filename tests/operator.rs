@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use tokio::sync::OnceCell;
 
 use crate::cluster::credentials::Identity;
@@ -83,6 +84,34 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
         )
         .await?
         .expect_success()?;
+    Ok(())
+}
+
+/// Lets the operator handle more kinds than it comes with, as a user would.
+pub async fn grant(cluster: &Cluster, group: &str, resources: &[&str]) -> Result<()> {
+    let subject = match identity() {
+        Identity::ServiceAccount { namespace, name } => {
+            json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
+        }
+        Identity::User { name, .. } => json!({"kind": "User", "name": name}),
+    };
+    let rbac = "rbac.authorization.k8s.io";
+    let api = format!("{rbac}/v1");
+    let right = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": api, "kind": "ClusterRole", "metadata": {"name": group},
+            "rules": [{"apiGroups": [group], "resources": resources, "verbs": ["*"]}],
+        },
+        {
+            "apiVersion": api, "kind": "ClusterRoleBinding", "metadata": {"name": group},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": group}, "subjects": [subject],
+        },
+    ]});
+    let arguments = ["apply", "-f", "-"];
+    let applied = cluster
+        .kubectl(&arguments, Some(&right.to_string()))
+        .await?;
+    applied.expect_success()?;
     Ok(())
 }
 

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use kube::client::ClientBuilder;
 use kube::config::{Config, InferConfigError};
 use kube::core::Request;
 use serde_json::{Value, json};
+use tower::util::MapResponseLayer;
+
+use crate::cluster::shallow::shallow;
 
 /// The longest that one request may take. Watches have their own limits.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,7 +27,7 @@ pub enum ConnectError {
 
 /// A client, and the user name that its requests have.
 pub async fn connect(kubeconfig: Option<&str>) -> Result<(kube::Client, String), ConnectError> {
-    let config = match kubeconfig {
+    let mut config = match kubeconfig {
         None => Config::infer()
             .await
             .map_err(|e| ConnectError::NoConfig(Box::new(e)))?,
@@ -43,7 +47,12 @@ pub async fn connect(kubeconfig: Option<&str>) -> Result<(kube::Client, String),
         url: url.clone(),
         reason,
     };
-    let client = kube::Client::try_from(config).map_err(|e| unusable(e.to_string()))?;
+    // Every loop has its own pauses; a client that pauses inside a request keeps what else the loop has to do waiting.
+    config.default_retry = false;
+    let client = ClientBuilder::try_from(config)
+        .map_err(|e| unusable(e.to_string()))?
+        .with_layer(&MapResponseLayer::new(shallow))
+        .build();
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = Request::new("/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .create(

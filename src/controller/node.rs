@@ -26,6 +26,7 @@ use crate::controller::{World, own_key};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest, live_content};
+use crate::decide::node_plan::applies::Applies;
 use crate::decide::node_plan::record::Record;
 use crate::decide::node_plan::{
     self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, Rest, Seen, StepKind,
@@ -59,6 +60,7 @@ struct ResourceMemory {
     failures: u32,
     /// The fields that our last apply owned; None while that is not known.
     fields_hash: Option<String>,
+    applies: Applies,
     waiting_since: Option<Timestamp>,
     was_ready: bool,
 }
@@ -375,6 +377,7 @@ impl Look<'_> {
             failure: memory.and_then(|memory| memory.failure.as_ref()),
             premise: Premise::of(node, child, namespace),
             fields_hash: memory.and_then(|memory| memory.fields_hash.as_deref()),
+            applies: memory.map_or(Applies::default(), |memory| memory.applies),
             waiting_since: memory.and_then(|memory| memory.waiting_since),
         }
     }
@@ -469,6 +472,7 @@ fn note(
             memory.fields_hash = Some(child.fields_hash.clone());
             memory.failure = None;
             memory.failures = 0;
+            memory.applies.note(now);
             memory.was_ready = false;
             memory.waiting_since = Some(now);
             return;

@@ -53,6 +53,8 @@ const PASSES_MAX: usize = 20;
 const REQUESTS_MAX: usize = 16;
 /// A workload that looked ready and was not: its own event comes sooner, as a rule.
 const UNCONFIRMED_RETRY: Duration = Duration::from_secs(1);
+/// After so many tries a release that does not go through gives its slot to others.
+const LASTING: u32 = 3;
 /// The longest time between two tries of releases that do not go through.
 const REFUSED_RETRY_MAX: Duration = Duration::from_secs(30);
 
@@ -289,6 +291,7 @@ impl Look<'_> {
                     hash: refused.hash.clone(),
                     why: refused.why.clone(),
                     until: refusal(refused),
+                    lasting: refused.times >= LASTING,
                 };
                 (name.clone(), refusal)
             })

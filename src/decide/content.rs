@@ -13,6 +13,10 @@ use crate::api::resource::{ARRAYS, DEFAULTS};
 /// about 1.5 MiB an object.
 pub const SIZE_MAX: usize = 600 * 1024;
 
+/// How deep the manifest of a resource may be nested, itself included. Nothing useful comes near it, and what is some
+/// levels deeper cannot be read back: see `cluster::shallow`.
+pub const DEPTH_MAX: usize = 64;
+
 /// The algorithm behind [`hash`]; stands before every hash, so that nodes of another version can be told apart.
 pub const HASH_VERSION: &str = "1";
 
@@ -172,6 +176,44 @@ pub fn check_size(spec: Option<&Value>) -> Result<(), TooLarge> {
         Err(error)
     } else {
         Ok(())
+    }
+}
+
+/// A resource that is nested too deeply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "resource {id:?} in {array} is nested too deeply: a manifest may have {DEPTH_MAX} levels, itself included"
+)]
+pub struct TooDeep {
+    pub array: &'static str,
+    pub id: String,
+}
+
+/// Whether everybody can read every resource back.
+pub fn check_depth(spec: Option<&Value>) -> Result<(), TooDeep> {
+    for array in ARRAYS {
+        let list = spec.and_then(|s| s.get(array)).and_then(Value::as_array);
+        for resource in list.into_iter().flatten() {
+            // The resource around the manifest is one level more.
+            if is_deeper(resource, DEPTH_MAX + 1) {
+                let id = resource.get("id").and_then(Value::as_str);
+                let id = id.unwrap_or_default().to_owned();
+                return Err(TooDeep { array, id });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether arrays and objects are nested in more levels than these.
+pub fn is_deeper(value: &Value, levels: usize) -> bool {
+    let Some(left) = levels.checked_sub(1) else {
+        return value.is_array() || value.is_object();
+    };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, left)),
+        Value::Object(fields) => fields.values().any(|value| is_deeper(value, left)),
+        _ => false,
     }
 }
 

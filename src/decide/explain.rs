@@ -196,10 +196,16 @@ impl Asked<'_> {
         }
         let rollout = &self.plan.forms.get(form)?.rollout;
         let estimated = rollout.estimated_completion?;
-        Some(format!(
-            "the rollout is complete {}, if it goes on as it went so far",
-            self.at(estimated)
-        ))
+        Some(match estimated > self.now {
+            true => format!(
+                "the rollout is complete {}, if it goes on as it went so far",
+                self.at(estimated)
+            ),
+            false => format!(
+                "late: as it went before, the rollout would be complete since {}",
+                estimated.strftime("%H:%M:%S UTC")
+            ),
+        })
     }
 
     fn at(&self, at: Timestamp) -> String {

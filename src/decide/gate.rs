@@ -105,6 +105,11 @@ pub enum Denial {
         node: String,
         reason: content::TooLarge,
     },
+    #[error("lynqnode {node}: {reason}")]
+    TooDeep {
+        node: String,
+        reason: content::TooDeep,
+    },
     #[error(
         "lynqnode {node}: after the gate, another webhook left {what}; it must not change LynqNodes, or must ask for reinvocation"
     )]
@@ -118,6 +123,7 @@ impl Denial {
             Denial::ReleaseWithContent { .. } => "release_with_content",
             Denial::NotTheOperator { .. } => "not_the_operator",
             Denial::TooLarge { .. } => "too_large",
+            Denial::TooDeep { .. } => "too_deep",
             Denial::Tampered { .. } => "tampered",
         }
     }
@@ -195,6 +201,10 @@ fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'
     let changed = old.as_ref().is_none_or(|old| old.desired != desired);
     if changed {
         content::check_size(spec).map_err(|reason| Denial::TooLarge {
+            node: name(write),
+            reason,
+        })?;
+        content::check_depth(spec).map_err(|reason| Denial::TooDeep {
             node: name(write),
             reason,
         })?;

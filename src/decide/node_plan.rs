@@ -1,6 +1,7 @@
 //! What the node controller does next for one node: which resources it applies, which objects it takes down, and what
 //! the status says. Asked again after every step, until nothing is left to do.
 
+pub mod applies;
 pub mod record;
 pub mod status;
 
@@ -14,6 +15,7 @@ use crate::decide::child::{Child, Kind, ObjectKey, Owner};
 use crate::decide::content::hash_value;
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan::applies::{Applies, FOUGHT_OVER};
 use crate::decide::node_plan::record::Record;
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
@@ -77,6 +79,8 @@ pub struct Seen<'a> {
     pub premise: Premise,
     /// Hash of the fields that our last apply owned. None while that is not known: one more apply settles it.
     pub fields_hash: Option<&'a str>,
+    /// The applies of its newest content so far.
+    pub applies: Applies,
     /// When the wait for readiness began; None once it was ready.
     pub waiting_since: Option<Timestamp>,
 }
@@ -390,9 +394,15 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
             ..settled(State::ApplyFailed, failure.message.clone())
         };
     }
-    let apply = |message: &str| Assessed {
-        apply: true,
-        ..settled(State::NotApplied, message.to_owned())
+    let apply = |message: &str| match seen.applies.pause(now) {
+        None => Assessed {
+            apply: true,
+            ..settled(State::NotApplied, message.to_owned())
+        },
+        Some(until) => Assessed {
+            wake_at: Some(until),
+            ..settled(State::ApplyFailed, FOUGHT_OVER.to_owned())
+        },
     };
     let Some(child) = seen.child else {
         return apply("not created yet");

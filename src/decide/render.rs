@@ -61,6 +61,11 @@ pub enum FormError {
          $.spec.replicas"
     )]
     IgnoreField { id: String, path: String },
+    #[error(
+        "resource '{id}' is nested too deeply: spec may have {} levels, itself included",
+        content::DEPTH_MAX
+    )]
+    TooDeep { id: String },
     #[error("resource '{id}' has no {field}; every manifest needs one")]
     Incomplete { id: String, field: &'static str },
 }
@@ -324,6 +329,10 @@ impl CompiledResource {
                 let id = resource.id.clone();
                 return Err(FormError::Incomplete { id, field });
             }
+        }
+        if content::is_deeper(&resource.spec, content::DEPTH_MAX) {
+            let id = resource.id.clone();
+            return Err(FormError::TooDeep { id });
         }
         for path in &resource.ignore_fields {
             parse_json_path(path).map_err(|_| FormError::IgnoreField {

@@ -6,6 +6,8 @@ use json_patch::PatchOperation;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::decide::content::DEPTH_MAX;
+
 /// The part of `admission.k8s.io/v1` AdmissionRequest that decisions look at.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,7 +75,9 @@ pub fn read(body: &[u8]) -> Result<Request, Malformed> {
     };
     let request = addressed(review, |request| &request.uid)?;
     let reason = match error.to_string().starts_with("recursion limit") {
-        true => "it is nested too deeply; 100 levels in the object are safe".to_owned(),
+        true => format!(
+            "it is nested too deeply: a manifest may have {DEPTH_MAX} levels, itself included"
+        ),
         false => position(&error),
     };
     Err(Malformed::Request {

@@ -55,6 +55,8 @@ pub struct Refusal {
     pub why: String,
     /// Not before this is it tried again. None where it is at once: the node had only changed meanwhile.
     pub until: Option<Timestamp>,
+    /// It was tried a few times: no accident any more.
+    pub lasting: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -347,7 +349,7 @@ impl Pass<'_> {
                 node: name.to_owned(),
                 why: refusal.why.clone(),
             });
-            if let Some(until) = self.put_off(name, node)
+            if let Some(until) = put_off(snapshot, name, node, self.now)
                 && let Some(reason) = refused
             {
                 self.wake(Some(until));
@@ -376,13 +378,6 @@ impl Pass<'_> {
         slots.sort();
     }
 
-    /// Until when a release of this content is not tried again, since the last one was refused.
-    fn put_off(&self, name: &str, node: &Node) -> Option<Timestamp> {
-        let refusal = self.snapshot.refused.get(name)?;
-        let same = refusal.hash == node.desired;
-        refusal.until.filter(|until| same && *until > self.now)
-    }
-
     /// Nobody releases a node whose form is gone, or cannot be read.
     fn note_formless(&mut self) {
         for (name, node) in &self.snapshot.nodes {
@@ -395,7 +390,8 @@ impl Pass<'_> {
     }
 
     /// Slots that nobody has used and nobody will: their place is somebody else's. What is not ready keeps its slot; it
-    /// fills the window anyway.
+    /// fills the window anyway. What is refused keeps it for a few tries: each node that got it instead might be refused
+    /// as well, with as many writes.
     fn give_up(&mut self, slots: &[Slot]) {
         for slot in slots {
             let node = self.snapshot.nodes.get(&slot.node);
@@ -408,8 +404,10 @@ impl Pass<'_> {
                 .releases
                 .iter()
                 .any(|release| release.node == slot.node);
-            let put_off = self.put_off(&slot.node, node).is_some();
-            if unused && !released && !put_off && !node.non_ready() {
+            let refusal = self.snapshot.refused.get(&slot.node);
+            let tried_again = put_off(self.snapshot, &slot.node, node, self.now).is_some()
+                && refusal.is_some_and(|refusal| !refusal.lasting);
+            if unused && !released && !tried_again && !node.non_ready() {
                 self.plan.give_up.push(GiveUp {
                     node: slot.node.clone(),
                     resource_version: slot.resource_version.clone(),
@@ -449,6 +447,13 @@ impl Pass<'_> {
             allowed: failed.allowed,
         })
     }
+}
+
+/// Until when a release of this content is not tried again, since the last one was refused.
+fn put_off(snapshot: &Snapshot, name: &str, node: &Node, now: Timestamp) -> Option<Timestamp> {
+    let refusal = snapshot.refused.get(name)?;
+    let same = refusal.hash == node.desired;
+    refusal.until.filter(|until| same && *until > now)
 }
 
 /// The slot names a newer version of the node than this one.

@@ -146,6 +146,7 @@ fn denied(denial: &gate::Denial) -> Answer {
     let refusal = match denial {
         gate::Denial::StaleRelease { .. } => Refusal::Conflict,
         gate::Denial::TooLarge { .. } => Refusal::TooLarge,
+        gate::Denial::TooDeep { .. } => Refusal::BadRequest,
         gate::Denial::ReleaseWithContent { .. }
         | gate::Denial::NotTheOperator { .. }
         | gate::Denial::Tampered { .. } => Refusal::Forbidden,

@@ -17,26 +17,7 @@ pub struct Widgets {
 
 impl Widgets {
     pub async fn new(cluster: &Cluster) -> Result<Widgets> {
-        let subject = match operator::identity() {
-            crate::cluster::credentials::Identity::ServiceAccount { namespace, name } => {
-                json!({"kind": "ServiceAccount", "namespace": namespace, "name": name})
-            }
-            crate::cluster::credentials::Identity::User { name, .. } => {
-                json!({"kind": "User", "name": name})
-            }
-        };
-        let right = json!({"apiVersion": "v1", "kind": "List", "items": [
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "widgets"},
-                "rules": [{"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["*"]}],
-            },
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "widgets"},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "widgets"},
-                "subjects": [subject],
-            },
-        ]});
-        apply(cluster, &right).await?;
+        operator::grant(cluster, "example.com", &["widgets"]).await?;
         set_kind(cluster, true).await?;
         let fleet = Fleet::new(cluster, "widgets", ROWS).await?;
         fleet

@@ -118,6 +118,7 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
             failure: None,
             premise: Premise::of(node, child.as_ref(), Some("here".into())),
             fields_hash: Some("ours"),
+            applies: Applies::default(),
             waiting_since: Some(at(-10)),
         })
         .collect()
@@ -384,6 +385,26 @@ fn a_resource_that_waits_too_long_has_failed() {
         (State::Waiting, None),
         "it was ready before"
     );
+}
+
+#[test]
+fn what_somebody_else_deletes_each_time_is_made_again_at_pauses() {
+    let node = node(vec![facts("a", &[])]);
+    let gone = [None];
+    let mut all = seen(&node, &gone);
+    for count in 1..=4 {
+        all[0].applies.note(at(0));
+        let plan = plan(&node, &all, &Rest::default(), at(0));
+        let outcome = &plan.outcomes[0];
+        match count {
+            1 | 2 => assert_eq!(plan.apply, [0]),
+            _ => {
+                assert_eq!((plan.apply.len(), outcome.state), (0, State::ApplyFailed));
+                assert!(outcome.message.starts_with("somebody else deletes it"));
+                assert_eq!(plan.wake_at, Some(at(count - 2)));
+            }
+        }
+    }
 }
 
 #[test]

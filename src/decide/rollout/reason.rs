@@ -314,6 +314,8 @@ pub struct Holders {
     pub why: Option<String>,
     /// They have a slot, and are not released yet.
     pub releasing: Names,
+    /// They have a slot, and the API server did not take their release, which is tried again.
+    pub refused: Names,
     pub unknown: Names,
     pub not_ready: Names,
     pub soaking: Names,
@@ -338,6 +340,12 @@ impl fmt::Display for Holders {
         }
         if !self.releasing.is_empty() {
             parts.push(format!("about to be released: {}", self.releasing));
+        }
+        if !self.refused.is_empty() {
+            parts.push(format!(
+                "the API server does not take their release: {}",
+                self.refused
+            ));
         }
         if let Some(at) = self.soaked_at.filter(|_| !self.soaking.is_empty()) {
             let until = at.strftime("%H:%M:%S");

@@ -155,7 +155,10 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let not_ready = not_ready(&nodes);
     let unrendered = count(&|node| !node.held() && node.settled_since.is_some() && !node.ready);
     rollout.message = match () {
-        () if form.outdated => NOT_RENDERED.to_owned(),
+        () if form.outdated && total == 0 => format!("there are no nodes yet{SEE_WHY}"),
+        () if form.outdated => {
+            format!("the newest templates have not reached every node yet{SEE_WHY}")
+        }
         () if !form.unwritten.is_empty() => format!(
             "the newest content could not be written to {}: see the hub's conditions; {}",
             form.unwritten,
@@ -201,8 +204,8 @@ fn not_ready(nodes: &[(&String, &Node)]) -> Option<String> {
     })
 }
 
-const NOT_RENDERED: &str = "the newest templates have not reached every node yet; if that lasts, see the form's condition Valid, \
-                            and the conditions of the hub";
+const SEE_WHY: &str =
+    "; if that lasts, see the form's condition Valid, and the conditions of the hub";
 
 fn message(
     rollout: &FormRolloutStatus,

@@ -78,6 +78,7 @@ fn refusal(why: &str) -> Refusal {
         hash: "new".into(),
         why: why.into(),
         until: None,
+        lasting: false,
     }
 }
 
@@ -228,14 +229,14 @@ fn min_ready_seconds_holds_the_slot() {
 
 /// What is refused may go on to be, and each try costs a write of the ledger; other content is another matter.
 #[test]
-fn a_refused_release_is_put_off_and_keeps_its_slot() {
+fn a_refused_release_is_put_off_and_gives_up_its_slot_when_that_lasts() {
     let mut snapshot = fleet("AA", 1);
     snapshot.slots = vec![slot(0, "100")];
     let refused = Refusal {
         until: Some(at(30)),
         ..refusal("no")
     };
-    snapshot.refused.insert("n0".into(), refused);
+    snapshot.refused.insert("n0".into(), refused.clone());
     let put_off = plan(&snapshot, at(10));
     assert_eq!(
         (
@@ -247,6 +248,29 @@ fn a_refused_release_is_put_off_and_keeps_its_slot() {
     );
     assert_eq!(put_off.waiting["n0"].code(), "ReleaseRefused");
     assert_eq!(put_off.wake_at, Some(at(30)));
+    let others = put_off.waiting["n1"].to_string();
+    assert_eq!(
+        others,
+        "the window of 1 is full; the API server does not take their release: n0"
+    );
+
+    let lasting = Refusal {
+        lasting: true,
+        ..refused
+    };
+    snapshot.refused.insert("n0".into(), lasting);
+    let given_up = plan(&snapshot, at(10)).give_up;
+    assert_eq!(given_up.len(), 1, "others may go meanwhile");
+    let node = snapshot.nodes.get_mut("n0").unwrap();
+    let version = std::mem::replace(&mut node.resource_version, "101".into());
+    let uid = node.uid.clone();
+    snapshot.confirmed.insert(Confirmation::Ready {
+        uid,
+        resource_version: "101".into(),
+    });
+    assert_eq!(released(&plan(&snapshot, at(10))), ["n1"]);
+    snapshot.nodes.get_mut("n0").unwrap().resource_version = version;
+
     assert_eq!(released(&plan(&snapshot, at(30))), ["n0"]);
     snapshot.nodes.get_mut("n0").unwrap().desired = "newer".into();
     assert_eq!(released(&plan(&snapshot, at(10))), ["n0"]);

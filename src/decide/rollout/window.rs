@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew, SkewCounts, WINDOW_MAX};
 use crate::decide::rollout::reason::{Holders, Names, Reason};
-use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, natural};
+use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, natural, put_off};
 
 /// A status that says nothing of the live content for this long is not just late.
 const UNSEEN_MAX: SignedDuration = SignedDuration::from_secs(30);
@@ -22,6 +22,8 @@ enum Busy {
     NotReady,
     /// It has a slot, and its release is on its way.
     Releasing,
+    /// It has a slot, and its release is tried again.
+    Refused,
     /// Ready, but for how long is still watched.
     Soaking(Timestamp),
     /// Not ready, but no release of this rollout made it so.
@@ -145,6 +147,7 @@ fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
     if !node.non_ready() {
         return match free_at(snapshot, slot, node, now) {
             Some(at) if at > now => Busy::Soaking(at),
+            _ if put_off(snapshot, &slot.node, node, now).is_some() => Busy::Refused,
             _ if node.held() => Busy::Releasing,
             _ => Busy::NotReady,
         };
@@ -245,7 +248,10 @@ impl<'a> Window<'a> {
         }
         if !holders.unknown.is_empty() {
             Reason::ReadinessUnknown { window, holders }
-        } else if !holders.not_ready.is_empty() || !holders.releasing.is_empty() {
+        } else if !(holders.not_ready.is_empty()
+            && holders.releasing.is_empty()
+            && holders.refused.is_empty())
+        {
             Reason::WindowFull { window, holders }
         } else if !holders.soaking.is_empty() {
             Reason::Soaking { window, holders }
@@ -278,6 +284,7 @@ impl<'a> Window<'a> {
             Arc::new(Holders {
                 why: first.and_then(|name| self.nodes.get(name)?.why.clone()),
                 releasing: of(&|busy| busy == Busy::Releasing),
+                refused: of(&|busy| busy == Busy::Refused),
                 unknown: of(&|busy| busy == Busy::Unknown),
                 not_ready,
                 soaking: of(&|busy| matches!(busy, Busy::Soaking(_))),

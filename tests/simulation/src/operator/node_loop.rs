@@ -9,6 +9,7 @@ use lynqgate::api::node::NodeStatus;
 use lynqgate::api::resource::ResourceArrays;
 use lynqgate::decide::child::{Child, NodeKey, Owner};
 use lynqgate::decide::node::{NodeDigest, live_content};
+use lynqgate::decide::node_plan::applies::Applies;
 use lynqgate::decide::node_plan::record::Record;
 use lynqgate::decide::node_plan::status::HoldReason;
 use lynqgate::decide::node_plan::{self, Premise, Rest, Seen};
@@ -164,6 +165,7 @@ fn look(world: &mut World, p: usize, name: &str) {
             premise: Premise::default(),
             // Nobody takes fields over here.
             fields_hash: Some(""),
+            applies: Applies::default(),
             waiting_since: None,
         })
         .collect();

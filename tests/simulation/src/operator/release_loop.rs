@@ -26,6 +26,7 @@ const PASSES_MAX: usize = 20;
 const REQUESTS_MAX: usize = 16;
 const UNCONFIRMED_RETRY: u64 = 1_000;
 const REFUSED_RETRY_MAX: u64 = 30_000;
+const REFUSED_LASTING: u32 = 3;
 const CONFLICT: &str = "conflict";
 
 #[derive(Default)]

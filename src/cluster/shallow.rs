@@ -1,0 +1,111 @@
+//! Cuts JSON that is nested too deep out of the API server's replies. The API server stores what the parser here refuses;
+//! without the cut, one such object would make every list that it is in unreadable, and so hide all the others.
+
+use http::{Response, header};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes};
+
+/// Far above what a form may have (`decide::content::DEPTH_MAX`), so that what is cut is refused; below the parser's own
+/// limit of 128.
+const DEPTH_MAX: usize = 100;
+
+/// The reply with `null` in place of every array and object that is nested deeper.
+pub fn shallow<B>(response: Response<B>) -> Response<impl Body<Data = Bytes, Error = B::Error>>
+where
+    B: Body<Data = Bytes>,
+{
+    let is_json = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|of| of.as_bytes().starts_with(b"application/json"));
+    let mut cut = Cut::default();
+    response.map(|body| {
+        body.map_frame(move |frame| match is_json {
+            true => frame.map_data(|data| cut.next(data)),
+            false => frame,
+        })
+    })
+}
+
+/// Where in the JSON the reply is. A watch is one document after another.
+#[derive(Default)]
+struct Cut {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Cut {
+    fn next(&mut self, data: Bytes) -> Bytes {
+        // As a rule there is nothing to cut, and nothing is copied: None until there is.
+        let mut kept = (self.depth > DEPTH_MAX).then(Vec::new);
+        for (at, byte) in data.iter().enumerate() {
+            let was_kept = self.depth <= DEPTH_MAX;
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b'{' | b'[' if !self.in_string => self.depth += 1,
+                b'}' | b']' if !self.in_string => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+            let is_kept = self.depth <= DEPTH_MAX;
+            if was_kept && !is_kept {
+                let kept = kept.get_or_insert_with(|| data[..at].to_vec());
+                kept.extend_from_slice(b"null");
+            } else if let Some(kept) = kept.as_mut().filter(|_| was_kept) {
+                kept.push(*byte);
+            }
+        }
+        kept.map_or(data, Bytes::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn cut(chunks: &[&[u8]]) -> Vec<u8> {
+        let mut cut = Cut::default();
+        let of = |chunk: &&[u8]| cut.next(Bytes::copy_from_slice(chunk)).to_vec();
+        chunks.iter().flat_map(of).collect()
+    }
+
+    fn nested(depth: usize) -> String {
+        format!(
+            "{}1{}",
+            "{\"a\":[".repeat(depth / 2),
+            "]}".repeat(depth / 2)
+        )
+    }
+
+    #[test]
+    fn what_is_not_deep_stays_as_it_is() {
+        let text = br#"{"a":"}]\"{[\\","b":[1,{"c":null}]}{"d":"\\"}"#;
+        assert_eq!(cut(&[text]), text);
+        let deep = nested(DEPTH_MAX);
+        assert_eq!(cut(&[deep.as_bytes()]), deep.as_bytes());
+    }
+
+    #[test]
+    fn what_is_too_deep_is_null_and_the_rest_stays() {
+        for depth in [DEPTH_MAX + 2, 128, 200, 100_000] {
+            let text = format!("{{\"deep\":{},\"s\":\"[[\"}}\n[2]", nested(depth));
+            let bytes = text.as_bytes();
+            let whole = cut(&[bytes]);
+            let (first, second) = std::str::from_utf8(&whole)
+                .unwrap()
+                .split_once('\n')
+                .unwrap();
+            let first: Value = serde_json::from_str(first).expect("it can be parsed now");
+            assert_eq!((&first["s"], second), (&Value::from("[["), "[2]"));
+            assert!(first["deep"]["a"][0]["a"].is_array());
+            // Wherever the reply is broken into chunks.
+            for at in (0..bytes.len().min(2_000)).chain([bytes.len() - 3]) {
+                assert_eq!(cut(&[&bytes[..at], &bytes[at..]]), whole, "{depth} {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! How often one object was applied of late: what somebody else deletes or writes over each time is a fight, which nobody
+//! wins by being faster.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// So many applies in a row need no explanation.
+const FREE: u32 = 3;
+/// The longest time between two applies of one fight.
+const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is said of an object that is not left as it was applied.
+pub const FOUGHT_OVER: &str = "somebody else deletes it, or writes over it, each time that it was applied; it is applied again \
+                               at growing pauses of up to a minute. See who: kubectl get with -o yaml --show-managed-fields; \
+                               ignoreFields leaves fields to others";
+
+/// Applies of the same content to one object, each not long after the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Applies {
+    count: u32,
+    last: Option<Timestamp>,
+}
+
+impl Applies {
+    pub fn note(&mut self, now: Timestamp) {
+        let over = |last: Timestamp| now.duration_since(last).abs() > PAUSE_MAX * 2;
+        if self.last.is_none_or(over) {
+            self.count = 0;
+        }
+        self.count = self.count.saturating_add(1);
+        self.last = Some(now);
+    }
+
+    /// Before this it is not applied once more; None where nothing speaks against that.
+    pub fn pause(&self, now: Timestamp) -> Option<Timestamp> {
+        let more = self.count.checked_sub(FREE)?;
+        let pause = PAUSE_MAX.min(SignedDuration::from_secs(1 << more.min(10)));
+        let until = self.last?.checked_add(pause).ok()?;
+        // A clock that was ahead puts nothing off for longer than that.
+        (now < until && until.duration_since(now) <= PAUSE_MAX).then_some(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    #[test]
+    fn pauses_grow_with_each_apply_and_end_with_the_fight() {
+        let mut applies = Applies::default();
+        let mut now = 1_000;
+        let mut pauses = vec![];
+        for _ in 0..11 {
+            applies.note(at(now));
+            let until = applies
+                .pause(at(now))
+                .map_or(now, |until| until.as_second());
+            pauses.push(until - now);
+            assert_eq!(applies.pause(at(until)), None);
+            now = until;
+        }
+        assert_eq!(pauses, [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        applies.note(at(now + 121));
+        assert_eq!(applies.pause(at(now + 121)), None, "long ago");
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_puts_nothing_off() {
+        let mut applies = Applies::default();
+        (0..9).for_each(|_| applies.note(at(9_000)));
+        assert_eq!(applies.pause(at(1_000)), None);
+    }
+}
