@@ -71,12 +71,15 @@ pub async fn follow(
         None => Api::all_with(client, &resource),
     };
     let mut events = watcher(api, config).default_backoff().boxed();
-    let mut failed = 0;
+    let (mut failed, mut told) = (0, None);
     while let Some(event) = events.next().await {
         failed = match &event {
             // The watcher says so before each list, and it is the list that may fail.
             Ok(Event::Init) => failed,
-            Ok(_) => 0,
+            Ok(_) => {
+                told = None;
+                0
+            }
             Err(_) => failed + 1,
         };
         match event {
@@ -94,7 +97,10 @@ pub async fn follow(
                     // It may have the reply in it.
                     error => error.to_string().chars().take(300).collect(),
                 };
-                tracing::warn!(kind = %resource.kind, message, "the API server answers no list; it is tried again");
+                if told.as_ref() != Some(&message) {
+                    tracing::warn!(kind = %resource.kind, message, "the API server answers no list; it is tried again");
+                    told = Some(message.clone());
+                }
                 on_change(Change::Refused(message));
                 // The watcher's own pause starts anew with each list.
                 tokio::time::sleep(Duration::from_secs(failed.min(LIST_PAUSE_MAX).into())).await;

@@ -345,7 +345,9 @@ impl Pass<'_> {
                 continue;
             }
             let refusal = snapshot.refused.get(name);
-            let refused = refusal.map(|refusal| Reason::ReleaseRefused {
+            // A conflict is no refusal, as long as the next try or the one after it goes through.
+            let told = refusal.filter(|refusal| refusal.until.is_some() || refusal.lasting);
+            let refused = told.map(|refusal| Reason::ReleaseRefused {
                 node: name.to_owned(),
                 why: refusal.why.clone(),
             });

@@ -159,6 +159,8 @@ async fn write_status(
     states: Vec<ConditionState>,
     counts: Option<Counts>,
 ) {
+    // What is said is about this one, however often it was edited since.
+    let generation = Some(hub.generation);
     // The newest known, since the release loop writes to the same object.
     let hub = world
         .hubs
@@ -169,10 +171,10 @@ async fn write_status(
     conditions::merge(
         &mut status.conditions,
         &states,
-        Some(hub.generation),
+        generation,
         Timestamp::now(),
     );
-    status.observed_generation = Some(hub.generation);
+    status.observed_generation = generation;
     if let Some(counts) = counts {
         status.referencing_templates = Some(counts.forms);
         status.desired = Some(counts.desired);

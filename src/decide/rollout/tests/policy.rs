@@ -238,7 +238,11 @@ fn the_reason_tells_who_fills_the_window() {
             &|s| {
                 s.slots.clear();
                 s.nodes.get_mut("n0").unwrap().settled_since = Some(at(1));
-                s.refused.insert("n1".into(), refusal("no route to host"));
+                let refused = Refusal {
+                    until: Some(at(2)),
+                    ..refusal("no route to host")
+                };
+                s.refused.insert("n1".into(), refused);
             },
             "ReleaseRefused",
             "the API server did not take the release of n1: no route to host",
