@@ -21,6 +21,7 @@ mod proxy;
 mod readiness;
 mod reasons;
 mod relay;
+mod restored;
 mod rollout;
 mod template_functions;
 mod tenants;

@@ -49,7 +49,8 @@ pub struct Arguments {
     /// Name of the Service in front of the webhooks.
     #[arg(long, default_value = "lynq-webhook-service")]
     webhook_service: String,
-    /// Take part in the leader election: for more than one replica.
+    /// Take part in the leader election: for more than one replica. The lease also tells when the API server's storage was
+    /// restored from a backup, so that the process starts anew; without it, restart it then.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
     leader_elect: bool,
     /// Hubs to work on at a time.

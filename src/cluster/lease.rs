@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::objects::{ApiError, Objects};
+use crate::cluster::vital;
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::election::{LEASE, Lease, Memory, RENEW_DEADLINE, RETRY, Step, step};
 
@@ -95,6 +96,7 @@ impl Election {
         let mut spec = json!({"holderIdentity": self.me, "leaseDurationSeconds": LEASE.as_secs(), "renewTime": now});
         let written = match (next, lease) {
             (Step::Wait, _) => return Ok(false),
+            (Step::StartAnew, _) => start_anew(),
             (Step::Renew, Some(lease)) => self.write(&lease, spec).await,
             (Step::TakeOver, Some(lease)) => {
                 spec["acquireTime"] = now.into();
@@ -110,11 +112,12 @@ impl Election {
         };
         match written {
             Ok(object) => {
-                // Our own write is not a sign of life of somebody else.
-                self.memory.seen = object["metadata"]["resourceVersion"]
-                    .as_str()
-                    .map(|v| (v.to_owned(), Timestamp::now()));
-                Ok(true)
+                let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
+                let (uid, version) = (text("uid"), text("resourceVersion"));
+                match self.memory.note_written(uid, version, Timestamp::now()) {
+                    true => Ok(true),
+                    false => start_anew(),
+                }
             }
             Err(ApiError::Conflict(_)) => Ok(false),
             Err(error) => Err(error),
@@ -133,6 +136,10 @@ impl Election {
     async fn read(&self) -> Result<Option<Lease>, ApiError> {
         match self.objects.get(&self.key).await {
             Ok(object) => Ok(Some(Lease {
+                uid: object["metadata"]["uid"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
                 holder: object["spec"]["holderIdentity"]
                     .as_str()
                     .unwrap_or_default()
@@ -152,6 +159,12 @@ impl Election {
             Err(error) => Err(error),
         }
     }
+}
+
+fn start_anew() -> ! {
+    vital::end(
+        "the API server's storage was restored from a backup: nothing that this process remembers is true any more",
+    )
 }
 
 /// A name for this process among the candidates.

@@ -16,9 +16,12 @@ pub fn spawn(future: impl Future<Output = ()> + Send + 'static) {
 /// Ends the process if the task panicked; the panic itself is in the log already.
 pub fn check(ended: Result<(), JoinError>) {
     if ended.is_err_and(|error| error.is_panic()) {
-        tracing::error!(
-            "a part of lynqgate failed inside; the process ends, and its pod starts it anew"
-        );
-        std::process::exit(FAILED_INSIDE);
+        end("a part of lynqgate failed inside");
     }
+}
+
+/// Ends the process.
+pub fn end(why: &str) -> ! {
+    tracing::error!("{why}; the process ends, and its pod starts it anew");
+    std::process::exit(FAILED_INSIDE);
 }

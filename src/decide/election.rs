@@ -4,6 +4,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::decide::version;
+
 /// How long a lease is good for without being renewed.
 pub const LEASE: SignedDuration = SignedDuration::from_secs(15);
 /// A leader that cannot renew for this long stops leading; shorter than [`LEASE`], so that it stops first.
@@ -14,6 +16,7 @@ pub const RETRY: SignedDuration = SignedDuration::from_secs(2);
 /// The Lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
+    pub uid: String,
     pub holder: String,
     pub resource_version: String,
     pub transitions: i32,
@@ -23,9 +26,32 @@ pub struct Lease {
 /// What one candidate remembers between two looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The version of the Lease that was last seen, and when it was seen first, by this process's own clock: whether a
-    /// lease has run out is never told from timestamps that another machine wrote.
-    pub seen: Option<(String, Timestamp)>,
+    seen: Option<Seen>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    uid: String,
+    /// The newest version.
+    version: String,
+    /// When that was seen first, by this process's own clock: whether a lease has run out is never told from timestamps
+    /// that another machine wrote.
+    since: Timestamp,
+}
+
+impl Memory {
+    /// Takes what a write of ours made of the Lease: no sign of life of somebody else. False where it is older than what was
+    /// there before.
+    pub fn note_written(&mut self, uid: &str, version: &str, now: Timestamp) -> bool {
+        let went_back = |seen: &Seen| version::is_newer(&seen.version, version);
+        let good = !self.seen.as_ref().is_some_and(went_back);
+        self.seen = Some(Seen {
+            uid: uid.to_owned(),
+            version: version.to_owned(),
+            since: now,
+        });
+        good
+    }
 }
 
 /// What to write.
@@ -37,6 +63,9 @@ pub enum Step {
     /// The same, and it is a new leader.
     TakeOver,
     Wait,
+    /// The Lease is an older one than it was: the API server's storage was restored from a backup. Every watch would wait
+    /// for versions that are long in coming, and every cache refuse what is there now.
+    StartAnew,
 }
 
 pub fn step(me: &str, lease: Option<&Lease>, memory: &mut Memory, now: Timestamp) -> Step {
@@ -44,9 +73,19 @@ pub fn step(me: &str, lease: Option<&Lease>, memory: &mut Memory, now: Timestamp
         return Step::Create;
     };
     let since = match &memory.seen {
-        Some((version, since)) if *version == lease.resource_version => *since,
+        Some(seen) if seen.version == lease.resource_version => seen.since,
+        Some(seen)
+            if seen.uid == lease.uid
+                && version::is_newer(&seen.version, &lease.resource_version) =>
+        {
+            return Step::StartAnew;
+        }
         _ => {
-            memory.seen = Some((lease.resource_version.clone(), now));
+            memory.seen = Some(Seen {
+                uid: lease.uid.clone(),
+                version: lease.resource_version.clone(),
+                since: now,
+            });
             now
         }
     };
@@ -71,6 +110,7 @@ mod tests {
     fn a_lease_is_taken_only_after_it_was_seen_unchanged_for_its_duration() {
         let at = |s: i64| Timestamp::from_second(1_000 + s).unwrap();
         let lease = |holder: &str, version: &str| Lease {
+            uid: "a".into(),
             holder: holder.into(),
             resource_version: version.into(),
             transitions: 0,
@@ -94,5 +134,26 @@ mod tests {
             Step::TakeOver,
             "it was released"
         );
+    }
+
+    #[test]
+    fn a_lease_that_went_back_tells_of_a_restored_storage() {
+        let now = Timestamp::UNIX_EPOCH;
+        let lease = |uid: &str, version: &str| Lease {
+            uid: uid.into(),
+            holder: "me".into(),
+            resource_version: version.into(),
+            transitions: 0,
+            duration_seconds: 15,
+        };
+        let mut memory = Memory::default();
+        assert!(memory.note_written("a", "20", now));
+        let mut look = |lease: Lease| step("me", Some(&lease), &mut memory, now);
+        assert_eq!(look(lease("a", "20")), Step::Renew);
+        assert_eq!(look(lease("a", "19")), Step::StartAnew);
+        assert_eq!(look(lease("b", "19")), Step::Renew, "another lease");
+        assert!(memory.note_written("b", "21", now));
+        // Restored to a time before it was made.
+        assert!(!memory.note_written("c", "12", now));
     }
 }
