@@ -56,7 +56,7 @@ impl Bot {
     }
 
     async fn act(&mut self) -> Result<()> {
-        match self.dice.below(20) {
+        match self.dice.below(21) {
             0..5 => self.edit().await,
             5 => self.change_rows().await,
             6 => {
@@ -80,6 +80,7 @@ impl Bot {
             13 | 14 => self.change_rows().await,
             15 | 16 => self.touch_child().await,
             17 | 18 => self.delete_child().await,
+            19 => self.make_form_anew().await,
             _ => self.unpause().await,
         }
     }
@@ -108,6 +109,15 @@ impl Bot {
         tokio::time::sleep(self.dice.seconds(0, 4)).await;
         self.content = before;
         self.apply().await
+    }
+
+    /// Deleted by mistake: its nodes are more than the guard lets go, and wait for it. It comes back with another content.
+    async fn make_form_anew(&mut self) -> Result<()> {
+        let api = self.stage.fleet.api("LynqForm");
+        let delete = async { Ok(api.delete("web", &DeleteParams::background()).await?) };
+        soon("delete", delete).await?;
+        tokio::time::sleep(self.dice.seconds(0, 6)).await;
+        self.edit().await
     }
 
     async fn unpause(&mut self) -> Result<()> {

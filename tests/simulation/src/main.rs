@@ -116,6 +116,9 @@ fn named(name: &str) -> Mutant {
     *found.unwrap_or_else(|| panic!("no planted bug is called {name}"))
 }
 
+/// A line of progress after so many seeds: half a minute's.
+const PROGRESS: u64 = 2_000;
+
 /// Runs seeds on every core until one fails; returns the failed seed with the lowest number tried, and the totals.
 fn search(
     from: u64,
@@ -148,6 +151,10 @@ fn search(
                     totals.1.steps += outcome.figures.steps;
                     totals.1.releases += outcome.figures.releases;
                     totals.1.peak = totals.1.peak.max(outcome.figures.peak);
+                    if mutant.is_none() && totals.0 % PROGRESS == 0 {
+                        let steps = totals.1.steps;
+                        eprintln!("{} of {seeds} seeds, {steps} steps", totals.0);
+                    }
                     if outcome.violation.is_some() {
                         found.lock().expect("no panic").insert(seed, outcome);
                     }
