@@ -9,8 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use tokio::sync::mpsc::{Sender, channel};
+use tokio::time::{Duration, sleep};
 
 use crate::api::names;
+use crate::cluster::objects::{ApiError, timed};
 use crate::cluster::vital;
 use crate::decide::child::NodeKey;
 
@@ -18,6 +20,9 @@ use crate::decide::child::NodeKey;
 const NOTE_BYTES_MAX: usize = 1024;
 /// Events that wait to be written; more than this are dropped, for they must never hold up the work.
 const WAITING_MAX: usize = 1_000;
+/// What the API server cannot take just now is said again, as long as that does not keep the others waiting for long.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_secs(1);
 /// The same event again within this time is counted on the first one.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
 /// An object's name may have 253 characters, and the event's is longer than that.
@@ -48,9 +53,17 @@ impl Events {
         };
         vital::spawn(async move {
             while let Some(said) = receiver.recv().await {
-                let reason = said.reason.clone();
-                if let Err(error) = recorder.write(said, Timestamp::now()).await {
+                let now = Timestamp::now();
+                for _ in 0..TRIES {
+                    let Err(error) = timed(recorder.write(&said, now)).await else {
+                        break;
+                    };
+                    let reason = &said.reason;
                     tracing::debug!(%error, reason, "an event could not be written");
+                    match error {
+                        ApiError::Unavailable(_) => sleep(PAUSE).await,
+                        _ => break,
+                    }
                 }
             }
         });
@@ -100,20 +113,23 @@ struct Recorder {
 }
 
 impl Recorder {
-    async fn write(&mut self, said: Said, now: Timestamp) -> Result<(), kube::Error> {
+    async fn write(&mut self, said: &Said, now: Timestamp) -> Result<(), kube::Error> {
         self.said
             .retain(|_, (_, _, last)| now.duration_since(*last) < SERIES);
         let events: Api<Event> = Api::namespaced(self.client.clone(), &said.about.key.namespace);
-        if let Some((name, count, last)) = self.said.get_mut(&said) {
-            (*count, *last) = (*count + 1, now);
+        if let Some((name, count, last)) = self.said.get_mut(said) {
             let series = EventSeries {
-                count: *count,
+                count: *count + 1,
                 last_observed_time: MicroTime(now),
             };
             let patch = Patch::Merge(serde_json::json!({ "series": series }));
             match events.patch(name, &PatchParams::default(), &patch).await {
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
-                other => return other.map(drop),
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    (*count, *last) = (*count + 1, now);
+                    return Ok(());
+                }
             }
         }
         let name = format!(
@@ -138,7 +154,7 @@ impl Recorder {
             ..Event::default()
         };
         events.create(&PostParams::default(), &event).await?;
-        self.said.insert(said, (name, 1, now));
+        self.said.insert(said.clone(), (name, 1, now));
         Ok(())
     }
 }

@@ -291,7 +291,9 @@ fn url(resource: &ApiResource, namespace: &str) -> String {
     format!("/{group}/{}/{scope}{}", resource.version, resource.plural)
 }
 
-async fn timed<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ApiError> {
+pub async fn timed<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, ApiError> {
     match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(result) => result.map_err(ApiError::from),
         Err(_) => Err(ApiError::Unavailable(format!(
