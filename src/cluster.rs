@@ -10,6 +10,6 @@ pub mod namespaces;
 pub mod nodes;
 pub mod objects;
 pub mod queue;
-mod shallow;
+pub mod shallow;
 pub mod vital;
 pub mod watch;

@@ -5,7 +5,7 @@ mod database;
 mod forms;
 mod lasting;
 mod objects;
-mod releases;
+mod refusals;
 mod rows;
 mod unreadable;
 

@@ -55,8 +55,6 @@ pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
 
 /// On a LynqForm: a point in time; what failed before it no longer halts the rollout.
 pub const RESUME: &str = "lynq.sh/resume";
-/// On a LynqNode: the version at which a slot of the ledger was given up, so that no late release can use it.
-pub const SLOT_GIVEN_UP: &str = "lynq.sh/slot-given-up";
 /// On a LynqNode: the version at which it was found to be written past the gate, and sent through it once more.
 pub const GATED_AGAIN: &str = "lynq.sh/gated-again";
 /// On a LynqNode, written by the hub: the number of the `rollout.order` group that its row is in.

@@ -141,6 +141,10 @@ pub struct NodeStatus {
     /// Hash of the sets of fields that the last applies owned: tells, after a restart, whether somebody has taken one over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_fields_hash: Option<String>,
+    /// The version of this object at which a slot of the ledger was given up: the write moved it, so that no late release can
+    /// use the slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot_given_up: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -7,7 +7,7 @@ use hyper::body::{Body, Bytes};
 
 /// Far above what a form may have (`decide::content::DEPTH_MAX`), so that what is cut is refused; below the parser's own
 /// limit of 128.
-const DEPTH_MAX: usize = 100;
+pub const DEPTH_MAX: usize = 100;
 
 /// The reply with `null` in place of every array and object that is nested deeper.
 pub fn shallow<B>(response: Response<B>) -> Response<impl Body<Data = Bytes, Error = B::Error>>

@@ -39,6 +39,8 @@ pub struct Memory {
     rendered: hub_sync::Rendered,
     compiled: BTreeMap<String, Compiled>,
     seed: Option<[u8; 32]>,
+    /// Nodes whose writes or deletions fail: in how many syncs in a row.
+    failing: BTreeMap<String, u32>,
     /// By condition: what its events said, so that a sync every 30 s does not repeat them.
     said: BTreeMap<&'static str, Vec<String>>,
 }
@@ -55,6 +57,8 @@ struct Compiled {
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Rows are read at least once a week, whatever the hub says, unless it says never.
 const INTERVAL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A node that so many syncs could not write is not waited for.
+const LASTING: u32 = 3;
 /// A sync that was interrupted when the rows were known.
 const RETRY_SOON: Duration = Duration::from_secs(2);
 
@@ -126,8 +130,7 @@ async fn sync(
     }
     world.metrics.synced("success");
     match act(world, &current, &spec, &rows, memory).await {
-        Ok(true) => Some(RETRY_SOON),
-        Ok(false) => interval,
+        Ok(wait) => wait.into_iter().chain(interval).min(),
         Err(error) => {
             report::interrupted(world, &current, memory, &error).await;
             Some(match error {
@@ -138,14 +141,14 @@ async fn sync(
     }
 }
 
-/// Returns whether something is left that may go through when it is tried again soon.
+/// Returns when to try again what may go through then.
 async fn act(
     world: &World,
     hub: &Hub,
     spec: &HubSpec,
     rows: &Rows,
     memory: &mut Memory,
-) -> Result<bool, ApiError> {
+) -> Result<Option<Duration>, ApiError> {
     let key = (hub.namespace.clone(), hub.name.clone());
     let seed = match memory.seed {
         Some(seed) => seed,
@@ -187,7 +190,7 @@ async fn act(
 
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
-    let mut failures = nodes::write_nodes(world, &plan.writes).await;
+    let mut failures: Vec<Failure> = nodes::write_nodes(world, &plan.writes).await;
     // Spent before it is used, and not kept for later: else it would let as many go that nobody has looked at.
     if view.confirmation.is_some() && plan.held.is_none() {
         let patch = json!({"metadata": {"annotations": {names::CONFIRM_DELETIONS: null}}});
@@ -203,6 +206,13 @@ async fn act(
         }
     }
     failures.extend(nodes::delete_nodes(world, hub, &plan.deletes).await);
+    for failure in &mut failures {
+        failure.times += memory.failing.get(&failure.name).copied().unwrap_or(0);
+    }
+    let failing = failures.iter();
+    memory.failing = failing
+        .map(|failure| (failure.name.clone(), failure.times))
+        .collect();
     memory.rendered = plan.rendered;
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
@@ -224,7 +234,9 @@ async fn act(
     };
     report::synced(world, hub, memory, &report).await;
     world.rollout_queue.add(key);
-    Ok(failures.iter().any(|failure| failure.retry))
+    let waits = failures.iter().filter(|failure| failure.retry);
+    let waits = waits.map(|failure| RETRY_SOON * 2u32.saturating_pow(failure.times.min(10) - 1));
+    Ok(waits.min().map(|wait| wait.min(RETRY_MAX)))
 }
 
 /// The hub's forms, compiled once for each generation; and the names of those that cannot be.
@@ -297,12 +309,17 @@ fn note_rendered(
             }
             Ok(_) => {
                 entry.error = None;
-                if failures.is_empty() && forms.contains_key(name) {
+                let failed = |failure: &&Failure| {
+                    let of = failure.node.as_ref();
+                    of.is_some_and(|(form, _)| form == name)
+                };
+                let mut failed = failures.iter().filter(failed).peekable();
+                if failed.peek().is_none() && forms.contains_key(name) {
                     entry.generation = compiled.generation;
                 }
                 let of_form = unwritten.iter().filter(|(form, _)| form == name);
                 entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
-                if !failures.iter().any(|failure| failure.retry) {
+                if !failed.any(|failure| failure.retry && failure.times < LASTING) {
                     entry.spec = Some(compiled.spec.clone());
                 }
             }

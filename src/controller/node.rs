@@ -48,6 +48,8 @@ pub struct Memory {
     left_over: left_over::Memory,
     /// Looks in a row that ended in an error.
     failed_looks: u32,
+    /// Looks in a row that ended in a conflict.
+    conflicts: u32,
     /// When the object was last sent through the gate once more.
     gated_again: Option<Timestamp>,
 }
@@ -72,6 +74,10 @@ const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
 const GATE_RETRY: SignedDuration = SignedDuration::from_secs(60);
 /// After so many looks in vain it is no accident any more: it is told, and what can be done is done.
 const LASTING: u32 = 3;
+const CONFLICT_RETRY: Duration = Duration::from_millis(200);
+/// So many conflicts in a row are none: something else answers with that code.
+const CONFLICTS_MAX: u32 = 10;
+const FAILED_RETRY: Duration = Duration::from_secs(5);
 /// How many requests one node may have under way.
 const REQUESTS_MAX: usize = 8;
 
@@ -104,13 +110,16 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
     let again = match look.go(node).await {
         Ok(wake_at) => wake_at
             .map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()),
-        Err(ApiError::NotFound(_)) => None,
+        Err(ApiError::NotFound(_)) if world.nodes.get(&key).is_none() => None,
         // The object changed under us; its event brings us back, and this is for the case that it has come already.
-        Err(ApiError::Conflict(_)) => Some(Duration::from_millis(200)),
+        Err(ApiError::Conflict(_)) if look.memory.conflicts < CONFLICTS_MAX => {
+            look.memory.conflicts += 1;
+            Some(CONFLICT_RETRY)
+        }
         Err(error) => {
             tracing::warn!(node = %key, %error, "the node could not be looked after; trying again");
             look.note_failed(&error.to_string()).await;
-            Some(Duration::from_secs(5))
+            Some(FAILED_RETRY)
         }
     };
     let memory = look.memory;
@@ -182,7 +191,7 @@ impl Look<'_> {
                     // The next look goes the same way, and asks sooner than others.
                     return Ok(now.checked_add(RETRY_FIRST * 5).ok());
                 }
-                self.memory.failed_looks = 0;
+                (self.memory.failed_looks, self.memory.conflicts) = (0, 0);
                 return Ok([wake_at, due, gate_at, left_at].into_iter().flatten().min());
             }
             let apply: Vec<Apply> = plan

@@ -33,6 +33,8 @@ pub struct Memory {
     written: report::Written,
     /// Every node has been looked at by this process.
     surveyed: bool,
+    /// Looks in a row that ended in an error.
+    interrupted: u32,
     /// Passes since one went through in which the API server took no release.
     refusals: u32,
     /// Nodes whose last release did not go through.
@@ -55,6 +57,8 @@ const REQUESTS_MAX: usize = 16;
 const UNCONFIRMED_RETRY: Duration = Duration::from_secs(1);
 /// After so many tries a release that does not go through gives its slot to others.
 const LASTING: u32 = 3;
+/// So many conflicts in a row are none: something else answers with that code.
+const CONFLICTS_MAX: u32 = 5;
 /// The longest time between two tries of releases that do not go through.
 const REFUSED_RETRY_MAX: Duration = Duration::from_secs(30);
 
@@ -78,13 +82,13 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let looked = look.go(&mut written).await;
     look.memory.written = written;
     let again = match looked {
-        Ok(again) => again,
-        Err(ApiError::NotFound(_)) => None,
-        Err(ApiError::Conflict(_)) => Some(Duration::from_millis(100)),
-        Err(error) => {
-            tracing::warn!(hub = ?key, %error, "the release loop was interrupted; trying again");
-            Some(Duration::from_secs(1))
+        Ok(again) => {
+            look.memory.interrupted = 0;
+            again
         }
+        Err(ApiError::NotFound(_)) if world.hubs.get(&key.0, &key.1).is_none() => None,
+        Err(ApiError::Conflict(_)) => Some(Duration::from_millis(100)),
+        Err(error) => Some(look.interrupted(&error)),
     };
     let memory = look.memory;
     if world.hubs.get(&key.0, &key.1).is_none() {
@@ -110,8 +114,8 @@ struct Pass<'a> {
 struct Carried {
     /// Nodes that did not go live.
     refused: BTreeMap<String, NotReleased>,
-    /// When to come back for a status that was written a moment ago.
-    again: Result<Option<Duration>, ApiError>,
+    /// When to come back for a status that was written a moment ago, or refused.
+    again: Option<Duration>,
 }
 
 /// Why a release did not go through.
@@ -145,7 +149,7 @@ impl Look<'_> {
             }
             // Without the hub's spec its window is not known, so nothing is released.
             let Some(hub) = hub.filter(|hub| !hub.deleting && hub.spec.is_ok()) else {
-                return self.write_forms(&plan, written).await;
+                return Ok(self.write_forms(&plan, written).await);
             };
             let of_pass = Pass {
                 snapshot: &snapshot,
@@ -168,7 +172,6 @@ impl Look<'_> {
             if released > 0 {
                 self.memory.refusals = 0;
             }
-            let again = again?;
             if released == 0 && confirmed.is_empty() {
                 let wake = plan.wake_at.map(|at| {
                     Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
@@ -213,6 +216,24 @@ impl Look<'_> {
         Ok(Some(Carried { refused, again }))
     }
 
+    /// Nothing is released while the ledger cannot be written: whoever looks at the hub must see that.
+    fn interrupted(&mut self, error: &ApiError) -> Duration {
+        self.memory.interrupted = self.memory.interrupted.saturating_add(1);
+        tracing::warn!(hub = ?self.key, %error, "the release loop was interrupted; trying again");
+        if self.memory.interrupted == LASTING
+            && let Some(hub) = self.world.hubs.get(&self.key.0, &self.key.1)
+        {
+            let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+            let note = format!(
+                "nothing is released: {error}; it is tried again, at the latest after 30 s"
+            );
+            self.world
+                .events
+                .warning(&about, "ReleasesInterrupted", note);
+        }
+        refused_retry(self.memory.interrupted)
+    }
+
     /// What the API server has refused it may go on to refuse.
     fn back_off(&mut self) -> Duration {
         self.memory.refusals += 1;
@@ -225,7 +246,12 @@ impl Look<'_> {
             let times = before.map_or(1, |before| before.times.saturating_add(1));
             let (why, retry_at) = match refused.remove(&release.node) {
                 None => continue,
-                Some(NotReleased::Conflict(why)) => (why, None),
+                // As a rule the node had only changed meanwhile.
+                Some(NotReleased::Conflict(why)) => {
+                    let lasting = times.checked_sub(CONFLICTS_MAX);
+                    let wait = lasting.map(|more| Instant::now() + refused_retry(more));
+                    (why, wait)
+                }
                 Some(NotReleased::Refused(why)) => {
                     (why, Some(Instant::now() + refused_retry(times)))
                 }
@@ -434,8 +460,9 @@ impl Look<'_> {
         } in slots
         {
             let key = own_key("LynqNode", &self.key.0, node);
-            let patch = json!({"metadata": {"resourceVersion": resource_version, "annotations": {names::SLOT_GIVEN_UP: resource_version}}});
-            match self.world.objects.merge(&key, &patch).await {
+            // What refuses the release may refuse any other write of the object, but hardly its status.
+            let patch = json!({"metadata": {"resourceVersion": resource_version}, "status": {"slotGivenUp": resource_version}});
+            match self.world.objects.merge_status(&key, &patch).await {
                 Ok(object) => drop(self.world.nodes.learn(&object)),
                 Err(ApiError::Conflict(_) | ApiError::NotFound(_)) => {}
                 Err(error) => {

@@ -10,7 +10,10 @@ use crate::api::names;
 pub const STORED: [(&str, &[&str]); 3] = [
     ("lynqhubs", &["status.rollout.slots"]),
     ("lynqforms", &["spec.rollout.paused"]),
-    ("lynqnodes", &["spec.released", "status.observedHash"]),
+    (
+        "lynqnodes",
+        &["spec.released", "status.observedHash", "status.slotGivenUp"],
+    ),
 ];
 
 /// Name of the CustomResourceDefinition of a plural.
@@ -108,12 +111,12 @@ mod tests {
         };
         assert_eq!(
             with(json!({})),
-            lost("spec.released and status.observedHash")
+            lost("spec.released and status.observedHash and status.slotGivenUp")
         );
         let released = json!({"properties": {"released": {"type": "object"}}});
         assert_eq!(
             with(json!({"properties": {"spec": released}})),
-            lost("status.observedHash")
+            lost("status.observedHash and status.slotGivenUp")
         );
         let open = json!({"x-kubernetes-preserve-unknown-fields": true});
         assert_eq!(

@@ -65,7 +65,7 @@ pub struct Form {
     /// The generation that every row's node has been rendered from.
     pub rendered_generation: i64,
     /// Nodes that the newest content could not be written to: too large, refused, or their row is skipped.
-    pub unwritten: Names,
+    pub unwritten: BTreeSet<String>,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
     pub outdated: bool,
     /// Everything of the form goes at once.
@@ -334,7 +334,7 @@ impl Pass<'_> {
                 Way::Ungated
             };
             let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
-            let mut stopped = self.stopped(node, form, way);
+            let mut stopped = self.stopped(name, node, form, way);
             if way == Way::Slot {
                 stopped = stopped
                     .or_else(|| turns.stop(node, has_slot))
@@ -419,11 +419,11 @@ impl Pass<'_> {
     }
 
     /// What stops a node whatever the window says.
-    fn stopped(&self, node: &Node, form: &Form, way: Way) -> Option<Reason> {
+    fn stopped(&self, name: &str, node: &Node, form: &Form, way: Way) -> Option<Reason> {
         // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
         // known to wait, whatever the order says.
-        if form.outdated {
+        if form.outdated || form.unwritten.contains(name) {
             return Some(Reason::NotRendered);
         }
         if self.snapshot.deletions_held && node.is_new() {

@@ -20,6 +20,8 @@ pub struct Failure {
     pub node: Option<(String, String)>,
     /// It may go through when it is tried again soon.
     pub retry: bool,
+    /// In how many syncs in a row.
+    pub times: u32,
 }
 
 impl Failure {
@@ -30,6 +32,7 @@ impl Failure {
             message: error.to_string(),
             node,
             retry,
+            times: 1,
         }
     }
 }

@@ -10,9 +10,11 @@ use crate::api::resource::{ConflictPolicy, CreationPolicy, PatchStrategy, Resour
 use crate::api::stamp;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
+use crate::cluster::shallow;
 use crate::controller::World;
 use crate::decide::child::tie::{Tie, orphan};
 use crate::decide::child::{Child, ObjectKey, Owner, Scope, manifest, tie};
+use crate::decide::content::is_deeper;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{self, TakeDown};
 
@@ -43,6 +45,15 @@ pub async fn apply(
         },
         false => None,
     };
+    // What was cut out of the reply must not be written back as if that were all.
+    let cut = |live: &Value| is_deeper(live, shallow::DEPTH_MAX - 1);
+    let written_back =
+        !resource.ignore_fields.is_empty() || resource.patch_strategy == PatchStrategy::Replace;
+    if written_back && live.as_ref().is_some_and(cut) {
+        let text = "the object is nested too deeply to be read whole, so that it cannot be written back; use patchStrategy: apply \
+                    without ignoreFields";
+        return Err(ApiError::Refused(text.to_owned()));
+    }
     let found = live.as_ref().map(Child::of);
     if let Some(found) = &found
         && let Some(conflict) = refused(found, node, force)
@@ -99,11 +110,15 @@ async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<Ap
         ApiError::NotFound(_) if !world.objects.still_served(&key.kind).await? => {
             ApiError::NotFound(node_plan::missing_kind(&key.kind))
         }
-        ApiError::NotFound(_) if !key.namespace.is_empty() => ApiError::NotFound(format!(
-            "there is no namespace {:?}; create it, for example as a resource that this one depends on, or correct \
+        ApiError::NotFound(text)
+            if !key.namespace.is_empty() && text.starts_with("namespaces \"") =>
+        {
+            ApiError::NotFound(format!(
+                "there is no namespace {:?}; create it, for example as a resource that this one depends on, or correct \
              targetNamespace",
-            key.namespace
-        )),
+                key.namespace
+            ))
+        }
         // In the API server's words: which manager, and which fields.
         ApiError::Conflict(text) if text.starts_with("Apply failed with ") => {
             ApiError::Conflict(format!(

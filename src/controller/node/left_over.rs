@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::node::{Look, apply};
+use crate::controller::node::{LASTING, Look, apply};
 use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{NodePlan, TakeDown};
@@ -20,6 +20,10 @@ pub type Memory = BTreeMap<ObjectKey, LeftOver>;
 pub struct LeftOver {
     message: String,
     retry_at: Instant,
+    /// How often in a row it was tried.
+    times: u32,
+    /// There was an event.
+    told: bool,
 }
 
 impl Look<'_> {
@@ -38,7 +42,8 @@ impl Look<'_> {
         Timestamp::now().checked_add(wait).ok()
     }
 
-    /// Takes an object down. That it is refused is told, and no reason to leave the rest undone; false then.
+    /// Takes an object down. That it is refused, or fails again and again, is told, and no reason to leave the rest undone;
+    /// false then.
     pub async fn take_down(
         &mut self,
         node: &NodeDigest,
@@ -47,16 +52,27 @@ impl Look<'_> {
         why: &str,
     ) -> Result<bool, ApiError> {
         let taken = apply::take_down(self.world, node, key, child, how, why).await;
-        let Err(ApiError::Refused(refusal)) = taken else {
-            taken?;
+        let Err(error) = taken else {
             self.memory.left_over.remove(key);
             return Ok(true);
         };
         let message = format!(
-            "{} {} cannot be taken down: {refusal}; it is tried again",
+            "{} {} cannot be taken down: {error}; it is tried again",
             key.kind.kind, key.name
         );
-        let known = self.memory.left_over.get(key).map(|left| &left.message);
+        let left = self.memory.left_over.get(key);
+        let times = left.map_or(1, |left| left.times.saturating_add(1));
+        if !matches!(error, ApiError::Refused(_)) && times < LASTING {
+            let left = LeftOver {
+                message,
+                retry_at: Instant::now(),
+                times,
+                told: false,
+            };
+            self.memory.left_over.insert(key.clone(), left);
+            return Err(error);
+        }
+        let known = left.filter(|left| left.told).map(|left| &left.message);
         if known != Some(&message) {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             tracing::warn!(node = %node.key, message);
@@ -65,7 +81,12 @@ impl Look<'_> {
                 .warning(&about, "DeletionFailed", message.clone());
         }
         let retry_at = Instant::now() + RETRY;
-        let left = LeftOver { message, retry_at };
+        let left = LeftOver {
+            message,
+            retry_at,
+            times,
+            told: true,
+        };
         self.memory.left_over.insert(key.clone(), left);
         Ok(false)
     }

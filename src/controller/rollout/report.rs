@@ -12,8 +12,8 @@ use crate::api::form::{FormStatus, Phase};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::own_key;
-use crate::controller::rollout::Look;
+use crate::controller::rollout::{LASTING, Look, refused_retry};
+use crate::controller::{World, own_key};
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Plan;
 use crate::decide::rollout::status::FormState;
@@ -25,8 +25,45 @@ const HUB_STATUS_EVERY: Duration = Duration::from_secs(1);
 /// When the statuses were written last.
 #[derive(Default)]
 pub struct Written {
-    forms: BTreeMap<String, Instant>,
-    hub: Option<Instant>,
+    forms: BTreeMap<String, Turn>,
+    hub: Turn,
+}
+
+/// The writes of one object's status.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    last: Option<Instant>,
+    /// How many failed in a row.
+    failed: u32,
+}
+
+impl Turn {
+    /// How long the next one has to wait; `every` is the time between two that go through.
+    fn wait(&self, every: Duration) -> Option<Duration> {
+        let every = match self.failed {
+            0 => every,
+            times => refused_retry(times),
+        };
+        let since = self.last?.elapsed();
+        (since < every).then(|| every - since)
+    }
+
+    /// Takes how a write ended. That it fails is no reason to leave the rest undone; once it lasts, it is told.
+    fn note(&mut self, world: &World, about: &About, ended: Result<(), ApiError>) {
+        self.last = Some(Instant::now());
+        let Err(error) = ended else {
+            self.failed = 0;
+            return;
+        };
+        self.failed = self.failed.saturating_add(1);
+        let text = format!(
+            "the status cannot be written, and is not up to date: {error}; it is tried again, and releases go on"
+        );
+        tracing::warn!(kind = about.kind, name = %about.key, text);
+        if self.failed == LASTING {
+            world.events.warning(about, "StatusRefused", text);
+        }
+    }
 }
 
 impl Look<'_> {
@@ -36,33 +73,28 @@ impl Look<'_> {
         nodes: &[Arc<NodeDigest>],
         plan: &Plan,
         written: &mut Written,
-    ) -> Result<Option<Duration>, ApiError> {
-        let forms = self.write_forms(plan, written).await?;
+    ) -> Option<Duration> {
+        let forms = self.write_forms(plan, written).await;
         let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
         let failed = nodes.len() as i32 - ready;
         if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
-            return Ok(forms);
+            return forms;
         }
-        if let Some(wait) = too_soon(written.hub, HUB_STATUS_EVERY) {
-            return Ok(Some(forms.map_or(wait, |other| other.min(wait))));
+        if let Some(wait) = written.hub.wait(HUB_STATUS_EVERY) {
+            return Some(forms.map_or(wait, |other| other.min(wait)));
         }
         let patch = json!({"status": {"ready": ready, "failed": failed}});
-        let object = self
-            .world
-            .objects
-            .merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch)
-            .await?;
-        self.world.hubs.learn(&object);
-        written.hub = Some(Instant::now());
-        Ok(forms)
+        let key = own_key("LynqHub", &self.key.0, &self.key.1);
+        let ended = self.world.objects.merge_status(&key, &patch).await;
+        let ended = ended.map(|object| drop(self.world.hubs.learn(&object)));
+        let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+        written.hub.note(self.world, &about, ended);
+        let failed = written.hub.wait(Duration::ZERO);
+        forms.into_iter().chain(failed).min()
     }
 
     /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago.
-    pub async fn write_forms(
-        &self,
-        plan: &Plan,
-        written: &mut Written,
-    ) -> Result<Option<Duration>, ApiError> {
+    pub async fn write_forms(&self, plan: &Plan, written: &mut Written) -> Option<Duration> {
         let mut again: Option<Duration> = None;
         for form in self.world.forms_of(&self.key) {
             if let Some(state) = plan.forms.get(&form.name) {
@@ -78,10 +110,12 @@ impl Look<'_> {
                 || reason(&status) != reason(&form.status)
                 || valid(&status) != valid(&form.status)
                 || form.status.observed_generation != status.observed_generation;
-            if !urgent
-                && let Some(wait) =
-                    too_soon(written.forms.get(&form.name).copied(), FORM_STATUS_EVERY)
-            {
+            let turn = written.forms.entry(form.name.clone()).or_default();
+            let every = match urgent {
+                true => Duration::ZERO,
+                false => FORM_STATUS_EVERY,
+            };
+            if let Some(wait) = turn.wait(every) {
                 again = Some(again.map_or(wait, |other| other.min(wait)));
                 continue;
             }
@@ -102,16 +136,17 @@ impl Look<'_> {
                     rollout.entry(field).or_insert(Value::Null);
                 }
             }
-            let object = self
-                .world
-                .objects
-                .merge_status(&own_key("LynqForm", &form.namespace, &form.name), &patch)
-                .await?;
-            self.world.forms.learn(&object);
-            written.forms.insert(form.name.clone(), Instant::now());
-            self.announce(&form, &status);
+            let key = own_key("LynqForm", &form.namespace, &form.name);
+            let ended = self.world.objects.merge_status(&key, &patch).await;
+            let ended = ended.map(|object| {
+                self.world.forms.learn(&object);
+                self.announce(&form, &status);
+            });
+            let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
+            turn.note(self.world, &about, ended);
+            again = again.into_iter().chain(turn.wait(Duration::ZERO)).min();
         }
-        Ok(again)
+        again
     }
 
     /// Why the form cannot be rendered, if it cannot.
@@ -247,10 +282,4 @@ fn form_status(
     states.push(valid);
     conditions::merge(&mut status.conditions, &states, Some(generation), now);
     status
-}
-
-/// How long to wait, where the last write is younger than `every`.
-fn too_soon(last: Option<Instant>, every: Duration) -> Option<Duration> {
-    let since = last?.elapsed();
-    (since < every).then(|| every - since)
 }

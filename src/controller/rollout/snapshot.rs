@@ -8,7 +8,6 @@ use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
 use crate::controller::Rendered;
 use crate::decide::node::NodeDigest;
-use crate::decide::rollout::reason::Names;
 use crate::decide::rollout::{self, Snapshot};
 
 pub struct Seen<'a> {
@@ -74,7 +73,7 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
         policy: spec.rollout.clone().unwrap_or_default(),
         rendered_generation,
         unwritten: known
-            .map(|rendered| Names::of(&rendered.unwritten))
+            .map(|rendered| rendered.unwritten.clone())
             .unwrap_or_default(),
         // Without its hub nobody renders it.
         outdated: outdated || seen.hub.is_none(),

@@ -48,6 +48,7 @@ pub fn of_node(
             seen.iter()
                 .filter_map(|s| s.fields_hash.map(|hash| (s.facts, hash))),
         ),
+        slot_given_up: node.status.slot_given_up.clone(),
         conditions: node.status.conditions.clone(),
     };
     let states = states(node, &status, seen, plan, hold);

@@ -310,7 +310,8 @@ impl fmt::Display for Because<'_> {
 /// Who fills a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    /// Why the first of those that are not ready is not: of those in flight, else of those that were broken before.
+    /// Why the first of those that are not ready is not: of those in flight, else of those that are not reported on, else of
+    /// those that were broken before.
     pub why: Option<String>,
     /// They have a slot, and are not released yet.
     pub releasing: Names,
@@ -333,9 +334,10 @@ impl fmt::Display for Holders {
             parts.push(format!("not ready: {}", Because(&self.not_ready, why)));
         }
         if !self.unknown.is_empty() {
+            let why = why.filter(|_| self.not_ready.is_empty());
             parts.push(format!(
                 "released, and not reported on since: {}",
-                self.unknown
+                Because(&self.unknown, why)
             ));
         }
         if !self.releasing.is_empty() {
@@ -355,7 +357,7 @@ impl fmt::Display for Holders {
             ));
         }
         if !self.broken.is_empty() {
-            let why = why.filter(|_| self.not_ready.is_empty());
+            let why = why.filter(|_| self.not_ready.is_empty() && self.unknown.is_empty());
             parts.push(format!(
                 "not ready since before this change: {}",
                 Because(&self.broken, why)

@@ -113,7 +113,12 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let held = count(&|node| node.held());
     let is_ready = |node: &Node| node.settled_since.is_some() && node.ready;
     let ready = count(&is_ready);
-    let ready_updated = count(&|node| !node.held() && is_ready(node));
+    let updated = || {
+        let all = nodes.iter();
+        all.filter(|(name, node)| !node.held() && !form.unwritten.contains(*name))
+    };
+    let ready_updated = updated().filter(|(_, node)| is_ready(node)).count() as i32;
+    let updated = updated().count() as i32;
     let phase = if total == 0 && !form.outdated {
         Phase::Idle
     } else if seen.failed.spent() {
@@ -137,8 +142,8 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         phase,
         target_generation: form.rendered_generation,
         total_nodes: total,
-        updated_nodes: total - held,
-        updating_nodes: total - held - ready_updated,
+        updated_nodes: updated,
+        updating_nodes: updated - ready_updated,
         ready_updated_nodes: ready_updated,
         held_nodes: held,
         failed_nodes: seen.failed.names.len() as i32,
@@ -161,7 +166,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         }
         () if !form.unwritten.is_empty() => format!(
             "the newest content could not be written to {}: see the hub's conditions; {}",
-            form.unwritten,
+            Names::of(&form.unwritten),
             message(&rollout, &seen.failed.names, blocked, unrendered, not_ready)
         ),
         () => message(&rollout, &seen.failed.names, blocked, unrendered, not_ready),

@@ -1,6 +1,7 @@
 //! Cases for the release rule, the ledger and the status.
 
 mod policy;
+mod refusals;
 
 use proptest::prelude::*;
 
@@ -70,15 +71,6 @@ fn slot(i: usize, resource_version: &str) -> Slot {
         hash: "new".into(),
         resource_version: resource_version.into(),
         repair: false,
-    }
-}
-
-fn refusal(why: &str) -> Refusal {
-    Refusal {
-        hash: "new".into(),
-        why: why.into(),
-        until: None,
-        lasting: false,
     }
 }
 
@@ -227,55 +219,6 @@ fn min_ready_seconds_holds_the_slot() {
     assert_eq!(released(&plan(&snapshot, at(30))), ["n1"]);
 }
 
-/// What is refused may go on to be, and each try costs a write of the ledger; other content is another matter.
-#[test]
-fn a_refused_release_is_put_off_and_gives_up_its_slot_when_that_lasts() {
-    let mut snapshot = fleet("AA", 1);
-    snapshot.slots = vec![slot(0, "100")];
-    let refused = Refusal {
-        until: Some(at(30)),
-        ..refusal("no")
-    };
-    snapshot.refused.insert("n0".into(), refused.clone());
-    let put_off = plan(&snapshot, at(10));
-    assert_eq!(
-        (
-            put_off.releases.len(),
-            put_off.ledger,
-            put_off.give_up.len()
-        ),
-        (0, None, 0)
-    );
-    assert_eq!(put_off.waiting["n0"].code(), "ReleaseRefused");
-    assert_eq!(put_off.wake_at, Some(at(30)));
-    let others = put_off.waiting["n1"].to_string();
-    assert_eq!(
-        others,
-        "the window of 1 is full; the API server does not take their release: n0"
-    );
-
-    let lasting = Refusal {
-        lasting: true,
-        ..refused
-    };
-    snapshot.refused.insert("n0".into(), lasting);
-    let given_up = plan(&snapshot, at(10)).give_up;
-    assert_eq!(given_up.len(), 1, "others may go meanwhile");
-    let node = snapshot.nodes.get_mut("n0").unwrap();
-    let version = std::mem::replace(&mut node.resource_version, "101".into());
-    let uid = node.uid.clone();
-    snapshot.confirmed.insert(Confirmation::Ready {
-        uid,
-        resource_version: "101".into(),
-    });
-    assert_eq!(released(&plan(&snapshot, at(10))), ["n1"]);
-    snapshot.nodes.get_mut("n0").unwrap().resource_version = version;
-
-    assert_eq!(released(&plan(&snapshot, at(30))), ["n0"]);
-    snapshot.nodes.get_mut("n0").unwrap().desired = "newer".into();
-    assert_eq!(released(&plan(&snapshot, at(10))), ["n0"]);
-}
-
 /// Statuses and stamps of a process whose clock was an hour ahead.
 #[test]
 fn times_to_come_do_not_keep_a_slot() {
@@ -419,23 +362,6 @@ fn a_failure_halts_all_but_repairs() {
     assert_eq!(
         plan(&snapshot, at(600)).forms["web"].rollout.phase,
         Phase::InProgress
-    );
-}
-
-/// What is too large, or refused, is not awaited; but nobody is told that it is there.
-#[test]
-fn a_form_is_not_complete_whose_content_could_not_be_written() {
-    let mut snapshot = fleet("yyy", 1);
-    let form = snapshot.forms.get_mut("web").expect("the form");
-    form.unwritten = Names::of([&"n7".to_owned()]);
-    let rollout = &plan(&snapshot, at(1)).forms["web"].rollout;
-    assert_eq!(rollout.phase, Phase::InProgress);
-    assert!(
-        rollout
-            .message
-            .starts_with("the newest content could not be written to n7: see the hub's conditions"),
-        "{}",
-        rollout.message
     );
 }
 

@@ -280,12 +280,14 @@ impl<'a> Window<'a> {
         let holders = self.holders.get_or_insert_with(|| {
             let not_ready = of(&|busy| busy == Busy::NotReady);
             let broken = of(&|busy| busy == Busy::Broken);
-            let first = not_ready.shown.first().or(broken.shown.first());
+            let unknown = of(&|busy| busy == Busy::Unknown);
+            let in_order = [&not_ready, &unknown, &broken];
+            let first = in_order.into_iter().find_map(|names| names.shown.first());
             Arc::new(Holders {
                 why: first.and_then(|name| self.nodes.get(name)?.why.clone()),
                 releasing: of(&|busy| busy == Busy::Releasing),
                 refused: of(&|busy| busy == Busy::Refused),
-                unknown: of(&|busy| busy == Busy::Unknown),
+                unknown,
                 not_ready,
                 soaking: of(&|busy| matches!(busy, Busy::Soaking(_))),
                 soaked_at: soaked.min(),

@@ -280,6 +280,16 @@ impl Cluster {
         Ok(self.store_node(name, new))
     }
 
+    pub fn give_up_slot(&mut self, name: &str, version: &str) -> Result<Arc<Node>, Refused> {
+        let old = self.nodes.get(name).cloned().ok_or(Refused::NotFound)?;
+        if old.digest.resource_version != version {
+            return Err(Refused::Conflict);
+        }
+        let mut new = old.value.clone();
+        new["status"]["slotGivenUp"] = version.into();
+        Ok(self.store_node(name, new))
+    }
+
     pub fn delete_node(&mut self, name: &str, uid: &str) -> Result<(), Refused> {
         let old = self.nodes.get(name).cloned().ok_or(Refused::NotFound)?;
         if old.digest.uid != uid {

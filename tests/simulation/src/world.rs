@@ -359,20 +359,10 @@ impl World {
             Request::GiveUp {
                 name,
                 resource_version,
-            } => {
-                if !self.cluster.nodes.contains_key(&name) {
-                    return Err(Refused::NotFound);
-                }
-                self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
-                    let version = resource_version.as_str();
-                    cluster.write_node(
-                        &name,
-                        admission,
-                        |new| new["metadata"]["annotations"][names::SLOT_GIVEN_UP] = version.into(),
-                        Some(version),
-                    )
-                })
-            }
+            } => self
+                .cluster
+                .give_up_slot(&name, &resource_version)
+                .map(Reply::Node),
             Request::ApplyNode { name, object } => {
                 self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
                     cluster.apply_node(&name, &object, admission)

@@ -1,5 +1,6 @@
 //! Cases for what a user may ask of a rollout: order, what counts, force, resume; for the reasons, and the estimate.
 
+use super::refusals::refusal;
 use super::*;
 use crate::api::policy::{Group, SkewCounts};
 

@@ -4,6 +4,7 @@
 //! statuses mirror `rollout::report`. Decisions are the planner's.
 
 mod plan;
+mod refused;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use lynqgate::decide::rollout::{Confirm, Confirmation, GiveUp, Live, Plan, Relea
 
 use crate::cluster::{Hub, Refused};
 use crate::mutant::Mutant;
+use crate::operator::release_loop::refused::{CONFLICT, Failed, refused_retry};
 use crate::operator::{Process, millis_until, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
@@ -25,9 +27,6 @@ use crate::world::World;
 const PASSES_MAX: usize = 20;
 const REQUESTS_MAX: usize = 16;
 const UNCONFIRMED_RETRY: u64 = 1_000;
-const REFUSED_RETRY_MAX: u64 = 30_000;
-const REFUSED_LASTING: u32 = 3;
-const CONFLICT: &str = "conflict";
 
 #[derive(Default)]
 pub struct Loop {
@@ -40,29 +39,7 @@ pub struct Loop {
     surveyed: bool,
 }
 
-/// The controller's `Refused`.
-struct Failed {
-    hash: String,
-    why: &'static str,
-    times: u32,
-    retry_at: Option<u64>,
-}
-
 impl Loop {
-    /// `remember_refused`, for one release. A conflict is tried again at once.
-    fn refuse(&mut self, release: &Release, why: &'static str, time: u64) {
-        let before = self.refused.get(&release.node);
-        let times = before.map_or(1, |before| before.times.saturating_add(1));
-        let retry_at = (why != CONFLICT).then(|| time + refused_retry(times));
-        let failed = Failed {
-            hash: release.hash.clone(),
-            why,
-            times,
-            retry_at,
-        };
-        self.refused.insert(release.node.clone(), failed);
-    }
-
     pub fn wake(&mut self, at: u64) {
         self.due = sooner(self.due, Some(at));
     }
@@ -574,10 +551,6 @@ impl Look {
 fn back_off(memory: &mut Loop) -> u64 {
     memory.refusals += 1;
     refused_retry(memory.refusals)
-}
-
-fn refused_retry(times: u32) -> u64 {
-    REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u64.saturating_pow(times.clamp(1, 10) - 1))
 }
 
 fn unlooked(process: &mut Process) -> Names {

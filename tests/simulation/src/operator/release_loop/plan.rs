@@ -12,7 +12,7 @@ use lynqgate::decide::rollout::{self, Confirmation, Live, Plan, Snapshot};
 
 use crate::mutant::Mutant;
 use crate::operator::Process;
-use crate::operator::release_loop::REFUSED_LASTING;
+use crate::operator::release_loop::refused::LASTING;
 use crate::world::World;
 
 pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmation>) -> Snapshot {
@@ -48,7 +48,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
                 policy,
                 rendered_generation,
                 // Nothing here is too large, and nobody refuses a write for good.
-                unwritten: Names::default(),
+                unwritten: BTreeSet::new(),
                 outdated,
                 forced,
                 resumed_at,
@@ -68,7 +68,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             hash: failed.hash.clone(),
             why: failed.why.to_owned(),
             until: failed.retry_at.map(|at| process.now(at)),
-            lasting: failed.times >= REFUSED_LASTING,
+            lasting: failed.times >= LASTING,
         };
         (name.clone(), refusal)
     });

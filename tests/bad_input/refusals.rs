@@ -1,0 +1,368 @@
+//! What others refuse to the operator's own writes, again and again: one node, one form, one object at a time. Whatever it
+//! is, it is told, and nothing else waits for it.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::bad_input::{config_map, fleet, form};
+use crate::cluster::{Cluster, wait};
+use crate::operator;
+use crate::tenants::{Fleet, SOON, condition};
+
+const API: &str = "admissionregistration.k8s.io/v1";
+
+async fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&Value>) -> Result<String> {
+    let input = input.map(Value::to_string);
+    cluster
+        .kubectl(arguments, input.as_deref())
+        .await?
+        .expect_success()
+}
+
+/// In the fleet's namespace, and on this kind of request.
+fn matching(fleet: &Fleet, group: &str, resource: &str, operation: &str) -> Value {
+    json!({
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": fleet.namespace}},
+        "rule": {"apiGroups": [group], "apiVersions": ["*"], "operations": [operation], "resources": [resource]},
+    })
+}
+
+/// A policy that refuses what does not meet the condition, in these words.
+async fn forbid(
+    cluster: &Cluster,
+    fleet: &Fleet,
+    on: &Value,
+    condition: &str,
+    words: &str,
+) -> Result<()> {
+    let name = &fleet.namespace;
+    let policy = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": {
+            "matchConstraints": {"namespaceSelector": on["namespaceSelector"], "resourceRules": [on["rule"]]},
+            "validations": [{"expression": condition, "message": words}],
+        }},
+        {"apiVersion": API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": {
+            "policyName": name, "validationActions": ["Deny"],
+        }},
+    ]});
+    kubectl(cluster, &["apply", "-f", "-"], Some(&policy)).await?;
+    Ok(())
+}
+
+/// A webhook that nobody answers for what meets the condition: the API server has an internal error then.
+async fn fail(cluster: &Cluster, fleet: &Fleet, on: &Value, condition: &str) -> Result<()> {
+    let name = &fleet.namespace;
+    let webhook = json!({
+        "apiVersion": API, "kind": "ValidatingWebhookConfiguration", "metadata": {"name": name},
+        "webhooks": [{
+            "name": "nobody.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Fail",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "namespaceSelector": on["namespaceSelector"], "rules": [on["rule"]],
+            "matchConditions": [{"name": "some", "expression": condition}],
+        }],
+    });
+    kubectl(cluster, &["apply", "-f", "-"], Some(&webhook)).await?;
+    Ok(())
+}
+
+async fn until_refused(cluster: &Cluster, what: &[&str]) -> Result<()> {
+    wait::until("it is in force", SOON, async || {
+        let answer = cluster.kubectl(what, None).await?;
+        ensure!(!answer.success, "{}", answer.stdout);
+        Ok(())
+    })
+    .await
+}
+
+async fn lift(cluster: &Cluster, fleet: &Fleet) -> Result<()> {
+    for kind in [
+        "validatingwebhookconfiguration",
+        "validatingadmissionpolicybinding",
+        "validatingadmissionpolicy",
+    ] {
+        let delete = ["delete", "--ignore-not-found", kind, &fleet.namespace];
+        kubectl(cluster, &delete, None).await?;
+    }
+    Ok(())
+}
+
+/// `web` with another value, one at a time.
+fn changed(fleet: &Fleet, paused: bool) -> Value {
+    let map = config_map("app", "{{ .uid }}-app", "changed");
+    let rollout = json!({"maxSkew": 1, "paused": paused});
+    form(
+        fleet,
+        "web",
+        &json!({"configMaps": [map], "rollout": rollout}),
+    )
+}
+
+async fn until_ready_updated(fleet: &Fleet, nodes: i64) -> Result<()> {
+    let many = |rollout: &Value| rollout["readyUpdatedNodes"] == nodes;
+    fleet
+        .rollout("the others are through", 2 * SOON, many)
+        .await?;
+    Ok(())
+}
+
+/// Every write of the object is refused: neither goes it live, nor can its slot be given up by writing to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_is_refused_lets_the_others_go() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, 3).await?;
+    fleet.apply(&changed(&fleet, true)).await?;
+    let all_held = |rollout: &Value| rollout["heldNodes"] == 3;
+    fleet.rollout("all wait", SOON, all_held).await?;
+    let nodes = matching(&fleet, "operator.lynq.sh", "lynqnodes", "UPDATE");
+    let words = "t0 is in its quiet hours";
+    forbid(
+        cluster,
+        &fleet,
+        &nodes,
+        "object.metadata.name != 't0-web'",
+        words,
+    )
+    .await?;
+    let probe = [
+        "label",
+        "lynqnode",
+        "t0-web",
+        "probe=1",
+        "--dry-run=server",
+        "-n",
+        &fleet.namespace,
+    ];
+    until_refused(cluster, &probe).await?;
+
+    fleet.apply(&changed(&fleet, false)).await?;
+    until_ready_updated(&fleet, 2).await?;
+    let said = "the API server did not take the release of t0-web: ";
+    wait::until("it says who is refused, and why", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        let held = condition(&form, "Held").cloned().unwrap_or_default();
+        let message = held["message"].as_str().unwrap_or_default();
+        ensure!(held["reason"] == "ReleaseRefused", "{held}");
+        ensure!(
+            message.starts_with(said) && message.contains(words),
+            "{held}"
+        );
+        let node = fleet.get("LynqNode", "t0-web").await?;
+        let held = condition(&node, "Held").cloned().unwrap_or_default();
+        ensure!(held["reason"] == "ReleaseRefused", "{held}");
+        Ok(())
+    })
+    .await?;
+
+    lift(cluster, &fleet).await?;
+    fleet.complete(3, 2 * SOON).await?;
+    fleet.retire().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_cannot_be_written_lets_the_others_go() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, 3).await?;
+    let nodes = matching(&fleet, "operator.lynq.sh", "lynqnodes", "UPDATE");
+    fail(cluster, &fleet, &nodes, "object.metadata.name == 't0-web'").await?;
+    let probe = [
+        "label",
+        "lynqnode",
+        "t0-web",
+        "probe=1",
+        "--dry-run=server",
+        "-n",
+        &fleet.namespace,
+    ];
+    until_refused(cluster, &probe).await?;
+
+    fleet.apply(&changed(&fleet, false)).await?;
+    let other = json!({"configMaps": [config_map("other", "{{ .uid }}-other", "x")], "rollout": {"maxSkew": 1}});
+    fleet.apply(&form(&fleet, "other", &other)).await?;
+    let said = "the newest content could not be written to t0-web: see the hub's conditions; 2/3 updated, 0 not ready yet, 0 held";
+    wait::until(
+        "all but that node has what it should have",
+        SOON,
+        async || {
+            let other = fleet.get("LynqForm", "other").await?;
+            ensure!(
+                other["status"]["rollout"]["phase"] == "Complete",
+                "{}",
+                other["status"]
+            );
+            let web = fleet.get("LynqForm", "web").await?;
+            let message = web["status"]["rollout"]["message"]
+                .as_str()
+                .unwrap_or_default();
+            ensure!(message == said, "{message}");
+            let hub = fleet.get("LynqHub", "tenants").await?;
+            let failed = condition(&hub, "WriteFailed").cloned().unwrap_or_default();
+            let message = failed["message"].as_str().unwrap_or_default();
+            ensure!(
+                failed["status"] == "True" && message.contains("t0-web"),
+                "{failed}"
+            );
+            Ok(())
+        },
+    )
+    .await?;
+
+    lift(cluster, &fleet).await?;
+    fleet.complete(3, 2 * SOON).await?;
+    fleet.retire().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_status_that_is_refused_stops_no_release() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, 3).await?;
+    let other = |value: &str| {
+        let map = config_map("other", "{{ .uid }}-other", value);
+        form(
+            &fleet,
+            "other",
+            &json!({"configMaps": [map], "rollout": {"maxSkew": 1}}),
+        )
+    };
+    fleet.apply(&other("x")).await?;
+    wait::until("it is there", SOON, async || {
+        fleet.get("ConfigMap", "t2-other").await
+    })
+    .await?;
+    let statuses = matching(&fleet, "operator.lynq.sh", "lynqforms/status", "UPDATE");
+    let words = "no news today";
+    forbid(
+        cluster,
+        &fleet,
+        &statuses,
+        "object.metadata.name != 'other'",
+        words,
+    )
+    .await?;
+    let probe = [
+        "patch",
+        "lynqform",
+        "other",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        "{\"status\":{\"totalNodes\":99}}",
+        "--dry-run=server",
+        "-n",
+        &fleet.namespace,
+    ];
+    until_refused(cluster, &probe).await?;
+
+    fleet.apply(&other("y")).await?;
+    fleet.apply(&changed(&fleet, false)).await?;
+    fleet.complete(3, SOON).await?;
+    wait::until("the other form is through as well", SOON, async || {
+        for row in 0..3 {
+            let map = fleet.get("ConfigMap", &format!("t{row}-other")).await?;
+            ensure!(map["data"]["plan"] == "y", "t{row}: {}", map["data"]);
+        }
+        let events = fleet.events("other").await?;
+        let refused =
+            |(reason, note): &(String, String)| reason == "StatusRefused" && note.contains(words);
+        ensure!(events.iter().any(refused), "{events:?}");
+        Ok(())
+    })
+    .await?;
+    lift(cluster, &fleet).await?;
+    fleet.retire().await
+}
+
+/// Not a refusal, but an internal error for each deletion.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_cannot_be_deleted_stops_no_rollout() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, 3).await?;
+    let old = config_map("old", "{{ .uid }}-old", "x");
+    let new = config_map("app", "{{ .uid }}-app", "changed");
+    let with = |maps: Value| {
+        form(
+            &fleet,
+            "web",
+            &json!({"configMaps": maps, "rollout": {"maxSkew": 1}}),
+        )
+    };
+    fleet.apply(&with(json!([old, new]))).await?;
+    fleet.complete(3, SOON).await?;
+    wait::until("it is there", SOON, async || {
+        fleet.get("ConfigMap", "t2-old").await
+    })
+    .await?;
+    let maps = matching(&fleet, "", "configmaps", "DELETE");
+    fail(
+        cluster,
+        &fleet,
+        &maps,
+        "oldObject.metadata.name == 't0-old'",
+    )
+    .await?;
+    let probe = [
+        "delete",
+        "configmap",
+        "t0-old",
+        "--dry-run=server",
+        "-n",
+        &fleet.namespace,
+    ];
+    until_refused(cluster, &probe).await?;
+
+    fleet.apply(&with(json!([new]))).await?;
+    fleet.complete(3, 2 * SOON).await?;
+    let said = "ConfigMap t0-old cannot be taken down: Internal error occurred: failed calling webhook \"nobody.example.com\"";
+    wait::until("the node says what is left", SOON, async || {
+        let node = fleet.get("LynqNode", "t0-web").await?;
+        let degraded = condition(&node, "Degraded").cloned().unwrap_or_default();
+        let message = degraded["message"].as_str().unwrap_or_default();
+        ensure!(
+            degraded["reason"] == "DeletionFailed" && message.starts_with(said),
+            "{degraded}"
+        );
+        Ok(())
+    })
+    .await?;
+    lift(cluster, &fleet).await?;
+    wait::until("it goes in the end", 2 * SOON, async || {
+        ensure!(
+            fleet.get("ConfigMap", "t0-old").await.is_err(),
+            "it is still there"
+        );
+        Ok(())
+    })
+    .await?;
+    fleet.retire().await
+}
+
+/// A Job that its controller deletes as soon as it is done: a resource that is missing is made, but not without end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_deleted_again_and_again_is_made_again_at_pauses() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, 1).await?;
+    let mut job = json!({
+        "id": "job", "nameTemplate": "{{ .uid }}-job", "creationPolicy": "Once",
+        "spec": {
+            "apiVersion": "batch/v1", "kind": "Job",
+            "spec": {
+                "ttlSecondsAfterFinished": 0,
+                "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "job", "image": "x"}]}},
+            },
+        },
+    });
+    job["labelsTemplate"] = json!({"app": "job"});
+    fleet
+        .apply(&form(&fleet, "once", &json!({ "jobs": [job] })))
+        .await?;
+    let said = "Job t0-job: somebody else deletes it, or writes over it, each time that it was applied; it is applied again at \
+                growing pauses of up to a minute.";
+    wait::until("the node says so", SOON, async || {
+        let node = fleet.get("LynqNode", "t0-once").await?;
+        let degraded = condition(&node, "Degraded").cloned().unwrap_or_default();
+        let message = degraded["message"].as_str().unwrap_or_default();
+        ensure!(message.starts_with(said), "{}", node["status"]);
+        Ok(())
+    })
+    .await?;
+    fleet.retire().await
+}
