@@ -61,6 +61,8 @@ const INTERVAL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 const LASTING: u32 = 3;
 /// A sync that was interrupted when the rows were known.
 const RETRY_SOON: Duration = Duration::from_secs(2);
+/// The longest time between two tries to write a node: when an API server is back, nobody should wait long.
+const RETRY_LATER: Duration = Duration::from_secs(15);
 
 /// `turns` bounds how many hubs render and write at a time. Reading needs no turn: a database that hangs holds up its own
 /// hub and no other.
@@ -236,7 +238,7 @@ async fn act(
     world.rollout_queue.add(key);
     let waits = failures.iter().filter(|failure| failure.retry);
     let waits = waits.map(|failure| RETRY_SOON * 2u32.saturating_pow(failure.times.min(10) - 1));
-    Ok(waits.min().map(|wait| wait.min(RETRY_MAX)))
+    Ok(waits.min().map(|wait| wait.min(RETRY_LATER)))
 }
 
 /// The hub's forms, compiled once for each generation; and the names of those that cannot be.

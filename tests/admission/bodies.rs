@@ -219,6 +219,11 @@ async fn a_request_that_cannot_be_judged_is_denied_by_its_uid() -> Result<()> {
         let value = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         request(|r| r["object"]["spec"]["x"] = json!("DEEP")).replace("\"DEEP\"", &value)
     };
+    let deep_manifest = |levels: usize| {
+        let value = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let odd = json!([{"id": "odd", "spec": {"x": "DEEP"}}]);
+        request(|r| r["object"]["spec"]["manifests"] = odd).replace("\"DEEP\"", &value)
+    };
     let raw = |value: &str| {
         request(|r| r["object"]["spec"]["x"] = json!("RAW")).replace("\"RAW\"", value)
     };
@@ -260,8 +265,8 @@ async fn a_request_that_cannot_be_judged_is_denied_by_its_uid() -> Result<()> {
         ),
         ("128 levels", deep(128), Denied(400, "nested too deeply")),
         (
-            "64 levels in the manifest",
-            deep(64),
+            "65 levels in a manifest",
+            deep_manifest(64),
             Denied(
                 400,
                 "resource \"odd\" in manifests is nested too deeply: a manifest may have 64 levels",
