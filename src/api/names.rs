@@ -15,7 +15,9 @@ pub const STATUS_MANAGER: &str = "lynq-operator-status";
 pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
 /// The Secret with the webhook certificate authority.
 pub const CERTIFICATE_SECRET: &str = "lynq-webhook-ca";
-/// Webhook configurations.
+/// The webhooks, and their configurations.
+pub const MUTATING_WEBHOOK: &str = "mlynqnode.kb.io";
+pub const VALIDATING_WEBHOOK: &str = "vlynqnode.kb.io";
 pub const MUTATING_CONFIGURATION: &str = "lynq-mutating-webhook-configuration";
 pub const VALIDATING_CONFIGURATION: &str = "lynq-validating-webhook-configuration";
 /// The ValidatingAdmissionPolicy beside the webhooks, and the ConfigMap that tells it who the operator is.

@@ -25,9 +25,9 @@ pub struct Arguments {
     kind: Subject,
     /// Its name.
     name: String,
-    /// Its namespace.
-    #[arg(short, long, default_value = "default")]
-    namespace: String,
+    /// Its namespace. Default: that of the kubeconfig's context.
+    #[arg(short, long)]
+    namespace: Option<String>,
     /// Form of the answer.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -87,18 +87,20 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         .as_ref()
         .map(|path| path.display().to_string());
     let (kube, _) = client::connect(path.as_deref()).await?;
+    let namespace = arguments.namespace.as_deref();
+    let namespace = namespace.unwrap_or(kube.default_namespace()).to_owned();
+    let namespace = namespace.as_str();
     let objects = Objects::new(kube);
     let kind = match arguments.kind {
         Subject::Node => "LynqNode",
         Subject::Form => "LynqForm",
     };
-    let asked_about = get(&objects, kind, arguments).await?;
+    let asked_about = get(&objects, kind, namespace, &arguments.name).await?;
     let hub_name = match arguments.kind {
         Subject::Node => NodeDigest::of(&asked_about, None).hub,
         Subject::Form => Form::of(&asked_about).hub_id,
     };
     let hub_name = hub_name.as_str();
-    let namespace = &arguments.namespace;
     let hub = objects
         .get(&own_key("LynqHub", namespace, hub_name))
         .await
@@ -178,16 +180,21 @@ fn rendered(forms: &[Arc<Form>], nodes: &[Value]) -> BTreeMap<(String, String), 
     rendered.filter_map(as_rendered).collect()
 }
 
-async fn get(objects: &Objects, kind: &'static str, arguments: &Arguments) -> Result<Value, Error> {
-    let key = own_key(kind, &arguments.namespace, &arguments.name);
+async fn get(
+    objects: &Objects,
+    kind: &'static str,
+    namespace: &str,
+    name: &str,
+) -> Result<Value, Error> {
+    let key = own_key(kind, namespace, name);
     objects.get(&key).await.map_err(|reason| match reason {
         ApiError::NotFound(_) => Error::NotFound {
             kind,
-            name: arguments.name.clone(),
-            namespace: arguments.namespace.clone(),
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
         },
         reason => Error::Api {
-            what: format!("{kind} {}", arguments.name),
+            what: format!("{kind} {name}"),
             reason,
         },
     })

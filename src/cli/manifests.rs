@@ -80,14 +80,14 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
         configuration(
             "MutatingWebhookConfiguration",
             names::MUTATING_CONFIGURATION,
-            "mlynqnode.kb.io",
+            names::MUTATING_WEBHOOK,
             names::MUTATE_NODE_PATH,
             json!({"reinvocationPolicy": "IfNeeded"}),
         ),
         configuration(
             "ValidatingWebhookConfiguration",
             names::VALIDATING_CONFIGURATION,
-            "vlynqnode.kb.io",
+            names::VALIDATING_WEBHOOK,
             names::VALIDATE_NODE_PATH,
             json!({}),
         ),

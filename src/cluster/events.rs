@@ -21,8 +21,10 @@ const NOTE_BYTES_MAX: usize = 1024;
 /// Events that wait to be written; more than this are dropped, for they must never hold up the work.
 const WAITING_MAX: usize = 1_000;
 /// What the API server cannot take just now is said again, as long as that does not keep the others waiting for long.
-const TRIES: u32 = 4;
+const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
+/// One event keeps the others waiting for so long, for each try.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The same event again within this time is counted on the first one.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
 /// An object's name may have 253 characters, and the event's is longer than that.
@@ -55,9 +57,11 @@ impl Events {
             while let Some(said) = receiver.recv().await {
                 let now = Timestamp::now();
                 for _ in 0..TRIES {
-                    let Err(error) = timed(recorder.write(&said, now)).await else {
-                        break;
-                    };
+                    let written = tokio::time::timeout(PATIENCE, timed(recorder.write(&said, now)));
+                    let ended = written.await.unwrap_or_else(|_| {
+                        Err(ApiError::Unavailable("no answer in time".to_owned()))
+                    });
+                    let Err(error) = ended else { break };
                     let reason = &said.reason;
                     tracing::debug!(%error, reason, "an event could not be written");
                     match error {

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::decide::child::{Kind, ObjectKey, Scope};
-use crate::decide::refusal::{misfit, without_values};
+use crate::decide::refusal::{is_denied, misfit, without_values};
 
 /// Objects of one page of a list.
 const LIST_PAGE: u32 = 500;
@@ -43,6 +43,8 @@ impl From<kube::Error> for ApiError {
         };
         let message = without_values(&status.message);
         match status.code {
+            // Somebody's webhook may answer with any code; none of them says what became of the object.
+            404 | 409 if is_denied(&message) => ApiError::Refused(message),
             404 => ApiError::NotFound(message),
             409 => ApiError::Conflict(message),
             408 | 429 | 500..=599 => match misfit(&message) {

@@ -104,8 +104,7 @@ async fn sync(
     memory: &mut Memory,
 ) -> Option<Duration> {
     if hub.deleting {
-        release_hub(world, hub).await;
-        return None;
+        return release_hub(world, hub, memory).await;
     }
     let spec = match &hub.spec {
         Ok(spec) => spec.clone(),
@@ -194,11 +193,19 @@ async fn act(
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
     let mut failures: Vec<Failure> = nodes::write_nodes(world, &plan.writes).await;
     // Spent before it is used, and not kept for later: else it would let as many go that nobody has looked at.
+    let mut deletes = plan.deletes.as_slice();
     if view.confirmation.is_some() && plan.held.is_none() {
         let patch = json!({"metadata": {"annotations": {names::CONFIRM_DELETIONS: null}}});
         let key = own_key("LynqHub", &hub.namespace, &hub.name);
-        world.hubs.learn(&world.objects.merge(&key, &patch).await?);
-        if plan.deletes.is_empty() {
+        let spent = world.objects.merge(&key, &patch).await;
+        match &spent {
+            Ok(object) => drop(world.hubs.learn(object)),
+            Err(error) => {
+                failures.push(Failure::new(&format!("LynqHub {}", hub.name), None, error));
+                deletes = &[];
+            }
+        }
+        if plan.deletes.is_empty() && spent.is_ok() {
             let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
             let note = format!(
                 "{} was taken off: no deletions are held",
@@ -207,7 +214,7 @@ async fn act(
             world.events.normal(&about, "ConfirmationNotNeeded", note);
         }
     }
-    failures.extend(nodes::delete_nodes(world, hub, &plan.deletes).await);
+    failures.extend(nodes::delete_nodes(world, hub, deletes).await);
     for failure in &mut failures {
         failure.times += memory.failing.get(&failure.name).copied().unwrap_or(0);
     }
@@ -236,9 +243,15 @@ async fn act(
     };
     report::synced(world, hub, memory, &report).await;
     world.rollout_queue.add(key);
-    let waits = failures.iter().filter(|failure| failure.retry);
-    let waits = waits.map(|failure| RETRY_SOON * 2u32.saturating_pow(failure.times.min(10) - 1));
-    Ok(waits.min().map(|wait| wait.min(RETRY_LATER)))
+    let waits = failures.iter().map(|failure| {
+        let wait = RETRY_SOON * 2u32.saturating_pow(failure.times.min(10) - 1);
+        wait.min(if failure.retry {
+            RETRY_LATER
+        } else {
+            RETRY_MAX
+        })
+    });
+    Ok(waits.min())
 }
 
 /// The hub's forms, compiled once for each generation; and the names of those that cannot be.
@@ -330,7 +343,8 @@ fn note_rendered(
 }
 
 /// A hub on its way out: its nodes go by their owner reference; the finalizer that Lynq left must not hold it.
-async fn release_hub(world: &World, hub: &Hub) {
+/// Returns when to try it again.
+async fn release_hub(world: &World, hub: &Hub, memory: &mut Memory) -> Option<Duration> {
     if let Some(position) = hub
         .finalizers
         .iter()
@@ -344,9 +358,11 @@ async fn release_hub(world: &World, hub: &Hub) {
             .json_patch(&own_key("LynqHub", &hub.namespace, &hub.name), patch)
             .await
         {
-            tracing::warn!(hub = hub.name, %error, "the hub's finalizer could not be removed");
+            report::stays(world, hub, memory, &error);
+            return Some(RETRY_LATER);
         }
     }
+    None
 }
 
 /// `30s`, `5m`, `1h`; None turns polling off. What is too long for a number is as good as the longest.

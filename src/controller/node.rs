@@ -77,7 +77,8 @@ const LASTING: u32 = 3;
 const CONFLICT_RETRY: Duration = Duration::from_millis(200);
 /// So many conflicts in a row are none: something else answers with that code.
 const CONFLICTS_MAX: u32 = 10;
-const FAILED_RETRY: Duration = Duration::from_secs(5);
+const FAILED_RETRY: Duration = Duration::from_secs(2);
+const FAILED_RETRY_MAX: Duration = Duration::from_secs(30);
 /// How many requests one node may have under way.
 const REQUESTS_MAX: usize = 8;
 
@@ -119,7 +120,8 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         Err(error) => {
             tracing::warn!(node = %key, %error, "the node could not be looked after; trying again");
             look.note_failed(&error.to_string()).await;
-            Some(FAILED_RETRY)
+            let doubled = look.memory.failed_looks.clamp(1, 10) - 1;
+            Some(FAILED_RETRY_MAX.min(FAILED_RETRY * 2u32.pow(doubled)))
         }
     };
     let memory = look.memory;
@@ -276,7 +278,7 @@ impl Look<'_> {
             return;
         }
         let text = format!(
-            "lynqgate cannot look after it: {why}. It counts as not ready until that is mended, and is tried again every few seconds"
+            "lynqgate cannot look after it: {why}. It counts as not ready until that is mended, and is tried again, at the latest after 30 s"
         );
         if self.memory.failed_looks == LASTING {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);

@@ -243,14 +243,18 @@ impl Look<'_> {
     fn remember_refused(&mut self, tried: &[Release], mut refused: BTreeMap<String, NotReleased>) {
         for release in tried {
             let before = self.memory.refused.remove(&release.node);
-            let times = before.map_or(1, |before| before.times.saturating_add(1));
+            let times = before
+                .as_ref()
+                .map_or(1, |before| before.times.saturating_add(1));
             let (why, retry_at) = match refused.remove(&release.node) {
                 None => continue,
                 // As a rule the node had only changed meanwhile.
                 Some(NotReleased::Conflict(why)) => {
                     let lasting = times.checked_sub(CONFLICTS_MAX);
                     let wait = lasting.map(|more| Instant::now() + refused_retry(more));
-                    (why, wait)
+                    // It says less than the refusal before it.
+                    let refusal = before.filter(|before| before.retry_at.is_some());
+                    (refusal.map_or(why, |before| before.why), wait)
                 }
                 Some(NotReleased::Refused(why)) => {
                     (why, Some(Instant::now() + refused_retry(times)))

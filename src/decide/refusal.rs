@@ -3,6 +3,8 @@
 
 use std::cmp::Reverse;
 
+use crate::api::names;
+
 /// What stands before a value in the API server's validation errors and in those of Go's parsers.
 const BEFORE_VALUE: [&str; 6] = [
     "Invalid value: ",
@@ -62,6 +64,16 @@ fn length(text: &str) -> usize {
     text.len()
 }
 
+/// Whether a webhook other than ours has refused the request: it may have chosen any code, which means nothing then.
+pub fn is_denied(message: &str) -> bool {
+    let webhook = message
+        .strip_prefix("admission webhook \"")
+        .and_then(|rest| rest.split_once("\" denied the request"));
+    webhook.is_some_and(|(name, _)| {
+        name != names::MUTATING_WEBHOOK && name != names::VALIDATING_WEBHOOK
+    })
+}
+
 /// What server-side apply says of a manifest that is no object of its kind, with the status 500; None for anything else.
 pub fn misfit(message: &str) -> Option<String> {
     let why = if message.starts_with("failed to create typed patch object (") {
@@ -101,6 +113,27 @@ fn kind_of_value(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_denial_is_no_conflict_and_no_absence_unless_it_is_ours() {
+        for (message, denied) in [
+            (
+                "admission webhook \"quiet.example.com\" denied the request: no",
+                true,
+            ),
+            (
+                "admission webhook \"mlynqnode.kb.io\" denied the request: stale release",
+                false,
+            ),
+            ("configmaps \"acme\" not found", false),
+            (
+                "Operation cannot be fulfilled on lynqnodes.operator.lynq.sh \"acme-web\"",
+                false,
+            ),
+        ] {
+            assert_eq!(is_denied(message), denied, "{message}");
+        }
+    }
 
     #[test]
     fn values_go_and_the_rest_stays() {

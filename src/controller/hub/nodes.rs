@@ -25,7 +25,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    fn new(name: &str, node: Option<(String, String)>, error: &ApiError) -> Self {
+    pub fn new(name: &str, node: Option<(String, String)>, error: &ApiError) -> Self {
         let retry = matches!(error, ApiError::Unavailable(_) | ApiError::Conflict(_));
         Failure {
             name: name.to_owned(),

@@ -127,6 +127,13 @@ pub async fn interrupted(world: &World, hub: &Hub, memory: &mut Memory, error: &
     write_status(world, hub, vec![WRITES.state(&text)], None).await;
 }
 
+/// The hub is deleted, and cannot be let go.
+pub fn stays(world: &World, hub: &Hub, memory: &mut Memory, error: &ApiError) {
+    let text =
+        format!("the finalizer that Lynq left cannot be taken off: {error}; it is tried again");
+    say(world, hub, memory, &WRITES, Some(text));
+}
+
 /// An event for each sentence that was not said by the last sync.
 fn say(
     world: &World,
