@@ -271,6 +271,48 @@ async fn a_status_that_is_refused_stops_no_release() -> Result<()> {
     fleet.retire().await
 }
 
+/// Without its ledger nothing of a hub may go live; whoever looks at the hub is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ledger_that_cannot_be_written_is_told() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, 2).await?;
+    let statuses = matching(&fleet, "operator.lynq.sh", "lynqhubs/status", "UPDATE");
+    let words = "the books are closed";
+    forbid(cluster, &fleet, &statuses, "false", words).await?;
+    let probe = [
+        "patch",
+        "lynqhub",
+        "tenants",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        "{\"status\":{\"desired\":99}}",
+        "--dry-run=server",
+        "-n",
+        &fleet.namespace,
+    ];
+    until_refused(cluster, &probe).await?;
+    fleet.apply(&changed(&fleet, false)).await?;
+    wait::until("the hub says so", SOON, async || {
+        let events = fleet.events("tenants").await?;
+        let told = |(reason, note): &(String, String)| {
+            reason == "ReleasesInterrupted"
+                && note.starts_with("nothing is released: ")
+                && note.contains(words)
+        };
+        ensure!(events.iter().any(told), "{events:?}");
+        Ok(())
+    })
+    .await?;
+    for row in 0..2 {
+        let map = fleet.get("ConfigMap", &format!("t{row}-app")).await?;
+        ensure!(map["data"]["plan"] != "changed", "t{row} went live");
+    }
+    lift(cluster, &fleet).await?;
+    fleet.complete(2, SOON).await?;
+    fleet.retire().await
+}
+
 /// Not a refusal, but an internal error for each deletion.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_cannot_be_deleted_stops_no_rollout() -> Result<()> {
