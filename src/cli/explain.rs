@@ -87,9 +87,8 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         .as_ref()
         .map(|path| path.display().to_string());
     let (kube, _) = client::connect(path.as_deref()).await?;
-    let namespace = arguments.namespace.as_deref();
-    let namespace = namespace.unwrap_or(kube.default_namespace()).to_owned();
-    let namespace = namespace.as_str();
+    let of_context = kube.default_namespace().to_owned();
+    let namespace = arguments.namespace.as_ref().unwrap_or(&of_context);
     let objects = Objects::new(kube);
     let kind = match arguments.kind {
         Subject::Node => "LynqNode",

@@ -57,11 +57,9 @@ impl Events {
             while let Some(said) = receiver.recv().await {
                 let now = Timestamp::now();
                 for _ in 0..TRIES {
-                    let written = tokio::time::timeout(PATIENCE, timed(recorder.write(&said, now)));
-                    let ended = written.await.unwrap_or_else(|_| {
-                        Err(ApiError::Unavailable("no answer in time".to_owned()))
-                    });
-                    let Err(error) = ended else { break };
+                    let Err(error) = timed(PATIENCE, recorder.write(&said, now)).await else {
+                        break;
+                    };
                     let reason = &said.reason;
                     tracing::debug!(%error, reason, "an event could not be written");
                     match error {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kube::Client;
 use kube::api::{
@@ -88,7 +89,7 @@ impl Objects {
             .split_once('/')
             .unwrap_or(("", &kind.api_version));
         let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
-        let found = timed(async {
+        let found = timed(REQUEST_TIMEOUT, async {
             match discovery::pinned_kind(&self.client, &gvk).await {
                 Ok(found) => Ok(Some(found)),
                 // The group is there, the kind is not.
@@ -152,7 +153,7 @@ impl Objects {
         params.label_selector = labels.map(str::to_owned);
         let mut all = vec![];
         loop {
-            let page = timed(api.list(&params)).await?;
+            let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
             let objects = page.items.into_iter().map(serde_json::to_value);
             all.extend(
                 objects
@@ -267,7 +268,7 @@ impl Objects {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Value, ApiError> {
         let request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
-        timed(self.client.request::<Value>(request)).await
+        timed(REQUEST_TIMEOUT, self.client.request::<Value>(request)).await
     }
 }
 
@@ -294,13 +295,14 @@ fn url(resource: &ApiResource, namespace: &str) -> String {
 }
 
 pub async fn timed<T>(
+    limit: Duration,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, ApiError> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+    match tokio::time::timeout(limit, request).await {
         Ok(result) => result.map_err(ApiError::from),
         Err(_) => Err(ApiError::Unavailable(format!(
             "no answer in {} s",
-            REQUEST_TIMEOUT.as_secs()
+            limit.as_secs()
         ))),
     }
 }

@@ -4,6 +4,7 @@
 use http::{Response, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
+use memchr::memchr2;
 
 /// Far above what a form may have (`decide::content::DEPTH_MAX`), so that what is cut is refused; below the parser's own
 /// limit of 128.
@@ -36,28 +37,49 @@ struct Cut {
 }
 
 impl Cut {
+    /// As a rule there is nothing to cut, and nothing is copied.
     fn next(&mut self, data: Bytes) -> Bytes {
-        // As a rule there is nothing to cut, and nothing is copied: None until there is.
-        let mut kept = (self.depth > DEPTH_MAX).then(Vec::new);
-        for (at, byte) in data.iter().enumerate() {
-            let was_kept = self.depth <= DEPTH_MAX;
-            match byte {
+        let mut out = vec![];
+        // Where the part that is kept begins; None within one that is cut.
+        let mut kept = (self.depth <= DEPTH_MAX).then_some(0);
+        let mut at = 0;
+        while at < data.len() {
+            if self.in_string && !self.escaped {
+                // Most of it is text.
+                let Some(skipped) = memchr2(b'"', b'\\', &data[at..]) else {
+                    break;
+                };
+                at += skipped;
+            }
+            match data[at] {
                 _ if self.escaped => self.escaped = false,
                 b'\\' if self.in_string => self.escaped = true,
                 b'"' => self.in_string = !self.in_string,
-                b'{' | b'[' if !self.in_string => self.depth += 1,
-                b'}' | b']' if !self.in_string => self.depth = self.depth.saturating_sub(1),
+                b'{' | b'[' if !self.in_string => {
+                    self.depth += 1;
+                    if let Some(from) = kept.take_if(|_| self.depth > DEPTH_MAX) {
+                        out.extend_from_slice(&data[from..at]);
+                        out.extend_from_slice(b"null");
+                    }
+                }
+                b'}' | b']' if !self.in_string => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if kept.is_none() && self.depth <= DEPTH_MAX {
+                        kept = Some(at + 1);
+                    }
+                }
                 _ => {}
             }
-            let is_kept = self.depth <= DEPTH_MAX;
-            if was_kept && !is_kept {
-                let kept = kept.get_or_insert_with(|| data[..at].to_vec());
-                kept.extend_from_slice(b"null");
-            } else if let Some(kept) = kept.as_mut().filter(|_| was_kept) {
-                kept.push(*byte);
-            }
+            at += 1;
         }
-        kept.map_or(data, Bytes::from)
+        match kept {
+            Some(0) => data,
+            Some(from) => {
+                out.extend_from_slice(&data[from..]);
+                Bytes::from(out)
+            }
+            None => Bytes::from(out),
+        }
     }
 }
 

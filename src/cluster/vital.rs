@@ -1,11 +1,12 @@
-//! Tasks that the operator cannot be without: when one fails inside, the process ends, so that it starts anew.
+//! What the operator cannot go on without: tasks that do not fail inside, and a memory that is true. Else the process ends,
+//! so that it starts anew.
 
 use std::future::Future;
 
 use tokio::task::JoinError;
 
-/// The exit status of a process that failed inside (EX_SOFTWARE of sysexits.h).
-const FAILED_INSIDE: i32 = 70;
+/// The exit status then (EX_SOFTWARE of sysexits.h).
+const CANNOT_GO_ON: i32 = 70;
 
 /// Runs the future in the background.
 pub fn spawn(future: impl Future<Output = ()> + Send + 'static) {
@@ -23,5 +24,5 @@ pub fn check(ended: Result<(), JoinError>) {
 /// Ends the process.
 pub fn end(why: &str) -> ! {
     tracing::error!("{why}; the process ends, and its pod starts it anew");
-    std::process::exit(FAILED_INSIDE);
+    std::process::exit(CANNOT_GO_ON);
 }

@@ -76,12 +76,12 @@ pub async fn follow(
         failed = match &event {
             // The watcher says so before each list, and it is the list that may fail.
             Ok(Event::Init) => failed,
-            Ok(_) => {
-                told = None;
-                0
-            }
+            Ok(_) => 0,
             Err(_) => failed + 1,
         };
+        if failed == 0 {
+            told = None;
+        }
         match event {
             Ok(Event::Init) => on_change(Change::Restarted),
             Ok(Event::InitApply(object) | Event::Apply(object)) => {

@@ -244,12 +244,12 @@ async fn act(
     report::synced(world, hub, memory, &report).await;
     world.rollout_queue.add(key);
     let waits = failures.iter().map(|failure| {
-        let wait = RETRY_SOON * 2u32.saturating_pow(failure.times.min(10) - 1);
-        wait.min(if failure.retry {
+        let longest = if failure.retry {
             RETRY_LATER
         } else {
             RETRY_MAX
-        })
+        };
+        longest.min(RETRY_SOON * 2u32.pow(failure.times.min(10) - 1))
     });
     Ok(waits.min())
 }
@@ -324,17 +324,20 @@ fn note_rendered(
             }
             Ok(_) => {
                 entry.error = None;
-                let failed = |failure: &&Failure| {
-                    let of = failure.node.as_ref();
-                    of.is_some_and(|(form, _)| form == name)
+                let of_form = |failure: &&Failure| {
+                    let node = failure.node.as_ref();
+                    node.is_some_and(|(form, _)| form == name)
                 };
-                let mut failed = failures.iter().filter(failed).peekable();
-                if failed.peek().is_none() && forms.contains_key(name) {
+                let failed: Vec<&Failure> = failures.iter().filter(of_form).collect();
+                if failed.is_empty() && forms.contains_key(name) {
                     entry.generation = compiled.generation;
                 }
                 let of_form = unwritten.iter().filter(|(form, _)| form == name);
                 entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
-                if !failed.any(|failure| failure.retry && failure.times < LASTING) {
+                if !failed
+                    .iter()
+                    .any(|failure| failure.retry && failure.times < LASTING)
+                {
                     entry.spec = Some(compiled.spec.clone());
                 }
             }

@@ -252,8 +252,9 @@ impl Look<'_> {
                 Some(NotReleased::Conflict(why)) => {
                     let lasting = times.checked_sub(CONFLICTS_MAX);
                     let wait = lasting.map(|more| Instant::now() + refused_retry(more));
-                    // It says less than the refusal before it.
-                    let refusal = before.filter(|before| before.retry_at.is_some());
+                    // It says less than a refusal of the same content before it.
+                    let refusal = before
+                        .filter(|before| before.retry_at.is_some() && before.hash == release.hash);
                     (refusal.map_or(why, |before| before.why), wait)
                 }
                 Some(NotReleased::Refused(why)) => {

@@ -60,34 +60,28 @@ impl Look<'_> {
             "{} {} cannot be taken down: {error}; it is tried again",
             key.kind.kind, key.name
         );
-        let left = self.memory.left_over.get(key);
-        let times = left.map_or(1, |left| left.times.saturating_add(1));
-        if !matches!(error, ApiError::Refused(_)) && times < LASTING {
-            let left = LeftOver {
-                message,
-                retry_at: Instant::now(),
-                times,
-                told: false,
-            };
-            self.memory.left_over.insert(key.clone(), left);
-            return Err(error);
-        }
-        let known = left.filter(|left| left.told).map(|left| &left.message);
-        if known != Some(&message) {
+        let before = self.memory.left_over.remove(key);
+        let times = before
+            .as_ref()
+            .map_or(1, |before| before.times.saturating_add(1));
+        let told = matches!(error, ApiError::Refused(_)) || times >= LASTING;
+        let said = before.filter(|before| before.told && before.message == message);
+        if told && said.is_none() {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             tracing::warn!(node = %node.key, message);
             self.world
                 .events
                 .warning(&about, "DeletionFailed", message.clone());
         }
-        let retry_at = Instant::now() + RETRY;
+        let wait = if told { RETRY } else { Duration::ZERO };
         let left = LeftOver {
             message,
-            retry_at,
+            retry_at: Instant::now() + wait,
             times,
-            told: true,
+            told,
         };
         self.memory.left_over.insert(key.clone(), left);
-        Ok(false)
+        // The first times it may be an accident: the whole look is made again.
+        if told { Ok(false) } else { Err(error) }
     }
 }

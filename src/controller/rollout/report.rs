@@ -30,7 +30,7 @@ pub struct Written {
 }
 
 /// The writes of one object's status.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Turn {
     last: Option<Instant>,
     /// How many failed in a row.
@@ -57,7 +57,7 @@ impl Turn {
         };
         self.failed = self.failed.saturating_add(1);
         let text = format!(
-            "the status cannot be written, and is not up to date: {error}; it is tried again, and releases go on"
+            "the status cannot be written, and is not up to date: {error}; it is tried again, at the latest after 30 s"
         );
         tracing::warn!(kind = about.kind, name = %about.key, text);
         if self.failed == LASTING {
