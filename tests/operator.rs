@@ -107,12 +107,7 @@ pub async fn grant(cluster: &Cluster, group: &str, resources: &[&str]) -> Result
             "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": group}, "subjects": [subject],
         },
     ]});
-    let arguments = ["apply", "-f", "-"];
-    let applied = cluster
-        .kubectl(&arguments, Some(&right.to_string()))
-        .await?;
-    applied.expect_success()?;
-    Ok(())
+    cluster.apply(&right.to_string()).await
 }
 
 impl Operator {

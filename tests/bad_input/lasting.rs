@@ -45,16 +45,8 @@ async fn what_fails_for_one_node_again_and_again_keeps_no_other_waiting() -> Res
     let cluster = Cluster::start(Options::default()).await?;
     let operator = Operator::start(&cluster, "operator", &[]).await?;
     let fleet = fleet(&cluster, 2).await?;
-    let apply = async |object: &Value| -> Result<()> {
-        let arguments = ["apply", "-f", "-"];
-        let applied = cluster
-            .kubectl(&arguments, Some(&object.to_string()))
-            .await?;
-        applied.expect_success()?;
-        Ok(())
-    };
 
-    apply(&dead_api()).await?;
+    cluster.apply(&dead_api().to_string()).await?;
     let widget = json!({
         "id": "widget", "nameTemplate": "{{ .uid }}-widget",
         "spec": {"apiVersion": "dead.example.com/v1", "kind": "Widget"},
@@ -88,7 +80,7 @@ async fn what_fails_for_one_node_again_and_again_keeps_no_other_waiting() -> Res
         Ok(())
     })
     .await?;
-    apply(&keepers()).await?;
+    cluster.apply(&keepers().to_string()).await?;
     wait::until("the policy applies", SOON, async || {
         let arguments = [
             "delete",

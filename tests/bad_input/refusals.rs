@@ -11,14 +11,6 @@ use crate::tenants::{Fleet, SOON, condition};
 
 const API: &str = "admissionregistration.k8s.io/v1";
 
-async fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&Value>) -> Result<String> {
-    let input = input.map(Value::to_string);
-    cluster
-        .kubectl(arguments, input.as_deref())
-        .await?
-        .expect_success()
-}
-
 /// In the fleet's namespace, and on this kind of request.
 fn matching(fleet: &Fleet, group: &str, resource: &str, operation: &str) -> Value {
     json!({
@@ -45,8 +37,7 @@ async fn forbid(
             "policyName": name, "validationActions": ["Deny"],
         }},
     ]});
-    kubectl(cluster, &["apply", "-f", "-"], Some(&policy)).await?;
-    Ok(())
+    cluster.apply(&policy.to_string()).await
 }
 
 /// A webhook that nobody answers for what meets the condition: the API server has an internal error then.
@@ -61,13 +52,15 @@ async fn fail(cluster: &Cluster, fleet: &Fleet, on: &Value, condition: &str) -> 
             "matchConditions": [{"name": "some", "expression": condition}],
         }],
     });
-    kubectl(cluster, &["apply", "-f", "-"], Some(&webhook)).await?;
-    Ok(())
+    cluster.apply(&webhook.to_string()).await
 }
 
-async fn until_refused(cluster: &Cluster, what: &[&str]) -> Result<()> {
+/// Until such a request, tried without effect, is refused.
+async fn until_refused(cluster: &Cluster, fleet: &Fleet, request: &[&str]) -> Result<()> {
+    let trial = ["--dry-run=server", "-n", &fleet.namespace];
+    let trial = [request, &trial].concat();
     wait::until("it is in force", SOON, async || {
-        let answer = cluster.kubectl(what, None).await?;
+        let answer = cluster.kubectl(&trial, None).await?;
         ensure!(!answer.success, "{}", answer.stdout);
         Ok(())
     })
@@ -81,7 +74,7 @@ async fn lift(cluster: &Cluster, fleet: &Fleet) -> Result<()> {
         "validatingadmissionpolicy",
     ] {
         let delete = ["delete", "--ignore-not-found", kind, &fleet.namespace];
-        kubectl(cluster, &delete, None).await?;
+        cluster.kubectl(&delete, None).await?.expect_success()?;
     }
     Ok(())
 }
@@ -95,14 +88,6 @@ fn changed(fleet: &Fleet, paused: bool) -> Value {
         "web",
         &json!({"configMaps": [map], "rollout": rollout}),
     )
-}
-
-async fn until_ready_updated(fleet: &Fleet, nodes: i64) -> Result<()> {
-    let many = |rollout: &Value| rollout["readyUpdatedNodes"] == nodes;
-    fleet
-        .rollout("the others are through", 2 * SOON, many)
-        .await?;
-    Ok(())
 }
 
 /// Every write of the object is refused: neither goes it live, nor can its slot be given up by writing to it.
@@ -123,19 +108,14 @@ async fn a_release_that_is_refused_lets_the_others_go() -> Result<()> {
         words,
     )
     .await?;
-    let probe = [
-        "label",
-        "lynqnode",
-        "t0-web",
-        "probe=1",
-        "--dry-run=server",
-        "-n",
-        &fleet.namespace,
-    ];
-    until_refused(cluster, &probe).await?;
+    let trial = ["label", "lynqnode", "t0-web", "probe=1"];
+    until_refused(cluster, &fleet, &trial).await?;
 
     fleet.apply(&changed(&fleet, false)).await?;
-    until_ready_updated(&fleet, 2).await?;
+    let many = |rollout: &Value| rollout["readyUpdatedNodes"] == 2;
+    fleet
+        .rollout("the others are through", 2 * SOON, many)
+        .await?;
     let said = "the API server did not take the release of t0-web: ";
     wait::until("it says who is refused, and why", SOON, async || {
         let form = fleet.get("LynqForm", "web").await?;
@@ -164,16 +144,8 @@ async fn a_node_that_cannot_be_written_lets_the_others_go() -> Result<()> {
     let fleet = fleet(cluster, 3).await?;
     let nodes = matching(&fleet, "operator.lynq.sh", "lynqnodes", "UPDATE");
     fail(cluster, &fleet, &nodes, "object.metadata.name == 't0-web'").await?;
-    let probe = [
-        "label",
-        "lynqnode",
-        "t0-web",
-        "probe=1",
-        "--dry-run=server",
-        "-n",
-        &fleet.namespace,
-    ];
-    until_refused(cluster, &probe).await?;
+    let trial = ["label", "lynqnode", "t0-web", "probe=1"];
+    until_refused(cluster, &fleet, &trial).await?;
 
     fleet.apply(&changed(&fleet, false)).await?;
     let other = json!({"configMaps": [config_map("other", "{{ .uid }}-other", "x")], "rollout": {"maxSkew": 1}});
@@ -238,7 +210,7 @@ async fn a_status_that_is_refused_stops_no_release() -> Result<()> {
         words,
     )
     .await?;
-    let probe = [
+    let trial = [
         "patch",
         "lynqform",
         "other",
@@ -246,11 +218,8 @@ async fn a_status_that_is_refused_stops_no_release() -> Result<()> {
         "--type=merge",
         "-p",
         "{\"status\":{\"totalNodes\":99}}",
-        "--dry-run=server",
-        "-n",
-        &fleet.namespace,
     ];
-    until_refused(cluster, &probe).await?;
+    until_refused(cluster, &fleet, &trial).await?;
 
     fleet.apply(&other("y")).await?;
     fleet.apply(&changed(&fleet, false)).await?;
@@ -279,7 +248,7 @@ async fn a_ledger_that_cannot_be_written_is_told() -> Result<()> {
     let statuses = matching(&fleet, "operator.lynq.sh", "lynqhubs/status", "UPDATE");
     let words = "the books are closed";
     forbid(cluster, &fleet, &statuses, "false", words).await?;
-    let probe = [
+    let trial = [
         "patch",
         "lynqhub",
         "tenants",
@@ -287,11 +256,8 @@ async fn a_ledger_that_cannot_be_written_is_told() -> Result<()> {
         "--type=merge",
         "-p",
         "{\"status\":{\"desired\":99}}",
-        "--dry-run=server",
-        "-n",
-        &fleet.namespace,
     ];
-    until_refused(cluster, &probe).await?;
+    until_refused(cluster, &fleet, &trial).await?;
     fleet.apply(&changed(&fleet, false)).await?;
     wait::until("the hub says so", SOON, async || {
         let events = fleet.events("tenants").await?;
@@ -341,15 +307,8 @@ async fn an_object_that_cannot_be_deleted_stops_no_rollout() -> Result<()> {
         "oldObject.metadata.name == 't0-old'",
     )
     .await?;
-    let probe = [
-        "delete",
-        "configmap",
-        "t0-old",
-        "--dry-run=server",
-        "-n",
-        &fleet.namespace,
-    ];
-    until_refused(cluster, &probe).await?;
+    let trial = ["delete", "configmap", "t0-old"];
+    until_refused(cluster, &fleet, &trial).await?;
 
     fleet.apply(&with(json!([new]))).await?;
     fleet.complete(3, 2 * SOON).await?;

@@ -35,15 +35,14 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
     let operator = Operator::start(&cluster, "operator", &[]).await?;
     let fleet = fleet(&cluster, 2).await?;
     let namespace = fleet.namespace.as_str();
-    let apply = async |object: &str| -> Result<()> {
-        let applied = cluster.kubectl(&["apply", "-f", "-"], Some(object)).await?;
-        applied.expect_success()?;
-        Ok(())
-    };
     operator::grant(&cluster, "example.com", &["widgets", "gadgets"]).await?;
     let none = json!({"strategy": "None"});
-    apply(&definition("Widget", &none).to_string()).await?;
-    apply(&definition("Gadget", &none).to_string()).await?;
+    cluster
+        .apply(&definition("Widget", &none).to_string())
+        .await?;
+    cluster
+        .apply(&definition("Gadget", &none).to_string())
+        .await?;
     let custom = |kind: &str, size: &str| {
         let id = kind.to_lowercase();
         json!({
@@ -88,7 +87,7 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
     cluster.kubectl(&patch, None).await?.expect_success()?;
     // And a form.
     let written = form(&fleet, "deep", &of(custom("Widget", "DEEP"))).to_string();
-    apply(&written.replace("\"DEEP\"", &nested)).await?;
+    cluster.apply(&written.replace("\"DEEP\"", &nested)).await?;
     let path = "jsonpath={.status.conditions[?(@.type==\"Valid\")].message}";
     let get = ["get", "lynqform", "deep", "-n", namespace, "-o", path];
     let said = "resource 'widget' is nested too deeply: spec may have 64 levels, itself included. Until this is corrected, the \
@@ -105,7 +104,9 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
         "strategy": "Webhook",
         "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}},
     });
-    apply(&definition("Gadget", &webhook).to_string()).await?;
+    cluster
+        .apply(&definition("Gadget", &webhook).to_string())
+        .await?;
     let list = ["get", "gadgets.v2.example.com", "-A"];
     wait::until("the list fails", SOON, async || {
         let listed = cluster.kubectl(&list, None).await?;
@@ -146,7 +147,9 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
     })
     .await?;
 
-    apply(&definition("Gadget", &none).to_string()).await?;
+    cluster
+        .apply(&definition("Gadget", &none).to_string())
+        .await?;
     fleet
         .apply(&form(&fleet, "gadget", &of(custom("Gadget", "l"))))
         .await?;

@@ -87,7 +87,7 @@ pub async fn set_kind(cluster: &Cluster, there: bool) -> Result<()> {
         },
     });
     let made = async || {
-        apply(cluster, &kind).await?;
+        cluster.apply(&kind.to_string()).await?;
         let wait = [
             "wait",
             "--for=condition=Established",
@@ -97,14 +97,5 @@ pub async fn set_kind(cluster: &Cluster, there: bool) -> Result<()> {
         cluster.kubectl(&wait, None).await?.expect_success()
     };
     wait::until("the kind is there", Duration::from_secs(60), made).await?;
-    Ok(())
-}
-
-async fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
-    let arguments = ["apply", "--server-side", "--filename=-"];
-    let outcome = cluster
-        .kubectl(&arguments, Some(&object.to_string()))
-        .await?;
-    outcome.expect_success()?;
     Ok(())
 }

@@ -101,6 +101,14 @@ impl Cluster {
         self.run("kubectl", arguments, &[], input).await
     }
 
+    /// `kubectl apply` of one object, or of a List of them.
+    pub async fn apply(&self, object: &str) -> Result<()> {
+        let arguments = ["apply", "--filename=-"];
+        let applied = self.kubectl(&arguments, Some(object)).await?;
+        applied.expect_success()?;
+        Ok(())
+    }
+
     /// Runs the lines of a shell as an administrator would, up to the first that fails.
     pub async fn shell(&self, lines: &str) -> Result<Outcome> {
         let path = std::env::var("PATH").unwrap_or_default();
