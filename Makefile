@@ -19,12 +19,13 @@ plants: cluster ## Planted bugs that need real parts: the auditor must find each
 	@cargo build --workspace --bins --example chaos
 	@PLANT=all cargo run --quiet --example chaos
 
-test: cluster ## Unit, property and integration tests, the latter against a real control plane and database
+test: cluster ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and database
 	cargo test --workspace --lib --bins
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
 	$(MAKE) simulate
+	$(MAKE) chaos SEED=$(or $(SEED),1)
 
 fuzz: ## Look for an admission request on which the gate fails, for DURATION seconds (300 if not given)
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs: rustup toolchain install nightly && cargo install cargo-fuzz --locked" >&2; exit 1; }
