@@ -13,6 +13,7 @@ mod hub;
 mod idle;
 mod install;
 mod installation;
+mod obstacles;
 mod operating;
 mod operator;
 mod policy;

@@ -58,6 +58,7 @@ macro_rules! shared {
 goldens! {
     Releasing ["t0-web"] => Scene::Alone,
     ReleaseRefused ["t0-web", "no changes on a Friday"] => shared!(shared::release_refused),
+    LedgerRefused ["the books are closed", "hub"] => shared!(shared::ledger_refused),
     SlotReserved ["t0-web", "t1-web", "maxSkew"] => shared!(shared::slot_reserved),
     WindowFull ["t0-web", "Deployment t0-app"] => shared!(shared::window_full),
     Soaking ["t0-web"] => shared!(shared::soaking),

@@ -33,8 +33,8 @@ pub struct Memory {
     written: report::Written,
     /// Every node has been looked at by this process.
     surveyed: bool,
-    /// Looks in a row that ended in an error.
-    interrupted: u32,
+    /// How often in a row the ledger could not be written, and why the last time.
+    interrupted: Option<(u32, Arc<str>)>,
     /// Passes since one went through in which the API server took no release.
     refusals: u32,
     /// Nodes whose last release did not go through.
@@ -83,7 +83,7 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     look.memory.written = written;
     let again = match looked {
         Ok(again) => {
-            look.memory.interrupted = 0;
+            look.memory.interrupted = None;
             again
         }
         Err(ApiError::NotFound(_)) if world.hubs.get(&key.0, &key.1).is_none() => None,
@@ -112,6 +112,9 @@ struct Pass<'a> {
 
 /// What came of a pass.
 struct Carried {
+    /// Why the ledger could not be written; what needs a slot was not sent then.
+    interrupted: Option<ApiError>,
+    sent: Vec<Release>,
     /// Nodes that did not go live.
     refused: BTreeMap<String, NotReleased>,
     /// When to come back for a status that was written a moment ago, or refused.
@@ -164,13 +167,16 @@ impl Look<'_> {
             )
             .await;
             (confirmed, unconfirmed) = confirmation;
-            let Some(Carried { refused, again }) = carried? else {
+            let Some(carried) = carried? else {
                 continue;
             };
-            let released = plan.releases.len() - refused.len();
-            self.remember_refused(&plan.releases, refused);
+            let released = carried.sent.len() - carried.refused.len();
+            self.remember_refused(&carried.sent, carried.refused);
             if released > 0 {
                 self.memory.refusals = 0;
+            }
+            if let Some(error) = carried.interrupted {
+                return Err(error);
             }
             if released == 0 && confirmed.is_empty() {
                 let wake = plan.wake_at.map(|at| {
@@ -178,7 +184,7 @@ impl Look<'_> {
                 });
                 let refused = (!plan.releases.is_empty()).then(|| self.back_off());
                 let retry = unconfirmed.then_some(UNCONFIRMED_RETRY).or(refused);
-                return Ok([again, wake, retry].into_iter().flatten().min());
+                return Ok([carried.again, wake, retry].into_iter().flatten().min());
             }
         }
         Ok(Some(if unconfirmed {
@@ -195,6 +201,7 @@ impl Look<'_> {
         pass: &Pass<'_>,
         written: &mut report::Written,
     ) -> Result<Option<Carried>, ApiError> {
+        let mut interrupted = None;
         if let Some(slots) = &pass.plan.ledger {
             match self.write_ledger(pass.snapshot, slots).await {
                 Ok(()) => self.note_settled(pass.snapshot, slots),
@@ -204,34 +211,52 @@ impl Look<'_> {
                     self.world.hubs.learn(&self.world.objects.get(&key).await?);
                     return Ok(None);
                 }
-                Err(error) => return Err(error),
+                Err(error) => interrupted = Some(error),
             }
         }
+        let may_go = |release: &&Release| interrupted.is_none() || release.way != Way::Slot;
+        let sent: Vec<Release> = pass.plan.releases.iter().filter(may_go).cloned().collect();
         let (refused, (), again) = join3(
-            self.release(&pass.plan.releases),
+            self.release(&sent),
             self.give_up(&pass.plan.give_up),
             self.write_statuses(pass.hub, pass.nodes, pass.plan, written),
         )
         .await;
-        Ok(Some(Carried { refused, again }))
+        Ok(Some(Carried {
+            interrupted,
+            sent,
+            refused,
+            again,
+        }))
     }
 
     /// Nothing is released while the ledger cannot be written: whoever looks at the hub must see that.
     fn interrupted(&mut self, error: &ApiError) -> Duration {
-        self.memory.interrupted = self.memory.interrupted.saturating_add(1);
+        let times = self
+            .memory
+            .interrupted
+            .take()
+            .map_or(1, |(times, _)| times.saturating_add(1));
+        self.memory.interrupted = Some((times, error.to_string().into()));
         tracing::warn!(hub = ?self.key, %error, "the release loop was interrupted; trying again");
-        if self.memory.interrupted == LASTING
+        if times == LASTING
             && let Some(hub) = self.world.hubs.get(&self.key.0, &self.key.1)
         {
             let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
             let note = format!(
-                "nothing is released: {error}; it is tried again, at the latest after 30 s"
+                "no slot can be taken, so that nothing goes live through the window: {error}; it is tried again, at the latest after 30 s"
             );
             self.world
                 .events
                 .warning(&about, "ReleasesInterrupted", note);
         }
-        refused_retry(self.memory.interrupted)
+        refused_retry(times)
+    }
+
+    /// Why the ledger cannot be written, once that is no accident any more.
+    fn ledger_refused(&self) -> Option<Arc<str>> {
+        let (times, why) = self.memory.interrupted.as_ref()?;
+        (*times >= LASTING).then(|| why.clone())
     }
 
     /// What the API server has refused it may go on to refuse.
@@ -295,6 +320,7 @@ impl Look<'_> {
             unlooked,
             deletions_held: self.deletions_held(hub),
             refused: self.refused(),
+            ledger_refused: self.ledger_refused(),
             ..snapshot::of(&seen)
         };
         let looked = self.world.looked.lock().expect("the looks' lock");

@@ -98,7 +98,9 @@ impl Asked<'_> {
                 .is_some_and(|n| n.form == node.form);
             same_form && **name != node.key.name && **reason == Reason::Releasing
         });
-        explanation.waits_behind = reason.map(|_| waiting.count());
+        // If it waits for something else than the planner knows of, so may the others.
+        let as_planned = reason.filter(|r| explanation.reason.as_deref() == Some(r.code()));
+        explanation.waits_behind = as_planned.map(|_| waiting.count());
         explanation.expected = explanation.expected.or_else(|| self.estimate(&node.form));
         explanation
     }
@@ -228,13 +230,14 @@ impl Asked<'_> {
 /// to its requests, and of what it has not looked at since its start, it alone knows.
 fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
     match reason {
-        Reason::Releasing => matches!(code, "ReleaseRefused" | "Starting"),
+        Reason::Releasing => matches!(code, "ReleaseRefused" | "LedgerRefused" | "Starting"),
         Reason::NotRendered
         | Reason::Paused
         | Reason::DeletionsHeld
         | Reason::NoForm { .. }
         | Reason::NoLeader { .. }
-        | Reason::ReleaseRefused { .. } => false,
+        | Reason::ReleaseRefused { .. }
+        | Reason::LedgerRefused { .. } => false,
         Reason::Starting { .. }
         | Reason::SlotReserved { .. }
         | Reason::WindowFull { .. }
@@ -243,7 +246,7 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::BrokenBefore { .. }
         | Reason::HubWindowFull { .. }
         | Reason::BudgetSpent { .. }
-        | Reason::GroupNotDone { .. } => code == "Starting",
+        | Reason::GroupNotDone { .. } => matches!(code, "LedgerRefused" | "Starting"),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod status;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -43,6 +44,8 @@ pub struct Snapshot {
     pub forced: bool,
     /// Nodes whose last release did not go through.
     pub refused: BTreeMap<String, Refusal>,
+    /// Why the API server goes on refusing the ledger, if it does.
+    pub ledger_refused: Option<Arc<str>>,
     /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
     pub unlooked: Names,
 }
@@ -335,10 +338,20 @@ impl Pass<'_> {
             };
             let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
             let mut stopped = self.stopped(name, node, form, way);
+            let ledger = snapshot
+                .ledger_refused
+                .as_ref()
+                .filter(|_| way == Way::Slot);
+            let ledger = || {
+                Some(Reason::LedgerRefused {
+                    why: ledger?.clone(),
+                })
+            };
             if way == Way::Slot {
-                stopped = stopped
-                    .or_else(|| turns.stop(node, has_slot))
-                    .or_else(|| windows.admit(node).err());
+                stopped = stopped.or_else(|| turns.stop(node, has_slot)).or_else(|| {
+                    let full = windows.admit(node).err()?;
+                    Some(ledger().unwrap_or(full))
+                });
             }
             if let Some(reason) = stopped {
                 self.plan.waiting.insert(name.to_owned(), reason);
@@ -370,7 +383,7 @@ impl Pass<'_> {
                 resource_version: node.resource_version.clone(),
                 way,
             });
-            let reason = refused.unwrap_or(Reason::Releasing);
+            let reason = refused.or_else(ledger).unwrap_or(Reason::Releasing);
             self.plan.waiting.insert(name.to_owned(), reason);
             if way == Way::Slot {
                 windows.take(name, node);

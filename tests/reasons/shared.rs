@@ -1,11 +1,12 @@
 //! The reasons of an operator that runs as it should: what users, their rows, their pods and their policies do to it.
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::shot::{View, shows};
 use crate::cluster::{Cluster, wait};
+use crate::obstacles::{forbid, forbid_ledger, lift, matching, until_refused};
 use crate::tenants::{Fleet, SOON, condition};
 
 /// A fleet that is done; its form has one Deployment a tenant.
@@ -203,87 +204,25 @@ pub async fn no_form(cluster: &Cluster) -> Result<()> {
     fleet.retire().await
 }
 
-/// Somebody else's policy stands in the way of the operator.
-struct Policy<'a> {
-    cluster: &'a Cluster,
-    fleet: &'a Fleet,
-}
-
-impl<'a> Policy<'a> {
-    /// Refuses writes of this resource for which the expression is false. Returns once it does: what the subresource of
-    /// t0-web is patched with here (and it is a dry run) must be such a write.
-    async fn install(
-        cluster: &'a Cluster,
-        fleet: &'a Fleet,
-        resource: &str,
-        (expression, message): (&str, &str),
-    ) -> Result<Policy<'a>> {
-        let name = &fleet.namespace;
-        let api = "admissionregistration.k8s.io/v1";
-        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-            {"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": {
-                "matchConstraints": {"resourceRules": [{
-                    "apiGroups": ["operator.lynq.sh"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource],
-                }]},
-                "validations": [{"expression": expression, "message": message}],
-            }},
-            {"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": {
-                "policyName": name, "validationActions": ["Deny"],
-                "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}},
-            }},
-        ]});
-        cluster
-            .kubectl(&["apply", "-f", "-"], Some(&objects.to_string()))
-            .await?
-            .expect_success()?;
-        let probe =
-            json!({"metadata": {"annotations": {"probe": "1"}}, "status": {"readyResources": 7}});
-        let params = PatchParams {
-            dry_run: true,
-            ..PatchParams::default()
-        };
-        wait::until("the policy applies", SOON, async || {
-            let (api, patch) = (fleet.api("LynqNode"), Patch::Merge(&probe));
-            let answer = match resource {
-                "lynqnodes/status" => api.patch_status("t0-web", &params, &patch).await,
-                _ => api.patch("t0-web", &params, &patch).await,
-            };
-            let refused = answer.err().context("it is accepted")?.to_string();
-            ensure!(refused.contains(message), "{refused}");
-            Ok(())
-        })
-        .await?;
-        Ok(Policy { cluster, fleet })
-    }
-
-    async fn remove(self) -> Result<()> {
-        for kind in [
-            "validatingadmissionpolicybinding",
-            "validatingadmissionpolicy",
-        ] {
-            let arguments = ["delete", kind, &self.fleet.namespace];
-            let deleted = self.cluster.kubectl(&arguments, None).await?;
-            deleted.expect_success()?;
-        }
-        Ok(())
-    }
-}
-
 pub async fn release_refused(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 2).await?;
-    let friday = (
-        "!has(object.metadata.annotations) || (!('probe' in object.metadata.annotations) && \
+    let friday = "!has(object.metadata.annotations) || (!('probe' in object.metadata.annotations) && \
          (!('lynq.sh/release' in object.metadata.annotations) || (has(oldObject.metadata.annotations) && \
          'lynq.sh/release' in oldObject.metadata.annotations && \
-         object.metadata.annotations['lynq.sh/release'] == oldObject.metadata.annotations['lynq.sh/release'])))",
-        "no changes on a Friday",
-    );
-    let policy = Policy::install(cluster, &fleet, "lynqnodes", friday).await?;
+         object.metadata.annotations['lynq.sh/release'] == oldObject.metadata.annotations['lynq.sh/release'])))";
+    let writes = matching(&fleet, "operator.lynq.sh", "lynqnodes", "UPDATE");
+    forbid(cluster, &fleet, &writes, friday, "no changes on a Friday").await?;
+    until_refused(
+        cluster,
+        &fleet,
+        &["annotate", "lynqnode", "t0-web", "probe=1"],
+    )
+    .await?;
     fleet.apply(&form(&fleet, "web:2", json!({}))).await?;
     let view = waits("t0-web", "ReleaseRefused");
     shows(cluster, &fleet, "ReleaseRefused", view).await?;
     // It is tried again by itself.
-    policy.remove().await?;
+    lift(cluster, &fleet).await?;
     fleet.complete(2, 2 * SOON).await?;
     fleet.retire().await
 }
@@ -291,8 +230,20 @@ pub async fn release_refused(cluster: &Cluster) -> Result<()> {
 /// Its status cannot be written, so that nobody knows whether what was released is ready.
 pub async fn readiness_unknown(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 2).await?;
-    let frozen = ("object.metadata.name != 't0-web'", "statuses are frozen");
-    let policy = Policy::install(cluster, &fleet, "lynqnodes/status", frozen).await?;
+    let writes = matching(&fleet, "operator.lynq.sh", "lynqnodes/status", "UPDATE");
+    let others = "object.metadata.name != 't0-web'";
+    forbid(cluster, &fleet, &writes, others, "statuses are frozen").await?;
+    let status = r#"{"status":{"readyResources":7}}"#;
+    let patch = [
+        "patch",
+        "lynqnode",
+        "t0-web",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        status,
+    ];
+    until_refused(cluster, &fleet, &patch).await?;
     fleet.apply(&form(&fleet, "web:2", json!({}))).await?;
     let view = waits_for_a_slot("t1-web", "ReadinessUnknown");
     shows(cluster, &fleet, "ReadinessUnknown", view).await?;
@@ -302,7 +253,19 @@ pub async fn readiness_unknown(cluster: &Cluster) -> Result<()> {
         rolled["status"] == "True",
         "the status is the old one: {rolled}"
     );
-    policy.remove().await?;
+    lift(cluster, &fleet).await?;
+    fleet.complete(2, 2 * SOON).await?;
+    fleet.retire().await
+}
+
+/// Where the ledger is nothing may be written, so that nobody gets a slot.
+pub async fn ledger_refused(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    forbid_ledger(cluster, &fleet, "the books are closed").await?;
+    fleet.apply(&form(&fleet, "web:2", json!({}))).await?;
+    let view = waits("t1-web", "LedgerRefused");
+    shows(cluster, &fleet, "LedgerRefused", view).await?;
+    lift(cluster, &fleet).await?;
     fleet.complete(2, 2 * SOON).await?;
     fleet.retire().await
 }

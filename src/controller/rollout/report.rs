@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use crate::api::form::{FormStatus, Phase};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::rollout::{LASTING, Look, refused_retry};
+use crate::controller::rollout::{LASTING, Look, REQUESTS_MAX, refused_retry};
 use crate::controller::{World, own_key};
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Plan;
@@ -96,6 +97,7 @@ impl Look<'_> {
     /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago.
     pub async fn write_forms(&self, plan: &Plan, written: &mut Written) -> Option<Duration> {
         let mut again: Option<Duration> = None;
+        let mut due = vec![];
         for form in self.world.forms_of(&self.key) {
             if let Some(state) = plan.forms.get(&form.name) {
                 self.world.metrics.rollout(&self.key, &form.name, state);
@@ -119,34 +121,46 @@ impl Look<'_> {
                 again = Some(again.map_or(wait, |other| other.min(wait)));
                 continue;
             }
-            let mut patch = json!({"status": status});
-            // A merge patch must name what it takes away.
-            patch["status"]
-                .as_object_mut()
-                .map(|fields| fields.entry("rollout").or_insert(Value::Null));
-            if let Some(Value::Object(rollout)) = patch.pointer_mut("/status/rollout") {
-                for field in [
-                    "wavesDone",
-                    "wavesLeft",
-                    "startTime",
-                    "completionTime",
-                    "estimatedCompletion",
-                    "message",
-                ] {
-                    rollout.entry(field).or_insert(Value::Null);
-                }
+            due.push((form, status));
+        }
+        for some in due.chunks(REQUESTS_MAX) {
+            let sent = join_all(
+                some.iter()
+                    .map(|(form, status)| self.write_form(form, status)),
+            );
+            for ((form, _), ended) in some.iter().zip(sent.await) {
+                let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
+                let turn = written.forms.entry(form.name.clone()).or_default();
+                turn.note(self.world, &about, ended);
+                again = again.into_iter().chain(turn.wait(Duration::ZERO)).min();
             }
-            let key = own_key("LynqForm", &form.namespace, &form.name);
-            let ended = self.world.objects.merge_status(&key, &patch).await;
-            let ended = ended.map(|object| {
-                self.world.forms.learn(&object);
-                self.announce(&form, &status);
-            });
-            let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
-            turn.note(self.world, &about, ended);
-            again = again.into_iter().chain(turn.wait(Duration::ZERO)).min();
         }
         again
+    }
+
+    async fn write_form(&self, form: &Form, status: &FormStatus) -> Result<(), ApiError> {
+        let mut patch = json!({"status": status});
+        // A merge patch must name what it takes away.
+        patch["status"]
+            .as_object_mut()
+            .map(|fields| fields.entry("rollout").or_insert(Value::Null));
+        if let Some(Value::Object(rollout)) = patch.pointer_mut("/status/rollout") {
+            for field in [
+                "wavesDone",
+                "wavesLeft",
+                "startTime",
+                "completionTime",
+                "estimatedCompletion",
+                "message",
+            ] {
+                rollout.entry(field).or_insert(Value::Null);
+            }
+        }
+        let key = own_key("LynqForm", &form.namespace, &form.name);
+        let object = self.world.objects.merge_status(&key, &patch).await?;
+        self.world.forms.learn(&object);
+        self.announce(form, status);
+        Ok(())
     }
 
     /// Why the form cannot be rendered, if it cannot.

@@ -17,6 +17,10 @@ pub enum Reason {
         node: String,
         why: String,
     },
+    /// It, or who goes before it, gets no slot: the ledger cannot be written.
+    LedgerRefused {
+        why: Arc<str>,
+    },
     /// It has a slot, but more slots are out than the window has by now.
     SlotReserved {
         window: usize,
@@ -82,6 +86,7 @@ impl Reason {
         match self {
             Reason::Releasing => "Releasing",
             Reason::ReleaseRefused { .. } => "ReleaseRefused",
+            Reason::LedgerRefused { .. } => "LedgerRefused",
             Reason::SlotReserved { .. } => "SlotReserved",
             Reason::WindowFull { .. } => "WindowFull",
             Reason::Soaking { .. } => "Soaking",
@@ -118,6 +123,10 @@ impl Reason {
             }
             Reason::ReleaseRefused { .. } => {
                 "mend the cause; the release is tried again, at the latest after 30 s"
+            }
+            Reason::LedgerRefused { .. } => {
+                "mend the cause; it is tried again, at the latest after 30 s. A node that cannot wait may be let go with the \
+                 annotation lynq.sh/force-rollout=true"
             }
             Reason::SlotReserved { .. } => {
                 "nothing, if those nodes become or stay ready: it goes on when fewer of them than maxSkew have a slot; or \
@@ -180,6 +189,9 @@ impl Reason {
             Reason::ReleaseRefused { .. } => {
                 "the API server did not take its release; it is tried again, and the form's condition Held has the cause"
             }
+            Reason::LedgerRefused { .. } => {
+                "the ledger of releases, in the hub's status, cannot be written; it is tried again, and the form's condition Held has the cause"
+            }
             Reason::SlotReserved { .. } => {
                 "it has a slot, but maxSkew was lowered below the slots that are out; it waits until some of them are free"
             }
@@ -228,6 +240,10 @@ impl fmt::Display for Reason {
                     "the API server did not take the release of {node}: {why}"
                 )
             }
+            Reason::LedgerRefused { why } => write!(
+                f,
+                "the ledger of releases, in the hub's status, cannot be written: {why}"
+            ),
             Reason::SlotReserved {
                 window,
                 slots,

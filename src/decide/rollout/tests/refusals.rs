@@ -91,3 +91,19 @@ fn held_content_that_is_not_the_newest_is_not_released() {
         assert_eq!(plan.waiting["n0"].code(), "NotRendered");
     }
 }
+
+#[test]
+fn while_the_ledger_is_refused_all_that_need_a_slot_say_so() {
+    let why: Arc<str> = "the books are closed".into();
+    let mut snapshot = fleet("AAA", 1);
+    snapshot.ledger_refused = Some(why.clone());
+    let waits = |snapshot: &Snapshot| {
+        let plan = plan(snapshot, at(1));
+        assert_eq!(released(&plan).first(), Some(&"n0"), "it is tried again");
+        plan.waiting.into_values().collect::<Vec<_>>()
+    };
+    let refused = Reason::LedgerRefused { why };
+    assert_eq!(waits(&snapshot), vec![refused; 3]);
+    snapshot.forms.get_mut("web").unwrap().forced = true;
+    assert_eq!(waits(&snapshot), vec![Reason::Releasing; 3]);
+}

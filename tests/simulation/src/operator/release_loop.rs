@@ -68,6 +68,8 @@ pub struct Look {
     nodes: Vec<Arc<NodeDigest>>,
     plan: Plan,
     released: usize,
+    /// The ledger could not be written.
+    interrupted: bool,
     again: Option<u64>,
     /// A reply that has not been read yet.
     reply: Option<(Sent, Result<Reply, Refused>)>,
@@ -122,6 +124,7 @@ pub fn step(world: &mut World, p: usize) {
             nodes: vec![],
             plan: Plan::default(),
             released: 0,
+            interrupted: false,
             again: None,
             reply: None,
         })
@@ -246,7 +249,14 @@ impl Look {
                 Err(Refused::Unavailable) if world.mutant(Mutant::TrustLostLedgerWrite) => {
                     self.start_releases()
                 }
-                _ => return Go::Back(Some(1_000)),
+                // Without its slot nothing goes but what needs none.
+                _ => {
+                    self.interrupted = true;
+                    self.plan
+                        .releases
+                        .retain(|release| release.way != Way::Slot);
+                    self.start_releases();
+                }
             },
             (Sent::ReadHub, Ok(Reply::Hub(hub))) => {
                 process.learn_hub(&hub);
@@ -326,7 +336,7 @@ impl Look {
         self.hub = process.hub.clone();
         self.nodes = process.nodes.values().cloned().collect();
         self.resource_version = snapshot.resource_version.clone();
-        (self.released, self.unconfirmed) = (0, false);
+        (self.released, self.unconfirmed, self.interrupted) = (0, false, false);
         world
             .witness
             .planned(&world.cluster, &snapshot, &self.plan, self.view);
@@ -527,6 +537,9 @@ impl Look {
 
     /// The end of a pass: another one, or back later.
     fn over(&mut self, world: &mut World, p: usize) -> Go {
+        if self.interrupted {
+            return Go::Back(Some(1_000));
+        }
         if self.released > 0 || !self.confirmed.is_empty() {
             if self.pass < PASSES_MAX {
                 self.stage = Stage::Plan;

@@ -86,6 +86,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             .unwrap_or_else(|| hub.is_some_and(|hub| hub.deletions_held.is_some())),
         forced: hub.is_some_and(|hub| hub.forced),
         refused: refused.collect(),
+        ledger_refused: None,
         unlooked: Names::default(),
     }
 }
