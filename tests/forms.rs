@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 
 use crate::cluster::{Cluster, database, wait};
+use crate::offline;
 use crate::operator::{self, root};
 use crate::tenants::{Fleet, SOON};
 
@@ -70,6 +72,15 @@ async fn the_web_tenant_form_rolls_out_and_changes() -> Result<()> {
     let fleet = fleet(cluster, "web").await?;
     apply_example(cluster, &fleet, "web-tenant.yaml", |text| text).await?;
     fleet.complete(2, SOON).await?;
+    let row = json!({
+        "id": "acme", "url": "https://acme.example.com/", "plan": "enterprise", "replicas": 2, "image": null,
+        "active": 1, "region": "eu-west-1",
+    });
+    let rendered = offline::render("web-tenant.yaml", &row)?;
+    let node = fleet.get("LynqNode", "acme-web").await?;
+    for (field, value) in rendered["spec"].as_object().context("a spec")? {
+        assert_eq!(*value, node["spec"][field], "{field}, rendered offline");
+    }
     let settings = fleet.get("ConfigMap", "acme-settings").await?;
     assert_eq!(settings["data"]["host"], "acme.example.com");
     assert_eq!(settings["data"]["tier"], "dedicated");

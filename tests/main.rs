@@ -14,6 +14,7 @@ mod idle;
 mod install;
 mod installation;
 mod obstacles;
+mod offline;
 mod operating;
 mod operator;
 mod policy;

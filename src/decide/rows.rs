@@ -14,6 +14,8 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
+use crate::api::hub::HubSpec;
+
 pub use reason::{SkipReason, SkippedRow};
 
 /// Longest text of one column of an active row, in bytes. A node's whole content may be 600 KiB.
@@ -30,6 +32,15 @@ pub struct Columns {
 }
 
 impl Columns {
+    pub fn of(hub: &HubSpec) -> Self {
+        Columns {
+            uid: hub.value_mappings.uid.clone(),
+            activate: hub.value_mappings.activate.clone(),
+            host_or_url: hub.value_mappings.host_or_url.clone(),
+            extra: hub.extra_value_mappings.clone(),
+        }
+    }
+
     /// The distinct columns to select, in the order in which [`RawRow::values`] carries them.
     pub fn selected(&self) -> Vec<&str> {
         let mut selected: Vec<&str> = Vec::new();

@@ -59,12 +59,7 @@ pub async fn read_rows(
             "spec.source.type is mysql, so spec.source.mysql must say where the database is; add it",
         ));
     };
-    let columns = Columns {
-        uid: spec.value_mappings.uid.clone(),
-        activate: spec.value_mappings.activate.clone(),
-        host_or_url: spec.value_mappings.host_or_url.clone(),
-        extra: spec.extra_value_mappings.clone(),
-    };
+    let columns = Columns::of(spec);
     let was_known = known
         .as_ref()
         .is_some_and(|known| known.generation == hub.generation);

@@ -1,0 +1,192 @@
+//! `lynqgate render`: what the operator would make of one row, without a cluster and a database.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::cli::file;
+use crate::cluster::catalog::{Form, Hub};
+use crate::decide::hub_sync::{self, Seen};
+use crate::decide::render::CompiledForm;
+use crate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Where the LynqForm is, in YAML or JSON; other objects may be there, too. - for standard input.
+    #[arg(short, long, value_name = "FILE")]
+    form: PathBuf,
+    /// The row: a JSON object. With --hub by column, else by template variable, `uid` among them.
+    #[arg(long, value_name = "FILE")]
+    row: PathBuf,
+    /// Where the LynqHub is, whose mappings make variables of the row's columns.
+    #[arg(long, value_name = "FILE")]
+    hub: Option<PathBuf>,
+    /// Form of the answer, the LynqNode.
+    #[arg(short, long, value_enum, default_value = "yaml")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Yaml,
+    Json,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("{kind} {name}: {reason}")]
+    Object {
+        kind: &'static str,
+        name: String,
+        reason: String,
+    },
+    #[error("{path}: {reason}")]
+    Row { path: String, reason: String },
+    /// In the words of the hub's conditions.
+    #[error("{0}")]
+    Found(String),
+}
+
+/// What there is no database for: a row by its template variables.
+const VARIABLES: [&str; 3] = ["uid", "activate", "hostOrUrl"];
+
+pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let form = Form::of(&file::object(&arguments.form, "LynqForm")?);
+    let spec = form.spec.as_ref().map_err(|reason| Error::Object {
+        kind: "lynqform",
+        name: form.name.clone(),
+        reason: reason.clone(),
+    })?;
+    let hub = match &arguments.hub {
+        Some(path) => Some(file::object(path, "LynqHub")?),
+        None => None,
+    };
+    let hub = hub.map(|hub| Hub::of(&hub));
+    let rows = rows(&arguments.row, hub.as_ref())?;
+    let compiled = CompiledForm::parse(&form.name, spec).map_err(|error| Error::Object {
+        kind: "lynqform",
+        name: form.name.clone(),
+        reason: error.to_string(),
+    })?;
+    let forms = BTreeMap::from([(
+        form.name.clone(),
+        hub_sync::Form {
+            generation: 1,
+            policy: spec.rollout.clone().unwrap_or_default(),
+            forced: false,
+            compiled: Arc::new(compiled),
+        },
+    )]);
+    let plan = hub_sync::plan(
+        &Seen {
+            hub: &hub_sync::Hub {
+                namespace: form.namespace.clone(),
+                name: form.hub_id.clone(),
+                uid: String::new(),
+                skew: Default::default(),
+                max_deletions: None,
+                confirmation: None,
+                seed: [0; 32],
+            },
+            forms: &forms,
+            broken_forms: &BTreeSet::new(),
+            rows: &rows,
+            nodes: &[],
+            foreign: &|_| false,
+            rendered: &BTreeMap::new(),
+        },
+        Timestamp::now(),
+    );
+    for write in &plan.writes {
+        let node = shown(&write.object);
+        match arguments.output {
+            Output::Yaml => print!("{}", serde_saphyr::to_string(&node)?),
+            Output::Json => println!("{}", serde_json::to_string_pretty(&node)?),
+        }
+    }
+    if !rows.inactive.is_empty() {
+        eprintln!("the row is inactive: it gets no node");
+    }
+    for findings in [&plan.skipped, &plan.render_errors] {
+        if findings.sentences().next().is_some() {
+            return Err(Error::Found(findings.to_string()).into());
+        }
+    }
+    Ok(())
+}
+
+/// The node without what only the operator and the cluster can add.
+fn shown(node: &Value) -> Value {
+    let mut metadata = Map::new();
+    for field in ["name", "namespace", "labels"] {
+        if !matches!(&node["metadata"][field], Value::String(text) if text.is_empty()) {
+            metadata.insert(field.to_owned(), node["metadata"][field].clone());
+        }
+    }
+    let filled =
+        |(_, value): &(&String, &Value)| !matches!(value, Value::Array(list) if list.is_empty());
+    let spec = node["spec"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(filled);
+    let spec: Map<String, Value> = spec
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    json!({"apiVersion": node["apiVersion"], "kind": node["kind"], "metadata": metadata, "spec": spec})
+}
+
+/// The one row, as a data source would give it.
+fn rows(path: &Path, hub: Option<&Hub>) -> Result<Rows, Box<dyn std::error::Error>> {
+    let wrong = |reason: String| Error::Row {
+        path: path.display().to_string(),
+        reason,
+    };
+    let mut row = file::mapping(path)?;
+    let columns = match hub {
+        Some(hub) => {
+            let spec = hub.spec.as_ref().map_err(|reason| Error::Object {
+                kind: "lynqhub",
+                name: hub.name.clone(),
+                reason: reason.clone(),
+            })?;
+            Columns::of(spec)
+        }
+        None => {
+            row.entry("activate").or_insert(json!("1"));
+            let extra = row
+                .keys()
+                .filter(|name| !VARIABLES.contains(&name.as_str()));
+            Columns {
+                uid: "uid".to_owned(),
+                activate: "activate".to_owned(),
+                host_or_url: row
+                    .contains_key("hostOrUrl")
+                    .then(|| "hostOrUrl".to_owned()),
+                extra: extra.map(|name| (name.clone(), name.clone())).collect(),
+            }
+        }
+    };
+    let selected = columns.selected();
+    let values = selected.into_iter().map(|column| {
+        let value = row.get(column).ok_or_else(|| match hub {
+            Some(hub) => format!(
+                "the row has no column {column:?}, which LynqHub {} maps",
+                hub.name
+            ),
+            None => format!("the row has no {column:?}"),
+        })?;
+        file::text(value).map_err(|reason| format!("{column:?} is {reason}"))
+    });
+    let values = values.map(|value| value.map(|text| text.map(String::into_bytes)));
+    let raw = RawRow {
+        number: 1,
+        values: values.collect::<Result<_, _>>().map_err(wrong)?,
+    };
+    let mut collector = Collector::new(&columns);
+    collector.push(raw);
+    Ok(collector.finish(RowCount(1)))
+}

@@ -1,0 +1,183 @@
+//! What needs no cluster: `lynqgate render` and `lynqgate eval`, as a user or a pipeline calls them.
+
+use std::process::{Command, Output, Stdio};
+use std::{io::Write, str};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::operator::{program, root};
+
+/// Runs it with this on its standard input.
+fn lynqgate(arguments: &[&str], input: &str) -> Result<Output> {
+    let mut child = Command::new(program("lynqgate")?)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    child
+        .stdin
+        .take()
+        .context("stdin")?
+        .write_all(input.as_bytes())?;
+    Ok(child.wait_with_output()?)
+}
+
+fn succeeded(output: &Output) -> Result<&str> {
+    let said = str::from_utf8(&output.stderr)?;
+    ensure!(output.status.success() && said.is_empty(), "{said}");
+    Ok(str::from_utf8(&output.stdout)?)
+}
+
+fn failed(output: &Output) -> Result<&str> {
+    ensure!(output.status.code() == Some(1), "{}", output.status);
+    Ok(str::from_utf8(&output.stderr)?)
+}
+
+/// An example rendered for a row of its hub's table.
+pub fn render(example: &str, row: &Value) -> Result<Value> {
+    let path = |name: &str| format!("{}/tests/forms/{name}", root().display());
+    let (form, hub) = (path(example), path("web-tenant.yaml"));
+    let arguments = [
+        "render", "-f", &form, "--hub", &hub, "--row", "-", "-o", "json",
+    ];
+    let output = lynqgate(&arguments, &row.to_string())?;
+    Ok(serde_json::from_str(succeeded(&output)?)?)
+}
+
+fn form(resource: Value) -> String {
+    json!({
+        "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm", "metadata": {"name": "web"},
+        "spec": {"hubId": "tenants", "configMaps": [resource]},
+    })
+    .to_string()
+}
+
+fn config_map(name: &str, plan: &str) -> Value {
+    json!({
+        "id": "map", "nameTemplate": name,
+        "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": plan}},
+    })
+}
+
+#[test]
+fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let row = |row: &str| -> Result<String> {
+        let path = directory.path().join("row.json");
+        std::fs::write(&path, row)?;
+        Ok(path.display().to_string())
+    };
+    let acme = r#"{"uid": "acme", "plan": "pro"}"#;
+    let good = form(config_map("{{ .uid }}-map", "{{ .plan | upper }}"));
+    let output = lynqgate(&["render", "-f", "-", "--row", &row(acme)?], &good)?;
+    let node: Value = serde_saphyr::from_str(succeeded(&output)?)?;
+    ensure!(node["metadata"]["name"] == "acme-web", "{node}");
+    let map = &node["spec"]["configMaps"][0];
+    ensure!(
+        map["nameTemplate"] == "acme-map" && map["spec"]["data"]["plan"] == "PRO",
+        "{map}"
+    );
+
+    let output = lynqgate(
+        &[
+            "render",
+            "-f",
+            "-",
+            "--row",
+            &row(r#"{"uid": "acme", "activate": false}"#)?,
+        ],
+        &good,
+    )?;
+    ensure!(
+        output.status.success() && output.stdout.is_empty(),
+        "an inactive row has no node"
+    );
+    let said = str::from_utf8(&output.stderr)?;
+    ensure!(said == "the row is inactive: it gets no node\n", "{said}");
+
+    for (what, form, given, said) in [
+        (
+            "a template that does not parse",
+            form(config_map("{{ .uid }-map", "x")),
+            acme,
+            "lynqgate: lynqform web: template validation failed: invalid NameTemplate in resource 'map': failed to parse template: ",
+        ),
+        (
+            "an unknown variable",
+            form(config_map("{{ .uid }}-map", "{{ .tier }}")),
+            acme,
+            "lynqgate: LynqNode acme-web: resource \"map\": spec.data.plan: template: web:1:3: executing \"web\" at <.tier>: map has no entry for key \"tier\"",
+        ),
+        (
+            "a bad uid",
+            good.clone(),
+            r#"{"uid": "Acme!"}"#,
+            "lynqgate: Row \"Acme!\": the uid cannot be part of a Kubernetes name",
+        ),
+        (
+            "no uid",
+            good.clone(),
+            r#"{"plan": "pro"}"#,
+            "row.json: the row has no \"uid\"",
+        ),
+        (
+            "no row",
+            good.clone(),
+            "[]",
+            "row.json: give one JSON object, and nothing else",
+        ),
+        (
+            "a nested value",
+            good.clone(),
+            r#"{"uid": "a", "plan": {}}"#,
+            "row.json: \"plan\" is an object; give a text",
+        ),
+        (
+            "no form",
+            json!({"kind": "LynqHub"}).to_string(),
+            acme,
+            "lynqgate: -: there is no LynqForm in it",
+        ),
+        ("no YAML", "a: [".to_owned(), acme, "lynqgate: -: "),
+    ] {
+        let output = lynqgate(&["render", "-f", "-", "--row", &row(given)?], &form)?;
+        let text = failed(&output)?;
+        ensure!(text.contains(said), "{what}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn one_template_is_evaluated_to_standard_output() -> Result<()> {
+    let variables = r#"{"name": "acme", "n": 3, "nothing": null}"#;
+    for (engine, template, expected) in [
+        (
+            "go",
+            "{{ .name | upper }}-{{ .n }}{{ .nothing }}\n",
+            "ACME-3\n",
+        ),
+        ("jinja", "{{ name | upper }}-{{ n }}{{ nothing }}", "ACME-3"),
+    ] {
+        let arguments = [
+            "eval",
+            "--template",
+            template,
+            "--vars",
+            "-",
+            "--engine",
+            engine,
+        ];
+        let output = lynqgate(&arguments, variables)?;
+        let text = succeeded(&output)?;
+        ensure!(text == expected, "{engine}: {text:?}");
+    }
+    let output = lynqgate(&["eval", "--template", "{{ .missing }}"], "")?;
+    let text = failed(&output)?;
+    ensure!(
+        text == "lynqgate: template: template:1:3: executing \"template\" at <.missing>: map has no entry for key \"missing\"\n",
+        "{text}"
+    );
+    Ok(())
+}
