@@ -2,6 +2,7 @@
 //!
 //! A new kind of source is one file here and one arm of [`DataSource`].
 
+pub mod config_map;
 pub mod error;
 pub mod mysql;
 
@@ -12,6 +13,7 @@ pub use error::SourceError;
 #[derive(Debug)]
 pub enum DataSource {
     Mysql(mysql::Mysql),
+    ConfigMap(config_map::ConfigMap),
 }
 
 impl DataSource {
@@ -26,6 +28,7 @@ impl DataSource {
     ) -> Result<RowCount, SourceError> {
         match self {
             Self::Mysql(mysql) => mysql.rows(columns, on_row).await,
+            Self::ConfigMap(config_map) => config_map.rows(columns, on_row),
         }
     }
 }

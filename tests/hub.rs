@@ -1,5 +1,6 @@
 //! What a sync does to the nodes: rows come, change and go; the guard, outages, and whose an object is.
 
+mod config_map;
 mod guard;
 mod outage;
 mod ownership;

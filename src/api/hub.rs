@@ -79,12 +79,29 @@ pub struct Source {
     /// Where the MySQL or MariaDB server is; required when type is mysql.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mysql: Option<Mysql>,
+    /// Where the rows stand if there is no database; required when type is configMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map: Option<ConfigMapKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceType {
     Mysql,
+    #[serde(rename = "configMap")]
+    ConfigMap,
+}
+
+/// A text of a ConfigMap in the hub's namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigMapKey {
+    /// Name of the ConfigMap.
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// Key of the rows. Its ending says how they are written: .csv with a first line of column names, or .yaml, .yml or .json
+    /// with a list of mappings.
+    #[schemars(regex(pattern = r"\.(csv|yaml|yml|json)$"))]
+    pub key: String,
 }
 
 fn thirty_seconds() -> String {

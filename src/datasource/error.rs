@@ -63,6 +63,14 @@ pub enum SourceError {
     },
     #[error("the database refused with error {code}: {text}")]
     Refused { code: u16, text: &'static str },
+    #[error("line {line} of the rows cannot be read: {cause}")]
+    Malformed { line: u64, cause: &'static str },
+    #[error(
+        "column {column:?} of row {row} is a list or a mapping; give a text, a number, a boolean or null"
+    )]
+    Nested { row: u64, column: String },
+    #[error("row {row} is no mapping from a column's name to its value")]
+    NoMapping { row: u64 },
 }
 
 impl SourceError {
@@ -83,6 +91,8 @@ impl SourceError {
             Self::TooLarge { .. } => "TooLarge",
             Self::Protocol { .. } => "Protocol",
             Self::Refused { .. } => "Refused",
+            Self::Malformed { .. } => "Malformed",
+            Self::Nested { .. } | Self::NoMapping { .. } => "Malformed",
         }
     }
 }

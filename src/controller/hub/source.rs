@@ -3,10 +3,13 @@
 
 use serde_json::Value;
 
-use crate::api::hub::{HubSpec, Mysql as MysqlSpec, SecretKey, SourceTls, TlsMode};
+use crate::api::hub::{
+    ConfigMapKey, HubSpec, Mysql as MysqlSpec, SecretKey, SourceTls, SourceType, TlsMode,
+};
 use crate::cluster::catalog::Hub;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
+use crate::datasource::config_map::{ConfigMap, Format};
 use crate::datasource::mysql::{Limits, Mysql, Password, Settings, Tls};
 use crate::datasource::{DataSource, SourceError};
 use crate::decide::child::{Kind, ObjectKey};
@@ -30,6 +33,11 @@ impl Problem {
         }
     }
 
+    /// The Secret or the ConfigMap is not there, or not as it must be.
+    fn missing(message: String) -> Self {
+        Problem::source("SourceMissing", message)
+    }
+
     fn source(code: &'static str, message: String) -> Self {
         Problem {
             code,
@@ -47,30 +55,53 @@ pub struct Known {
     source: DataSource,
 }
 
-/// A password that the database refuses is fetched anew once: it may have been changed in both places since.
 pub async fn read_rows(
     world: &World,
     hub: &Hub,
     spec: &HubSpec,
     known: &mut Option<Known>,
 ) -> Result<Rows, Problem> {
-    let Some(mysql) = &spec.source.mysql else {
-        return Err(Problem::invalid(
-            "spec.source.type is mysql, so spec.source.mysql must say where the database is; add it",
-        ));
-    };
     let columns = Columns::of(spec);
+    let source = &spec.source;
+    match source.type_ {
+        SourceType::Mysql => {
+            let Some(mysql) = &source.mysql else {
+                return Err(Problem::invalid(
+                    "spec.source.type is mysql, so spec.source.mysql must say where the database is; add it",
+                ));
+            };
+            read_mysql(world, hub, mysql, &columns, known).await
+        }
+        SourceType::ConfigMap => {
+            let Some(config_map) = &source.config_map else {
+                return Err(Problem::invalid(
+                    "spec.source.type is configMap, so spec.source.configMap must say where the rows are; add it",
+                ));
+            };
+            read_config_map(world, hub, config_map, &columns).await
+        }
+    }
+}
+
+/// A password that the database refuses is fetched anew once: it may have been changed in both places since.
+async fn read_mysql(
+    world: &World,
+    hub: &Hub,
+    mysql: &MysqlSpec,
+    columns: &Columns,
+    known: &mut Option<Known>,
+) -> Result<Rows, Problem> {
     let was_known = known
         .as_ref()
         .is_some_and(|known| known.generation == hub.generation);
     if !was_known {
         open(world, hub, mysql, known).await?;
     }
-    match collect(known, &columns).await {
+    match collect(opened(known), columns).await {
         Err(denied @ SourceError::AccessDenied { .. }) if was_known => {
             // The same password once more could lock the user out.
             match open(world, hub, mysql, known).await? {
-                true => collect(known, &columns).await,
+                true => collect(opened(known), columns).await,
                 false => Err(denied),
             }
         }
@@ -79,13 +110,41 @@ pub async fn read_rows(
     .map_err(|error| Problem::source(error.code(), error.to_string()))
 }
 
-async fn collect(known: &Option<Known>, columns: &Columns) -> Result<Rows, SourceError> {
-    let known = known.as_ref().expect("it was opened");
+fn opened(known: &Option<Known>) -> &DataSource {
+    &known.as_ref().expect("it was opened").source
+}
+
+async fn read_config_map(
+    world: &World,
+    hub: &Hub,
+    reference: &ConfigMapKey,
+    columns: &Columns,
+) -> Result<Rows, Problem> {
+    let ConfigMapKey { name, key } = reference;
+    let Some(format) = Format::of(key) else {
+        return Err(Problem::invalid(format!(
+            "spec.source.configMap.key is {key:?}; let it end in .csv, .yaml, .yml or .json, as the rows are written"
+        )));
+    };
+    let named = format!(
+        "ConfigMap {name:?} in namespace {}, named by spec.source.configMap",
+        hub.namespace
+    );
+    let object = found(world, &key_of("ConfigMap", &hub.namespace, name), &named).await?;
+    let Some(text) = object["data"][key].as_str() else {
+        return Err(no_key(&named, &object, key, "correct key"));
+    };
+    let source = DataSource::ConfigMap(ConfigMap {
+        format,
+        text: text.to_owned(),
+    });
+    let rows = collect(&source, columns).await;
+    rows.map_err(|error| Problem::source(error.code(), format!("{named}: {error}")))
+}
+
+async fn collect(source: &DataSource, columns: &Columns) -> Result<Rows, SourceError> {
     let mut collector = Collector::new(columns);
-    let count = known
-        .source
-        .rows(columns, |row| collector.push(row))
-        .await?;
+    let count = source.rows(columns, |row| collector.push(row)).await?;
     Ok(collector.finish(count))
 }
 
@@ -149,39 +208,44 @@ async fn text_of(
 ) -> Result<String, Problem> {
     let SecretKey { name, key } = reference;
     let namespace = &hub.namespace;
-    let problem = |text: String| {
-        let named =
-            format!("Secret {name:?} in namespace {namespace}, named by spec.source.mysql.{field}");
-        Problem::source("NoSecret", format!("{named}, {text}"))
-    };
-    let secret = match world.objects.get(&secret_key(namespace, name)).await {
-        Ok(secret) => secret,
-        Err(ApiError::NotFound(_)) => {
-            return Err(problem(
-                "does not exist; create it, or correct the name".into(),
-            ));
-        }
-        Err(error) => return Err(problem(format!("cannot be read: {error}"))),
-    };
+    let named =
+        format!("Secret {name:?} in namespace {namespace}, named by spec.source.mysql.{field}");
+    let secret = found(world, &secret_key(namespace, name), &named).await?;
     let Some(bytes) = secret_bytes(&secret, key) else {
-        let data = secret["data"].as_object();
-        let keys: Vec<&String> = data.into_iter().flat_map(|data| data.keys()).collect();
-        return Err(problem(format!(
-            "has no key {key:?}; its keys are {keys:?}; add it, or correct {field}"
-        )));
+        return Err(no_key(&named, &secret, key, &format!("correct {field}")));
     };
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(text),
-        Err(_) => Err(problem(format!(
-            "has no text under key {key:?}; put the {what} there as UTF-8"
-        ))),
-    }
+    String::from_utf8(bytes).map_err(|_| {
+        Problem::missing(format!(
+            "{named}, has no text under key {key:?}; put the {what} there as UTF-8"
+        ))
+    })
+}
+
+async fn found(world: &World, key: &ObjectKey, named: &str) -> Result<Value, Problem> {
+    world.objects.get(key).await.map_err(|error| match error {
+        ApiError::NotFound(_) => Problem::missing(format!(
+            "{named}, does not exist; create it, or correct the name"
+        )),
+        error => Problem::missing(format!("{named}, cannot be read: {error}")),
+    })
+}
+
+fn no_key(named: &str, object: &Value, key: &str, or: &str) -> Problem {
+    let data = object["data"].as_object();
+    let keys: Vec<&String> = data.into_iter().flat_map(|data| data.keys()).collect();
+    Problem::missing(format!(
+        "{named}, has no key {key:?}; its keys are {keys:?}; add it, or {or}"
+    ))
 }
 
 pub fn secret_key(namespace: &str, name: &str) -> ObjectKey {
+    key_of("Secret", namespace, name)
+}
+
+fn key_of(kind: &str, namespace: &str, name: &str) -> ObjectKey {
     let kind = Kind {
         api_version: "v1".into(),
-        kind: "Secret".into(),
+        kind: kind.into(),
     };
     ObjectKey {
         kind,

@@ -1,0 +1,279 @@
+//! Rows that stand in a ConfigMap, for who has no database: CSV with a line of column names, or a YAML list of mappings.
+//! It is given the text; who fetches it is not for this layer to say.
+
+use serde_json::Value;
+
+use crate::datasource::SourceError;
+use crate::decide::rows::{Columns, RawRow, RowCount};
+
+/// How the rows are written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Csv,
+    Yaml,
+}
+
+impl Format {
+    /// By the ending of the key.
+    pub fn of(key: &str) -> Option<Format> {
+        match key.rsplit_once('.')?.1 {
+            "csv" => Some(Format::Csv),
+            "yaml" | "yml" | "json" => Some(Format::Yaml),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct ConfigMap {
+    pub format: Format,
+    pub text: String,
+}
+
+impl ConfigMap {
+    /// See [`crate::datasource::DataSource::rows`].
+    pub fn rows(
+        &self,
+        columns: &Columns,
+        on_row: impl FnMut(RawRow),
+    ) -> Result<RowCount, SourceError> {
+        match self.format {
+            Format::Csv => self.csv(columns, on_row),
+            Format::Yaml => self.yaml(columns, on_row),
+        }
+    }
+
+    fn csv(
+        &self,
+        columns: &Columns,
+        mut on_row: impl FnMut(RawRow),
+    ) -> Result<RowCount, SourceError> {
+        let text = self.text.strip_prefix('\u{feff}').unwrap_or(&self.text);
+        let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
+        let names = reader.headers().map_err(malformed_csv)?;
+        let mut places = vec![];
+        for column in columns.selected() {
+            let mut found = names.iter().enumerate().filter(|(_, name)| *name == column);
+            match (found.next(), found.next()) {
+                (Some((place, _)), None) => places.push(place),
+                (Some(_), Some(_)) => {
+                    return Err(SourceError::Malformed {
+                        line: 1,
+                        cause: "a column that the hub maps is there twice",
+                    });
+                }
+                (None, _) => return Err(missing(column)),
+            }
+        }
+        let mut number = 0;
+        for record in reader.records() {
+            let record = record.map_err(malformed_csv)?;
+            number += 1;
+            let value = |place: &usize| record.get(*place).map(|text| text.as_bytes().to_vec());
+            on_row(RawRow {
+                number,
+                values: places.iter().map(value).collect(),
+            });
+        }
+        Ok(RowCount(number))
+    }
+
+    fn yaml(
+        &self,
+        columns: &Columns,
+        mut on_row: impl FnMut(RawRow),
+    ) -> Result<RowCount, SourceError> {
+        let malformed = |line| SourceError::Malformed {
+            line,
+            cause: "this is not a YAML list of mappings from a column's name to a text, a number or a boolean",
+        };
+        let document =
+            serde_saphyr::from_str(&self.text).map_err(|error: serde_saphyr::Error| {
+                malformed(error.location().map_or(1, |location| location.line()))
+            })?;
+        // An empty text is no empty list: it may be a mistake.
+        let Value::Array(rows) = document else {
+            return Err(malformed(1));
+        };
+        let mut number = 0;
+        for row in rows {
+            number += 1;
+            if !row.is_object() {
+                return Err(SourceError::NoMapping { row: number });
+            }
+            let values = columns
+                .selected()
+                .into_iter()
+                .map(|column| match row.get(column) {
+                    None => Err(missing(column)),
+                    Some(Value::Null) => Ok(None),
+                    Some(Value::String(text)) => Ok(Some(text.clone().into_bytes())),
+                    Some(value @ (Value::Number(_) | Value::Bool(_))) => {
+                        Ok(Some(value.to_string().into_bytes()))
+                    }
+                    Some(Value::Array(_) | Value::Object(_)) => Err(SourceError::Nested {
+                        row: number,
+                        column: column.to_owned(),
+                    }),
+                });
+            let values = values.collect::<Result<_, _>>()?;
+            on_row(RawRow { number, values });
+        }
+        Ok(RowCount(number))
+    }
+}
+
+fn missing(column: &str) -> SourceError {
+    SourceError::ColumnMissing {
+        column: format!("{column:?}"),
+        table: "the ConfigMap".to_owned(),
+    }
+}
+
+/// The crate's own words may have a value of a row in them.
+fn malformed_csv(error: csv::Error) -> SourceError {
+    let line = error.position().map_or(1, |position| position.line());
+    let cause = match error.kind() {
+        csv::ErrorKind::UnequalLengths { .. } => {
+            "it has not as many values as the first line has names; a value with a comma needs quotes"
+        }
+        csv::ErrorKind::Utf8 { .. } => "it is no UTF-8",
+        _ => "it is no CSV",
+    };
+    SourceError::Malformed { line, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn columns() -> Columns {
+        Columns {
+            uid: "id".into(),
+            activate: "active".into(),
+            host_or_url: None,
+            extra: BTreeMap::from([("plan".into(), "plan".into())]),
+        }
+    }
+
+    /// The values of `id`, `active` and `plan`; `-` for NULL.
+    fn read(format: Format, text: &str) -> Result<Vec<String>, SourceError> {
+        let text = text.to_owned();
+        let mut rows = vec![];
+        let shown = |value: Option<Vec<u8>>| match value {
+            Some(bytes) => String::from_utf8(bytes).unwrap(),
+            None => "-".to_owned(),
+        };
+        let count = ConfigMap { format, text }.rows(&columns(), |row| {
+            assert_eq!(row.number, rows.len() as u64 + 1);
+            let values: Vec<String> = row.values.into_iter().map(shown).collect();
+            rows.push(values.join("|"));
+        })?;
+        assert_eq!(count, RowCount(rows.len() as u64));
+        Ok(rows)
+    }
+
+    #[test]
+    fn rows_as_csv() {
+        for (text, expected) in [
+            ("id,active,plan\na,1,pro\nb,0,\n", vec!["a|1|pro", "b|0|"]),
+            ("plan,more,id,active\r\nx,y,a,1\r\n", vec!["a|1|x"]),
+            (
+                "\u{feff}id,active,plan\na,1,\"x, \"\"y\"\"\nz\"\n",
+                vec!["a|1|x, \"y\"\nz"],
+            ),
+            ("id,active,plan\n", vec![]),
+            ("id,active,plan\n\n a ,1,ü\n", vec![" a |1|ü"]),
+        ] {
+            assert_eq!(read(Format::Csv, text).unwrap(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rows_as_yaml() {
+        for (text, expected) in [
+            (
+                "- {id: a, active: 1, plan: pro}\n- id: b\n  active: true\n  plan: null\n",
+                vec!["a|1|pro", "b|true|-"],
+            ),
+            (
+                "- {id: '007', active: \"1\", plan: 1.5, more: [1]}",
+                vec!["007|1|1.5"],
+            ),
+            (
+                r#"[{"id": "a", "active": "1", "plan": "x"}]"#,
+                vec!["a|1|x"],
+            ),
+            ("[]", vec![]),
+        ] {
+            assert_eq!(read(Format::Yaml, text).unwrap(), expected, "{text:?}");
+        }
+    }
+
+    /// No message may have a value of a row in it.
+    #[test]
+    fn what_cannot_be_read_is_named_by_its_place() {
+        for (format, text, expected) in [
+            (Format::Csv, "", "the ConfigMap has no column \"id\""),
+            (
+                Format::Csv,
+                "id,active\na,1\n",
+                "the ConfigMap has no column \"plan\"",
+            ),
+            (
+                Format::Csv,
+                "id,id,active,plan\n",
+                "line 1 of the rows cannot be read: a column that the hub maps is there twice",
+            ),
+            (
+                Format::Csv,
+                "id,active,plan\na,1,pro\nb,1,secret,x\n",
+                "line 3 of the rows cannot be read: it has not as many",
+            ),
+            (
+                Format::Yaml,
+                "- {id: a, active: 1}",
+                "the ConfigMap has no column \"plan\"",
+            ),
+            (
+                Format::Yaml,
+                "- {id: a, active: 1, plan: [secret]}",
+                "column \"plan\" of row 1 is a list or a mapping",
+            ),
+            (
+                Format::Yaml,
+                "- {id: a, active: 1, plan: x}\n- secret\n",
+                "row 2 is no mapping",
+            ),
+            (
+                Format::Yaml,
+                "secret: [",
+                "of the rows cannot be read: this is not a YAML list",
+            ),
+            (
+                Format::Yaml,
+                "",
+                "of the rows cannot be read: this is not a YAML list",
+            ),
+        ] {
+            let said = read(format, text).unwrap_err().to_string();
+            assert!(said.contains(expected), "{text:?}: {said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_ending_of_the_key_is_the_format() {
+        for (key, format) in [
+            ("rows.csv", Some(Format::Csv)),
+            ("tenants.eu.yaml", Some(Format::Yaml)),
+            ("rows.json", Some(Format::Yaml)),
+            ("rows", None),
+            ("rows.txt", None),
+        ] {
+            assert_eq!(Format::of(key), format, "{key}");
+        }
+    }
+}
