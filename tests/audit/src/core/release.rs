@@ -292,9 +292,14 @@ impl Marker<'_> {
     }
 }
 
+/// The marker is the hash; what may stand behind it makes it another marker than the last one.
 fn marked_ungated(view: &NodeView, old: Option<&Node>, hash: &str) -> bool {
     let before = old.and_then(|old| old.view.ungated.as_deref());
-    view.ungated.as_deref() == Some(hash) && view.ungated.as_deref() != before
+    let marker = view
+        .ungated
+        .as_deref()
+        .filter(|marker| Some(*marker) != before);
+    marker.is_some_and(|marker| marker.split('/').next() == Some(hash))
 }
 
 /// The same live content under a hash of another version.
