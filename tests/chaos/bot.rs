@@ -71,9 +71,17 @@ impl Bot {
                 self.apply().await
             }
             10 => {
-                let skews = [json!(1), json!(3), json!(5), json!(10), json!("7%")];
+                let skews = [
+                    json!(0),
+                    json!(1),
+                    json!(3),
+                    json!(5),
+                    json!(10),
+                    json!("7%"),
+                ];
                 self.content.max_skew = self.dice.one_of(&skews).clone();
                 self.content.paused = self.dice.percent(15);
+                self.content.immediate = self.dice.percent(30);
                 self.apply().await
             }
             11 | 12 => self.force().await,
@@ -209,7 +217,7 @@ impl Bot {
             replicas: 1,
             delay: 1,
             max_skew: json!(10),
-            paused: false,
+            ..Content::first()
         };
         let stage = self.stage.clone();
         for node in std::mem::take(&mut self.forced) {

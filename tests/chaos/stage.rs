@@ -109,6 +109,12 @@ impl Stage {
             .fleet
             .form(&image, content.max_skew.clone(), content.delay);
         form["spec"]["rollout"]["paused"] = json!(content.paused);
+        let creation = if content.immediate {
+            "Immediate"
+        } else {
+            "Gated"
+        };
+        form["spec"]["rollout"]["creation"] = json!(creation);
         form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(60);
         // A failed one is nothing to wait for: the test breaks many on purpose.
         form["spec"]["rollout"]["maxFailures"] = json!("100%");
@@ -265,6 +271,8 @@ pub struct Content {
     pub delay: u32,
     pub max_skew: Value,
     pub paused: bool,
+    /// New nodes do not wait.
+    pub immediate: bool,
 }
 
 impl Content {
@@ -275,6 +283,7 @@ impl Content {
             delay: 0,
             max_skew: json!(0),
             paused: false,
+            immediate: false,
         }
     }
 }
