@@ -72,6 +72,14 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
             "only lynqgate itself lets content go live",
         ),
         (
+            "the start time",
+            annotate(
+                "lynq.sh/rollout-update-start-time",
+                &json!("2100-01-01T00:00:00.000Z"),
+            ),
+            "only lynqgate itself sets lynq.sh/rollout-update-start-time",
+        ),
+        (
             "a release",
             annotate("lynq.sh/release", &json!("x/1")),
             "only lynqgate itself sets lynq.sh/release",

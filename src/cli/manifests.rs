@@ -143,8 +143,7 @@ fn fence() -> [Value; 2] {
     let validations = [
         rule(
             format!("oldObject == null || variables.sameContent || !({})", unchanged(names::DESIRED_HASH)),
-            &format!("the content changed, but its lynq.sh/desired-hash did not. Either resources only changed their places \
-                      in a list, which is refused, or {bypassed}"),
+            &format!("the content changed, but its lynq.sh/desired-hash did not; {bypassed}"),
         ),
         rule(
             format!(
@@ -152,6 +151,10 @@ fn fence() -> [Value; 2] {
                  variables.live == 'unknown' || variables.wasLive.matches('^[0-9]+:') && !variables.wasLive.startsWith('{HASH_VERSION}:')"
             ),
             &format!("only lynqgate itself lets content go live (lynq.sh/live-hash), or the annotation {}=true", names::FORCE_ROLLOUT),
+        ),
+        rule(
+            format!("oldObject == null || variables.operator || variables.live != variables.wasLive || {}", unchanged(names::START_TIME)),
+            &format!("only lynqgate itself sets {}", names::START_TIME),
         ),
         rule(
             "oldObject != null || variables.live in ['', 'none', 'unknown'] || variables.operator || variables.forced || variables.empty".to_owned(),

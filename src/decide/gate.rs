@@ -131,7 +131,7 @@ impl Denial {
 
 /// The mutating half: the first rule that matches decides.
 pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
-    let (outcome, state) = next_state(write, now)?;
+    let next = next_state(write, now)?;
     let mut warnings = vec![];
     if let Some(value) =
         annotation(write.new, names::FORCE_ROLLOUT).filter(|value| *value != names::TRUE)
@@ -141,18 +141,21 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
             names::FORCE_ROLLOUT
         ));
     }
+    let mut patch = next.state.patch(write.new);
+    if let Some(old) = write.old.filter(|_| !next.changed) {
+        patch.extend(state::as_stored(old, write.new));
+    }
     Ok(Decision {
-        outcome,
-        held: state.held(),
-        patch: state.patch(write.new),
+        outcome: next.outcome,
+        held: next.state.held(),
+        patch,
         warnings,
     })
 }
 
 /// The validating half, which sees what every other webhook left: it must be what the gate decides on it, stamps aside.
 pub fn check(write: &Write, now: Timestamp) -> Result<(), Denial> {
-    let (_, state) = next_state(write, now)?;
-    match state.mismatch(write.new) {
+    match next_state(write, now)?.state.mismatch(write.new) {
         Some(what) => Err(Denial::Tampered {
             node: name(write),
             what,
@@ -189,7 +192,14 @@ pub fn rebased(stored: &Value) -> Option<Rebased<'_>> {
     })
 }
 
-fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'a>), Denial> {
+struct Next<'a> {
+    outcome: Outcome,
+    state: State<'a>,
+    /// It is other content than before.
+    changed: bool,
+}
+
+fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<Next<'a>, Denial> {
     let spec = write.new.get("spec");
     let old = write.old.map(State::of_stored);
     let desired = match (&old, write.old) {
@@ -210,6 +220,22 @@ fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'
         })?;
     }
 
+    let (outcome, state) = by_rule(write, old, desired, changed, now)?;
+    Ok(Next {
+        outcome,
+        state,
+        changed,
+    })
+}
+
+/// `old` is the stored state, `desired` the hash of the new content.
+fn by_rule<'a>(
+    write: &Write<'a>,
+    old: Option<State<'a>>,
+    desired: Hash,
+    changed: bool,
+    now: Timestamp,
+) -> Result<(Outcome, State<'a>), Denial> {
     // What every rule starts from: the stored state, speaking of the new content.
     let mut next = match &old {
         Some(old) => State {
@@ -273,7 +299,7 @@ fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<(Outcome, State<'
     }
     if old.is_none() {
         // A creation. Without content there is nothing to wait for.
-        if content::is_content_empty(spec) {
+        if content::is_content_empty(write.new.get("spec")) {
             next.go_live(now);
             return Ok((Outcome::Unchanged, next));
         }

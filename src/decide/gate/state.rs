@@ -7,6 +7,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation};
 use serde_json::{Map, Value, json};
 
+use crate::api::resource::ARRAYS;
 use crate::api::{names, stamp};
 use crate::decide::content;
 use crate::decide::content::Hash;
@@ -259,6 +260,20 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
     } else {
         Live::Unknown
     }
+}
+
+/// What gives lists that say the same in other words, or in another order, back their stored form: the fence cannot compute
+/// a hash, and takes every other form for other content.
+pub fn as_stored(old: &Value, new: &Value) -> Vec<PatchOperation> {
+    let list = |object: &'_ Value, array: &str| {
+        let list = object.pointer(&format!("/spec/{array}")).cloned();
+        list.filter(|list| list.as_array().is_some_and(|list| !list.is_empty()))
+    };
+    let differs = |array: &&'static str| {
+        let old = list(old, array)?;
+        (list(new, array)? != old).then(|| add(&["spec", array], old))
+    };
+    ARRAYS.iter().filter_map(differs).collect()
 }
 
 pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {

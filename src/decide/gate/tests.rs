@@ -532,3 +532,27 @@ fn content_too_large_to_be_held_is_refused_only_when_it_changes() {
     let old = big(700_000);
     assert!(write(Some(&old), &with(&old, "a", Some("b")), USER).is_ok());
 }
+
+/// The fence sees lists, and no hashes: what only stands in another order is stored as it stood.
+#[test]
+fn content_in_another_order_is_stored_as_it_was() {
+    let lists = |first: &str, second: &str| {
+        let mut node = node("");
+        node["spec"]["configMaps"] = json!([{"id": first, "spec": {}}, {"id": second, "spec": {}}]);
+        node
+    };
+    let before = stored(None, &lists("a", "b"), OPERATOR);
+    let mut swapped = lists("b", "a");
+    swapped["spec"]["configMaps"][0]["timeoutSeconds"] = json!(300);
+    swapped["spec"]["deployments"] = json!([]);
+    swapped["metadata"]["annotations"] = json!({"note": "x"});
+    let (outcome, after) = write(Some(&before), &swapped, OPERATOR).unwrap();
+    assert_eq!(outcome, Outcome::Unchanged);
+    assert_eq!(after["spec"]["configMaps"], before["spec"]["configMaps"]);
+    assert_eq!(after["metadata"]["annotations"]["note"], "x");
+    let other = stored(Some(&before), &lists("b", "c"), OPERATOR);
+    assert_eq!(
+        other["spec"]["configMaps"],
+        lists("b", "c")["spec"]["configMaps"]
+    );
+}
