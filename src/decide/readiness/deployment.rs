@@ -85,7 +85,8 @@ fn pods_missing(object: &Object<'_>) -> Option<Reason> {
     let name = object.name();
     let replicas = object.replicas();
     let updated = object.status_count("updatedReplicas");
-    let old = object.status_count("replicas").saturating_sub(updated);
+    let pods = object.status_count("replicas");
+    let old = pods.saturating_sub(updated);
     let availability = availability(object);
     if updated > replicas {
         return Some(Reason::SurplusPods {
@@ -107,6 +108,8 @@ fn pods_missing(object: &Object<'_>) -> Option<Reason> {
         return Some(Reason::OldPodsLeft {
             name,
             old,
+            pods,
+            unavailable: pods.saturating_sub(availability.available),
             availability,
         });
     }

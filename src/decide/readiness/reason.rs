@@ -75,10 +75,13 @@ pub enum Reason {
         max_surge: u32,
         availability: Availability,
     },
-    #[error("{name}: all pods are updated, {old} old left; {availability}")]
+    #[error("{name}: {}; {availability}", old_pods(*.old, *.pods, *.unavailable))]
     OldPodsLeft {
         name: String,
         old: u32,
+        /// Old and new.
+        pods: u32,
+        unavailable: u32,
         availability: Availability,
     },
     #[error("{name}: {availability}")]
@@ -254,6 +257,20 @@ fn because(reason: &str, message: &str) -> String {
         format!(" ({reason})")
     };
     reason + &after(": ", message)
+}
+
+/// Which pods are not available the status does not say; as a rule the new ones, for else the old ones would go.
+fn old_pods(old: u32, pods: u32, unavailable: u32) -> String {
+    match unavailable {
+        0 => format!("all pods are updated, {old} old left"),
+        n => {
+            let are = if n == 1 { "is" } else { "are" };
+            let stay = if old == 1 { "stays" } else { "stay" };
+            format!(
+                "the new pods are not all available ({n} of {pods} pods {are} not), and {old} old {stay}"
+            )
+        }
+    }
 }
 
 fn if_empty<'a>(text: &'a str, instead: &'a str) -> &'a str {
