@@ -12,7 +12,7 @@ pub use error::SourceError;
 
 #[derive(Debug)]
 pub enum DataSource {
-    Mysql(mysql::Mysql),
+    Mysql(Box<mysql::Mysql>),
     ConfigMap(config_map::ConfigMap),
 }
 

@@ -47,7 +47,7 @@ fn settings(database: &Database, schema: &str, table: &str) -> Settings {
 }
 
 fn source(settings: Settings) -> DataSource {
-    DataSource::Mysql(Mysql::new(settings))
+    DataSource::Mysql(Box::new(Mysql::new(settings)))
 }
 
 /// The rows of one read as lossy text, `None` for NULL; and that their number is the one reported.

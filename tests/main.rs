@@ -25,6 +25,7 @@ mod reasons;
 mod relay;
 mod restored;
 mod rollout;
+mod steering;
 mod template_functions;
 mod tenants;
 mod tidy;

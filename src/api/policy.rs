@@ -89,7 +89,7 @@ impl JsonSchema for Skew {
         schemars::json_schema!({
             "x-kubernetes-int-or-string": true,
             "minimum": 0,
-            "maximum": u32::MAX,
+            "maximum": i32::MAX,
             "maxLength": 10,
             "x-kubernetes-validations": [{
                 "rule": format!("type(self) == int || self.matches('{PERCENTAGE}')"),

@@ -36,9 +36,14 @@ struct Watched {
     refused: Option<String>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<BTreeSet<ObjectKey>>,
+    lists: u64,
     /// Nodes that wait for the first list.
     waiting: BTreeSet<NodeKey>,
 }
+
+/// When a request was sent: after so many complete lists of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked(u64);
 
 /// Whether every object of a kind is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,12 +123,18 @@ impl Children {
             .collect()
     }
 
+    /// To be asked before a request whose reply is learnt.
+    pub fn asked(&self, kind: &Kind) -> Asked {
+        let inner = self.inner.read().expect("the children's lock");
+        Asked(inner.kinds.get(kind).map_or(0, |watched| watched.lists))
+    }
+
     /// Takes an object that a write or a live read returned. One that is gone since stays gone.
-    pub fn learn(&self, object: &Value) -> Arc<Child> {
+    pub fn learn(&self, object: &Value, asked: Asked) -> Arc<Child> {
         self.inner
             .write()
             .expect("the children's lock")
-            .learn(object)
+            .learn(object, asked)
     }
 
     /// The object was found to be gone.
@@ -145,10 +156,25 @@ impl Children {
 }
 
 impl Inner {
-    fn learn(&mut self, object: &Value) -> Arc<Child> {
+    fn learn(&mut self, object: &Value, asked: Asked) -> Arc<Child> {
         let child = Child::of(object);
         if self.gone.has(&child.uid, &child.resource_version) {
             return Arc::new(child);
+        }
+        let key = key_of(object);
+        let known = self
+            .children
+            .get(&key)
+            .is_some_and(|known| known.uid == child.uid);
+        if !known && let Some(watched) = self.kinds.get_mut(&key.kind) {
+            // It was made and deleted between the last watch and a list that does not have it: no event will say so. If it
+            // is there all the same, the watch that follows the list names it.
+            if watched.lists != asked.0 {
+                return Arc::new(child);
+            }
+            if let Some(unseen) = &mut watched.unseen {
+                unseen.insert(key);
+            }
         }
         self.put(object).0
     }
@@ -199,6 +225,7 @@ impl Inner {
             Change::Listed => {
                 let watched = self.watched(kind);
                 watched.listed = true;
+                watched.lists += 1;
                 watched.refused = None;
                 let mut touched = std::mem::take(&mut watched.waiting);
                 for key in watched.unseen.take().unwrap_or_default() {
@@ -294,10 +321,41 @@ mod tests {
         let key = key_of(&object("1"));
         inner.change(&kind, Change::Applied(object("1")));
         inner.change(&kind, Change::Deleted(object("3")));
-        inner.learn(&object("2"));
+        inner.learn(&object("2"), Asked(0));
         assert!(!inner.children.contains_key(&key), "a late reply");
         // It was left behind without our label, and is taken over once more.
-        inner.learn(&object("4"));
+        inner.learn(&object("4"), Asked(0));
         assert!(inner.children.contains_key(&key), "adopted");
+    }
+
+    #[test]
+    fn what_a_list_does_not_have_is_not_learnt_from_an_older_reply() {
+        let kind = Kind {
+            api_version: "v1".to_owned(),
+            kind: "ConfigMap".to_owned(),
+        };
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "web", "uid": "a", "resourceVersion": "5"}});
+        let key = key_of(&object);
+        let there = |inner: &Inner| inner.children.contains_key(&key);
+        let mut inner = Inner::default();
+        inner.change(&kind, Change::Restarted);
+        inner.learn(&object, Asked(0));
+        assert!(there(&inner), "for as long as the list is not complete");
+        inner.change(&kind, Change::Listed);
+        assert!(!there(&inner), "the list is newer");
+        inner.learn(&object, Asked(0));
+        assert!(!there(&inner), "the reply is older than the list");
+        inner.change(&kind, Change::Applied(object.clone()));
+        assert!(there(&inner), "the list was older");
+
+        let mut inner = Inner::default();
+        inner.change(&kind, Change::Listed);
+        inner.learn(&object, Asked(1));
+        assert!(there(&inner), "made since the list");
+        inner.change(&kind, Change::Restarted);
+        inner.change(&kind, Change::Applied(object.clone()));
+        inner.learn(&object, Asked(1));
+        inner.change(&kind, Change::Listed);
+        assert!(there(&inner), "the list has it");
     }
 }

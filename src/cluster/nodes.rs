@@ -12,6 +12,10 @@ use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::version;
 
+/// When a request was sent: after so many complete lists.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked(u64);
+
 /// Namespace and name of a hub.
 pub type HubKey = (String, String);
 
@@ -28,6 +32,7 @@ struct Inner {
     by_hub: BTreeMap<HubKey, BTreeSet<String>>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<BTreeSet<NodeKey>>,
+    lists: u64,
     gone: Gone,
 }
 
@@ -81,6 +86,28 @@ impl Nodes {
         let _ = listed.wait_for(|listed| *listed).await;
     }
 
+    /// To be asked before a node is written that may be new.
+    pub fn asked(&self) -> Asked {
+        Asked(self.inner.read().expect("the nodes' lock").lists)
+    }
+
+    /// Takes a node that may be new. One that a list since then does not have is gone, or the watch is about to name it.
+    pub fn learn_new(&self, object: &Value, asked: Asked) -> Arc<NodeDigest> {
+        let mut inner = self.inner.write().expect("the nodes' lock");
+        let key = key_of(object);
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+        if inner.nodes.get(&key).is_none_or(|known| known.uid != uid) {
+            if inner.lists != asked.0 {
+                return Arc::new(NodeDigest::of(object, None));
+            }
+            if let Some(unseen) = &mut inner.unseen {
+                unseen.insert(key);
+            }
+        }
+        drop(inner);
+        self.learn(object)
+    }
+
     /// Takes an object that a write returned: what we wrote ourselves is known without waiting for the watch. One that is
     /// gone since stays gone.
     pub fn learn(&self, object: &Value) -> Arc<NodeDigest> {
@@ -121,6 +148,7 @@ impl Nodes {
             }
             Change::Refused(_) => vec![],
             Change::Listed => {
+                inner.lists += 1;
                 let gone = inner.unseen.take().unwrap_or_default();
                 let changed = gone
                     .iter()

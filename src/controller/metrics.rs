@@ -1,6 +1,7 @@
 //! The metrics of the loops. Labels are forms with their namespaces, kinds and results: never nodes or rows.
 
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -21,6 +22,13 @@ struct Applied {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Waiting {
+    namespace: String,
+    form: String,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 struct OfForm {
     namespace: String,
     form: String,
@@ -63,6 +71,9 @@ struct Inner {
     non_ready: Family<OfForm, Gauge>,
     forced: Family<OfForm, Gauge>,
     window: Family<OfForm, Gauge>,
+    waiting: Family<Waiting, Gauge>,
+    /// The reasons that `waiting` has of each form.
+    reasons: Mutex<BTreeMap<OfForm, BTreeSet<&'static str>>>,
     halts: Family<OfForm, Counter>,
     ledger_conflicts: Counter,
     bypasses: Counter,
@@ -82,10 +93,36 @@ impl Default for Inner {
             non_ready: Family::default(),
             forced: Family::default(),
             window: Family::default(),
+            waiting: Family::default(),
+            reasons: Mutex::default(),
             halts: Family::default(),
             ledger_conflicts: Counter::default(),
             bypasses: Counter::default(),
             syncs: Family::default(),
+        }
+    }
+}
+
+impl Inner {
+    /// What waits for no reason any more has no series.
+    fn set_waiting(&self, form: &OfForm, waiting: &BTreeMap<&'static str, i64>) {
+        let of = |reason| Waiting {
+            namespace: form.namespace.clone(),
+            form: form.form.clone(),
+            reason,
+        };
+        let mut reasons = self.reasons.lock().expect("the reasons' lock");
+        for reason in reasons.remove(form).unwrap_or_default() {
+            if !waiting.contains_key(reason) {
+                self.waiting.remove(&of(reason));
+            }
+        }
+        for (reason, nodes) in waiting {
+            self.waiting.get_or_create(&of(reason)).set(*nodes);
+        }
+        if !waiting.is_empty() {
+            let shown = waiting.keys().copied().collect();
+            reasons.insert(form.clone(), shown);
         }
     }
 }
@@ -128,6 +165,11 @@ impl Metrics {
                 gauge.clone(),
             );
         }
+        registry.register(
+            "lynqgate_rollout_waiting_nodes",
+            "Held nodes, by the reason why they wait",
+            inner.waiting.clone(),
+        );
         registry.register_with_unit(
             "lynqgate_rollout_hold",
             "How long released nodes had waited",
@@ -205,6 +247,7 @@ impl Metrics {
         set(&inner.non_ready, state.non_ready.into());
         set(&inner.forced, state.rollout.forced_nodes.into());
         set(&inner.window, state.window.unwrap_or_default() as i64);
+        inner.set_waiting(&form, &state.waiting);
     }
 
     /// A form that is gone is not counted any more.
@@ -223,6 +266,7 @@ impl Metrics {
         ] {
             family.remove(&form);
         }
+        inner.set_waiting(&form, &BTreeMap::new());
     }
 
     pub fn halted(&self, hub: &HubKey, form: &str) {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api::names;
 use crate::api::resource::{Resource, ResourceArrays};
@@ -408,10 +408,14 @@ impl Look<'_> {
                 && let Some(next) = left.next()
             {
                 let resource = all[next.index];
+                let asked = world.children.asked(&next.key.kind);
                 running.push(async move {
                     let result =
                         apply::apply(world, node, resource, &next.key, next.child.clone()).await;
-                    (next, result)
+                    (
+                        next,
+                        result.map(|object| world.children.learn(&object, asked)),
+                    )
                 });
             }
             let Some((done, result)) = running.next().await else {
@@ -474,12 +478,11 @@ fn note(
     node: &NodeDigest,
     facts: &Facts,
     premise: Premise,
-    result: Result<Value, ApiError>,
+    result: Result<Arc<Child>, ApiError>,
 ) {
     let now = Timestamp::now();
     let error = match result {
-        Ok(object) => {
-            let child = world.children.learn(&object);
+        Ok(child) => {
             memory.fields_hash = Some(child.fields_hash.clone());
             memory.failure = None;
             memory.failures = 0;

@@ -438,12 +438,13 @@ impl Look<'_> {
         };
         let value = format!("{}/{}", release.hash, release.resource_version);
         let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
+        // The watch may be faster than the reply.
+        let before = self.world.nodes.get(&NodeKey {
+            namespace: self.key.0.clone(),
+            name: release.node.clone(),
+        });
         match self.world.objects.merge(&key, &patch).await {
             Ok(object) => {
-                let before = self.world.nodes.get(&NodeKey {
-                    namespace: self.key.0.clone(),
-                    name: release.node.clone(),
-                });
                 let node = self.world.nodes.learn(&object);
                 // It counts only if the reply shows it: a gate that is not there answers 200 as well.
                 if !matches!(&node.live, Live::Hash(hash) if *hash == release.hash) {

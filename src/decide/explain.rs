@@ -133,20 +133,15 @@ impl Asked<'_> {
             ),
         );
         explanation.why = told.map(|told| told.message.clone());
-        let waits = self.plan.waiting.iter().filter(|(node, _)| {
-            self.snapshot
-                .nodes
-                .get(*node)
-                .is_some_and(|node| node.form == name)
-        });
         // What goes on by itself says less than what stops the rest.
-        let reason = waits
-            .map(|(_, reason)| reason)
-            .max_by_key(|reason| **reason != Reason::Releasing);
-        if let Some(reason) = reason {
+        let goes = (rollout.held_nodes > 0).then_some(&Reason::Releasing);
+        if let Some(reason) = state.blocked.as_ref().or(goes) {
             let told = self.told.get(name);
             let told = told.map(|(code, text)| (code.as_str(), text.as_str()));
             self.wait(&mut explanation, reason, told, name);
+        } else if rollout.phase == Phase::InProgress && explanation.why.is_none() {
+            explanation.why = Some(rollout.message.clone());
+            explanation.next = (rollout.updating_nodes > 0).then(|| MEND.to_owned());
         }
         explanation.expected = self.estimate(name);
         explanation.in_flight = self
@@ -225,6 +220,10 @@ impl Asked<'_> {
         })
     }
 }
+
+/// What is left to do where nothing waits, and not everything is ready.
+const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
+                    what stands in their way";
 
 /// Whether the operator's own word counts for more than what the planner makes of what everybody can read: of the answers
 /// to its requests, and of what it has not looked at since its start, it alone knows.

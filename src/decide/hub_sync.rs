@@ -14,7 +14,7 @@ use crate::decide::content;
 use crate::decide::findings::{Findings, Subject};
 use crate::decide::node::NodeDigest;
 use crate::decide::render::{CompiledForm, RowInputs};
-use crate::decide::rollout::{Live, is_ungated};
+use crate::decide::rollout::{Live, Way, is_ungated};
 use crate::decide::rows::guard::{Deletions, Held, Verdict, guard};
 use crate::decide::rows::names::node_name;
 use crate::decide::rows::{Row, Rows};
@@ -84,6 +84,8 @@ pub struct NodeWrite {
     pub form: String,
     pub uid: String,
     pub object: Value,
+    /// What lets it go at once, if something does.
+    pub way: Option<Way>,
 }
 
 /// One node to delete.
@@ -186,6 +188,8 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             let taken = (seen.foreign)(&key)
                 || node.is_some_and(|node| node.form != *form_name || node.row_uid != row.uid);
             if taken {
+                let unwritten = (form_name.clone(), key.name.clone());
+                plan.unwritten.insert(unwritten);
                 plan.skipped.add(
                     Subject::Node,
                     key.name,
@@ -344,7 +348,8 @@ fn render_node(
         annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
     }
     let free = |creation| form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
-    if free(creation) && !(creation && plan.held.is_some()) {
+    let goes = free(creation) && !(creation && plan.held.is_some());
+    if goes {
         // It may have gone live since it was seen; then this is an update like any other.
         let condition = if free(false) {
             ""
@@ -381,5 +386,9 @@ fn render_node(
         form: form_name.to_owned(),
         uid: row.uid.clone(),
         object,
+        way: goes.then_some(match form.forced {
+            true => Way::Forced,
+            false => Way::Ungated,
+        }),
     });
 }

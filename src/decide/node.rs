@@ -61,6 +61,8 @@ pub struct NodeDigest {
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
+    /// A slot let the live content go live.
+    pub by_slot: bool,
     /// Its annotations claim hashes that its content does not have: it was written past the gate.
     pub past_gate: bool,
     /// The live content itself, kept only until the status says that it was seen rolled out.
@@ -123,6 +125,7 @@ impl NodeDigest {
             labels: labels(object, previous),
             status: Arc::new(status),
             facts: Arc::default(),
+            by_slot: false,
             past_gate: false,
             content: None,
             key,
@@ -130,6 +133,9 @@ impl NodeDigest {
         let previous = previous.filter(|p| p.uid == digest.uid);
         digest.read_live(object, rebased, previous);
         digest.past_gate = digest.is_past_gate(object, previous);
+        let released = annotation(object, names::RELEASE).and_then(|m| m.split_once('/'));
+        digest.by_slot =
+            matches!((&digest.live, released), (Live::Hash(live), Some((hash, _))) if hash == live);
         digest
     }
 
@@ -257,6 +263,7 @@ impl NodeDigest {
             why: self.why_not_settled(),
             forced: self.forced,
             deleting: self.deleting,
+            by_slot: self.by_slot,
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }
     }

@@ -31,6 +31,8 @@ pub struct Snapshot {
     /// The hub's resourceVersion: the ledger below is that version's.
     pub resource_version: String,
     pub slots: Vec<Slot>,
+    /// There is no ledger: the hub is new, or its status was lost.
+    pub ledger_lost: bool,
     /// The hub's own window over all of its forms.
     pub hub_skew: Skew,
     pub forms: BTreeMap<String, Form>,
@@ -107,6 +109,8 @@ pub struct Node {
     /// Its changes go live whatever the window says.
     pub forced: bool,
     pub deleting: bool,
+    /// A slot let the live content go live.
+    pub by_slot: bool,
     /// The number of its group in the form's order.
     pub group: usize,
 }
@@ -209,6 +213,9 @@ pub struct Plan {
 }
 
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    if snapshot.ledger_lost && snapshot.nodes.values().any(|node| node.by_slot) {
+        return plan_again(snapshot, now);
+    }
     let failed = snapshot.forms.iter().map(|(name, form)| {
         (
             name.as_str(),
@@ -231,12 +238,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     pass.give_up(&slots);
     pass.note_formless();
+    let turns = candidates(snapshot);
     for (name, form) in &snapshot.forms {
         let seen = status::Seen {
             snapshot,
             slots: &slots,
             failed: &pass.failed[name.as_str()],
             waiting: &pass.plan.waiting,
+            turns: &turns,
             window: windows.width(name),
         };
         let state = status::of_form(name, form, &seen, now);
@@ -244,6 +253,33 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         pass.plan.forms.insert(name.clone(), state);
     }
     pass.plan
+}
+
+/// The ledger is made anew before it is built on: who was let go by a slot and is not settled is in flight. That cannot be
+/// told from one that was settled and broke since; it counts as well, for a window too narrow is the safe side.
+fn plan_again(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let in_flight = |(name, node): (&String, &Node)| {
+        let Live::Hash(hash) = &node.live else {
+            return None;
+        };
+        let slot = Slot {
+            node: name.clone(),
+            uid: node.uid.clone(),
+            form: node.form.clone(),
+            hash: hash.clone(),
+            resource_version: node.resource_version.clone(),
+            repair: false,
+        };
+        (node.by_slot && node.non_ready()).then_some(slot)
+    };
+    let found = Snapshot {
+        slots: snapshot.nodes.iter().filter_map(in_flight).collect(),
+        ledger_lost: false,
+        ..snapshot.clone()
+    };
+    let mut plan = plan(&found, now);
+    plan.ledger.get_or_insert(found.slots);
+    plan
 }
 
 struct Pass<'a> {

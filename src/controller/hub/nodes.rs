@@ -3,10 +3,12 @@
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
+use crate::api::stamp;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::{World, own_key};
+use crate::decide::child::NodeKey;
 use crate::decide::hub_sync::{NodeDeletion, NodeWrite};
 
 /// Node writes that one hub may have under way.
@@ -51,16 +53,30 @@ pub async fn write_nodes(world: &World, writes: &[NodeWrite]) -> Vec<Failure> {
                         .unwrap_or_default(),
                     &write.name,
                 );
-                (write, world.objects.apply(&key, &write.object, true).await)
+                let asked = world.nodes.asked();
+                let before = world.nodes.get(&NodeKey {
+                    namespace: key.namespace.clone(),
+                    name: key.name.clone(),
+                });
+                let written = world.objects.apply(&key, &write.object, true).await;
+                (write, asked, before, written)
             });
         }
-        let Some((write, result)) = running.next().await else {
+        let Some((write, asked, before, result)) = running.next().await else {
             return failures;
         };
         match result {
             Ok(object) => {
-                let now = world.nodes.learn(&object);
+                let now = world.nodes.learn_new(&object, asked);
                 world.node_queue.add(now.key.clone());
+                if let Some(way) = write.way.filter(|_| !now.held())
+                    && before.as_ref().is_none_or(|before| before.live != now.live)
+                {
+                    let hub = (now.key.namespace.clone(), now.hub.clone());
+                    let since =
+                        before.and_then(|before| stamp::parse(before.held_since.as_deref()?));
+                    world.metrics.released(&hub, &now.form, way, since);
+                }
             }
             Err(error) => failures.push(Failure::new(
                 &write.name,

@@ -193,7 +193,7 @@ async fn open(
     *known = Some(Known {
         generation: hub.generation,
         settings: settings.clone(),
-        source: DataSource::Mysql(Mysql::new(settings)),
+        source: DataSource::Mysql(Box::new(Mysql::new(settings))),
     });
     Ok(true)
 }

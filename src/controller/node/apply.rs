@@ -164,6 +164,7 @@ pub async fn take_down(
     how: TakeDown,
     why: &str,
 ) -> Result<(), ApiError> {
+    let asked = world.children.asked(&key.kind);
     // Whose it is is asked once more: what is remembered may be a moment old.
     let object = match world.objects.get(key).await {
         Ok(object) => object,
@@ -173,7 +174,7 @@ pub async fn take_down(
         }
         Err(error) => return Err(error),
     };
-    let live = world.children.learn(&object);
+    let live = world.children.learn(&object, asked);
     if live.uid != child.uid || live.owner != child.owner {
         return Ok(());
     }
@@ -184,7 +185,7 @@ pub async fn take_down(
             tell(world, node, key, how, why);
             match world.objects.get(key).await {
                 Err(ApiError::NotFound(_)) => world.children.forget(key),
-                Ok(object) => drop(world.children.learn(&object)),
+                Ok(object) => drop(world.children.learn(&object, asked)),
                 Err(error) => return Err(error),
             }
         }

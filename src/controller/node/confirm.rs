@@ -49,13 +49,14 @@ async fn read_child(
     node: &NodeDigest,
     key: &ObjectKey,
 ) -> Result<Option<Arc<Child>>, ApiError> {
+    let asked = world.children.asked(&key.kind);
     let object = match world.objects.get(key).await {
         Ok(object) => object,
         Err(ApiError::NotFound(_)) => return Ok(None),
         Err(error) => return Err(error),
     };
     let known = world.children.get(key);
-    let child = world.children.learn(&object);
+    let child = world.children.learn(&object, asked);
     if known
         .is_some_and(|known| version::is_newer(&child.resource_version, &known.resource_version))
     {

@@ -39,6 +39,7 @@ pub fn of(seen: &Seen) -> Snapshot {
             .and_then(|hub| hub.status.rollout.clone())
             .map(|rollout| rollout.slots)
             .unwrap_or_default(),
+        ledger_lost: seen.hub.is_some_and(|hub| hub.status.rollout.is_none()),
         hub_skew: seen
             .hub
             .and_then(|hub| hub.spec.as_ref().ok()?.rollout.as_ref())

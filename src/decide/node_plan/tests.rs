@@ -60,6 +60,7 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         group_of_row: None,
         forced: false,
         labels: Arc::default(),
+        by_slot: false,
         past_gate: false,
         status: Arc::new(NodeStatus::default()),
         facts: Arc::new(facts),

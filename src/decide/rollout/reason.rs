@@ -152,7 +152,8 @@ impl Reason {
             }
             Reason::BudgetSpent { .. } => {
                 "correct the form: the failed nodes get the correction first; or remove what stands in their way; or, to go on \
-                 all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ)"
+                 all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ); the failed nodes fill the window \
+                 still: raise maxSkew, too"
             }
             Reason::GroupNotDone { .. } => {
                 "those nodes must run the newest content and be ready: lynqgate explain node tells why one does not"
@@ -223,7 +224,7 @@ impl Reason {
                 "the operator has just started, and looks at every node before it releases any; the form's condition Held names some that are left"
             }
             Reason::NoForm { .. } => {
-                "its form is gone or cannot be read, so that nobody releases it; bring the form back or correct it, or delete this node"
+                "its form is gone, cannot be read, or is another hub's, so that nobody releases it; bring the form back or correct it, or delete this node"
             }
             Reason::NoLeader { .. } => "no operator leads, so that nothing is released",
         }
@@ -288,7 +289,7 @@ impl fmt::Display for Reason {
             Reason::NoForm { form } => {
                 write!(
                     f,
-                    "its form {form:?} is gone or cannot be read, so that nobody releases it"
+                    "its form {form:?} is gone, cannot be read, or is another hub's, so that nobody releases it"
                 )
             }
             Reason::NoLeader { since: Some(since) } => {

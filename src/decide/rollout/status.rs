@@ -22,6 +22,10 @@ pub struct FormState {
     pub window: Option<usize>,
     pub rollout: FormRolloutStatus,
     pub conditions: Vec<ConditionState>,
+    /// Held nodes, by the reason why they wait.
+    pub waiting: BTreeMap<&'static str, i64>,
+    /// Why the first in turn of those that do not go by themselves waits.
+    pub blocked: Option<Reason>,
     /// When a node's deadline passes.
     pub wake_at: Option<Timestamp>,
 }
@@ -102,6 +106,8 @@ pub struct Seen<'a> {
     pub slots: &'a [Slot],
     pub failed: &'a Failed,
     pub waiting: &'a BTreeMap<String, Reason>,
+    /// The nodes that wait, in their turn.
+    pub turns: &'a [&'a str],
     /// The form's window; None where there is none.
     pub window: Option<usize>,
 }
@@ -119,25 +125,38 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     };
     let ready_updated = updated().filter(|(_, node)| is_ready(node)).count() as i32;
     let updated = updated().count() as i32;
-    let phase = if total == 0 && !form.outdated {
+    let soaking = soaking(name, form, seen);
+    let phase = if total == 0 && !form.outdated && form.unwritten.is_empty() {
         Phase::Idle
     } else if seen.failed.spent() {
         Phase::Failed
-    } else if ready_updated == total && !form.outdated && form.unwritten.is_empty() {
+    } else if ready_updated == total
+        && !form.outdated
+        && form.unwritten.is_empty()
+        && soaking.is_empty()
+    {
         Phase::Complete
     } else {
         Phase::InProgress
     };
     let slots = seen.slots.iter().filter(|slot| slot.form == name).count() as i32;
-    let blocked = seen.waiting.iter().find(|(node, reason)| {
-        **reason != Reason::Releasing
-            && seen
-                .snapshot
-                .nodes
-                .get(*node)
-                .is_some_and(|node| node.form == name)
-    });
-    let blocked = blocked.map(|(_, reason)| reason);
+    let of_form = |node: &&str| {
+        seen.snapshot
+            .nodes
+            .get(*node)
+            .is_some_and(|n| n.form == name)
+    };
+    let reasons = seen
+        .turns
+        .iter()
+        .copied()
+        .filter(of_form)
+        .filter_map(|n| seen.waiting.get(n));
+    let mut waiting = BTreeMap::new();
+    for reason in reasons.clone() {
+        *waiting.entry(reason.code()).or_default() += 1;
+    }
+    let blocked = reasons.clone().find(|reason| **reason != Reason::Releasing);
     let mut rollout = FormRolloutStatus {
         phase,
         target_generation: form.rendered_generation,
@@ -169,6 +188,9 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             Names::of(&form.unwritten),
             message(&rollout, &seen.failed.names, blocked, unrendered, not_ready)
         ),
+        () if held == 0 && updated == ready_updated && !soaking.is_empty() => format!(
+            "{updated}/{total} updated and ready; watched for rollout.minReadySeconds: {soaking}"
+        ),
         () => message(&rollout, &seen.failed.names, blocked, unrendered, not_ready),
     };
     set_times(&mut rollout, form.previous.as_ref(), now);
@@ -179,6 +201,8 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         conditions: conditions(&rollout, ready, blocked),
         non_ready: count(&|node| node.non_ready()),
         window: seen.window,
+        waiting,
+        blocked: blocked.cloned(),
         rollout,
         wake_at: seen.failed.next_at,
     }
@@ -192,6 +216,19 @@ fn nodes_of<'a>(
         .nodes
         .iter()
         .filter(move |(_, node)| node.form == form && !node.deleting)
+}
+
+/// The nodes that are ready, and whose slots are kept until rollout.minReadySeconds have passed.
+fn soaking(form_name: &str, form: &Form, seen: &Seen) -> Names {
+    let soaks = |slot: &&Slot| {
+        let node = seen.snapshot.nodes.get(&slot.node);
+        slot.form == form_name && node.is_some_and(|node| node.uid == slot.uid && !node.deleting)
+    };
+    let slots = seen.slots.iter().filter(soaks);
+    match form.policy.min_ready_seconds {
+        0 => Names::default(),
+        _ => Names::of(slots.map(|slot| &slot.node)),
+    }
 }
 
 /// The updated nodes that are not ready, and why the first of them is not.

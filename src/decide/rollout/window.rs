@@ -107,7 +107,11 @@ impl<'a> Windows<'a> {
         if let Some((window, width)) = form.and_then(|form| Some((form.full_for(node)?, form))) {
             return Err(width.reason(node, window));
         }
-        match self.hub.full_for(node) {
+        let has_slot = |place: &Place| place.slot.is_some();
+        let without = !self.hub.places.get(&node.uid).is_some_and(has_slot);
+        // Of so many the ledger has room.
+        let full = (without && self.hub.slots >= WINDOW_MAX).then_some(WINDOW_MAX);
+        match self.hub.full_for(node).or(full) {
             Some(window) => Err(Reason::HubWindowFull {
                 window,
                 holders: self.hub.holders(),

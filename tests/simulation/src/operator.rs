@@ -43,6 +43,10 @@ pub struct Cursor {
     pub lost: bool,
 }
 
+/// When a request was sent.
+#[derive(Clone, Copy)]
+pub struct Asked([u64; 4]);
+
 #[derive(Default)]
 pub struct Process {
     pub id: usize,
@@ -52,6 +56,8 @@ pub struct Process {
     pub frozen_until: u64,
     pub clock_offset: i64,
     pub cursors: [Cursor; 4],
+    /// How many lists of each kind there were.
+    pub lists: [u64; 4],
 
     pub nodes: BTreeMap<String, Arc<NodeDigest>>,
     pub hub: Option<Arc<Hub>>,
@@ -155,6 +161,7 @@ impl Process {
         for name in gone {
             self.drop_object(kind, &name, time);
         }
+        self.lists[kind as usize] += 1;
         let cursor = &mut self.cursors[kind as usize];
         *cursor = Cursor {
             listed: true,
@@ -326,9 +333,26 @@ impl Process {
         }
     }
 
-    /// Whether it is news.
-    pub fn learn_child(&mut self, child: &Arc<Workload>) -> bool {
-        !self.gone.contains(&child.uid) && self.put_child(child)
+    /// When a request is sent: after so many lists of each kind.
+    pub fn asked(&self) -> Asked {
+        Asked(self.lists)
+    }
+
+    /// `Children::learn`: what a list since the request does not have is not taken. Whether it is news.
+    pub fn learn_child(&mut self, child: &Arc<Workload>, asked: Asked) -> bool {
+        let known = self.children.get(&child.node);
+        let known = known.is_some_and(|known| known.uid == child.uid);
+        let listed = asked.0[Kind::Child as usize] != self.lists[Kind::Child as usize];
+        !(self.gone.contains(&child.uid) || (listed && !known)) && self.put_child(child)
+    }
+
+    /// `Nodes::learn_new`, of a node that may be new.
+    pub fn learn_new(&mut self, digest: &Arc<NodeDigest>, asked: Asked) {
+        let known = self.nodes.get(&digest.key.name);
+        let known = known.is_some_and(|known| known.uid == digest.uid);
+        if known || asked.0[Kind::Node as usize] == self.lists[Kind::Node as usize] {
+            self.learn_node(digest);
+        }
     }
 
     fn put_child(&mut self, child: &Arc<Workload>) -> bool {

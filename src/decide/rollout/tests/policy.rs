@@ -2,7 +2,7 @@
 
 use super::refusals::refusal;
 use super::*;
-use crate::api::policy::{Group, SkewCounts};
+use crate::api::policy::{Group, SkewCounts, WINDOW_MAX};
 
 /// A fleet whose node `i` is in group `groups[i]` of two, `canaries` and `early`; 2 is the rest.
 fn ordered(states: &str, max_skew: u32, groups: &str) -> Snapshot {
@@ -306,4 +306,66 @@ fn a_slot_is_never_written_back_to_an_older_version() {
     assert_eq!(released(&plan), ["n1"]);
     assert!(plan.ledger.unwrap().contains(&slot(0, "150")));
     assert!(plan.waiting.contains_key("n0"));
+}
+
+#[test]
+fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
+    let mut snapshot = fleet("xxyAA", 2);
+    snapshot.forms.get_mut("web").unwrap().policy.skew_counts = SkewCounts::Released;
+    for i in 0..3 {
+        snapshot.nodes.get_mut(&format!("n{i}")).unwrap().by_slot = true;
+    }
+    let at_once = plan(&snapshot, at(1));
+    assert_eq!(
+        released(&at_once),
+        ["n3", "n4"],
+        "nobody would be in flight"
+    );
+    snapshot.ledger_lost = true;
+    let plan_anew = plan(&snapshot, at(1));
+    assert!(released(&plan_anew).is_empty(), "{:?}", plan_anew.releases);
+    let slots = plan_anew.ledger.expect("it is written");
+    assert_eq!(slots, [slot(0, "100"), slot(1, "100")]);
+
+    let mut settled = fleet("yyA", 2);
+    settled.ledger_lost = true;
+    assert_eq!(
+        plan(&settled, at(1)).ledger,
+        Some(vec![slot(2, "100")]),
+        "a hub that is new"
+    );
+    let mut idle = fleet("yy", 2);
+    idle.ledger_lost = true;
+    assert_eq!(plan(&idle, at(1)).ledger, None);
+    idle.nodes.get_mut("n0").unwrap().by_slot = true;
+    assert_eq!(plan(&idle, at(1)).ledger, Some(vec![]), "once");
+}
+
+#[test]
+fn a_ledger_has_room_for_so_many_slots_whatever_the_forms_say() {
+    let states: String = ["A"; 700].concat();
+    let mut snapshot = fleet(&states, 700);
+    let other = snapshot.forms["web"].clone();
+    snapshot.forms.insert("other".into(), other);
+    for i in 0..350 {
+        snapshot.nodes.get_mut(&format!("n{i}")).unwrap().form = "other".into();
+    }
+    let taken = |i: usize| Slot {
+        node: format!("m{i}"),
+        uid: format!("uid-m{i}"),
+        ..slot(i, "1")
+    };
+    snapshot.slots = (0..600).map(taken).collect();
+    let plan = plan(&snapshot, at(1));
+    assert_eq!(plan.ledger.map(|slots| slots.len()), Some(WINDOW_MAX));
+    let full = |reason: &Reason| {
+        matches!(
+            reason,
+            Reason::HubWindowFull {
+                window: WINDOW_MAX,
+                ..
+            }
+        )
+    };
+    assert!(plan.waiting.values().any(full));
 }

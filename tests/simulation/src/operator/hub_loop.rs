@@ -10,7 +10,7 @@ use lynqgate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
 
 use crate::cluster::{Form, HUB, NAMESPACE, Refused};
 use crate::mutant::Mutant;
-use crate::operator::sooner;
+use crate::operator::{Asked, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
 use crate::world::World;
@@ -67,7 +67,7 @@ struct Failed {
 }
 
 enum Sent {
-    Write(NodeWrite),
+    Write(NodeWrite, Asked),
     Spend,
     Delete,
     Report,
@@ -222,7 +222,8 @@ impl Sync {
                     name: write.name.clone(),
                     object: write.object.clone(),
                 };
-                self.ask(world, p, request, Sent::Write(write))
+                let asked = world.processes[p].asked();
+                self.ask(world, p, request, Sent::Write(write, asked))
             }
             Stage::Write => {
                 self.stage = Stage::Delete;
@@ -277,11 +278,11 @@ impl Sync {
         let process = &mut world.processes[p];
         let retry = matches!(reply, Err(Refused::Unavailable | Refused::Conflict));
         match (sent, reply) {
-            (Sent::Write(write), Ok(Reply::Node(node))) => {
-                process.learn_node(&node.digest);
+            (Sent::Write(write, asked), Ok(Reply::Node(node))) => {
+                process.learn_new(&node.digest, asked);
                 process.node_loop.wake(&write.name, time);
             }
-            (Sent::Write(write), _) => self.failed.push(Failed {
+            (Sent::Write(write, _), _) => self.failed.push(Failed {
                 node: Some((write.form, write.uid)),
                 retry,
             }),

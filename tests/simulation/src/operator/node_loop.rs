@@ -17,7 +17,7 @@ use lynqgate::decide::readiness::{Readiness, Reason};
 
 use crate::cluster::{Kind, NAMESPACE, Refused, Workload};
 use crate::mutant::Mutant;
-use crate::operator::millis_until;
+use crate::operator::{Asked, millis_until};
 use crate::request::{Reply, Request};
 use crate::witness::View;
 use crate::world::World;
@@ -39,7 +39,7 @@ struct Memory {
 
 enum Sent {
     Content,
-    Child,
+    Child(Asked),
     Status(Timestamp),
     Finalizer,
 }
@@ -116,11 +116,11 @@ fn read(world: &mut World, p: usize, name: &str, sent: Sent, reply: Result<Reply
             process.release.wake(time);
             return;
         }
-        (Sent::Child, Ok(Reply::Child(child))) => {
-            process.learn_child(&child);
+        (Sent::Child(asked), Ok(Reply::Child(child))) => {
+            process.learn_child(&child, asked);
             0
         }
-        (Sent::Child, Ok(_)) => {
+        (Sent::Child(_), Ok(_)) => {
             process.children.remove(name);
             0
         }
@@ -239,7 +239,8 @@ fn apply_content(
             .to_owned(),
         applied_hash: facts.hash.clone(),
     };
-    ask_on(world, p, &node.key.name, view, request, Sent::Child);
+    let asked = world.processes[p].asked();
+    ask_on(world, p, &node.key.name, view, request, Sent::Child(asked));
 }
 
 /// The release loop may wait for the last first look. (There it comes after the reply to the status, here before.)
@@ -303,7 +304,8 @@ fn delete(world: &mut World, p: usize, node: &NodeDigest) {
                 node: name.clone(),
                 uid: child.uid.clone(),
             };
-            ask(world, p, &name, request, Sent::Child);
+            let asked = world.processes[p].asked();
+            ask(world, p, &name, request, Sent::Child(asked));
         }
         None => {
             let request = Request::RemoveFinalizer {

@@ -19,7 +19,7 @@ use lynqgate::decide::rollout::{Confirm, Confirmation, GiveUp, Live, Plan, Relea
 use crate::cluster::{Hub, Refused};
 use crate::mutant::Mutant;
 use crate::operator::release_loop::refused::{CONFLICT, Failed, refused_retry};
-use crate::operator::{Process, millis_until, sooner};
+use crate::operator::{Asked, Process, millis_until, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
 use crate::world::World;
@@ -102,7 +102,7 @@ enum Sent {
     Release(Release),
     Read,
     GiveUp,
-    Confirm(Confirm),
+    Confirm(Confirm, Asked),
     Form(String),
     Counts,
 }
@@ -303,7 +303,9 @@ impl Look {
                     process.learn_node(&node.digest);
                 }
             }
-            (Sent::Confirm(confirm), reply) => self.confirmed_by(world, p, confirm, reply),
+            (Sent::Confirm(confirm, asked), reply) => {
+                self.confirmed_by(world, p, (confirm, asked), reply)
+            }
             (Sent::Form(name), reply) => match reply {
                 Ok(Reply::Form(form)) => {
                     process.learn_form(&form);
@@ -435,7 +437,8 @@ impl Look {
                     return Go::On;
                 }
                 let request = Request::ReadNode { name: node.clone() };
-                self.ask(world, p, request, Sent::Confirm(confirm))
+                let asked = world.processes[p].asked();
+                self.ask(world, p, request, Sent::Confirm(confirm, asked))
             }
             Confirm::Ready {
                 node,
@@ -463,7 +466,8 @@ impl Look {
                     return Go::On;
                 }
                 let request = Request::ReadChild { name: node.clone() };
-                self.ask(world, p, request, Sent::Confirm(confirm))
+                let asked = world.processes[p].asked();
+                self.ask(world, p, request, Sent::Confirm(confirm, asked))
             }
         }
     }
@@ -472,7 +476,7 @@ impl Look {
         &mut self,
         world: &mut World,
         p: usize,
-        confirm: Confirm,
+        (confirm, asked): (Confirm, Asked),
         reply: Result<Reply, Refused>,
     ) {
         let process = &mut world.processes[p];
@@ -499,7 +503,7 @@ impl Look {
                         .get(&node)
                         .map(|n| n.facts.clone())
                         .unwrap_or_default();
-                    if process.learn_child(&child) {
+                    if process.learn_child(&child, asked) {
                         process.node_loop.wake(&node, world.time);
                     }
                     let current = facts.iter().all(|facts| facts.hash == child.applied_hash);

@@ -87,6 +87,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         forced: hub.is_some_and(|hub| hub.forced),
         refused: refused.collect(),
         ledger_refused: None,
+        ledger_lost: false,
         unlooked: Names::default(),
     }
 }

@@ -1,0 +1,177 @@
+//! What users may set of a rollout, each seen to its end on the real control plane.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, wait};
+use crate::operator;
+use crate::tenants::{Fleet, SOON, condition};
+use crate::witness::Witness;
+
+/// Deployments in one form, with this policy.
+fn form(fleet: &Fleet, image: &str, rollout: &Value) -> Value {
+    let mut form = fleet.form(image, json!(2), 0);
+    for (field, value) in rollout.as_object().expect("an object") {
+        form["spec"]["rollout"][field] = value.clone();
+    }
+    form
+}
+
+async fn fleet(cluster: &Cluster, rows: usize, rollout: &Value) -> Result<Fleet> {
+    let fleet = Fleet::new(cluster, "steering", rows).await?;
+    fleet.apply(&form(&fleet, "web:1", rollout)).await?;
+    fleet.complete(rows, SOON).await?;
+    Ok(fleet)
+}
+
+/// Resources that change their places are no other content: neither the gate nor the fence has anything against it, and
+/// what else changes with them reaches the nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resources_may_change_their_places() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "places", 3).await?;
+    let map = |id: &str| {
+        json!({
+            "id": id, "nameTemplate": format!("{{{{ .uid }}}}-{id}"),
+            "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "y"}},
+        })
+    };
+    let form = |maps: [&str; 2], when: &str| {
+        json!({
+            "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+            "metadata": {"name": "web", "namespace": fleet.namespace},
+            "spec": {
+                "hubId": "tenants", "configMaps": maps.map(map),
+                "rollout": {"maxSkew": 1, "order": [{"name": "first", "when": when}]},
+            },
+        })
+    };
+    fleet
+        .apply(&form(["a", "b"], "{{ eq .uid \"t0\" }}"))
+        .await?;
+    fleet.complete(3, SOON).await?;
+    let maps = async || -> Result<Vec<Value>> {
+        let maps = fleet.list("ConfigMap").await?.into_iter();
+        Ok(maps
+            .map(|map| map["metadata"]["resourceVersion"].clone())
+            .collect())
+    };
+    let before = maps().await?;
+    fleet
+        .apply(&form(["b", "a"], "{{ eq .uid \"t1\" }}"))
+        .await?;
+    fleet.complete(3, SOON).await?;
+    let group = async |node: &str| -> Result<Value> {
+        let node = fleet.get("LynqNode", node).await?;
+        Ok(node["metadata"]["annotations"]["lynq.sh/rollout-group"].clone())
+    };
+    ensure!(group("t1-web").await? == "0", "t1 is in no group");
+    ensure!(group("t0-web").await?.is_null(), "t0 is still in the group");
+    ensure!(maps().await? == before, "an object was written");
+    fleet.retire().await
+}
+
+/// Also where only releases count: those that are under way are found on the nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_ledger_lets_no_more_nodes_go() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let released = json!({"skewCounts": "Released"});
+    let fleet = fleet(cluster, 6, &released).await?;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    fleet
+        .apply(&form(&fleet, "web:2-broken", &released))
+        .await?;
+    let two = |rollout: &Value| rollout["updatingNodes"] == 2 && rollout["slots"] == 2;
+    fleet.rollout("two are broken", SOON, two).await?;
+    let lost = Patch::Merge(json!({"status": {"rollout": null}}));
+    let hubs = fleet.api("LynqHub");
+    hubs.patch_status("tenants", &PatchParams::default(), &lost)
+        .await?;
+    wait::until("the ledger is there again", SOON, async || {
+        let hub = fleet.get("LynqHub", "tenants").await?;
+        let slots = hub["status"]["rollout"]["slots"].as_array().map(Vec::len);
+        ensure!(slots == Some(2), "{}", hub["status"]);
+        Ok(())
+    })
+    .await?;
+    fleet.apply(&form(&fleet, "web:3", &released)).await?;
+    fleet.complete(6, 2 * SOON).await?;
+    let seen = witness.end();
+    ensure!(seen.peak <= 2, "{} at once", seen.peak);
+    fleet.retire().await
+}
+
+/// Who is watched fills the window, and the rollout is complete only after the last one was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_watched_for_a_while() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let soak = json!({"minReadySeconds": 4});
+    let fleet = fleet(cluster, 4, &json!({})).await?;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    fleet.apply(&form(&fleet, "web:2", &soak)).await?;
+    wait::until("the last two are watched", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        let rollout = &form["status"]["rollout"];
+        let said = "4/4 updated and ready; watched for rollout.minReadySeconds: t2-web, t3-web";
+        ensure!(
+            rollout["message"] == said && rollout["phase"] == "InProgress",
+            "{rollout}"
+        );
+        let complete = condition(&form, "RolloutComplete").context("RolloutComplete")?;
+        ensure!(complete["status"] == "False", "{complete}");
+        Ok(())
+    })
+    .await?;
+    fleet.complete(4, SOON).await?;
+    let seen = witness.end();
+    ensure!(seen.peak <= 2, "{} at once", seen.peak);
+    let took = seen.duration();
+    ensure!(
+        took >= Duration::from_secs(4),
+        "the second two were not kept waiting: {took:?}"
+    );
+    fleet.retire().await
+}
+
+/// New rows go at once, changes do not; and what has failed may be forgiven.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_nodes_may_go_at_once_and_failures_be_forgiven() -> Result<()> {
+    let (cluster, operator) = operator::shared().await?;
+    let immediate = json!({"creation": "Immediate"});
+    let fleet = fleet(cluster, 4, &immediate).await?;
+    let breaks = "UPDATE tenants SET image = IF(id = 't0', 'web:2-broken', 'web:2')";
+    fleet.database.execute(breaks).await?;
+    fleet
+        .apply(&form(&fleet, "{{ .image }}", &immediate))
+        .await?;
+    let failed = |rollout: &Value| rollout["phase"] == "Failed" && rollout["failedNodes"] == 1;
+    let halted = fleet.rollout("one has failed", 2 * SOON, failed).await?;
+    ensure!(halted["updatingNodes"] == 1, "{halted}");
+    fleet.insert(4..9).await?;
+    fleet
+        .database
+        .execute("UPDATE tenants SET image = 'web:2' WHERE image IS NULL")
+        .await?;
+    wait::until("the new ones are there", SOON, async || {
+        let deployments = fleet.list("Deployment").await?;
+        ensure!(deployments.len() == 9, "{}", deployments.len());
+        Ok(())
+    })
+    .await?;
+    let metrics = operator.metrics().await?;
+    let ungated = format!(
+        "lynqgate_released_total{{namespace=\"{}\",form=\"web\",cause=\"ungated\"}}",
+        fleet.namespace
+    );
+    ensure!(metrics.contains(&ungated), "no {ungated}");
+
+    let now = jiff::Timestamp::now().to_string();
+    let resume = json!({"metadata": {"annotations": {"lynq.sh/resume": now}}});
+    fleet.merge("LynqForm", "web", &resume).await?;
+    let rest = |rollout: &Value| rollout["heldNodes"] == 0 && rollout["readyUpdatedNodes"] == 8;
+    fleet.rollout("the others go on", SOON, rest).await?;
+    fleet.retire().await
+}
