@@ -75,7 +75,10 @@ impl Asked<'_> {
                 None => "live; the operator has not reported on it yet".to_owned(),
             };
             let state = format!("{state}{}", self.ago(node.start.as_deref()));
-            return Explanation::of(subject, state).within(node);
+            let mut explanation = Explanation::of(subject, state).within(node);
+            let broken = ready.is_some_and(|ready| ready.status == "False");
+            explanation.next = broken.then(|| MEND_NODE.to_owned());
+            return explanation;
         }
         let what = match node.live {
             Live::None => "held since it was made; nothing of it runs",
@@ -220,6 +223,9 @@ impl Asked<'_> {
         })
     }
 }
+
+const MEND_NODE: &str = "nothing, if it becomes ready soon; else correct the form or the row (this node gets the correction \
+                         first), or mend what the message names";
 
 /// What is left to do where nothing waits, and not everything is ready.
 const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \

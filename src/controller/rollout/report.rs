@@ -228,7 +228,17 @@ impl Look<'_> {
                 Some(Phase::Idle) | None => {}
             }
         }
-        if reason(status) != reason(&form.status)
+        // A tenant that flaps would else be told at every turn.
+        let news = |status| {
+            reason(status).map(|word| {
+                if word == "Soaking" {
+                    "WindowFull"
+                } else {
+                    word
+                }
+            })
+        };
+        if news(status) != news(&form.status)
             && let Some(held) = status
                 .conditions
                 .iter()

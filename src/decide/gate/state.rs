@@ -54,8 +54,8 @@ impl Stamp<'_> {
         }
     }
 
-    /// Whether `found` can be this stamp: the very text where it is stored; any other than `old` where it is new,
-    /// since it was made by an earlier call of the gate, at another `now`.
+    /// Whether `found` can be this stamp: the very text where it is stored; any time where it is new, since it was made by an
+    /// earlier call of the gate, at another `now`.
     fn admits(&self, found: Option<&str>) -> bool {
         match self {
             Stamp::Stored(text) => found == *text,

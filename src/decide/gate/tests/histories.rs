@@ -143,8 +143,9 @@ impl Node {
         }
         let if_new = |marker: &str| marker.ends_with(names::UNGATED_IF_NEW);
         if let Some(marker) = ungated.filter(|marker| self.live == Live::None || !if_new(marker)) {
-            let good = is_named(marker, "") || is_named(marker, names::UNGATED_IF_NEW);
-            return if good {
+            // What stands behind the hash only makes it another marker than the last one.
+            let named = marker.split('/').next();
+            return if hashes.iter().any(|hash| hash.as_deref() == named) {
                 Ok(Live::Known(desired))
             } else {
                 Err("stale_release")
@@ -161,9 +162,7 @@ impl Node {
 fn after_creation(new: &Value, user: &str) -> Result<Live, &'static str> {
     let desired = Content::of(&new["spec"]);
     if let Some(marker) = annotation(new, names::UNGATED).filter(|_| user == OPERATOR) {
-        let hash = desired.hash();
-        let good = [hash.to_string(), format!("{hash}{}", names::UNGATED_IF_NEW)];
-        return if good.iter().any(|good| good == marker) {
+        return if marker.split('/').next() == Some(desired.hash().as_str()) {
             Ok(Live::Known(desired))
         } else {
             Err("stale_release")

@@ -133,6 +133,7 @@ pub enum Change {
     Release(Named, Version),
     Ungated {
         named: Named,
+        version: Version,
         if_new: bool,
     },
     /// `lynq.sh/force-rollout`.
@@ -218,11 +219,13 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 fn change() -> impl Strategy<Value = Change> {
     let spelling =
         prop::sample::select(vec![Spelling::Plain, Spelling::Filled, Spelling::Shuffled]);
-    let version = prop_oneof![
-        6 => Just(Version::Stored),
-        1 => Just(Version::Older),
-        1 => Just(Version::Absent),
-    ];
+    let version = || {
+        prop_oneof![
+            6 => Just(Version::Stored),
+            1 => Just(Version::Older),
+            1 => Just(Version::Absent),
+        ]
+    };
     let force = prop::sample::select(vec![None, None, Some("true"), Some("yes")]);
     let field = prop::sample::select(STATE.to_vec());
     let value = prop::sample::select(vec![
@@ -236,8 +239,9 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         5 => (content(), spelling).prop_map(|(content, spelling)| Change::Content(content, spelling)),
         1 => any::<u8>().prop_map(Change::Label),
-        5 => (named(), version).prop_map(|(named, version)| Change::Release(named, version)),
-        2 => (named(), any::<bool>()).prop_map(|(named, if_new)| Change::Ungated { named, if_new }),
+        5 => (named(), version()).prop_map(|(named, version)| Change::Release(named, version)),
+        2 => (named(), version(), any::<bool>())
+            .prop_map(|(named, version, if_new)| Change::Ungated { named, version, if_new }),
         1 => force.prop_map(Change::Force),
         1 => Just(Change::DropAnnotations),
         1 => Just(Change::DropReleased),
@@ -283,19 +287,21 @@ pub fn written(base: &Value, stored: Option<&Value>, changes: &[Change]) -> Valu
             Named::Other(content) => content.hash().to_string(),
             Named::Nonsense => "a/b/c".to_owned(),
         };
+        let of_stored = stored.map_or(7, version_of);
+        let written = |version: &Version| match version {
+            Version::Stored => format!("/{of_stored}"),
+            Version::Older => format!("/{}", of_stored - 1),
+            Version::Absent => String::new(),
+        };
         let (marker, value) = match marker {
-            Change::Release(named, version) => {
-                let stored = stored.map_or(7, version_of);
-                let version = match version {
-                    Version::Stored => format!("/{stored}"),
-                    Version::Older => format!("/{}", stored - 1),
-                    Version::Absent => String::new(),
-                };
-                (names::RELEASE, name(named) + &version)
-            }
-            Change::Ungated { named, if_new } => {
+            Change::Release(named, version) => (names::RELEASE, name(named) + &written(version)),
+            Change::Ungated {
+                named,
+                version,
+                if_new,
+            } => {
                 let condition = if *if_new { names::UNGATED_IF_NEW } else { "" };
-                (names::UNGATED, name(named) + condition)
+                (names::UNGATED, name(named) + &written(version) + condition)
             }
             _ => unreachable!("only markers are left"),
         };
