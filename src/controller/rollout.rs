@@ -1,11 +1,12 @@
 //! The release loop: carries out the planner's plan for one hub, and writes the statuses that follow from it.
 
+mod refused;
 mod report;
 pub mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::{join, join_all, join3};
 use jiff::Timestamp;
@@ -19,12 +20,13 @@ use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::confirm::confirm_ready;
+use crate::controller::rollout::refused::{NotReleased, Refused};
 use crate::controller::{World, own_key};
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{
-    self, Confirm, Confirmation, GiveUp, Live, Plan, Refusal, Release, Snapshot, Way,
+    self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
 
 /// What the loop remembers of a hub between two passes.
@@ -41,31 +43,12 @@ pub struct Memory {
     refused: BTreeMap<String, Refused>,
 }
 
-struct Refused {
-    hash: String,
-    why: String,
-    /// How often in a row.
-    times: u32,
-    retry_at: Option<Instant>,
-}
-
 /// Passes of one look; each sees what the one before it wrote.
 const PASSES_MAX: usize = 20;
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
 /// A workload that looked ready and was not: its own event comes sooner, as a rule.
 const UNCONFIRMED_RETRY: Duration = Duration::from_secs(1);
-/// After so many tries a release that does not go through gives its slot to others.
-const LASTING: u32 = 3;
-/// So many conflicts in a row are none: something else answers with that code.
-const CONFLICTS_MAX: u32 = 5;
-/// The longest time between two tries of releases that do not go through.
-const REFUSED_RETRY_MAX: Duration = Duration::from_secs(30);
-
-fn refused_retry(times: u32) -> Duration {
-    REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u32.saturating_pow(times.clamp(1, 10) - 1))
-}
-
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let memory = world
         .rollout_memory
@@ -119,13 +102,6 @@ struct Carried {
     refused: BTreeMap<String, NotReleased>,
     /// When to come back for a status that was written a moment ago, or refused.
     again: Option<Duration>,
-}
-
-/// Why a release did not go through.
-enum NotReleased {
-    /// The node changed meanwhile.
-    Conflict(String),
-    Refused(String),
 }
 
 struct Look<'a> {
@@ -230,73 +206,6 @@ impl Look<'_> {
         }))
     }
 
-    /// Nothing is released while the ledger cannot be written: whoever looks at the hub must see that.
-    fn interrupted(&mut self, error: &ApiError) -> Duration {
-        let times = self
-            .memory
-            .interrupted
-            .take()
-            .map_or(1, |(times, _)| times.saturating_add(1));
-        self.memory.interrupted = Some((times, error.to_string().into()));
-        tracing::warn!(hub = ?self.key, %error, "the release loop was interrupted; trying again");
-        if times == LASTING
-            && let Some(hub) = self.world.hubs.get(&self.key.0, &self.key.1)
-        {
-            let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
-            let note = format!(
-                "no slot can be taken, so that nothing goes live through the window: {error}; it is tried again, at the latest after 30 s"
-            );
-            self.world
-                .events
-                .warning(&about, "ReleasesInterrupted", note);
-        }
-        refused_retry(times)
-    }
-
-    /// Why the ledger cannot be written, once that is no accident any more.
-    fn ledger_refused(&self) -> Option<Arc<str>> {
-        let (times, why) = self.memory.interrupted.as_ref()?;
-        (*times >= LASTING).then(|| why.clone())
-    }
-
-    /// What the API server has refused it may go on to refuse.
-    fn back_off(&mut self) -> Duration {
-        self.memory.refusals += 1;
-        refused_retry(self.memory.refusals)
-    }
-
-    fn remember_refused(&mut self, tried: &[Release], mut refused: BTreeMap<String, NotReleased>) {
-        for release in tried {
-            let before = self.memory.refused.remove(&release.node);
-            let times = before
-                .as_ref()
-                .map_or(1, |before| before.times.saturating_add(1));
-            let (why, retry_at) = match refused.remove(&release.node) {
-                None => continue,
-                // As a rule the node had only changed meanwhile.
-                Some(NotReleased::Conflict(why)) => {
-                    let lasting = times.checked_sub(CONFLICTS_MAX);
-                    let wait = lasting.map(|more| Instant::now() + refused_retry(more));
-                    // It says less than a refusal of the same content before it.
-                    let refusal = before
-                        .filter(|before| before.retry_at.is_some() && before.hash == release.hash);
-                    (refusal.map_or(why, |before| before.why), wait)
-                }
-                Some(NotReleased::Refused(why)) => {
-                    (why, Some(Instant::now() + refused_retry(times)))
-                }
-            };
-            let hash = release.hash.clone();
-            let refused = Refused {
-                hash,
-                why,
-                times,
-                retry_at,
-            };
-            self.memory.refused.insert(release.node.clone(), refused);
-        }
-    }
-
     fn snapshot(
         &mut self,
         hub: Option<&Hub>,
@@ -332,27 +241,6 @@ impl Look<'_> {
             }
         }
         snapshot
-    }
-
-    /// The refusals, and until when they keep their releases back.
-    fn refused(&self) -> BTreeMap<String, Refusal> {
-        let now = (Timestamp::now(), Instant::now());
-        let refusal = |refused: &Refused| {
-            let wait = refused.retry_at?.checked_duration_since(now.1)?;
-            now.0.checked_add(wait).ok()
-        };
-        let refused = self.memory.refused.iter();
-        refused
-            .map(|(name, refused)| {
-                let refusal = Refusal {
-                    hash: refused.hash.clone(),
-                    why: refused.why.clone(),
-                    until: refusal(refused),
-                    lasting: refused.times >= LASTING,
-                };
-                (name.clone(), refusal)
-            })
-            .collect()
     }
 
     /// Nodes without a first look of this process; none any more once there were none.

@@ -9,139 +9,21 @@
 
 mod order;
 pub mod reason;
+mod snapshot;
 pub mod status;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::version;
 use order::Turns;
 use reason::{Names, Reason};
+pub use snapshot::{Confirmation, Form, Live, Node, Refusal, Snapshot};
 use window::Windows;
-
-/// Everything that one pass looks at.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// The hub's resourceVersion: the ledger below is that version's.
-    pub resource_version: String,
-    pub slots: Vec<Slot>,
-    /// There is no ledger: the hub is new, or its status was lost.
-    pub ledger_lost: bool,
-    /// The hub's own window over all of its forms.
-    pub hub_skew: Skew,
-    pub forms: BTreeMap<String, Form>,
-    /// By node name.
-    pub nodes: BTreeMap<String, Node>,
-    /// What live reads confirmed since the last pass: slots that may be freed.
-    pub confirmed: BTreeSet<Confirmation>,
-    /// The hub's deletions are held back, so nothing new is made live either.
-    pub deletions_held: bool,
-    /// The hub is forced, and so is every form of it.
-    pub forced: bool,
-    /// Nodes whose last release did not go through.
-    pub refused: BTreeMap<String, Refusal>,
-    /// Why the API server goes on refusing the ledger, if it does.
-    pub ledger_refused: Option<Arc<str>>,
-    /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
-    pub unlooked: Names,
-}
-
-/// A release that did not go through.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Of the content that was to go live.
-    pub hash: String,
-    pub why: String,
-    /// Not before this is it tried again. None where it is at once: the node had only changed meanwhile.
-    pub until: Option<Timestamp>,
-    /// It was tried a few times: no accident any more.
-    pub lasting: bool,
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Form {
-    pub policy: Rollout,
-    /// The generation that every row's node has been rendered from.
-    pub rendered_generation: i64,
-    /// Nodes that the newest content could not be written to: too large, refused, or their row is skipped.
-    pub unwritten: BTreeSet<String>,
-    /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
-    pub outdated: bool,
-    /// Everything of the form goes at once.
-    pub forced: bool,
-    /// What failed before this no longer halts.
-    pub resumed_at: Option<Timestamp>,
-    /// The status as it was last written, for its times.
-    pub previous: Option<FormRolloutStatus>,
-}
-
-/// What is known of a node's live content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Live {
-    None,
-    Unknown,
-    Hash(String),
-}
-
-#[derive(Clone, Debug)]
-pub struct Node {
-    pub uid: String,
-    pub resource_version: String,
-    pub form: String,
-    pub desired: String,
-    pub live: Live,
-    /// When the live content last changed.
-    pub start: Option<Timestamp>,
-    /// Since when every resource of the live content is ready; None while it is not so.
-    pub settled_since: Option<Timestamp>,
-    /// The status speaks of the live content.
-    pub seen: bool,
-    /// All of the live content is ready; what did not render is not.
-    pub ready: bool,
-    /// Why the live content is not settled, where that is known.
-    pub why: Option<String>,
-    /// Its changes go live whatever the window says.
-    pub forced: bool,
-    pub deleting: bool,
-    /// A slot let the live content go live.
-    pub by_slot: bool,
-    /// The number of its group in the form's order.
-    pub group: usize,
-}
-
-impl Node {
-    pub fn held(&self) -> bool {
-        !matches!(&self.live, Live::Hash(hash) if *hash == self.desired)
-    }
-
-    /// Has live content that is not settled.
-    pub fn non_ready(&self) -> bool {
-        self.live != Live::None && self.settled_since.is_none() && !self.deleting
-    }
-
-    /// Nothing of it was ever live.
-    pub fn is_new(&self) -> bool {
-        self.live == Live::None
-    }
-}
-
-/// A live read that supports freeing a slot.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Confirmation {
-    /// No node of this uid exists.
-    Gone { uid: String },
-    /// The workloads of the node were ready at or after this version of it.
-    Ready {
-        uid: String,
-        resource_version: String,
-    },
-}
 
 /// One node to let go.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 mod policy;
 mod refusals;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
