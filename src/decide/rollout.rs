@@ -113,14 +113,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut slots = pass.free_slots();
     let mut windows = Windows::new(snapshot, &slots, now);
     pass.wake(window::silent_at(snapshot, &slots, now));
-    pass.release(&mut slots, &mut windows);
+    let turns = candidates(snapshot);
+    pass.release(&turns, &mut slots, &mut windows);
     let by_slot = |release: &Release| release.way == Way::Slot;
     if slots != snapshot.slots || pass.plan.releases.iter().any(by_slot) {
         pass.plan.ledger = Some(slots.clone());
     }
     pass.give_up(&slots);
     pass.note_formless();
-    let turns = candidates(snapshot);
     for (name, form) in &snapshot.forms {
         let seen = status::Seen {
             snapshot,
@@ -241,10 +241,10 @@ impl Pass<'_> {
     }
 
     /// Releases what may go, and brings the ledger to what it must be before that.
-    fn release(&mut self, slots: &mut Vec<Slot>, windows: &mut Windows) {
+    fn release(&mut self, candidates: &[&str], slots: &mut Vec<Slot>, windows: &mut Windows) {
         let snapshot = self.snapshot;
         let turns = Turns::new(snapshot);
-        for name in candidates(snapshot) {
+        for &name in candidates {
             let node = &snapshot.nodes[name];
             let form = &snapshot.forms[&node.form];
             let way = if snapshot.forced || form.forced {
