@@ -154,7 +154,7 @@ fn fence() -> [Value; 2] {
         ),
         rule(
             format!("oldObject == null || variables.operator || variables.live != variables.wasLive || {}", unchanged(names::START_TIME)),
-            &format!("only lynqgate itself sets {}", names::START_TIME),
+            &format!("only lynqgate itself sets {}; leave it out of the change", names::START_TIME),
         ),
         rule(
             "oldObject != null || variables.live in ['', 'none', 'unknown'] || variables.operator || variables.forced || variables.empty".to_owned(),
