@@ -64,21 +64,31 @@ pub async fn until_refused(cluster: &Cluster, fleet: &Fleet, request: &[&str]) -
     .await
 }
 
-/// The hub's status, where the ledger of its releases is, cannot be written.
-pub async fn forbid_ledger(cluster: &Cluster, fleet: &Fleet, words: &str) -> Result<()> {
-    let statuses = matching(fleet, "operator.lynq.sh", "lynqhubs/status", "UPDATE");
-    forbid(cluster, fleet, &statuses, "false", words).await?;
-    let status = r#"{"status":{"desired":99}}"#;
+/// The same for a status: of which kind and name, and what is written to it.
+pub async fn until_status_refused(
+    cluster: &Cluster,
+    fleet: &Fleet,
+    [kind, name]: [&str; 2],
+    status: &str,
+) -> Result<()> {
     let patch = [
         "patch",
-        "lynqhub",
-        "tenants",
+        kind,
+        name,
         "--subresource=status",
         "--type=merge",
         "-p",
         status,
     ];
     until_refused(cluster, fleet, &patch).await
+}
+
+/// The hub's status, where the ledger of its releases is, cannot be written.
+pub async fn forbid_ledger(cluster: &Cluster, fleet: &Fleet, words: &str) -> Result<()> {
+    let statuses = matching(fleet, "operator.lynq.sh", "lynqhubs/status", "UPDATE");
+    forbid(cluster, fleet, &statuses, "false", words).await?;
+    let status = r#"{"status":{"desired":99}}"#;
+    until_status_refused(cluster, fleet, ["lynqhub", "tenants"], status).await
 }
 
 /// Takes all of that away.

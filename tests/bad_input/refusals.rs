@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use crate::bad_input::{config_map, fleet, form};
 use crate::cluster::wait;
-use crate::obstacles::{fail, forbid, forbid_ledger, lift, matching, until_refused};
+use crate::obstacles::{
+    fail, forbid, forbid_ledger, lift, matching, until_refused, until_status_refused,
+};
 use crate::operator;
 use crate::tenants::{Fleet, SOON, condition};
 
@@ -141,16 +143,13 @@ async fn a_status_that_is_refused_stops_no_release() -> Result<()> {
         words,
     )
     .await?;
-    let trial = [
-        "patch",
-        "lynqform",
-        "other",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
+    until_status_refused(
+        cluster,
+        &fleet,
+        ["lynqform", "other"],
         "{\"status\":{\"totalNodes\":99}}",
-    ];
-    until_refused(cluster, &fleet, &trial).await?;
+    )
+    .await?;
 
     fleet.apply(&other("y")).await?;
     fleet.apply(&changed(&fleet, false)).await?;

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::shot::{View, shows};
 use crate::cluster::{Cluster, wait};
-use crate::obstacles::{forbid, forbid_ledger, lift, matching, until_refused};
+use crate::obstacles::{
+    forbid, forbid_ledger, lift, matching, until_refused, until_status_refused,
+};
 use crate::tenants::{Fleet, SOON, condition};
 
 /// A fleet that is done; its form has one Deployment a tenant.
@@ -234,16 +236,7 @@ pub async fn readiness_unknown(cluster: &Cluster) -> Result<()> {
     let others = "object.metadata.name != 't0-web'";
     forbid(cluster, &fleet, &writes, others, "statuses are frozen").await?;
     let status = r#"{"status":{"readyResources":7}}"#;
-    let patch = [
-        "patch",
-        "lynqnode",
-        "t0-web",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        status,
-    ];
-    until_refused(cluster, &fleet, &patch).await?;
+    until_status_refused(cluster, &fleet, ["lynqnode", "t0-web"], status).await?;
     fleet.apply(&form(&fleet, "web:2", json!({}))).await?;
     let view = waits_for_a_slot("t1-web", "ReadinessUnknown");
     shows(cluster, &fleet, "ReadinessUnknown", view).await?;
