@@ -14,6 +14,7 @@ pub mod hub_sync;
 pub mod installation;
 pub mod node;
 pub mod node_plan;
+pub mod path;
 pub mod readiness;
 pub mod refusal;
 pub mod render;

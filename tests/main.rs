@@ -21,6 +21,7 @@ mod policy;
 mod process;
 mod proxy;
 mod readiness;
+mod readiness_live;
 mod reasons;
 mod relay;
 mod restored;

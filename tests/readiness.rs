@@ -28,6 +28,7 @@ enum Expect {
     Ready,
     Waiting(Told),
     Failed(Told),
+    Unknown(Told),
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -52,13 +53,14 @@ impl Expect {
             Readiness::Ready => Self::Ready,
             Readiness::Waiting(reason) => Self::Waiting(Told::new(reason)),
             Readiness::Failed(reason) => Self::Failed(Told::new(reason)),
+            Readiness::Unknown(reason) => Self::Unknown(Told::new(reason)),
         }
     }
 
     fn told(&self) -> Option<&Told> {
         match self {
             Self::Ready => None,
-            Self::Waiting(told) | Self::Failed(told) => Some(told),
+            Self::Waiting(told) | Self::Failed(told) | Self::Unknown(told) => Some(told),
         }
     }
 }
@@ -93,6 +95,7 @@ fn every_rule_has_its_cases() {
             Expect::Ready => "ready",
             Expect::Waiting(_) => "waiting",
             Expect::Failed(_) => "failed",
+            Expect::Unknown(_) => "unknown",
         });
     }
     let mut wrong = vec![];
@@ -105,8 +108,13 @@ fn every_rule_has_its_cases() {
         let rule = path.file_stem().unwrap().to_string_lossy().into_owned();
         let found = kinds_of.get(&rule).cloned().unwrap_or_default();
         let mut needed = BTreeSet::from(["ready", "waiting"]);
-        if source.contains("Readiness::Failed(") {
-            needed.insert("failed");
+        for (variant, kind) in [
+            ("Readiness::Failed(", "failed"),
+            ("Readiness::Unknown(", "unknown"),
+        ] {
+            if source.contains(variant) {
+                needed.insert(kind);
+            }
         }
         for kind in needed.difference(&found) {
             wrong.push(format!("tests/cases/readiness/{rule}: no {kind} case"));

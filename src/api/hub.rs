@@ -188,6 +188,10 @@ pub struct HubRollout {
     #[serde(default)]
     #[schemars(default, schema_with = "max_skew")]
     pub max_skew: Skew,
+    /// The minDelay of forms whose own rollout has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9]{1,5}(s|m|h)$"))]
+    pub min_delay: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -77,6 +77,8 @@ pub const CONFIRM_DELETIONS: &str = "lynq.sh/confirm-deletions";
 /// On a child object.
 pub const DELETION_POLICY: &str = "lynq.sh/deletion-policy";
 pub const CREATED_ONCE: &str = "lynq.sh/created-once";
+/// The readyProbe of its resource, as JSON.
+pub const READY_PROBE: &str = "lynq.sh/ready-probe";
 pub const APPLIED_HASH: &str = "lynq.sh/applied-hash";
 pub const ORPHANED_AT: &str = "lynq.sh/orphaned-at";
 pub const ORPHANED_REASON: &str = "lynq.sh/orphaned-reason";

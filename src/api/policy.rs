@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -118,6 +119,23 @@ pub fn max_skew(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schema
 }
 
+/// The seconds of a number with s, m or h, as the schemas let it through; more than there is room for is the most.
+pub fn seconds_of(text: &str) -> u64 {
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let factor = match unit {
+        "m" => 60,
+        "h" => 3600,
+        _ => 1,
+    };
+    let number = number.parse::<u64>().unwrap_or(u64::MAX);
+    number.saturating_mul(factor)
+}
+
+/// A minDelay.
+pub fn delay(text: &str) -> SignedDuration {
+    SignedDuration::from_secs(seconds_of(text).try_into().unwrap_or(i64::MAX))
+}
+
 /// Whether new nodes wait for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Creation {
@@ -178,6 +196,11 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: i32,
+    /// How long after they were applied objects count as ready where nothing tells that they are: a number with s, m or h.
+    /// For resources without a minDelay of their own. Default: that of the hub's rollout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9]{1,5}(s|m|h)$"))]
+    pub min_delay: Option<String>,
     /// How many failed nodes halt the rollout: a number from 1 on, or a percentage. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "max_failures")]
@@ -224,6 +247,7 @@ impl Default for Rollout {
             max_skew: Skew::default(),
             progress_deadline_seconds: ten_minutes(),
             min_ready_seconds: 0,
+            min_delay: None,
             max_failures: None,
             paused: false,
             creation: Creation::Gated,

@@ -72,6 +72,27 @@ pub enum PatchStrategy {
     Replace,
 }
 
+/// How to see from an object whether it is ready: by `cel`, or by `jsonPath` and `expectedValue`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+// Rules in CEL would cost the API server too much, sixteen arrays long.
+#[schemars(extend("oneOf" = [{"required": ["cel"]}, {"required": ["jsonPath", "expectedValue"]}]))]
+pub struct ReadyProbe {
+    /// A CEL expression over `object` that is true once it is ready, such as
+    /// `object.status.cluster.status == 'ONLINE'`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub cel: Option<String>,
+    /// JSONPath of a value in the object, such as `.status.cluster.status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256))]
+    pub json_path: Option<String>,
+    /// What that value is once the object is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub expected_value: Option<String>,
+}
+
 /// A resource: a manifest with what to do about it. In a form the texts are templates, in a node they are resolved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -124,6 +145,14 @@ pub struct Resource {
     /// JSONPath of fields that are set at creation and left to others afterwards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore_fields: Vec<String>,
+    /// What says that the object is ready, where its own conditions do not. Comes before every other rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_probe: Option<ReadyProbe>,
+    /// How long after it was applied the object counts as ready where nothing tells: a number with s, m or h. Default: the
+    /// minDelay of the form's rollout, or of the hub's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9]{1,5}(s|m|h)$"))]
+    pub min_delay: Option<String>,
     /// Set by the hub where a template of this resource failed: why. Such a resource keeps its last applied object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub render_error: String,

@@ -62,6 +62,8 @@ impl From<kube::Error> for ApiError {
 pub struct Served {
     pub resource: ApiResource,
     pub scope: Scope,
+    /// Its objects have a status of their own.
+    pub has_status: bool,
 }
 
 /// Requests to the API server. Cheap to clone.
@@ -104,7 +106,12 @@ impl Objects {
                 } else {
                     Scope::Namespaced
                 };
-                let served = Served { resource, scope };
+                let mut subresources = capabilities.subresources.iter();
+                let served = Served {
+                    has_status: subresources.any(|(own, _)| own.plural == "status"),
+                    resource,
+                    scope,
+                };
                 self.served
                     .lock()
                     .expect("the kinds' lock")

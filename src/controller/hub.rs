@@ -17,6 +17,7 @@ use tokio::task::block_in_place;
 use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::names;
+use crate::api::policy::seconds_of;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
@@ -370,13 +371,6 @@ async fn release_hub(world: &World, hub: &Hub, memory: &mut Memory) -> Option<Du
 
 /// `30s`, `5m`, `1h`; None turns polling off. What is too long for a number is as good as the longest.
 fn interval(text: &str) -> Option<Duration> {
-    let (number, unit) = text.split_at(text.len().saturating_sub(1));
-    let factor = match unit {
-        "m" => 60,
-        "h" => 3600,
-        _ => 1,
-    };
-    let number = number.parse::<u64>().unwrap_or(u64::MAX);
-    let interval = Duration::from_secs(number.saturating_mul(factor)).min(INTERVAL_MAX);
+    let interval = Duration::from_secs(seconds_of(text)).min(INTERVAL_MAX);
     (!interval.is_zero()).then_some(interval)
 }

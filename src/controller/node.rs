@@ -17,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::api::names;
+use crate::api::policy::delay;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::api::stamp;
 use crate::cluster::events::About;
@@ -29,7 +30,7 @@ use crate::decide::node::{Facts, NodeDigest, live_content};
 use crate::decide::node_plan::applies::Applies;
 use crate::decide::node_plan::record::Record;
 use crate::decide::node_plan::{
-    self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, Rest, Seen, StepKind,
+    self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, Rest, Seen, StepKind, untold_delay,
 };
 use crate::decide::readiness::Readiness;
 
@@ -168,11 +169,15 @@ impl Look<'_> {
                 .collect();
             self.remember(&node, &children, now);
             let hold = self.hold(&node, now);
+            let min_delay = min_delay(self.world, &node);
             let seen: Vec<Seen> = node
                 .facts
                 .iter()
                 .enumerate()
-                .map(|(i, facts)| self.seen(&node, facts, &keys[i], children[i].as_deref()))
+                .map(|(i, facts)| {
+                    let untold = untold_delay(facts, min_delay, kinds.has_status(&facts.kind));
+                    self.seen(&node, facts, &keys[i], children[i].as_deref(), untold)
+                })
                 .collect();
             let rest = Rest {
                 record,
@@ -378,6 +383,7 @@ impl Look<'_> {
         facts: &'b Facts,
         key: &'b Key,
         child: Option<&'b Child>,
+        untold: SignedDuration,
     ) -> Seen<'b> {
         let memory = self.memory.resources.get(&facts.id);
         let namespace = self.world.namespaces.wait(&facts.namespace, &self.key);
@@ -390,6 +396,7 @@ impl Look<'_> {
             fields_hash: memory.and_then(|memory| memory.fields_hash.as_deref()),
             applies: memory.map_or(Applies::default(), |memory| memory.applies),
             waiting_since: memory.and_then(|memory| memory.waiting_since),
+            untold,
         }
     }
 
@@ -454,6 +461,19 @@ struct Apply {
     key: ObjectKey,
     child: Option<Arc<Child>>,
     premise: Premise,
+}
+
+/// The minDelay of the node's form, or of its hub.
+fn min_delay(world: &World, node: &NodeDigest) -> Option<SignedDuration> {
+    let namespace = &node.key.namespace;
+    let form = world.forms.get(namespace, &node.form);
+    let of_form =
+        form.and_then(|form| form.spec.as_ref().ok()?.rollout.as_ref()?.min_delay.clone());
+    let text = of_form.or_else(|| {
+        let hub = world.hubs.get(namespace, &node.hub)?;
+        hub.spec.as_ref().ok()?.rollout.as_ref()?.min_delay.clone()
+    });
+    text.as_deref().map(delay)
 }
 
 /// The object of a resource, or why there can be none.

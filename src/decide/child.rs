@@ -5,6 +5,7 @@ pub mod tie;
 
 use std::fmt;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::names;
@@ -12,6 +13,7 @@ use crate::api::resource::{CreationPolicy, Resource};
 pub use crate::decide::child::kind::Kind;
 use crate::decide::child::tie::Tie;
 use crate::decide::content::hash_value;
+use crate::decide::path::Path;
 use crate::decide::readiness::{Readiness, readiness};
 
 /// Where objects of a kind live.
@@ -104,6 +106,8 @@ pub struct Child {
     pub retain: bool,
     pub deleting: bool,
     pub readiness: Readiness,
+    /// When an apply of ours last changed something, by the API server's clock.
+    pub applied_at: Option<Timestamp>,
 }
 
 impl Child {
@@ -135,6 +139,7 @@ impl Child {
             retain: annotation(names::DELETION_POLICY) == Some("Retain"),
             deleting: text("/metadata/deletionTimestamp").is_some(),
             readiness: readiness(object),
+            applied_at: applied_at(object),
         }
     }
 
@@ -151,6 +156,17 @@ impl Child {
         let by_reference = matches!(self.owner, Owner::Node { uid: Some(_), .. });
         self.retain == retain && !(retain && by_reference)
     }
+}
+
+/// By whatever patchStrategy.
+fn applied_at(object: &Value) -> Option<Timestamp> {
+    let metadata = &object["metadata"];
+    let entries = metadata["managedFields"].as_array().into_iter().flatten();
+    let ours = entries
+        .filter(|entry| entry["manager"] == names::FIELD_MANAGER && entry["subresource"].is_null());
+    let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
+    let written = ours.filter_map(|entry| time(&entry["time"])).max();
+    written.or_else(|| time(&metadata["creationTimestamp"]))
 }
 
 /// The generation counts the changes of the spec, and nothing those of the metadata. Without one the version must do.
@@ -267,16 +283,19 @@ pub fn applied_hash(resource: &Resource) -> String {
     for pointer in ignored_pointers(resource, &resource.spec) {
         remove(&mut spec, &pointer);
     }
-    hash_value(&json!([
+    let mut parts = vec![
         spec,
-        resource.name_template,
-        resource.target_namespace,
-        resource.labels_template,
-        resource.annotations_template,
-        resource.deletion_policy,
-        resource.patch_strategy,
-        resource.creation_policy,
-    ]))
+        json!(resource.name_template),
+        json!(resource.target_namespace),
+        json!(resource.labels_template),
+        json!(resource.annotations_template),
+        json!(resource.deletion_policy),
+        json!(resource.patch_strategy),
+        json!(resource.creation_policy),
+    ];
+    // Where there is none the hash stays what it always was.
+    parts.extend(resource.ready_probe.as_ref().map(|probe| json!(probe)));
+    hash_value(&json!(parts))
 }
 
 /// The object as it is applied. `live` is the object in the cluster, if there is one: fields that the resource leaves
@@ -310,6 +329,10 @@ pub fn manifest(
     annotations.insert(names::APPLIED_HASH.into(), applied_hash(resource).into());
     if resource.creation_policy == CreationPolicy::Once {
         annotations.insert(names::CREATED_ONCE.into(), names::TRUE.into());
+    }
+    annotations.remove(names::READY_PROBE);
+    if let Some(probe) = &resource.ready_probe {
+        annotations.insert(names::READY_PROBE.into(), json!(probe).to_string().into());
     }
     let mut metadata = Map::from_iter([("name".to_owned(), Value::from(key.name))]);
     if scope == Scope::Namespaced {
@@ -367,28 +390,11 @@ fn keep_ignored(object: &mut Value, resource: &Resource, live: &Value) {
 /// JSON pointers of what `ignoreFields` matches in the object. A path that does not parse matches nothing here; no
 /// form is rendered that has one.
 fn ignored_pointers(resource: &Resource, object: &Value) -> Vec<String> {
-    use jsonpath_rust::JsonPath;
-    let found = resource
+    let paths = resource
         .ignore_fields
         .iter()
-        .filter_map(|path| object.query_only_path(path).ok())
-        .flatten();
-    found.map(|path| pointer_of(&path)).collect()
-}
-
-/// `$['spec']['containers'][0]` as `/spec/containers/0`.
-fn pointer_of(path: &str) -> String {
-    let inner = path
-        .trim_start_matches('$')
-        .trim_start_matches('[')
-        .trim_end_matches(']');
-    let tokens = inner.split("][").map(|token| {
-        token
-            .trim_matches('\'')
-            .replace('~', "~0")
-            .replace('/', "~1")
-    });
-    tokens.map(|token| format!("/{token}")).collect()
+        .filter_map(|path| Path::parse(path).ok());
+    paths.flat_map(|path| path.pointers(object)).collect()
 }
 
 fn unescaped(token: &str) -> String {

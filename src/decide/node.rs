@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::api::node::NodeStatus;
-use crate::api::policy::Rollout;
+use crate::api::policy::{Rollout, delay};
 use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource, ResourceArrays};
 use crate::api::{conditions, names, stamp};
 use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, kind_of, object_key};
@@ -29,6 +29,8 @@ pub struct Facts {
     pub skip_on_dependency_failure: bool,
     pub wait_for_ready: bool,
     pub timeout_seconds: i32,
+    /// How long after its apply it counts as ready where nothing tells.
+    pub min_delay: Option<SignedDuration>,
     pub once: bool,
     pub retain: bool,
     /// Why it did not render.
@@ -328,6 +330,7 @@ fn facts(resource: &Resource, node: &NodeKey) -> Facts {
         skip_on_dependency_failure: resource.skip_on_dependency_failure,
         wait_for_ready: resource.wait_for_ready,
         timeout_seconds: resource.timeout_seconds,
+        min_delay: resource.min_delay.as_deref().map(delay),
         once: resource.creation_policy == CreationPolicy::Once,
         retain: resource.deletion_policy == DeletionPolicy::Retain,
         render_error: Some(resource.render_error.clone()).filter(|error| !error.is_empty()),

@@ -83,6 +83,27 @@ pub struct Seen<'a> {
     pub applies: Applies,
     /// When the wait for readiness began; None once it was ready.
     pub waiting_since: Option<Timestamp>,
+    /// How long after its apply the object counts as ready if nothing in it tells.
+    pub untold: SignedDuration,
+}
+
+/// How long that is: what the resource, its form or its hub says; else, where its kind has a status in which something
+/// may yet appear, as long as for any other to become ready.
+pub fn untold_delay(
+    facts: &Facts,
+    policy: Option<SignedDuration>,
+    has_status: bool,
+) -> SignedDuration {
+    let patience = match has_status {
+        true => SignedDuration::from_secs(facts.timeout_seconds.into()),
+        false => SignedDuration::ZERO,
+    };
+    facts.min_delay.or(policy).unwrap_or(patience)
+}
+
+/// From when on an object of which nothing tells counts as ready.
+pub fn untold_until(child: &Child, delay: SignedDuration) -> Option<Timestamp> {
+    child.applied_at?.checked_add(delay).ok()
 }
 
 /// How an object that no resource names any more is taken down.
@@ -99,7 +120,7 @@ pub struct Outcome {
     pub state: State,
     pub step: StepKind,
     pub conflict: bool,
-    /// Why it is not ready, for people; empty when it is.
+    /// Why it is not ready, or not known to be, for people; empty when it is.
     pub message: String,
 }
 
@@ -208,7 +229,7 @@ fn unready(node: &NodeDigest, children: &BTreeMap<ObjectKey, Child>) -> Option<V
     let ours = || children.iter().filter(|(_, child)| is_ours(child, node));
     ours().next()?;
     let not_ready = ours().filter_map(|(key, child)| match &child.readiness {
-        Readiness::Ready => None,
+        Readiness::Ready | Readiness::Unknown(_) => None,
         Readiness::Waiting(reason) | Readiness::Failed(reason) => {
             let said = reason.to_string();
             let said = said
@@ -453,6 +474,15 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
     let reason = match &child.readiness {
         Readiness::Ready => return done(State::Ready, String::new(), None),
         Readiness::Failed(reason) => return done(State::Failed, reason.to_string(), None),
+        Readiness::Unknown(reason) => {
+            return match untold_until(child, seen.untold).filter(|until| *until > now) {
+                None => done(State::Ready, reason.to_string(), None),
+                Some(until) => {
+                    let waits = format!("{reason}; {}", untold_text(seen.untold));
+                    done(State::Waiting, waits, Some(until))
+                }
+            };
+        }
         Readiness::Waiting(reason) => reason.to_string(),
     };
     let limit = SignedDuration::from_secs(seen.facts.timeout_seconds.into());
@@ -467,6 +497,13 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
         ),
         end => done(State::Waiting, reason, end),
     }
+}
+
+fn untold_text(delay: SignedDuration) -> String {
+    format!(
+        "it counts as ready {} s after its apply, unless something does by then (readyProbe and minDelay change that)",
+        delay.as_secs()
+    )
 }
 
 #[cfg(test)]

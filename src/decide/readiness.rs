@@ -17,6 +17,7 @@ mod namespace;
 mod object;
 mod persistent_volume_claim;
 mod pod;
+mod probe;
 mod reason;
 mod replicas;
 pub mod rolling;
@@ -26,6 +27,7 @@ mod stateful_set;
 use serde_json::Value;
 
 use object::Object;
+pub use probe::Probe;
 pub use reason::Reason;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,12 +38,23 @@ pub enum Readiness {
     Waiting(Reason),
     /// Its controller has given up, or says that it cannot succeed.
     Failed(Reason),
+    /// Nothing in the object tells.
+    Unknown(Reason),
+}
+
+impl Readiness {
+    /// Why it is not ready, or not known to be.
+    pub fn reason(&self) -> Option<&Reason> {
+        match self {
+            Readiness::Ready => None,
+            Readiness::Waiting(reason) | Readiness::Failed(reason) | Readiness::Unknown(reason) => {
+                Some(reason)
+            }
+        }
+    }
 }
 
 /// The readiness of one live object.
-///
-/// A resource's own `readyProbe` and `minDelay` come before and after the conditions in [`any_other`]: they
-/// belong to the resource and not to the object, so they will be arguments here.
 pub fn readiness(object: &Value) -> Readiness {
     let object = Object::new(object);
     let (Some(group), Some(kind)) = (object.group(), object.kind()) else {
@@ -55,7 +68,7 @@ pub fn readiness(object: &Value) -> Readiness {
             name: object.name(),
         });
     }
-    rule_of(group, kind).unwrap_or(any_other::rule)(&object)
+    probe::rule(&object).unwrap_or_else(|| rule_of(group, kind).unwrap_or(any_other::rule)(&object))
 }
 
 type Rule = fn(&Object<'_>) -> Readiness;

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use jsonpath_rust::parser::parse_json_path;
 use serde_json::{Map, Value, json};
 
 use crate::api::form::{FormSpec, TemplateEngine};
 use crate::api::resource::Resource;
 use crate::decide::content;
 use crate::decide::graph::{Graph, Vertex};
+use crate::decide::path::Path;
+use crate::decide::readiness::Probe;
 use crate::decide::rows::Row;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
@@ -57,10 +58,15 @@ pub enum FormError {
     Graph(String),
     /// In Lynq's words.
     #[error(
-        "ignoreFields validation failed: invalid ignoreFields in resource '{id}': invalid JSONPath {path:?}; write it like \
-         $.spec.replicas"
+        "ignoreFields validation failed: invalid ignoreFields in resource '{id}': invalid JSONPath {path:?}; {why}"
     )]
-    IgnoreField { id: String, path: String },
+    IgnoreField {
+        id: String,
+        path: String,
+        why: String,
+    },
+    #[error("invalid readyProbe in resource '{id}': {why}")]
+    ReadyProbe { id: String, why: String },
     #[error(
         "resource '{id}' is nested too deeply: spec may have {} levels, itself included",
         content::DEPTH_MAX
@@ -335,9 +341,16 @@ impl CompiledResource {
             return Err(FormError::TooDeep { id });
         }
         for path in &resource.ignore_fields {
-            parse_json_path(path).map_err(|_| FormError::IgnoreField {
+            Path::parse(path).map_err(|why| FormError::IgnoreField {
                 id: resource.id.clone(),
                 path: path.clone(),
+                why,
+            })?;
+        }
+        if let Some(probe) = &resource.ready_probe {
+            Probe::parse(probe).map_err(|why| FormError::ReadyProbe {
+                id: resource.id.clone(),
+                why,
             })?;
         }
         Ok(CompiledResource {

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::node::key_in;
+use crate::controller::node::{key_in, min_delay};
 use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan::{untold_delay, untold_until};
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
 use crate::decide::version;
@@ -17,7 +20,10 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
     if node.live == Live::Unknown {
         for key in world.children.of_node(&node.key).keys() {
             let child = read_child(world, node, key).await?;
-            if child.is_some_and(|child| child.readiness != Readiness::Ready) {
+            let unready = |child: Arc<Child>| {
+                !matches!(child.readiness, Readiness::Ready | Readiness::Unknown(_))
+            };
+            if child.is_some_and(unready) {
                 return Ok(false);
             }
         }
@@ -35,7 +41,15 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
             return Ok(false);
         };
         let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
-        let ready = !facts.wait_for_ready || child.readiness == Readiness::Ready;
+        let told = match child.readiness {
+            Readiness::Unknown(_) => {
+                let delay = untold_delay(facts, min_delay(world, node), served.has_status);
+                untold_until(&child, delay).is_none_or(|until| until <= Timestamp::now())
+            }
+            Readiness::Ready => true,
+            Readiness::Waiting(_) | Readiness::Failed(_) => false,
+        };
+        let ready = !facts.wait_for_ready || told;
         if !(current && ready) {
             return Ok(false);
         }

@@ -13,6 +13,8 @@ use crate::decide::node_plan::record::Record;
 
 pub struct Kinds {
     scopes: BTreeMap<Kind, Result<Scope, String>>,
+    /// Those whose objects have a status.
+    with_status: BTreeSet<Kind>,
     /// Kinds that the cluster has, and whose objects the operator may not list.
     pub unlisted: BTreeSet<Kind>,
     /// The API server did not answer for one of them.
@@ -33,6 +35,7 @@ impl Kinds {
         let wanted: BTreeSet<&Kind> = rendered.map(|f| &f.kind).chain(record.kinds()).collect();
         let mut kinds = Kinds {
             scopes: BTreeMap::new(),
+            with_status: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             unknown: false,
         };
@@ -55,6 +58,9 @@ impl Kinds {
             let scope = match served {
                 None => Err(node_plan::missing_kind(kind)),
                 Some(served) => {
+                    if served.has_status {
+                        kinds.with_status.insert(kind.clone());
+                    }
                     let client = &world.objects.client;
                     match world.children.listing(kind, &served, client, &node.key) {
                         Listing::Complete => Ok(served.scope),
@@ -72,6 +78,10 @@ impl Kinds {
             kinds.scopes.insert(kind.clone(), scope);
         }
         Ok((!pending).then_some(kinds))
+    }
+
+    pub fn has_status(&self, kind: &Kind) -> bool {
+        self.with_status.contains(kind)
     }
 
     pub fn key(&self, facts: &Facts) -> Key {

@@ -160,7 +160,7 @@ fn states(
             ConditionState::new("Ready", false, "DependencyError", error.to_string())
         }
         _ if status.ready_resources == status.desired_resources => {
-            ConditionState::new("Ready", true, "Reconciled", "all resources are ready")
+            ConditionState::new("Ready", true, "Reconciled", all_ready(seen, plan))
         }
         _ if conflicts > 0 && failed as usize > conflicts => {
             ConditionState::new("Ready", false, "ResourcesFailedAndConflicted", why.clone())
@@ -280,6 +280,26 @@ fn unknown_content(unready: &[String]) -> String {
 
 /// How many resources a message names.
 const SHOWN_MAX: usize = 3;
+
+/// What counts as ready although nothing tells, is named.
+fn all_ready(seen: &[Seen], plan: &NodePlan) -> String {
+    let untold = seen
+        .iter()
+        .zip(&plan.outcomes)
+        .filter(|(_, o)| !o.message.is_empty());
+    let names: Vec<String> = untold.map(|(s, _)| named(s.facts)).collect();
+    match names.len().checked_sub(SHOWN_MAX) {
+        _ if names.is_empty() => "all resources are ready".to_owned(),
+        None | Some(0) => format!(
+            "all resources are ready; ReadinessUnknown: nothing tells of {}",
+            names.join(", ")
+        ),
+        Some(more) => format!(
+            "all resources are ready; ReadinessUnknown: nothing tells of {} (and {more} more)",
+            names[..SHOWN_MAX].join(", ")
+        ),
+    }
+}
 
 /// The first resources that are not ready, with their reasons: failed ones first.
 fn why_not_ready(seen: &[Seen], plan: &NodePlan) -> String {

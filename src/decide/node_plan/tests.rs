@@ -30,6 +30,7 @@ fn facts(id: &str, depends: &[&str]) -> Facts {
         skip_on_dependency_failure: true,
         wait_for_ready: true,
         timeout_seconds: 300,
+        min_delay: None,
         once: false,
         retain: false,
         render_error: None,
@@ -85,6 +86,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         retain: false,
         deleting: false,
         readiness: Readiness::Ready,
+        applied_at: Some(at(-5)),
     }
 }
 
@@ -121,6 +123,7 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
             fields_hash: Some("ours"),
             applies: Applies::default(),
             waiting_since: Some(at(-10)),
+            untold: SignedDuration::ZERO,
         })
         .collect()
 }
@@ -487,4 +490,42 @@ fn a_terminating_node_is_taken_down_in_reverse_order() {
         own_key,
     );
     assert_eq!(done, Deletion::default(), "somebody else's stays");
+}
+
+/// Nothing in the object tells: the delay of the resource, of the policy, of a kind with a status, and none.
+#[test]
+fn what_says_nothing_counts_as_ready_after_its_delay() {
+    let untold = || Readiness::Unknown(Reason::NothingTold { name: "a".into() });
+    let minute = SignedDuration::from_secs(60);
+    let node = node(vec![facts("a", &[])]);
+    let of = |min_delay: Option<SignedDuration>| Facts {
+        min_delay,
+        timeout_seconds: 300,
+        ..node.facts[0].clone()
+    };
+    for (own, policy, has_status, delay) in [
+        (Some(minute), Some(minute * 2), true, 60),
+        (None, Some(minute * 2), true, 120),
+        (None, None, true, 300),
+        (None, None, false, 0),
+    ] {
+        let found = untold_delay(&of(own), policy, has_status);
+        assert_eq!(found.as_secs(), delay, "{own:?} {policy:?} {has_status}");
+    }
+    let mut child = child(&node.facts[0], &node);
+    child.readiness = untold();
+    // It was applied 5 s ago.
+    for (delay, state, wake_at) in [
+        (0, State::Ready, None),
+        (5, State::Ready, None),
+        (6, State::Waiting, Some(at(1))),
+    ] {
+        let children = [Some(child.clone())];
+        let mut seen = seen(&node, &children);
+        seen[0].untold = SignedDuration::from_secs(delay);
+        let plan = plan(&node, &seen, &Rest::default(), at(0));
+        assert_eq!(plan.outcomes[0].state, state, "{delay}");
+        assert_eq!(plan.wake_at, wake_at, "{delay}");
+        assert!(plan.outcomes[0].message.contains("nothing in it tells"));
+    }
 }

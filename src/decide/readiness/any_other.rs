@@ -1,8 +1,5 @@
 //! Any kind without a rule of its own, custom resources above all: by the conditions that most controllers
 //! write. It must not take a status that it cannot read for ready.
-//!
-//! Here is also where a resource's `readyProbe` (before the conditions) and `minDelay` (where there are
-//! none) find their place.
 
 use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;
@@ -19,9 +16,10 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
     if let Some(reason) = object.unobserved_if_reported() {
         return Readiness::Waiting(reason);
     }
-    // Without conditions nothing can be read, and applied has to be enough (as in Lynq).
     if object.conditions().next().is_none() {
-        return Readiness::Ready;
+        return Readiness::Unknown(Reason::NothingTold {
+            name: object.name(),
+        });
     }
     not_ready(object).map_or(Readiness::Ready, Readiness::Waiting)
 }

@@ -25,6 +25,14 @@ impl<'a> Object<'a> {
             .to_owned()
     }
 
+    pub(super) fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    pub(super) fn annotation(&self, name: &str) -> Option<&'a str> {
+        self.value["metadata"]["annotations"][name].as_str()
+    }
+
     pub(super) fn kind(&self) -> Option<&'a str> {
         self.text("/kind").filter(|kind| !kind.is_empty())
     }

@@ -43,6 +43,15 @@ pub enum Reason {
     },
     #[error("{name}: none of its conditions ({}) is Ready, Available or Healthy; if existence is enough, set waitForReady: false", .found.join(", "))]
     NoKnownCondition { name: String, found: Vec<String> },
+    /// Unknown.
+    #[error("{name}: nothing in it tells whether it is ready")]
+    NothingTold { name: String },
+    #[error("{name}: {message} (readyProbe)")]
+    ProbeUnmet { name: String, message: String },
+    #[error(
+        "{name}: its annotation lynq.sh/ready-probe cannot be read: {message}; it is lynqgate's, take your own out"
+    )]
+    ProbeUnreadable { name: String, message: String },
 
     // Deployment
     #[error("{name}: paused; set spec.paused to false to go on")]
@@ -208,6 +217,9 @@ impl Reason {
             Self::ConditionOutdated { .. } => "ConditionOutdated",
             Self::ConditionNotTrue { .. } => "ConditionNotTrue",
             Self::NoKnownCondition { .. } => "NoKnownCondition",
+            Self::NothingTold { .. } => "NothingTold",
+            Self::ProbeUnmet { .. } => "ProbeUnmet",
+            Self::ProbeUnreadable { .. } => "ProbeUnreadable",
             Self::Paused { .. } => "Paused",
             Self::ProgressDeadlineExceeded { .. } => "ProgressDeadlineExceeded",
             Self::ReplicaFailure { .. } => "ReplicaFailure",

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use lynqgate::api::node::NodeStatus;
 use lynqgate::api::resource::ResourceArrays;
 use lynqgate::decide::child::{Child, NodeKey, Owner};
@@ -167,6 +167,7 @@ fn look(world: &mut World, p: usize, name: &str) {
             fields_hash: Some(""),
             applies: Applies::default(),
             waiting_since: None,
+            untold: SignedDuration::ZERO,
         })
         .collect();
     let rest = Rest {
@@ -345,5 +346,6 @@ fn digest(child: &Workload) -> Child {
         } else {
             Readiness::Waiting(waiting())
         },
+        applied_at: None,
     }
 }

@@ -1,0 +1,397 @@
+//! `readyProbe`: a resource's own word for when its object is ready. The probe travels with the object, as an annotation,
+//! so that the object alone still says everything.
+//!
+//! CEL is let in as far as it can only compare and look through lists: nothing that an expression can say takes long or
+//! makes anything larger than what it looks at.
+
+use cel::common::ast::{Expr, LiteralValue, operators};
+use cel::parser::PrattParser;
+use cel::{Context, IdedExpr, Value as CelValue};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::api::names;
+use crate::api::resource::ReadyProbe;
+use crate::decide::path::Path;
+use crate::decide::readiness::object::Object;
+use crate::decide::readiness::{Readiness, Reason};
+
+const BYTES_MAX: usize = 1024;
+const SIGNS_MAX: usize = 32;
+const DEPTH_MAX: u32 = 24;
+/// Loops within loops.
+const LOOPS_MAX: u32 = 2;
+/// Steps of all loops together, on one object.
+const STEPS_MAX: usize = 10_000;
+/// How much of a value is shown.
+const SHOWN_CHARS: usize = 60;
+
+#[derive(Debug)]
+pub enum Probe {
+    Cel {
+        text: String,
+        expression: IdedExpr,
+    },
+    JsonPath {
+        text: String,
+        path: Path,
+        expected: String,
+    },
+}
+
+impl Probe {
+    /// The probe, or what is wrong with it.
+    pub fn parse(probe: &ReadyProbe) -> Result<Probe, String> {
+        match (&probe.cel, &probe.json_path, &probe.expected_value) {
+            (Some(text), None, None) => {
+                let expression = compile(text).map_err(|why| format!("cel: {why}"))?;
+                let text = text.clone();
+                Ok(Probe::Cel { text, expression })
+            }
+            (None, Some(text), Some(expected)) => {
+                let path = Path::parse(text).map_err(|why| format!("jsonPath: {why}"))?;
+                Ok(Probe::JsonPath {
+                    text: text.clone(),
+                    path,
+                    expected: expected.clone(),
+                })
+            }
+            _ => Err("give cel, or jsonPath and expectedValue".to_owned()),
+        }
+    }
+}
+
+fn compile(text: &str) -> Result<IdedExpr, String> {
+    if text.len() > BYTES_MAX {
+        return Err(format!("it has more than {BYTES_MAX} bytes"));
+    }
+    // Whatever descends, descends on the stack.
+    let signs = text.matches(['!', '?', '-', '(', '[', '{']).count();
+    if signs > SIGNS_MAX {
+        return Err(format!(
+            "it has more than {SIGNS_MAX} of the signs ! ? - ( [ and {{"
+        ));
+    }
+    let expression = PrattParser::new().parse(text).map_err(|errors| {
+        let first = errors.errors.first();
+        let said = first.map(|error| error.to_string()).unwrap_or_default();
+        said.lines().next().unwrap_or_default().to_owned()
+    })?;
+    check(&expression, 0, 0)?;
+    Ok(expression)
+}
+
+/// By the object's own probe, if it has one.
+pub(super) fn rule(object: &Object<'_>) -> Option<Readiness> {
+    let annotation = object.annotation(names::READY_PROBE)?;
+    // An old status may still say what it said of the generation before.
+    if let Some(reason) = object.unobserved_if_reported() {
+        return Some(Readiness::Waiting(reason));
+    }
+    let probe = serde_json::from_str::<ReadyProbe>(annotation).map_err(|error| error.to_string());
+    let probe = match probe.and_then(|probe| Probe::parse(&probe)) {
+        Ok(probe) => probe,
+        Err(message) => {
+            return Some(Readiness::Waiting(Reason::ProbeUnreadable {
+                name: object.name(),
+                message,
+            }));
+        }
+    };
+    Some(match unmet(&probe, object.value()) {
+        None => Readiness::Ready,
+        Some(message) => Readiness::Waiting(Reason::ProbeUnmet {
+            name: object.name(),
+            message,
+        }),
+    })
+}
+
+/// Why the object does not meet the probe.
+fn unmet(probe: &Probe, object: &Value) -> Option<String> {
+    match probe {
+        Probe::Cel { text, expression } => {
+            let steps = longest(object).saturating_pow(loops(expression));
+            if steps > STEPS_MAX {
+                return Some(format!(
+                    "{text} has to look at too many items of this object; let it look through less"
+                ));
+            }
+            let mut context = Context::default();
+            if context.add_variable("object", Json(object)).is_err() {
+                return Some(format!(
+                    "{text} cannot be asked: the object has no such form"
+                ));
+            }
+            match CelValue::resolve(expression, &context) {
+                Ok(CelValue::Bool(true)) => None,
+                Ok(CelValue::Bool(false)) => Some(format!("{text} is false")),
+                Ok(other) => Some(format!(
+                    "{text} gives {}; it has to be true or false",
+                    other.type_of()
+                )),
+                Err(error) => Some(format!(
+                    "{text} has no answer yet: {}",
+                    shown(&error.to_string())
+                )),
+            }
+        }
+        Probe::JsonPath {
+            text,
+            path,
+            expected,
+        } => {
+            let found = path.values(object);
+            let Some(other) = found.iter().find(|value| text_of(value) != *expected) else {
+                return match found.is_empty() {
+                    true => Some(format!("{text} is not there yet; {expected:?} is expected")),
+                    false => None,
+                };
+            };
+            let other = shown(&text_of(other));
+            Some(format!("{text} is {other:?}; {expected:?} is expected"))
+        }
+    }
+}
+
+/// A value whose integers are ints, as CEL has them for JSON.
+struct Json<'a>(&'a Value);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Number(number) => match number.as_i64() {
+                Some(int) => serializer.serialize_i64(int),
+                None => serializer.serialize_f64(number.as_f64().unwrap_or_default()),
+            },
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Json)),
+            Value::Object(fields) => {
+                serializer.collect_map(fields.iter().map(|(name, value)| (name, Json(value))))
+            }
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Operators and functions that take little, and make nothing large.
+const KNOWN: [&str; 23] = [
+    operators::CONDITIONAL,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::SUBSTRACT,
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::GREATER_EQUALS,
+    operators::LESS_EQUALS,
+    operators::GREATER,
+    operators::LESS,
+    operators::NEGATE,
+    operators::INDEX,
+    operators::NOT_STRICTLY_FALSE,
+    operators::IN,
+    "contains",
+    "double",
+    "endsWith",
+    "int",
+    "size",
+    "startsWith",
+    "string",
+    "uint",
+];
+
+/// Refuses what could take long or grow; `loops` is how many it is in already, and `depth` how many expressions.
+fn check(expr: &IdedExpr, loops: u32, depth: u32) -> Result<(), String> {
+    if depth > DEPTH_MAX {
+        return Err(format!("it is more than {DEPTH_MAX} expressions deep"));
+    }
+    let check = |expr: &IdedExpr, loops| check(expr, loops, depth + 1);
+    match &expr.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Ok(()),
+        Expr::Select(select) => check(&select.operand, loops),
+        Expr::List(list) => list.elements.iter().try_for_each(|e| check(e, loops)),
+        Expr::Map(_) | Expr::Struct(_) => Err("a probe makes no maps and no messages".to_owned()),
+        Expr::Call(call) => {
+            let name = call.func_name.as_str();
+            // One more, or one more item: what the macros count and collect with.
+            let adds_one = name == operators::ADD && call.args.iter().any(is_one);
+            if !adds_one && !KNOWN.contains(&name) {
+                let name = name.trim_matches(['_', '@']);
+                return Err(format!(
+                    "{name} is not known to probes; they compare, look through lists (exists, all, exists_one, filter), and know has, \
+                     size, contains, startsWith, endsWith, string, int, uint and double"
+                ));
+            }
+            let target = call.target.iter().map(|target| &**target);
+            target.chain(&call.args).try_for_each(|e| check(e, loops))
+        }
+        Expr::Comprehension(over) => {
+            if loops == LOOPS_MAX {
+                return Err(format!(
+                    "a probe may look through a list within a list, and no deeper than {LOOPS_MAX} lists"
+                ));
+            }
+            let inner = [
+                &over.accu_init,
+                &over.loop_cond,
+                &over.loop_step,
+                &over.result,
+            ];
+            check(&over.iter_range, loops)?;
+            inner.into_iter().try_for_each(|e| check(e, loops + 1))
+        }
+    }
+}
+
+fn is_one(expr: &IdedExpr) -> bool {
+    match &expr.expr {
+        Expr::Literal(LiteralValue::Int(_)) => true,
+        Expr::List(list) => list.elements.len() == 1,
+        _ => false,
+    }
+}
+
+/// How many loops are in each other, at most.
+fn loops(expr: &IdedExpr) -> u32 {
+    let most = |all: &mut dyn Iterator<Item = &IdedExpr>| all.map(loops).max().unwrap_or(0);
+    match &expr.expr {
+        Expr::Select(select) => loops(&select.operand),
+        Expr::List(list) => most(&mut list.elements.iter()),
+        Expr::Call(call) => {
+            let target = call.target.iter().map(|target| &**target);
+            most(&mut target.chain(&call.args))
+        }
+        Expr::Comprehension(over) => {
+            let body = [
+                &over.accu_init,
+                &over.loop_cond,
+                &over.loop_step,
+                &over.result,
+            ];
+            (1 + most(&mut body.into_iter())).max(loops(&over.iter_range))
+        }
+        _ => 0,
+    }
+}
+
+/// Items of the largest list or map in the object.
+fn longest(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items
+            .iter()
+            .map(longest)
+            .max()
+            .unwrap_or(0)
+            .max(items.len()),
+        Value::Object(fields) => {
+            let inner = fields.values().map(longest).max().unwrap_or(0);
+            inner.max(fields.len())
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(cel: &str) -> String {
+        let probe = ReadyProbe {
+            cel: Some(cel.to_owned()),
+            ..ReadyProbe::default()
+        };
+        Probe::parse(&probe).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn what_probes_may_say() {
+        for cel in [
+            "object.status.phase == 'Running'",
+            "has(object.status.phase) ? object.status.phase in ['A', 'B'] : false",
+            "object.status.conditions.exists_one(c, c.type == 'Ready')",
+            "object.status.n - 1 == 3 && object.status.f > 0.5",
+            "object.metadata.labels['a/b'].startsWith('x') || !(object.spec.n - 1 < 2)",
+            "object.status.parts.all(p, p.members.exists(m, m.up))",
+            "size(object.status.parts.filter(p, p.up)) >= int(object.spec.replicas)",
+        ] {
+            assert_eq!(error(cel), "", "{cel}");
+        }
+    }
+
+    /// On the stack of a test, which is small.
+    #[test]
+    fn the_deepest_that_probes_may_be() {
+        for cel in [
+            format!("{}object.a{}", "(".repeat(32), ")".repeat(32)),
+            format!("{}object.a{}", "size(".repeat(32), ")".repeat(32)),
+            format!("{}object.a{}", "[".repeat(32), "]".repeat(32)),
+            format!("{}object.a", "!".repeat(32)),
+            format!("{}object.a", "!-".repeat(16)),
+            format!("{}true", "object.a?1:".repeat(32)),
+            format!("object{} == true", ".a".repeat(500)),
+            format!("{}true", "true&&".repeat(160)),
+            format!("{}1 == 1", "1==".repeat(330)),
+            format!("{}1 == 1", "1<=".repeat(330)),
+            format!(
+                "{}object.a{}",
+                "object.a.all(x, ".repeat(30),
+                ")".repeat(30)
+            ),
+        ] {
+            let said = error(&cel);
+            if said.is_empty() {
+                let probe = ReadyProbe {
+                    cel: Some(cel),
+                    ..ReadyProbe::default()
+                };
+                unmet(
+                    &Probe::parse(&probe).unwrap(),
+                    &serde_json::json!({"a": true}),
+                );
+            }
+        }
+    }
+
+    /// Whatever could take long or grow, and whatever is no CEL.
+    #[test]
+    fn what_probes_may_not_say() {
+        let deep = format!("{}object.a{}", "(".repeat(400), ")".repeat(400));
+        for (cel, why) in [
+            ("object.status.phase ==", "cel: "),
+            ("object.a + object.a == 'x'", "+ is not known to probes"),
+            ("object.a.map(x, x + x) == []", "+ is not known to probes"),
+            ("object.a.matches('(a+)+$')", "matches is not known"),
+            ("now() > object.a", "now is not known"),
+            ("object.a * 2 == 4", "* is not known"),
+            ("{'a': 1}.size() == 1", "no maps"),
+            (
+                "object.a.all(x, object.a.all(y, object.a.all(z, x == z)))",
+                "no deeper than 2 lists",
+            ),
+            (&deep, "of the signs"),
+            (&"1==".repeat(30), "cel: "),
+            (&format!("{}1 == 1", "1==".repeat(30)), "expressions deep"),
+            (
+                &format!("'{}' == object.a", "a".repeat(1024)),
+                "more than 1024",
+            ),
+        ] {
+            let said = error(cel);
+            assert!(said.contains(why), "{cel}: {said:?}");
+        }
+    }
+}
