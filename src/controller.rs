@@ -91,6 +91,8 @@ pub struct World {
 #[derive(Clone, Debug, Default)]
 pub struct Rendered {
     pub generation: i64,
+    /// Nodes of it are being written: those that are not yet may seem to have nothing to wait for.
+    pub writing: bool,
     /// What the nodes were last written from; those that the API server refused are not waited for.
     pub spec: Option<Arc<FormSpec>>,
     /// Nodes that could not be written from it, and will not be by trying again.
@@ -236,6 +238,10 @@ impl World {
         }
         if changed.now.is_none() {
             self.hub_queue.add(hub.clone());
+            // The form may be another hub's by now, which waits for the name.
+            let form = self.forms.get(&node.key.namespace, &node.form);
+            let heir = form.map(|form| (form.namespace.clone(), form.hub_id.clone()));
+            heir.into_iter().for_each(|heir| self.hub_queue.add(heir));
         }
         self.rollout_queue.add(hub);
     }

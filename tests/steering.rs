@@ -86,10 +86,7 @@ async fn a_lost_ledger_lets_no_more_nodes_go() -> Result<()> {
         .await?;
     let two = |rollout: &Value| rollout["updatingNodes"] == 2 && rollout["slots"] == 2;
     fleet.rollout("two are broken", SOON, two).await?;
-    let lost = Patch::Merge(json!({"status": {"rollout": null}}));
-    let hubs = fleet.api("LynqHub");
-    hubs.patch_status("tenants", &PatchParams::default(), &lost)
-        .await?;
+    lose_ledger(&fleet).await?;
     wait::until("the ledger is there again", SOON, async || {
         let hub = fleet.get("LynqHub", "tenants").await?;
         let slots = hub["status"]["rollout"]["slots"].as_array().map(Vec::len);
@@ -102,6 +99,126 @@ async fn a_lost_ledger_lets_no_more_nodes_go() -> Result<()> {
     let seen = witness.end();
     ensure!(seen.peak <= 2, "{} at once", seen.peak);
     fleet.retire().await
+}
+
+/// Who broke after it was rolled out has no slot that could be lost, and a correction reaches no more of them at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_ledger_makes_no_slots_for_what_broke_since() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "crowd", 6).await?;
+    let form = |image: &str| {
+        let mut form = form(&fleet, image, &json!({}));
+        form["spec"]["configMaps"] = json!([{
+            "id": "map", "nameTemplate": "{{ .uid }}-map",
+            "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": "ours"}},
+        }]);
+        form
+    };
+    fleet.apply(&form("web:1")).await?;
+    fleet.complete(6, SOON).await?;
+    for i in 0..5 {
+        let theirs = json!({"data": {"plan": "theirs"}});
+        let name = format!("t{i}-map");
+        fleet.merge("ConfigMap", &name, &theirs).await?;
+    }
+    let form_status =
+        async |what: &str, good: &dyn Fn(&Value) -> bool| fleet.rollout(what, SOON, good).await;
+    wait::until("five are not ready", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        ensure!(form["status"]["readyNodes"] == 1, "{}", form["status"]);
+        Ok(())
+    })
+    .await?;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    lose_ledger(&fleet).await?;
+    fleet.apply(&form("web:2-broken")).await?;
+    form_status("two are broken", &|r| {
+        r["updatedNodes"] == 2 && r["slots"] == 2
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    form_status("and no more", &|r| {
+        r["updatedNodes"] == 2 && r["heldNodes"] == 4
+    })
+    .await?;
+    let seen = witness.end();
+    ensure!(seen.peak <= 2, "{} at once", seen.peak);
+    fleet.retire().await
+}
+
+/// An order holds also for a change that comes with the rows, whose nodes are written one after the other; and a condition
+/// that fails stops everybody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_canaries_go_first_whatever_changes() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let made = "UPDATE tenants SET image = 'web:1', plan = IF(id = 't9', 'canary', 'pro')";
+    let fleet = Fleet::new_with(cluster, "canaries", 40, made).await?;
+    let ordered = |when: &str| {
+        let order = json!([{"name": "canaries", "when": when}]);
+        form(
+            &fleet,
+            "{{ .image }}",
+            &json!({"maxSkew": 10, "order": order}),
+        )
+    };
+    fleet.apply(&ordered("{{ eq .plan \"canary\" }}")).await?;
+    fleet.complete(40, 2 * SOON).await?;
+    let broken = "UPDATE tenants SET image = 'web:2-broken'";
+    fleet.database.execute(broken).await?;
+    let one = |r: &Value| r["updatedNodes"] == 1 && r["heldNodes"] == 39;
+    fleet.rollout("the canary is broken", SOON, one).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    fleet.rollout("and nobody else", SOON, one).await?;
+    let canary = fleet.get("Deployment", "t9-app").await?;
+    ensure!(canary["metadata"]["generation"] == 2, "{canary}");
+
+    let good = "UPDATE tenants SET image = 'web:3'";
+    fleet.database.execute(good).await?;
+    fleet.complete(40, 2 * SOON).await?;
+    fleet.retire().await
+}
+
+/// The tenants are not gone for longer than it takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_that_moves_to_another_hub_takes_its_nodes_along() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "moving", 3).await?;
+    let mut other = fleet.hub();
+    other["metadata"]["name"] = json!("other");
+    let mut hubs = [fleet.hub(), other];
+    for hub in &mut hubs {
+        // Nothing here may wait for that.
+        hub["spec"]["source"]["syncInterval"] = json!("10m");
+        fleet.apply(hub).await?;
+    }
+    let mut form = form(&fleet, "web:1", &json!({}));
+    fleet.apply(&form).await?;
+    fleet.complete(3, SOON).await?;
+    let delete = kube::api::DeleteParams::default();
+    fleet.api("LynqForm").delete("web", &delete).await?;
+    form["spec"]["hubId"] = json!("other");
+    wait::until("the form is made anew", SOON, async || {
+        fleet.apply(&form).await.map(drop)
+    })
+    .await?;
+    wait::until("its nodes are the other hub's", SOON, async || {
+        let nodes = fleet.list("LynqNode").await?;
+        let of_other = |node: &Value| node["spec"]["hubId"] == "other";
+        ensure!(nodes.len() == 3 && nodes.iter().all(of_other), "{nodes:?}");
+        Ok(())
+    })
+    .await?;
+    fleet.complete(3, SOON).await?;
+    fleet.retire().await
+}
+
+/// As a backup does that has no statuses.
+async fn lose_ledger(fleet: &Fleet) -> Result<()> {
+    let lost = Patch::Merge(json!({"status": {"rollout": null}}));
+    let hubs = fleet.api("LynqHub");
+    let params = PatchParams::default();
+    hubs.patch_status("tenants", &params, &lost).await?;
+    Ok(())
 }
 
 /// Who is watched fills the window, and the rollout is complete only after the last one was.

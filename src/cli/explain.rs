@@ -200,13 +200,14 @@ async fn get(
 }
 
 async fn list(objects: &Objects, kind: &str, namespace: &str) -> Result<Vec<Value>, Error> {
-    let listed = objects
-        .list(&own_key(kind, "", "").kind, namespace, None)
-        .await;
-    listed.map_err(|reason| Error::Api {
+    let mut all = vec![];
+    let kind_of = own_key(kind, "", "").kind;
+    let listed = objects.list(&kind_of, namespace, None, |object| all.push(object));
+    listed.await.map_err(|reason| Error::Api {
         what: format!("the {kind}s of namespace {namespace}"),
         reason,
-    })
+    })?;
+    Ok(all)
 }
 
 /// An operator that runs without leader election has no lease: then somebody leads, as far as one can tell.

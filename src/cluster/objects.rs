@@ -143,13 +143,14 @@ impl Objects {
         self.send(request.get(name, &GetParams::default())).await
     }
 
-    /// All objects of a kind in a namespace; with `labels`, those that have these.
+    /// Hands over all objects of a kind in a namespace; with `labels`, those that have these.
     pub async fn list(
         &self,
         kind: &Kind,
         namespace: &str,
         labels: Option<&str>,
-    ) -> Result<Vec<Value>, ApiError> {
+        mut each: impl FnMut(Value),
+    ) -> Result<(), ApiError> {
         let served = self
             .served(kind)
             .await?
@@ -158,18 +159,13 @@ impl Objects {
             Api::namespaced_with(self.client.clone(), namespace, &served.resource);
         let mut params = ListParams::default().limit(LIST_PAGE);
         params.label_selector = labels.map(str::to_owned);
-        let mut all = vec![];
         loop {
             let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
             let objects = page.items.into_iter().map(serde_json::to_value);
-            all.extend(
-                objects
-                    .collect::<Result<Vec<_>, _>>()
-                    .expect("objects are JSON"),
-            );
+            objects.for_each(|object| each(object.expect("objects are JSON")));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
-                None => return Ok(all),
+                None => return Ok(()),
             }
         }
     }

@@ -190,6 +190,9 @@ async fn act(
     // Rendering takes as long as the templates like; the gate and the lease must not wait for it.
     let plan = block_in_place(|| hub_sync::plan(&seen, Timestamp::now()));
 
+    if !plan.writes.is_empty() {
+        note_writing(world, &key, memory);
+    }
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
     let mut failures: Vec<Failure> = nodes::write_nodes(world, &plan.writes).await;
@@ -307,6 +310,15 @@ fn compile_forms(
     (forms, broken)
 }
 
+/// Until they are all written, an ordered form releases nothing: a canary that is still to be written looks settled.
+fn note_writing(world: &World, hub: &HubKey, memory: &Memory) {
+    let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
+    for name in memory.compiled.keys() {
+        let entry: &mut Rendered = rendered.entry((hub.0.clone(), name.clone())).or_default();
+        entry.writing = true;
+    }
+}
+
 /// The release loop shows how far the rendering is, and why a form cannot be rendered.
 fn note_rendered(
     world: &World,
@@ -319,6 +331,7 @@ fn note_rendered(
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
     for (name, compiled) in &memory.compiled {
         let entry: &mut Rendered = rendered.entry((hub.0.clone(), name.clone())).or_default();
+        entry.writing = false;
         match &compiled.form {
             Err(error) => {
                 entry.error = Some(error.clone());

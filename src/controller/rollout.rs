@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use futures::future::{join, join_all, join3};
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::conditions;
 use crate::api::hub::Slot;
 use crate::api::names;
-use crate::cluster::catalog::Hub;
+use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::confirm::confirm_ready;
 use crate::controller::rollout::refused::{NotReleased, Refused};
-use crate::controller::{World, own_key};
+use crate::controller::{Rendered, World, own_key};
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{Names, Reason};
@@ -49,6 +49,10 @@ const PASSES_MAX: usize = 20;
 const REQUESTS_MAX: usize = 16;
 /// A workload that looked ready and was not: its own event comes sooner, as a rule.
 const UNCONFIRMED_RETRY: Duration = Duration::from_secs(1);
+
+/// By namespace and name of the form.
+type RenderedForms = BTreeMap<(String, String), Rendered>;
+
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let memory = world
         .rollout_memory
@@ -116,8 +120,12 @@ impl Look<'_> {
         let mut unconfirmed = false;
         for _ in 0..PASSES_MAX {
             let hub = self.world.hubs.get(&self.key.0, &self.key.1);
-            let nodes = self.world.nodes.of_hub(&self.key);
-            let snapshot = self.snapshot(hub.as_deref(), &nodes, std::mem::take(&mut confirmed));
+            if hub.as_ref().is_some_and(|hub| hub.status.rollout.is_none()) {
+                self.read_nodes().await?;
+            }
+            let (nodes, rendered) = self.view();
+            let confirmed_now = std::mem::take(&mut confirmed);
+            let snapshot = self.snapshot(hub.as_deref(), (&nodes, &rendered), confirmed_now);
             let plan = rollout::plan(&snapshot, Timestamp::now());
             self.remember_holds(&nodes, &plan);
             for name in &plan.outrun {
@@ -206,23 +214,42 @@ impl Look<'_> {
         }))
     }
 
+    /// The nodes, and what their forms were rendered to, of one moment: no sync begins or ends between the two.
+    fn view(&self) -> (Vec<Arc<NodeDigest>>, RenderedForms) {
+        let world = self.world;
+        let rendered = world.rendered.lock().expect("the rendered forms' lock");
+        let of_form = |form: Arc<Form>| {
+            let key = (form.namespace.clone(), form.name.clone());
+            Some((key.clone(), rendered.get(&key)?.clone()))
+        };
+        let forms = world.forms_of(&self.key).into_iter();
+        let forms = forms.filter_map(of_form).collect();
+        (world.nodes.of_hub(&self.key), forms)
+    }
+
+    /// Without a ledger nothing but the nodes tells what is in flight, and what the watch has shown of them may be old.
+    async fn read_nodes(&self) -> Result<(), ApiError> {
+        let world = self.world;
+        let asked = world.nodes.asked();
+        let of_hub = format!("{}={}", names::LABEL_HUB, self.key.1);
+        let kind = own_key("LynqNode", "", "").kind;
+        let learn = |node: Value| drop(world.nodes.learn_new(&node, asked));
+        let listed = world.objects.list(&kind, &self.key.0, Some(&of_hub), learn);
+        listed.await
+    }
+
     fn snapshot(
         &mut self,
         hub: Option<&Hub>,
-        nodes: &[Arc<NodeDigest>],
+        (nodes, rendered): (&[Arc<NodeDigest>], &RenderedForms),
         confirmed: BTreeSet<Confirmation>,
     ) -> Snapshot {
         let unlooked = self.unlooked(nodes);
-        let rendered = self
-            .world
-            .rendered
-            .lock()
-            .expect("the rendered forms' lock");
         let seen = snapshot::Seen {
             hub,
             forms: &self.world.forms_of(&self.key),
             nodes,
-            rendered: &rendered,
+            rendered,
         };
         let mut snapshot = Snapshot {
             confirmed,

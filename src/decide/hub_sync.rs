@@ -115,16 +115,10 @@ pub struct Plan {
     pub unwritten: BTreeSet<(String, String)>,
 }
 
-/// Stands for a resource's id in errors that are about the order. No id has a dot.
-const ORDER: &str = "rollout.order";
-
 impl Plan {
     fn complain(&mut self, node: &str, errors: &[(String, String)]) {
         for (id, error) in errors {
-            let cause = match id.as_str() {
-                ORDER => format!("{ORDER}: {error}"),
-                id => format!("resource {id:?}: {error}"),
-            };
+            let cause = format!("resource {id:?}: {error}");
             self.render_errors.add(Subject::Node, node, cause);
         }
     }
@@ -287,20 +281,21 @@ fn render_node(
         first_seen: stamp::parse(&first_seen).unwrap_or(now),
         seed: seen.hub.seed,
     };
-    let (content, mut errors) = form.compiled.render(&inputs);
-    let group = form.compiled.group(&inputs).unwrap_or_else(|error| {
-        // It comes last: the earlier groups are the few that are chosen.
-        errors.push((ORDER.to_owned(), error));
-        None
-    });
+    let (content, errors) = form.compiled.render(&inputs);
     plan.complain(&key.name, &errors);
-    if let Err(error) = content::check_size(Some(&content)) {
-        plan.render_errors
-            .add(Subject::Node, &key.name, error.to_string());
-        let name = key.name.clone();
-        plan.unwritten.insert((form_name.to_owned(), name));
-        return;
-    }
+    let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
+    // Whose turn it is must be known before anything may go: a condition that fails for every row would make all the last.
+    let group = form.compiled.group(&inputs);
+    let group = group.map_err(|error| format!("rollout.order: {error}"));
+    let group = match too_large.and(group) {
+        Ok(group) => group,
+        Err(error) => {
+            plan.render_errors.add(Subject::Node, &key.name, error);
+            let name = key.name.clone();
+            plan.unwritten.insert((form_name.to_owned(), name));
+            return;
+        }
+    };
     let mut spec = Map::from_iter([
         ("uid".to_owned(), json!(row.uid)),
         ("templateRef".to_owned(), json!(form_name)),

@@ -265,9 +265,24 @@ impl NodeDigest {
             why: self.why_not_settled(),
             forced: self.forced,
             deleting: self.deleting,
-            by_slot: self.by_slot,
+            flight: self.flight(),
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }
+    }
+
+    /// What is left of the node's slot, should the ledger be lost.
+    fn flight(&self) -> Option<rollout::Flight> {
+        let landed = self.start.is_some() && self.status.rolled_start_time == self.start;
+        if !self.by_slot || landed {
+            return None;
+        }
+        // Not rolled out since before the release.
+        let rolled = self.status.conditions.iter().find(|c| c.type_ == "Rolled");
+        let start = self.start.as_deref().and_then(stamp::parse);
+        let repair = rolled.is_some_and(|c| {
+            c.status == "False" && start.is_none_or(|start| c.last_transition_time < start)
+        });
+        Some(rollout::Flight { repair })
     }
 
     /// Shortened: a window has many nodes, and a form's condition has to be read.

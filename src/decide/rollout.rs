@@ -22,7 +22,7 @@ use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::version;
 use order::Turns;
 use reason::{Names, Reason};
-pub use snapshot::{Confirmation, Form, Live, Node, Refusal, Snapshot};
+pub use snapshot::{Confirmation, Flight, Form, Live, Node, Refusal, Snapshot};
 use window::Windows;
 
 /// One node to let go.
@@ -95,8 +95,8 @@ pub struct Plan {
 }
 
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
-    if snapshot.ledger_lost && snapshot.nodes.values().any(|node| node.by_slot) {
-        return plan_again(snapshot, now);
+    if snapshot.ledger_lost {
+        return plan_anew(snapshot, now);
     }
     let failed = snapshot.forms.iter().map(|(name, form)| {
         (
@@ -137,25 +137,24 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     pass.plan
 }
 
-/// The ledger is made anew before it is built on: who was let go by a slot and is not settled is in flight. That cannot be
-/// told from one that was settled and broke since; it counts as well, for a window too narrow is the safe side.
-fn plan_again(snapshot: &Snapshot, now: Timestamp) -> Plan {
-    let in_flight = |(name, node): (&String, &Node)| {
-        let Live::Hash(hash) = &node.live else {
+/// A hub without a ledger is new, or has lost it. It gets one before anything is built on it, with what is in flight by what
+/// the nodes tell of their slots. What was seen rolled out since had its slot freed, and has none now, whatever broke it.
+fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let slot = |(name, node): (&String, &Node)| {
+        let (Live::Hash(hash), Some(flight)) = (&node.live, node.flight) else {
             return None;
         };
-        let slot = Slot {
+        node.non_ready().then(|| Slot {
             node: name.clone(),
             uid: node.uid.clone(),
             form: node.form.clone(),
             hash: hash.clone(),
             resource_version: node.resource_version.clone(),
-            repair: false,
-        };
-        (node.by_slot && node.non_ready()).then_some(slot)
+            repair: flight.repair,
+        })
     };
     let found = Snapshot {
-        slots: snapshot.nodes.iter().filter_map(in_flight).collect(),
+        slots: snapshot.nodes.iter().filter_map(slot).collect(),
         ledger_lost: false,
         ..snapshot.clone()
     };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
@@ -63,12 +64,14 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
         .or(form.status.observed_generation)
         .unwrap_or_default();
     let outdated = match known {
-        // Not yet looked at by this process.
-        None => rendered_generation != form.generation,
-        Some(known) => !known
-            .spec
-            .as_ref()
-            .is_some_and(|rendered| spec.renders_like(rendered)),
+        // Not yet looked at by this process. An order needs more than that the form is the same: the last sync may have
+        // ended half way, with what the rows say now on some of the nodes.
+        None => rendered_generation != form.generation || is_ordered(spec),
+        Some(known) => {
+            let written = known.spec.as_ref();
+            (known.writing && is_ordered(spec))
+                || !written.is_some_and(|written| spec.renders_like(written))
+        }
     };
     Some(rollout::Form {
         policy: spec.rollout.clone().unwrap_or_default(),
@@ -85,6 +88,10 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
             .and_then(|text| stamp::parse(text)),
         previous: form.status.rollout.clone(),
     })
+}
+
+fn is_ordered(spec: &FormSpec) -> bool {
+    spec.rollout.as_ref().is_some_and(|r| !r.order.is_empty())
 }
 
 pub fn is_forced(annotations: &BTreeMap<String, String>) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::decide::rollout::reason::{Names, Reason};
-use crate::decide::rollout::{Node, Snapshot};
+use crate::decide::rollout::{Form, Node, Snapshot};
 
 /// The first group of a form that is not done, and who is not done in it.
 struct Turn {
@@ -22,19 +22,20 @@ impl Turns {
             .iter()
             .map(|slot| slot.uid.as_str())
             .collect();
-        let pending = |node: &Node| {
-            node.held() || node.settled_since.is_none() || slots.contains(&node.uid.as_str())
+        let pending = |state: &Form, name: &String, node: &Node| {
+            let settled = node.settled_since.is_some() && !slots.contains(&node.uid.as_str());
+            // What could not be written yet may be what is to go first.
+            node.held() || !settled || state.unwritten.contains(name)
         };
-        let turn = |(form, state): (&String, &super::Form)| {
+        let turn = |(form, state): (&String, &Form)| {
             let order = &state.policy.order;
             if order.is_empty() {
                 return None;
             }
             let nodes = || {
-                snapshot
-                    .nodes
-                    .iter()
-                    .filter(|(_, node)| node.form == *form && !node.deleting && pending(node))
+                snapshot.nodes.iter().filter(|(name, node)| {
+                    node.form == *form && !node.deleting && pending(state, name, node)
+                })
             };
             let group = nodes().map(|(_, node)| node.group).min()?;
             let names = nodes().filter(|(_, node)| node.group == group);

@@ -16,7 +16,7 @@ pub struct Snapshot {
     /// The hub's resourceVersion: the ledger below is that version's.
     pub resource_version: String,
     pub slots: Vec<Slot>,
-    /// There is no ledger: the hub is new, or its status was lost.
+    /// There is no ledger: the hub is new, or its status was lost. The nodes are then as the API server has them now.
     pub ledger_lost: bool,
     /// The hub's own window over all of its forms.
     pub hub_skew: Skew,
@@ -94,10 +94,17 @@ pub struct Node {
     /// Its changes go live whatever the window says.
     pub forced: bool,
     pub deleting: bool,
-    /// A slot let the live content go live.
-    pub by_slot: bool,
+    /// A slot let the live content go live, and it was not seen rolled out since.
+    pub flight: Option<Flight>,
     /// The number of its group in the form's order.
     pub group: usize,
+}
+
+/// What the node itself tells of the slot that let it go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// The node was not ready before.
+    pub repair: bool,
 }
 
 impl Node {

@@ -59,7 +59,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             why: None,
             forced: false,
             deleting: false,
-            by_slot: false,
+            flight: None,
             group: 0,
         };
         snapshot.nodes.insert(format!("n{i}"), node);

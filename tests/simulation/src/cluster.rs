@@ -44,6 +44,8 @@ pub struct Hub {
     pub skew: Skew,
     pub confirmation: Option<String>,
     pub slots: Vec<Slot>,
+    /// It has a ledger, be it an empty one.
+    pub has_ledger: bool,
     pub counts: (i32, i32),
     /// How many deletions wait for a person, as its status says.
     pub deletions_held: Option<u64>,
@@ -332,6 +334,7 @@ impl Cluster {
         let same = !spec_changed
             && old.confirmation == new.confirmation
             && old.slots == new.slots
+            && old.has_ledger == new.has_ledger
             && old.counts == new.counts
             && old.forced == new.forced
             && old.deletions_held == new.deletions_held;

@@ -20,6 +20,7 @@ macro_rules! mutants {
 
 mutants! {
     ForgetLedger: "after a restart the ledger is taken for empty",
+    TakeLostForEmpty: "a ledger that was lost is taken for empty",
     TrustSeenSlot: "a release goes out on a slot that was only seen, without a ledger write of its own",
     TrustLostLedgerWrite: "a ledger write whose reply was lost is taken for done",
     FreeEarly: "a slot is freed on an observation that is not newer than the slot's version",

@@ -12,6 +12,7 @@ use crate::cluster::{Form, FormStatus, Hub, Node, Workload};
 #[derive(Clone, Debug)]
 pub enum Request {
     ReadHub,
+    ListNodes,
     ReadNode {
         name: String,
     },
@@ -76,6 +77,7 @@ pub enum Request {
 pub enum Reply {
     Done,
     Node(Arc<Node>),
+    Nodes(Vec<Arc<Node>>),
     Hub(Arc<Hub>),
     Form(Arc<Form>),
     Child(Arc<Workload>),
@@ -85,7 +87,10 @@ impl Request {
     pub fn is_read(&self) -> bool {
         matches!(
             self,
-            Request::ReadHub | Request::ReadNode { .. } | Request::ReadChild { .. }
+            Request::ReadHub
+                | Request::ListNodes
+                | Request::ReadNode { .. }
+                | Request::ReadChild { .. }
         )
     }
 
@@ -93,6 +98,7 @@ impl Request {
     pub fn shown(&self) -> String {
         match self {
             Request::ReadHub => "read the hub".to_owned(),
+            Request::ListNodes => "list the nodes".to_owned(),
             Request::ReadNode { name } => format!("read {name}"),
             Request::ReadChild { name } => format!("read the workload of {name}"),
             Request::Ledger {

@@ -130,6 +130,7 @@ pub fn act(world: &mut World) {
         Fault::ForceAll,
         Fault::Order,
         Fault::HubWindow,
+        Fault::LostLedger,
         Fault::Rows,
         Fault::Forms,
         Fault::Database,
@@ -176,6 +177,7 @@ pub fn act(world: &mut World) {
             world.trace(|| format!("alice: hub: maxSkew {skew}"));
             world.change_hub(|hub| hub.skew = serde_json::from_value(skew).expect("a window"));
         }
+        (Fault::LostLedger, _) => lose_ledger(world),
         (Fault::Rows, _) => change_rows(world),
         (Fault::Forms, form) => {
             change_forms(world, form);
@@ -421,4 +423,20 @@ pub fn confirm(world: &mut World) {
         world.trace(|| format!("alice: hub: {held:?} deletions are confirmed"));
         world.change_hub(|hub| hub.confirmation = held);
     }
+}
+
+/// A backup restores the hub without its status. Not while a release is under way: its slot is what makes it good.
+fn lose_ledger(world: &mut World) {
+    let hub = world.cluster.hub.clone();
+    let under_way = hub.slots.iter().any(|slot| {
+        let node = world.cluster.nodes.get(&slot.node);
+        node.is_some_and(|node| node.digest.resource_version == slot.resource_version)
+    });
+    if under_way {
+        return;
+    }
+    world.trace(|| "the hub's status is lost".to_owned());
+    let lost = hub.slots.clone();
+    world.witness.ledger_lost(lost);
+    world.change_hub(|hub| (hub.slots, hub.has_ledger) = (vec![], false));
 }

@@ -73,6 +73,8 @@ pub struct Witness {
     history: History,
     /// The windows in which the slots of the ledger were taken, by uid.
     taken: BTreeMap<String, Widths>,
+    /// The slots of a ledger that was lost, until there is another.
+    lost: Vec<Slot>,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -411,9 +413,18 @@ impl Witness {
                 format!("the slot of {name} was freed, and whoever did it has not read that its workload is ready")
             });
         }
+        let lost = std::mem::take(&mut self.lost);
+        for slot in new
+            .iter()
+            .filter(|slot| lost.iter().any(|old| old.uid == slot.uid))
+        {
+            if let Some(flight) = self.flights.get_mut(&slot.uid) {
+                flight.repair = slot.repair;
+            }
+        }
         for form in cluster.forms.keys() {
             let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();
-            let (now, before) = (of_form(new), of_form(old));
+            let (now, before) = (of_form(new), of_form(old).max(of_form(&lost)));
             if let (Some(width), _) = self.history.widths(form, view.since)
                 && self.history.counts_all(form, view.since)
             {
@@ -422,6 +433,11 @@ impl Witness {
                 });
             }
         }
+    }
+
+    /// The ledger is lost, with these slots. Whether one was a repair only the nodes tell from now on.
+    pub fn ledger_lost(&mut self, slots: Vec<Slot>) {
+        self.lost.extend(slots);
     }
 
     /// The writer has the reply to its ledger write.

@@ -54,6 +54,7 @@ faults! {
     Order: "canaries first, no order, and other canaries",
     Policy: "maxSkew up, down, 0, percentages; paused; minReadySeconds; creation",
     HubWindow: "the hub's own maxSkew",
+    LostLedger: "the hub's status is lost, and the ledger with it",
     Rows: "rows come and go",
     Forms: "forms are deleted and made again",
     Database: "queries fail, and tables are empty for a while",
@@ -295,6 +296,7 @@ impl World {
     fn execute(&mut self, author: (Life, View), request: Request) -> Result<Reply, Refused> {
         match request {
             Request::ReadHub => Ok(Reply::Hub(self.cluster.hub.clone())),
+            Request::ListNodes => Ok(Reply::Nodes(self.cluster.nodes.values().cloned().collect())),
             Request::ReadNode { name } => self
                 .cluster
                 .nodes
@@ -313,9 +315,9 @@ impl World {
                 slots,
             } => {
                 let old = self.cluster.hub.slots.clone();
-                let written = self
-                    .cluster
-                    .write_hub(resource_version.as_deref(), |hub| hub.slots = slots)?;
+                let written = self.cluster.write_hub(resource_version.as_deref(), |hub| {
+                    (hub.slots, hub.has_ledger) = (slots, true)
+                })?;
                 self.witness.ledger_written(&self.cluster, &old, author);
                 Ok(Reply::Hub(written))
             }

@@ -310,10 +310,11 @@ fn a_slot_is_never_written_back_to_an_older_version() {
 
 #[test]
 fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
+    let flight = |repair| Some(Flight { repair });
     let mut snapshot = fleet("xxyAA", 2);
     snapshot.forms.get_mut("web").unwrap().policy.skew_counts = SkewCounts::Released;
     for i in 0..3 {
-        snapshot.nodes.get_mut(&format!("n{i}")).unwrap().by_slot = true;
+        snapshot.nodes.get_mut(&format!("n{i}")).unwrap().flight = flight(false);
     }
     let at_once = plan(&snapshot, at(1));
     assert_eq!(
@@ -327,6 +328,12 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     let slots = plan_anew.ledger.expect("it is written");
     assert_eq!(slots, [slot(0, "100"), slot(1, "100")]);
 
+    // Repairs stay repairs, and leave the place of the others free.
+    for i in 0..2 {
+        snapshot.nodes.get_mut(&format!("n{i}")).unwrap().flight = flight(true);
+    }
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n3", "n4"]);
+
     let mut settled = fleet("yyA", 2);
     settled.ledger_lost = true;
     assert_eq!(
@@ -336,9 +343,22 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     );
     let mut idle = fleet("yy", 2);
     idle.ledger_lost = true;
-    assert_eq!(plan(&idle, at(1)).ledger, None);
-    idle.nodes.get_mut("n0").unwrap().by_slot = true;
+    idle.nodes.get_mut("n0").unwrap().flight = flight(false);
     assert_eq!(plan(&idle, at(1)).ledger, Some(vec![]), "once");
+}
+
+/// A crowd that broke after it was rolled out has no slots, and a correction reaches no more of it at once than ever.
+#[test]
+fn what_broke_since_its_slot_was_freed_gets_none_from_a_lost_ledger() {
+    for counts in [SkewCounts::All, SkewCounts::Released] {
+        let mut snapshot = fleet("XXXXXX", 2);
+        snapshot.forms.get_mut("web").unwrap().policy.skew_counts = counts;
+        snapshot.ledger_lost = true;
+        snapshot.nodes.get_mut("n5").unwrap().flight = Some(Flight { repair: true });
+        let plan = plan(&snapshot, at(1));
+        assert_eq!(released(&plan), ["n0", "n5"], "{counts:?}");
+        assert_eq!(plan.ledger.map(|slots| slots.len()), Some(2));
+    }
 }
 
 #[test]

@@ -174,6 +174,14 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
             }
         )
     });
+    if !plan.writes.is_empty() {
+        // `note_writing`
+        let process = &mut world.processes[p];
+        for name in process.hub_loop.compiled.keys() {
+            let entry = process.rendered.entry(name.clone()).or_default();
+            entry.writing = true;
+        }
+    }
     Some(Box::new(Sync {
         view,
         writes: plan.writes,
@@ -311,6 +319,7 @@ impl Sync {
         }
         for (name, (form, _)) in &hub_loop.compiled {
             let entry = process.rendered.entry(name.clone()).or_default();
+            entry.writing = false;
             if self.failed.is_empty() {
                 entry.generation = form.generation;
             }

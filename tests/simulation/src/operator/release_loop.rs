@@ -76,6 +76,8 @@ pub struct Look {
 }
 
 enum Stage {
+    /// What the nodes are, where the ledger is lost.
+    Nodes,
     Plan,
     Ledger,
     ReadHub,
@@ -97,6 +99,7 @@ enum Stage {
 
 /// What a reply is the reply to.
 enum Sent {
+    Nodes(Asked),
     Ledger(Vec<Slot>),
     ReadHub,
     Release(Release),
@@ -117,7 +120,7 @@ pub fn step(world: &mut World, p: usize) {
             confirmed: BTreeSet::new(),
             unconfirmed: false,
             confirms_first: false,
-            stage: Stage::Plan,
+            stage: Stage::Nodes,
             view: View::default(),
             resource_version: String::new(),
             hub: None,
@@ -150,6 +153,15 @@ enum Go {
 impl Look {
     fn send(&mut self, world: &mut World, p: usize) -> Go {
         match &mut self.stage {
+            Stage::Nodes => {
+                let process = &world.processes[p];
+                let hub = process.hub.as_ref();
+                if hub.is_some_and(|hub| !hub.has_ledger) {
+                    let asked = process.asked();
+                    return self.ask(world, p, Request::ListNodes, Sent::Nodes(asked));
+                }
+                self.stage = Stage::Plan;
+            }
             Stage::Plan => return self.plan(world, p),
             Stage::Ledger => {
                 let slots = self.plan.ledger.clone().unwrap_or_default();
@@ -258,9 +270,18 @@ impl Look {
                     self.start_releases();
                 }
             },
+            (Sent::Nodes(asked), reply) => match reply {
+                Ok(Reply::Nodes(nodes)) => {
+                    for node in nodes {
+                        process.learn_new(&node.digest, asked);
+                    }
+                    self.stage = Stage::Plan;
+                }
+                _ => return Go::Back(Some(1_000)),
+            },
             (Sent::ReadHub, Ok(Reply::Hub(hub))) => {
                 process.learn_hub(&hub);
-                self.stage = Stage::Plan;
+                self.stage = Stage::Nodes;
                 if self.pass >= PASSES_MAX {
                     return Go::Back(Some(0));
                 }
@@ -546,7 +567,7 @@ impl Look {
         }
         if self.released > 0 || !self.confirmed.is_empty() {
             if self.pass < PASSES_MAX {
-                self.stage = Stage::Plan;
+                self.stage = Stage::Nodes;
                 return Go::On;
             }
             let wait = if self.unconfirmed {

@@ -33,12 +33,14 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             .map(|r| r.generation)
             .or(form.status.observed_generation)
             .unwrap_or_default();
+        let ordered = !policy.order.is_empty();
         let outdated = match known {
-            None => rendered_generation != form.generation,
-            Some(known) => !known
-                .spec
-                .as_ref()
-                .is_some_and(|rendered| form.spec.renders_like(rendered)),
+            None => rendered_generation != form.generation || ordered,
+            Some(known) => {
+                let written = known.spec.as_ref();
+                (known.writing && ordered)
+                    || !written.is_some_and(|written| form.spec.renders_like(written))
+            }
         };
         let previous = form.status.rollout.clone();
         let (forced, resumed_at) = (form.forced, form.resumed_at);
@@ -87,7 +89,8 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         forced: hub.is_some_and(|hub| hub.forced),
         refused: refused.collect(),
         ledger_refused: None,
-        ledger_lost: false,
+        ledger_lost: hub.is_some_and(|hub| !hub.has_ledger)
+            && !world.mutant(Mutant::TakeLostForEmpty),
         unlooked: Names::default(),
     }
 }
