@@ -19,11 +19,12 @@ plants: cluster ## Planted bugs that need real parts: the auditor must find each
 	@cargo build --workspace --bins --example chaos
 	@PLANT=all cargo run --quiet --example chaos
 
-test: cluster ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and database
+test: cluster ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and real databases
 	cargo test --workspace --lib --bins
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
-	cargo test --workspace --test main -- --ignored --exact datasource::faults::memory_stays_bounded_over_many_rows
+	cargo test --workspace --test main -- --ignored --exact datasource::faults::mariadb::memory_stays_bounded_over_many_rows
+	cargo test --workspace --test main -- --ignored --exact datasource::faults::postgresql::memory_stays_bounded_over_many_rows
 	$(MAKE) simulate
 	$(MAKE) chaos SEED=$(or $(SEED),1)
 

@@ -3,8 +3,10 @@
 //! A new kind of source is one file here and one arm of [`DataSource`].
 
 pub mod config_map;
+pub mod database;
 pub mod error;
 pub mod mysql;
+pub mod postgresql;
 
 use crate::decide::rows::{Columns, RawRow, RowCount};
 
@@ -13,6 +15,7 @@ pub use error::SourceError;
 #[derive(Debug)]
 pub enum DataSource {
     Mysql(Box<mysql::Mysql>),
+    Postgresql(Box<postgresql::Postgresql>),
     ConfigMap(config_map::ConfigMap),
 }
 
@@ -28,6 +31,7 @@ impl DataSource {
     ) -> Result<RowCount, SourceError> {
         match self {
             Self::Mysql(mysql) => mysql.rows(columns, on_row).await,
+            Self::Postgresql(postgresql) => postgresql.rows(columns, on_row).await,
             Self::ConfigMap(config_map) => config_map.rows(columns, on_row),
         }
     }

@@ -13,13 +13,19 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
+use crate::cluster::database::{Product, shared};
 use crate::tenants::{Fleet, SOON};
 use crate::words::CANARY;
 
 /// A fleet with a form `web` of one ConfigMap a tenant, which has a secret of the row in it; all is done.
 async fn fleet(cluster: &Cluster, rows: usize) -> Result<Fleet> {
+    fleet_on(cluster, Product::Mariadb, rows).await
+}
+
+async fn fleet_on(cluster: &Cluster, product: Product, rows: usize) -> Result<Fleet> {
     let secret = format!("UPDATE tenants SET plan = '{CANARY}'");
-    let fleet = Fleet::new_with(cluster, "bad", rows, &secret).await?;
+    let database = shared(product).await?;
+    let fleet = Fleet::on(cluster, database, "bad", rows, &secret).await?;
     fleet.apply(&form(&fleet, "web", &config_maps())).await?;
     fleet.complete(rows, SOON).await?;
     Ok(fleet)

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use crate::cluster::database::Product;
 use crate::cluster::{Cluster, database, wait};
 use crate::offline;
 use crate::operator::{self, root};
@@ -47,7 +48,7 @@ async fn apply_example(
 
 async fn fleet(cluster: &Cluster, prefix: &str) -> Result<Fleet> {
     let namespace = cluster.namespace(prefix).await?;
-    let database = database::shared()
+    let database = database::shared(Product::Mariadb)
         .await?
         .create(&namespace.replace('-', "_"))
         .await?;

@@ -10,12 +10,18 @@ mod rows;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use crate::cluster::database::{self, Product};
 use crate::cluster::{Cluster, wait};
 use crate::tenants::{Fleet, SOON};
 
 /// A fleet with a form `web` of one ConfigMap a tenant, whose value is the row's plan; all is done.
 async fn fleet(cluster: &Cluster, rows: usize) -> Result<Fleet> {
-    let fleet = Fleet::new(cluster, "hub", rows).await?;
+    fleet_on(cluster, Product::Mariadb, rows).await
+}
+
+async fn fleet_on(cluster: &Cluster, product: Product, rows: usize) -> Result<Fleet> {
+    let database = database::shared(product).await?;
+    let fleet = Fleet::on(cluster, database, "hub", rows, "SELECT 1").await?;
     fleet
         .apply(&form(&fleet, "web", &[map("app", "-app")]))
         .await?;

@@ -9,7 +9,7 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use crate::cluster::database::{self, DatabaseHandle};
+use crate::cluster::database::{self, Database, DatabaseHandle, Product};
 use crate::cluster::{Cluster, wait};
 
 pub struct Fleet {
@@ -24,7 +24,7 @@ pub const SOON: Duration = Duration::from_secs(60);
 impl Fleet {
     /// `rows` tenants `t0`, `t1`, ... in a table `tenants (id, active, url, plan, image)`, and a hub over them.
     pub async fn new(cluster: &Cluster, prefix: &str, rows: usize) -> Result<Fleet> {
-        Fleet::new_with(cluster, prefix, rows, "DO 0").await
+        Fleet::new_with(cluster, prefix, rows, "SELECT 1").await
     }
 
     /// The statement is executed before the hub reads the table.
@@ -34,11 +34,20 @@ impl Fleet {
         rows: usize,
         statement: &str,
     ) -> Result<Fleet> {
+        let database = database::shared(Product::Mariadb).await?;
+        Fleet::on(cluster, database, prefix, rows, statement).await
+    }
+
+    /// The same on a server of whatever product.
+    pub async fn on(
+        cluster: &Cluster,
+        database: &Database,
+        prefix: &str,
+        rows: usize,
+        statement: &str,
+    ) -> Result<Fleet> {
         let namespace = cluster.namespace(prefix).await?;
-        let database = database::shared()
-            .await?
-            .create(&namespace.replace('-', "_"))
-            .await?;
+        let database = database.create(&namespace.replace('-', "_")).await?;
         database
             .execute("CREATE TABLE tenants (id VARCHAR(80), active VARCHAR(10), url VARCHAR(200), plan VARCHAR(40), image VARCHAR(200))")
             .await?;
@@ -74,10 +83,11 @@ impl Fleet {
     }
 
     pub fn hub(&self) -> Value {
+        let source = self.database.product.source();
         json!({
             "apiVersion": "operator.lynq.sh/v1", "kind": "LynqHub", "metadata": {"name": "tenants", "namespace": self.namespace},
             "spec": {
-                "source": {"type": "mysql", "syncInterval": "1s", "mysql": {
+                "source": {"type": source, "syncInterval": "1s", source: {
                     "host": self.database.host, "port": self.database.port, "username": self.database.username,
                     "passwordRef": {"name": "database", "key": "password"}, "database": self.database.database, "table": "tenants",
                 }},

@@ -17,7 +17,7 @@ const LAYERS: [(&str, u8); 7] = [
 ];
 
 /// Text, and the only layers in which it may stand.
-const ONLY_IN: [(&str, &[&str]); 16] = [
+const ONLY_IN: [(&str, &[&str]); 17] = [
     (".await", SHELLS),
     ("async ", SHELLS),
     ("tokio", SHELLS),
@@ -33,6 +33,7 @@ const ONLY_IN: [(&str, &[&str]); 16] = [
     ("kube::Client", &["cluster", "controller", "cli"]),
     ("kube::Api", &["cluster"]),
     ("mysql_async", &["datasource"]),
+    ("tokio_postgres", &["datasource"]),
     ("axum", &["server", "cli"]),
 ];
 const SHELLS: &[&str] = &["cluster", "datasource", "controller", "server", "cli"];

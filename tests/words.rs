@@ -67,6 +67,8 @@ impl Fleet {
             .replace("{port}", &database.port.to_string())
             .replace("{user}", &database.username)
             .replace("{database}", &database.database)
+            .replace("{source}", database.product.source())
+            .replace("{q}", database.product.mark())
     }
 
     /// Changes some fields of an object's spec.

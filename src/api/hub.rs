@@ -79,6 +79,9 @@ pub struct Source {
     /// Where the MySQL or MariaDB server is; required when type is mysql.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mysql: Option<Mysql>,
+    /// Where the PostgreSQL server is; required when type is postgresql.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postgresql: Option<Postgresql>,
     /// Where the rows stand if there is no database; required when type is configMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapKey>,
@@ -88,6 +91,7 @@ pub struct Source {
 #[serde(rename_all = "lowercase")]
 pub enum SourceType {
     Mysql,
+    Postgresql,
     #[serde(rename = "configMap")]
     ConfigMap,
 }
@@ -135,6 +139,34 @@ pub struct Mysql {
     pub table: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Postgresql {
+    /// Host name or address of the server.
+    #[schemars(length(min = 1))]
+    pub host: String,
+    /// Port of the server.
+    #[serde(default = "postgresql_port")]
+    #[schemars(default = "postgresql_port", range(min = 1, max = 65535))]
+    pub port: i32,
+    /// User to log in as; it needs CONNECT on the database, USAGE on the schema and SELECT on the table, no more.
+    #[schemars(length(min = 1))]
+    pub username: String,
+    /// The Secret, in the hub's namespace, that has the password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_ref: Option<SecretKey>,
+    /// Whether the connection is encrypted. Default: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<SourceTls>,
+    /// Database of the table.
+    #[schemars(length(min = 1))]
+    pub database: String,
+    /// Table or view with one row a tenant; `schema.table` is accepted. Like the names of columns it is taken as it is
+    /// stored, and PostgreSQL stores in lower case what was created without quotes.
+    #[schemars(length(min = 1))]
+    pub table: String,
+}
+
 /// How the connection to the data source is encrypted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -156,6 +188,10 @@ pub enum TlsMode {
 
 fn mysql_port() -> i32 {
     3306
+}
+
+fn postgresql_port() -> i32 {
+    5432
 }
 
 /// A key of a Secret.

@@ -24,13 +24,17 @@ pub enum SourceError {
     )]
     AccessDenied { user: String, hint: &'static str },
     #[error(
-        "the database wants an authentication method of user {user:?} that is not supported; give the user mysql_native_password or caching_sha2_password"
+        "the database wants an authentication method of user {user:?} that is not supported; give the user {methods}"
     )]
-    AuthUnsupported { user: String },
+    AuthUnsupported { user: String, methods: &'static str },
     #[error(
-        "the database lets user {user:?} in, but not read {object}; GRANT it SELECT on it, or correct the name"
+        "the database lets user {user:?} in, but not read {object}; GRANT it {right}, or correct the name"
     )]
-    NotAllowed { user: String, object: String },
+    NotAllowed {
+        user: String,
+        object: String,
+        right: &'static str,
+    },
     #[error("there is no database {database:?} on the server; check its name")]
     UnknownDatabase { database: String },
     #[error(
@@ -62,7 +66,7 @@ pub enum SourceError {
         cause: &'static str,
     },
     #[error("the database refused with error {code}: {text}")]
-    Refused { code: u16, text: &'static str },
+    Refused { code: String, text: &'static str },
     #[error("line {line} of the rows cannot be read: {cause}")]
     Malformed { line: u64, cause: &'static str },
     #[error(

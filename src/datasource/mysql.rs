@@ -6,9 +6,8 @@ mod sql;
 mod values;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
-use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use mysql_async::prelude::Queryable;
@@ -16,83 +15,15 @@ use mysql_async::{Conn, Opts, OptsBuilder, Row, SslOpts, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::datasource::error::{Limit, SourceError, Stage};
+use crate::datasource::database::names::Table;
+use crate::datasource::database::{
+    CONNECTION_AGE_MAX, Context, SERVER_GRACE, Settings, Tally, Tls,
+};
+use crate::datasource::error::{SourceError, Stage};
 use crate::decide::rows::{Columns, RawRow, RowCount};
 
-use errors::Context;
-use sql::Table;
+use errors::explain;
 use values::Conversion;
-
-/// A connection older than this is replaced, so that a hub follows a fail-over by name within this time.
-const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
-
-/// The server gives up this much after the client: by then nobody waits for the result.
-const SERVER_GRACE: Duration = Duration::from_secs(1);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    pub host: String,
-    pub port: u16,
-    pub user: String,
-    pub password: Password,
-    pub database: String,
-    /// `table` or `database.table`.
-    pub table: String,
-    pub tls: Tls,
-    pub limits: Limits,
-}
-
-/// Shown by nothing.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Password(String);
-
-impl From<String> for Password {
-    fn from(password: String) -> Self {
-        Self(password)
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password(..)")
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tls {
-    Disabled,
-    /// The server's certificate must be valid for the host's name, and issued by one of these authorities, or,
-    /// without any, by one that the web trusts.
-    Required {
-        ca_pem: Option<Vec<u8>>,
-    },
-}
-
-/// Bounds that a slow, broken or malicious server cannot exceed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// For name look-up, connection, TLS and log-in together.
-    pub connect: Duration,
-    /// From the query to the last row.
-    pub query: Duration,
-    pub rows: u64,
-    /// Of all values of all rows.
-    pub bytes: u64,
-    /// Of one row, as it travels.
-    pub row_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(5),
-            query: Duration::from_secs(60),
-            rows: 1_000_000,
-            bytes: 256 << 20,
-            row_bytes: 32 << 20,
-        }
-    }
-}
 
 pub struct Mysql {
     settings: Settings,
@@ -128,7 +59,7 @@ impl Mysql {
         on_row: impl FnMut(RawRow),
     ) -> Result<RowCount, SourceError> {
         let selected = columns.selected();
-        let table = Table::parse(&self.settings.table)?;
+        let table = Table::parse(&self.settings.table, &sql::QUOTING)?;
         let select = sql::select(&table, &selected)?;
 
         let mut idle = self.idle.lock().await;
@@ -142,22 +73,12 @@ impl Mysql {
             columns: &selected,
             stage: Stage::Query,
         };
-        let limit = self.settings.limits.query;
         let connection = &mut lease.get_mut().connection;
-        let reading = context.read(connection, select, on_row);
-        // The driver panics on some packets that no honest server sends.
-        match timeout(limit, AssertUnwindSafe(reading).catch_unwind()).await {
-            Ok(Ok(Ok(count))) => {
-                *idle = Some(lease.keep());
-                Ok(count)
-            }
-            Ok(Ok(Err(error))) => Err(error),
-            Ok(Err(_)) => Err(context.protocol("a packet that the driver cannot read")),
-            Err(_) => Err(SourceError::Timeout {
-                seconds: limit.as_secs(),
-                stage: Stage::Query,
-            }),
-        }
+        let count = context
+            .within(read(context, connection, select, on_row))
+            .await?;
+        *idle = Some(lease.keep());
+        Ok(count)
     }
 
     /// The kept connection, if it is young and its server answers.
@@ -183,9 +104,8 @@ impl Mysql {
             columns: &[],
             stage: Stage::Connect,
         };
-        let limit = self.settings.limits.connect;
         let attempt = async {
-            let addresses = self.addresses(&context).await?;
+            let addresses = context.addresses().await?;
             let mut connecting = Abandon::new(Conn::new(self.options(addresses)));
             let outcome = AssertUnwindSafe(connecting.get_mut()).catch_unwind().await;
             drop(connecting.keep());
@@ -194,35 +114,16 @@ impl Mysql {
                     connection,
                     opened: Instant::now(),
                 })),
-                Ok(Err(error)) => Err(context.explain(&error, 0)),
+                Ok(Err(error)) => Err(explain(context, &error, 0)),
                 Err(_) => Err(context.protocol("a packet that the driver cannot read")),
             }
         };
-        match timeout(limit, attempt).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(SourceError::Timeout {
-                seconds: limit.as_secs(),
-                stage: Stage::Connect,
-            }),
-        }
+        context.within(attempt).await
     }
 
-    /// Looked up here and not in the driver, so that a wrong name is told from a closed port.
-    async fn addresses(&self, context: &Context<'_>) -> Result<Vec<IpAddr>, SourceError> {
-        let Settings { host, port, .. } = &self.settings;
-        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let addresses: Vec<IpAddr> = (found.into_iter().flatten())
-            .map(|address| address.ip())
-            .collect();
-        if addresses.is_empty() {
-            return Err(context.unreachable("the host name is unknown"));
-        }
-        Ok(addresses)
-    }
-
-    fn options(&self, addresses: Vec<IpAddr>) -> Opts {
+    fn options(&self, addresses: Vec<SocketAddr>) -> Opts {
         let settings = &self.settings;
-        let password = (!settings.password.0.is_empty()).then(|| settings.password.0.clone());
+        let addresses: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
         let tls = match &settings.tls {
             Tls::Disabled => None,
             Tls::Required { ca_pem } => {
@@ -239,7 +140,7 @@ impl Mysql {
             .tcp_port(settings.port)
             .resolved_ips(Some(addresses))
             .user(Some(settings.user.as_str()))
-            .pass(password)
+            .pass(settings.password.reveal())
             .db_name(Some(settings.database.as_str()))
             .ssl_opts(tls)
             // A server must not be able to name a socket of this machine.
@@ -252,55 +153,42 @@ impl Mysql {
     }
 }
 
-impl Context<'_> {
-    async fn read(
-        &self,
-        connection: &mut Conn,
-        select: String,
-        mut on_row: impl FnMut(RawRow),
-    ) -> Result<RowCount, SourceError> {
-        let limits = &self.settings.limits;
-        let mut result = (connection.query_iter(select).await).map_err(|e| self.explain(&e, 0))?;
-        let stream = (result.stream::<Row>().await).map_err(|e| self.explain(&e, 0))?;
-        let mut stream = stream.ok_or_else(|| self.protocol("no result set"))?;
-        let conversions: Vec<_> = (stream.columns_ref().iter())
-            .map(Conversion::of_column)
-            .collect();
-        if conversions.len() != self.columns.len() {
-            return Err(self.protocol("another number of columns than asked for"));
-        }
-        let (mut rows, mut bytes) = (0, 0);
-        while let Some(row) = stream.next().await {
-            let row = row.map_err(|e| self.explain(&e, rows))?;
-            rows += 1;
-            let mut values = Vec::with_capacity(conversions.len());
-            for (conversion, value) in conversions.iter().zip(row.unwrap()) {
-                values.push(match value {
-                    Value::NULL => None,
-                    Value::Bytes(text) => {
-                        bytes += text.len() as u64;
-                        Some(conversion.apply(text))
-                    }
-                    _ => return Err(self.protocol("a value that is not text")),
-                });
-            }
-            if rows > limits.rows {
-                return Err(self.too_large(Limit::Rows(limits.rows)));
-            }
-            if bytes > limits.bytes {
-                return Err(self.too_large(Limit::Bytes(limits.bytes)));
-            }
-            on_row(RawRow {
-                number: rows,
-                values,
+async fn read(
+    context: Context<'_>,
+    connection: &mut Conn,
+    select: String,
+    mut on_row: impl FnMut(RawRow),
+) -> Result<RowCount, SourceError> {
+    let mut tally = Tally::new(&context.settings.limits);
+    let begun = connection.query_iter(select).await;
+    let mut result = begun.map_err(|error| explain(context, &error, 0))?;
+    let stream = result.stream::<Row>().await;
+    let stream = stream.map_err(|error| explain(context, &error, 0))?;
+    let mut stream = stream.ok_or_else(|| context.protocol("no result set"))?;
+    let conversions: Vec<_> = (stream.columns_ref().iter())
+        .map(Conversion::of_column)
+        .collect();
+    if conversions.len() != context.columns.len() {
+        return Err(context.protocol("another number of columns than asked for"));
+    }
+    while let Some(row) = stream.next().await {
+        let row = row.map_err(|error| explain(context, &error, tally.rows))?;
+        let mut values = Vec::with_capacity(conversions.len());
+        let mut bytes = 0;
+        for (conversion, value) in conversions.iter().zip(row.unwrap()) {
+            values.push(match value {
+                Value::NULL => None,
+                Value::Bytes(text) => {
+                    bytes += text.len();
+                    Some(conversion.apply(text))
+                }
+                _ => return Err(context.protocol("a value that is not text")),
             });
         }
-        Ok(RowCount(rows))
+        let number = tally.row(bytes)?;
+        on_row(RawRow { number, values });
     }
-
-    fn too_large(&self, limit: Limit) -> SourceError {
-        SourceError::TooLarge { limit }
-    }
+    Ok(RowCount(tally.rows))
 }
 
 /// Something of the driver's that is dropped outside the runtime unless it is kept.

@@ -3,7 +3,8 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::bad_input::fleet;
+use crate::bad_input::fleet_on;
+use crate::cluster::database::Product;
 use crate::cluster::{Cluster, wait};
 use crate::operator;
 use crate::tenants::SOON;
@@ -11,9 +12,9 @@ use crate::words::{all, keeps_secrets};
 
 struct Case {
     name: &'static str,
-    /// What happens to the table, and to the hub's spec.
+    /// What happens to the table, and to the block of the hub's spec that names the server.
     sql: &'static str,
-    hub: Value,
+    server: Value,
     /// Reason and message of the hub's condition, reason of the event.
     reason: &'static str,
     message: &'static str,
@@ -22,16 +23,16 @@ struct Case {
     mend: &'static str,
 }
 
-/// Nothing but the spec's `mysql` block differs.
-fn mysql(name: &'static str, mysql: Value, message: &'static str) -> Case {
+/// Nothing but the spec's block of the server differs.
+fn server(name: &'static str, server: Value, message: &'static str) -> Case {
     Case {
         name,
-        sql: "DO 0",
-        hub: json!({"source": {"mysql": mysql}}),
+        sql: "SELECT 1",
+        server,
         reason: "DatabaseConnectionFailed",
         message,
         event: "DatabaseQueryFailed",
-        mend: "DO 0",
+        mend: "SELECT 1",
     }
 }
 
@@ -39,122 +40,152 @@ fn table(name: &'static str, sql: &'static str, mend: &'static str, message: &'s
     Case {
         sql,
         mend,
-        ..mysql(name, json!({}), message)
+        ..server(name, json!({}), message)
     }
 }
 
-fn cases() -> Vec<Case> {
-    vec![
-        mysql(
+fn cases(product: Product) -> Vec<Case> {
+    let mut cases = vec![
+        server(
             "port closed",
             json!({"port": 1}),
             "cannot reach the database at 127.0.0.1:1: nothing listens there (connection refused); check source host and \
              port, and that the network allows it",
         ),
-        mysql(
+        server(
             "host unknown",
             json!({"host": "no-such-host.invalid"}),
             "cannot reach the database at no-such-host.invalid:{port}: the host name is unknown; check source host and port, and that the network allows it",
         ),
-        mysql(
+        server(
             "missing Secret",
             json!({"passwordRef": {"name": "nowhere"}}),
-            "Secret \"nowhere\" in namespace {namespace}, named by spec.source.mysql.passwordRef, does not exist; create it, or correct the name",
+            "Secret \"nowhere\" in namespace {namespace}, named by spec.source.{source}.passwordRef, does not exist; create it, or correct the name",
         ),
-        mysql(
+        server(
             "Secret without the key",
             json!({"passwordRef": {"key": "pass"}}),
-            "Secret \"database\" in namespace {namespace}, named by spec.source.mysql.passwordRef, has no key \"pass\"; its keys are [\"password\"]; add it, or correct passwordRef",
+            "Secret \"database\" in namespace {namespace}, named by spec.source.{source}.passwordRef, has no key \"pass\"; its keys are [\"password\"]; add it, or correct passwordRef",
         ),
-        mysql(
+        server(
             "Secret with bytes",
             json!({"passwordRef": {"name": "bytes", "key": "password"}}),
-            "Secret \"bytes\" in namespace {namespace}, named by spec.source.mysql.passwordRef, has no text under key \"password\"; put the password there as UTF-8",
+            "Secret \"bytes\" in namespace {namespace}, named by spec.source.{source}.passwordRef, has no text under key \"password\"; put the password there as UTF-8",
         ),
-        mysql(
+        server(
             "wrong password",
             json!({"passwordRef": {"name": "wrong"}}),
             "the database denies user \"{user}\" access; check the user name and the Secret with the password, and whether it must use TLS (tls is disabled here)",
         ),
-        mysql(
+        server(
             "unknown user",
             json!({"username": "nobody"}),
             "the database denies user \"nobody\" access; check the user name and the Secret with the password, and whether it must use TLS (tls is disabled here)",
         ),
-        mysql(
-            "no right to the database",
-            json!({"database": "mysql"}),
-            "the database lets user \"{user}\" in, but not read database \"mysql\"; GRANT it SELECT on it, or correct the name",
-        ),
-        mysql(
+        server(
             "unknown table",
             json!({"table": "tenant"}),
-            "there is no table or view `tenant`; create it, or correct the name (anything but a name belongs into a view)",
+            "there is no table or view {q}tenant{q}; create it, or correct the name (anything but a name belongs into a view)",
         ),
-        mysql(
+        server(
             "SQL for a table",
             json!({"table": "tenants WHERE active = 1"}),
-            "there is no table or view `tenants WHERE active = 1`; create it, or correct the name (anything but a name belongs into a view)",
+            "there is no table or view {q}tenants WHERE active = 1{q}; create it, or correct the name (anything but a name belongs into a view)",
         ),
         Case {
             reason: "InvalidSpec",
             event: "InvalidSpec",
-            ..mysql(
-                "no mysql block",
+            ..server(
+                "no block of the server",
                 Value::Null,
-                "spec.source.type is mysql, so spec.source.mysql must say where the database is; add it",
+                "spec.source.type is {source}, so spec.source.{source} must say where the database is; add it",
             )
         },
-        mysql(
-            "unknown database",
-            json!({"database": "nowhere"}),
-            "the database lets user \"{user}\" in, but not read database \"nowhere\"; GRANT it SELECT on it, or correct the name",
-        ),
         table(
             "missing uid column",
             "ALTER TABLE tenants RENAME COLUMN id TO ident",
             "ALTER TABLE tenants RENAME COLUMN ident TO id",
-            "`tenants` has no column \"id\"; correct the hub's value mappings or the table",
+            "{q}tenants{q} has no column \"id\"; correct the hub's value mappings or the table",
         ),
         table(
             "missing activate column",
             "ALTER TABLE tenants RENAME COLUMN active TO activated",
             "ALTER TABLE tenants RENAME COLUMN activated TO active",
-            "`tenants` has no column \"active\"; correct the hub's value mappings or the table",
+            "{q}tenants{q} has no column \"active\"; correct the hub's value mappings or the table",
         ),
         table(
             "missing extra column",
             "ALTER TABLE tenants RENAME COLUMN plan TO tariff",
             "ALTER TABLE tenants RENAME COLUMN tariff TO plan",
-            "`tenants` has no column \"plan\"; correct the hub's value mappings or the table",
+            "{q}tenants{q} has no column \"plan\"; correct the hub's value mappings or the table",
         ),
         table(
             "table dropped",
-            "RENAME TABLE tenants TO renters",
-            "RENAME TABLE renters TO tenants",
-            "there is no table or view `tenants`; create it, or correct the name (anything but a name belongs into a view)",
+            "ALTER TABLE tenants RENAME TO renters",
+            "ALTER TABLE renters RENAME TO tenants",
+            "there is no table or view {q}tenants{q}; create it, or correct the name (anything but a name belongs into a view)",
         ),
-    ]
+    ];
+    cases.extend(match product {
+        Product::Mariadb => vec![
+            server(
+            "no right to the database",
+            json!({"database": "mysql"}),
+            "the database lets user \"{user}\" in, but not read database \"mysql\"; GRANT it SELECT on it, or correct the name",
+        ),
+        server(
+            "unknown database",
+            json!({"database": "nowhere"}),
+            "the database lets user \"{user}\" in, but not read database \"nowhere\"; GRANT it SELECT on it, or correct the name",
+        ),
+        ],
+        Product::Postgresql => vec![
+            server(
+                "unknown database",
+                json!({"database": "nowhere"}),
+                "there is no database \"nowhere\" on the server; check its name",
+            ),
+            server(
+                "unknown schema",
+                json!({"table": "crm.tenants"}),
+                "there is no table or view \"crm\".\"tenants\"; create it, or correct the name (anything but a name belongs into a view)",
+            ),
+            table(
+                "a view that cannot be computed",
+                "ALTER TABLE tenants RENAME TO renters; CREATE VIEW tenants AS SELECT id, 1 / (SELECT COUNT(*) - 2 FROM renters) active, url, plan, image FROM renters",
+                "DROP VIEW tenants; ALTER TABLE renters RENAME TO tenants",
+                "the database refused with error 22012: the view cannot be computed from the data that are there; mend the view or the data",
+            ),
+        ],
+    });
+    cases
 }
 
 /// Each failure leaves everything as it is, says what is wrong, and is over with the next sync after it is mended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_sync_changes_nothing_and_says_why() -> Result<()> {
     let (cluster, operator) = operator::shared().await?;
-    let cases = cases();
-    let running = cases
-        .iter()
-        .map(|case| (case.name, fail_and_mend(cluster, operator, case)));
+    let mut named = vec![];
+    for product in Product::ALL {
+        for case in cases(product) {
+            named.push((format!("{product:?}: {}", case.name), product, case));
+        }
+    }
+    let running = named.iter().map(|(name, product, case)| {
+        let running = fail_and_mend(cluster, operator, *product, case);
+        (name.as_str(), running)
+    });
     all(running.collect()).await
 }
 
 async fn fail_and_mend(
     cluster: &Cluster,
     operator: &operator::Operator,
+    product: Product,
     case: &Case,
 ) -> Result<()> {
     const KINDS: [&str; 2] = ["LynqNode", "ConfigMap"];
-    let fleet = fleet(cluster, 2).await?;
+    let fleet = fleet_on(cluster, product, 2).await?;
     for (name, data) in [
         (
             "wrong",
@@ -181,7 +212,8 @@ async fn fail_and_mend(
     );
 
     fleet.database.execute(case.sql).await?;
-    fleet.change("LynqHub", "tenants", &case.hub).await?;
+    let changed = json!({"source": {product.source(): case.server}});
+    fleet.change("LynqHub", "tenants", &changed).await?;
     let bad = ("Ready", "False", case.reason);
     fleet
         .says(("LynqHub", "tenants"), bad, case.message)

@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 use futures::FutureExt;
 use serde_json::json;
 
-use crate::bad_input::{config_map, fleet, form};
+use crate::bad_input::{config_map, fleet, fleet_on, form};
+use crate::cluster::database::Product;
 use crate::operator;
 use crate::tenants::SOON;
 use crate::words::{CANARY, all, keeps_secrets};
@@ -12,7 +13,7 @@ use crate::words::{CANARY, all, keeps_secrets};
 const DUPLICATE: &str = "Rows \"t0\", \"t1\", \"twice\": 2 active rows have this uid (case and surrounding white space aside); leave one of them active";
 const INVALID: &str = "Rows \"Acme\", \"T1\", \"\\u{1b}[2J\": the uid cannot be part of a Kubernetes name; use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit";
 
-/// Name, the rows (uid and plan, as SQL), and what is said of them. All in one table, so the uids differ.
+/// Name, the rows (uid and plan, as SQL but for BYTES), and what is said of them. All in one table, so the uids differ.
 const CASES: [(&str, &str, &str); 12] = [
     (
         "NULL",
@@ -32,12 +33,12 @@ const CASES: [(&str, &str, &str); 12] = [
     ),
     (
         "too long",
-        "(REPEAT('a', 64), 'CANARY')",
+        "(CAST(REPEAT('a', 64) AS BYTES), 'CANARY')",
         "Row \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\": the uid has 64 characters; at most 63 fit into a Kubernetes label, so use another column or shorten it in a view",
     ),
     (
         "bytes",
-        "(X'61FF62', 'CANARY')",
+        "(BYTES '61FF62', 'CANARY')",
         "Row \"a\\xffb\": the uid is not UTF-8 text; map a column that is, or convert it in a view",
     ),
     (
@@ -47,47 +48,63 @@ const CASES: [(&str, &str, &str); 12] = [
     ),
     (
         "value that is no text",
-        "('bytes', X'FF')",
+        "('bytes', BYTES 'FF')",
         "Row \"bytes\": column \"plan\" does not hold UTF-8 text; map a text column, or convert it in a view",
     ),
     (
         "value of 1 MiB and a byte",
-        "('big', REPEAT('CANARY', 87382))",
+        "('big', CAST(REPEAT('CANARY', 87382) AS BYTES))",
         "Row \"big\": column \"plan\" holds 1048584 bytes; at most 1048576 can be used in a template",
     ),
     ("t0 again", "('t0', 'CANARY')", DUPLICATE),
     ("t1 in upper case", "('T1', 'CANARY')", INVALID),
-    ("escape sequence", "(X'1B5B324A', 'CANARY')", INVALID),
+    ("escape sequence", "(BYTES '1B5B324A', 'CANARY')", INVALID),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_row_is_named_and_the_others_go_on() -> Result<()> {
     let cases = vec![
-        ("uids and values", uids_and_values().boxed_local()),
+        (
+            "uids and values of MariaDB",
+            uids_and_values(Product::Mariadb).boxed_local(),
+        ),
+        (
+            "uids and values of PostgreSQL",
+            uids_and_values(Product::Postgresql).boxed_local(),
+        ),
         ("names that collide", names_that_collide().boxed_local()),
         ("a name that is taken", a_name_that_is_taken().boxed_local()),
     ];
     all(cases).await
 }
 
-async fn uids_and_values() -> Result<()> {
+async fn uids_and_values(product: Product) -> Result<()> {
     let (cluster, operator) = operator::shared().await?;
-    let fleet = fleet(cluster, 2).await?;
+    let fleet = fleet_on(cluster, product, 2).await?;
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    let (bytes, literal, cast) = match product {
+        Product::Mariadb => (
+            "MODIFY id VARBINARY(80), MODIFY plan LONGBLOB",
+            "X'",
+            " AS BINARY)",
+        ),
+        Product::Postgresql => (
+            "ALTER id TYPE bytea USING id::bytea, ALTER plan TYPE bytea USING plan::bytea",
+            "bytea '\\x",
+            " AS bytea)",
+        ),
+    };
+    let active = "ALTER active SET DEFAULT '1'";
     fleet
         .database
-        .execute("ALTER TABLE tenants MODIFY id VARBINARY(80), MODIFY plan LONGBLOB")
+        .execute(&format!("ALTER TABLE tenants {bytes}, {active}"))
         .await?;
     let rows: Vec<&str> = CASES.iter().map(|(_, rows, _)| *rows).collect();
-    let insert = format!("INSERT INTO tenants (id, plan) VALUES {}", rows.join(", "));
-    fleet
-        .database
-        .execute(&insert.replace("CANARY", CANARY))
-        .await?;
-    fleet
-        .database
-        .execute("UPDATE tenants SET active = '1' WHERE active IS NULL")
-        .await?;
+    let insert = format!("INSERT INTO tenants (id, plan) VALUES {}", rows.join(", "))
+        .replace("CANARY", CANARY)
+        .replace("BYTES '", literal)
+        .replace(" AS BYTES)", cast);
+    fleet.database.execute(&insert).await?;
     let mut said: Vec<&str> = CASES.iter().map(|(_, _, said)| *said).collect();
     // In the order of the causes, so that the order of the rows does not matter.
     let cause = |said: &&str| {
@@ -124,7 +141,7 @@ async fn uids_and_values() -> Result<()> {
         .await?;
     fleet
         .database
-        .execute("DELETE FROM tenants WHERE id = 't0' LIMIT 1")
+        .execute("DELETE FROM tenants WHERE id = 't0' AND url IS NULL")
         .await?;
     let good = ("RowsSkipped", "False", "AllRowsUsable");
     fleet.says(hub, good, "").await?;

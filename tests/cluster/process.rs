@@ -242,7 +242,7 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
+    pub fn signal(&self, signal: Signal) -> Result<()> {
         let state = lock(&self.state);
         let child = state
             .child

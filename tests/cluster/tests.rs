@@ -13,9 +13,10 @@ use kube::{Api, ResourceExt};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 
 use super::credentials::Identity;
-use super::database::{self, Database, DatabaseHandle};
+use super::database::{self, Database, DatabaseHandle, Product};
 use super::process::{AtEnd, Process, ProcessGroup};
 use super::programs::Component;
 use super::{Cluster, Options, shared, wait};
@@ -317,7 +318,23 @@ async fn a_frozen_etcd_answers_again_after_the_thaw() -> Result<()> {
     Ok(())
 }
 
+/// The rows of `tenants`, as the user sees them.
 async fn count(handle: &DatabaseHandle, password: &str) -> Result<Option<u32>> {
+    if handle.product == Product::Postgresql {
+        let stream = TcpStream::connect((handle.host.as_str(), handle.port)).await?;
+        let mut config = tokio_postgres::Config::new();
+        config
+            .user(&handle.username)
+            .password(password)
+            .dbname(&handle.database);
+        let (client, connection) = config.connect_raw(stream, tokio_postgres::NoTls).await?;
+        let connection = tokio::spawn(connection);
+        let row = client
+            .query_one("SELECT COUNT(*) FROM tenants", &[])
+            .await?;
+        connection.abort();
+        return Ok(Some(row.get::<_, i64>(0).try_into()?));
+    }
     let options = OptsBuilder::default()
         .ip_or_hostname(&handle.host)
         .tcp_port(handle.port)
@@ -332,32 +349,39 @@ async fn count(handle: &DatabaseHandle, password: &str) -> Result<Option<u32>> {
 
 #[tokio::test]
 async fn the_database_lets_its_user_read_with_the_right_password() -> Result<()> {
-    let handle = database::shared().await?.create("tenants").await?;
-    handle
-        .execute("CREATE TABLE tenants (id INT); INSERT INTO tenants VALUES (1), (2)")
-        .await?;
-    assert_eq!(count(&handle, &handle.password).await?, Some(2));
-    let refused = count(&handle, "wrong")
-        .await
-        .expect_err("a wrong password was accepted");
-    assert!(refused.to_string().contains("Access denied"), "{refused}");
+    for (product, said) in [
+        (Product::Mariadb, "Access denied"),
+        (Product::Postgresql, "password authentication failed"),
+    ] {
+        let handle = database::shared(product).await?.create("tenants").await?;
+        handle
+            .execute("CREATE TABLE tenants (id INT); INSERT INTO tenants VALUES (1), (2)")
+            .await?;
+        assert_eq!(count(&handle, &handle.password).await?, Some(2));
+        let refused = count(&handle, "wrong")
+            .await
+            .expect_err("a wrong password was accepted");
+        assert!(format!("{refused:?}").contains(said), "{refused:?}");
+    }
     Ok(())
 }
 
 #[tokio::test]
 async fn the_database_keeps_its_rows_over_a_stop() -> Result<()> {
-    let database = Database::start().await?;
-    let handle = database.create("outage").await?;
-    handle
-        .execute("CREATE TABLE tenants (id INT); INSERT INTO tenants VALUES (1)")
-        .await?;
-    database.stop().await?;
-    assert!(
-        count(&handle, &handle.password).await.is_err(),
-        "a stopped database answered"
-    );
-    database.start_again().await?;
-    assert_eq!(count(&handle, &handle.password).await?, Some(1));
+    for product in Product::ALL {
+        let database = Database::start(product).await?;
+        let handle = database.create("outage").await?;
+        handle
+            .execute("CREATE TABLE tenants (id INT); INSERT INTO tenants VALUES (1)")
+            .await?;
+        database.stop().await?;
+        assert!(
+            count(&handle, &handle.password).await.is_err(),
+            "a stopped {product:?} answered"
+        );
+        database.start_again().await?;
+        assert_eq!(count(&handle, &handle.password).await?, Some(1));
+    }
     Ok(())
 }
 
@@ -429,12 +453,15 @@ async fn holds_a_cluster_until_it_is_killed() -> Result<()> {
     let Some(told) = env::var_os(HELD).map(PathBuf::from) else {
         return Ok(());
     };
-    let (cluster, database) =
-        tokio::try_join!(Cluster::start(Options::default()), Database::start())?;
+    let (cluster, mariadb, postgresql) = tokio::try_join!(
+        Cluster::start(Options::default()),
+        Database::start(Product::Mariadb),
+        Database::start(Product::Postgresql),
+    )?;
     // A frozen process must go, too.
     cluster.component(Component::Etcd).freeze()?;
-    let groups =
-        [cluster.group(), database.group()].map(|group| json!([group.id(), group.directory()]));
+    let groups = [cluster.group(), mariadb.group(), postgresql.group()]
+        .map(|group| json!([group.id(), group.directory()]));
     fs::write(told.with_extension("new"), serde_json::to_vec(&groups)?)?;
     fs::rename(told.with_extension("new"), told)?;
     future::pending().await

@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use lynqgate::datasource::mysql::{Settings, Tls};
+use lynqgate::datasource::database::{Settings, Tls};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::datasource::database::Database;
-use crate::datasource::{columns, read, settings, source};
+use crate::cluster::database::Product;
+use crate::datasource::{columns, read, settings, source, start};
+
+on_each_product!(the_password_is_shown_nowhere);
 
 const CANARY: &str = "canary-pa55word";
 
@@ -32,8 +34,7 @@ impl MakeWriter<'_> for Log {
     }
 }
 
-#[tokio::test]
-async fn the_password_is_shown_nowhere() {
+async fn the_password_is_shown_nowhere(product: Product) {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
@@ -41,57 +42,74 @@ async fn the_password_is_shown_nowhere() {
         .finish();
     let _logging = tracing::subscriber::set_default(subscriber);
 
-    let mut database = Database::start(&[]);
-    let user = format!("CREATE USER 'mary'@'localhost' IDENTIFIED BY '{CANARY}'");
-    let statements = [
+    let database = start(product).await;
+    let mary = database.create("canary").await.expect("a database");
+    let password = match product {
+        Product::Mariadb => format!(
+            "SET PASSWORD FOR '{}'@'%' = PASSWORD('{CANARY}')",
+            mary.username
+        ),
+        Product::Postgresql => format!("ALTER ROLE {} PASSWORD '{CANARY}'", mary.username),
+    };
+    let hide = match product {
+        Product::Mariadb => "SELECT 1".to_owned(),
+        Product::Postgresql => format!("REVOKE ALL ON hidden FROM {}", mary.username),
+    };
+    for statement in [
         "CREATE TABLE t (uid INT, activate INT)",
-        &user,
-        "GRANT SELECT ON canary.* TO 'mary'@'localhost'",
-    ];
-    database.schema("canary", &statements).await;
+        "CREATE TABLE hidden (uid INT, activate INT)",
+        &hide,
+        &password,
+    ] {
+        mary.execute(statement).await.expect(statement);
+    }
     let right = Settings {
-        user: "mary".into(),
+        user: mary.username,
         password: CANARY.to_owned().into(),
-        ..settings(&database, "canary", "t")
+        ..settings(&database, &mary.database, "t")
     };
     let mut shown = Vec::new();
-    let kept = source(right.clone());
+    let kept = source(product, right.clone());
     read(&kept, &columns(&[]))
         .await
         .expect("the right password");
     shown.push(format!("{kept:?} {right:?}"));
 
-    let with = |change: fn(&mut Settings)| {
+    let with = |change: &dyn Fn(&mut Settings)| {
         let mut settings = right.clone();
         change(&mut settings);
         settings
     };
+    let forbidden = match product {
+        Product::Mariadb => "mysql.user",
+        Product::Postgresql => "hidden",
+    };
     let cases = [
         (
             "AccessDenied",
-            with(|it| it.password = format!("{CANARY}-wrong").into()),
+            with(&|it| it.password = format!("{CANARY}-wrong").into()),
         ),
-        ("AccessDenied", with(|it| it.user = "paul".into())),
-        ("NotAllowed", with(|it| it.database = "mysql".into())),
-        ("TableMissing", with(|it| it.table = "tt".into())),
-        ("InvalidName", with(|it| it.table = "a.b.c".into())),
-        ("Unreachable", with(|it| it.port = 1)),
+        ("AccessDenied", with(&|it| it.user = "paul".into())),
+        ("NotAllowed", with(&|it| it.table = forbidden.into())),
+        ("TableMissing", with(&|it| it.table = "tt".into())),
+        ("InvalidName", with(&|it| it.table = "a.b.c".into())),
+        ("Unreachable", with(&|it| it.port = 1)),
         (
             "Unreachable",
-            with(|it| it.host = "no-such-host.invalid".into()),
+            with(&|it| it.host = "no-such-host.invalid".into()),
         ),
         (
             "TlsFailed",
-            with(|it| it.tls = Tls::Required { ca_pem: None }),
+            with(&|it| it.tls = Tls::Required { ca_pem: None }),
         ),
     ];
     for (code, settings) in cases {
-        let source = source(settings);
+        let source = source(product, settings);
         let error = read(&source, &columns(&[])).await.expect_err(code);
         assert_eq!(error.code(), code);
         shown.push(format!("{error} {error:?} {source:?}"));
     }
-    database.kill();
+    database.crash().expect("an end");
     let error = read(&kept, &columns(&[])).await.expect_err("no server");
     shown.push(format!("{error} {error:?}"));
 

@@ -1,29 +1,55 @@
 //! A real server that is away, slow, killed or too talkative: an error each time, never a short success.
 
 use std::fs;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use lynqgate::datasource::SourceError;
 use lynqgate::datasource::error::{Limit, Stage};
 use lynqgate::decide::rows::RowCount;
 
-use crate::datasource::database::Database;
-use crate::datasource::{columns, read, settings, source};
+use crate::cluster::database::{Database, Product};
+use crate::datasource::{columns, create, query, read, settings, shared, source, start};
 
-/// `rows` rows of about 2 KB, made as they are read: the server stores none of it.
-fn big(name: &str, rows: u64) -> String {
+on_each_product!(
+    no_server,
+    a_restart_between_two_reads_goes_unnoticed,
+    the_connection_is_kept_between_reads,
+    killed_in_the_middle_of_a_result,
+    query_killed_in_the_middle_of_a_result,
+    slow_query,
+    a_reader_that_loses_interest_leaves_nothing_behind,
+    limits_of_a_result,
+    #[ignore = "measures the whole process, so `make test` runs it alone"]
+    memory_stays_bounded_over_many_rows,
+);
+
+/// `rows` rows of about 2 KB.
+fn big(product: Product, rows: u64) -> String {
     format!(
-        "CREATE VIEW {name} AS SELECT CONCAT('t-', seq) uid, 1 activate, REPEAT('x', 2000) plan FROM seq_1_to_{rows}"
+        "CREATE VIEW v AS SELECT CONCAT('t-', seq) uid, 1 activate, REPEAT('x', 2000) plan FROM {}",
+        product.sequence(rows)
     )
 }
 
-#[tokio::test]
-async fn no_server() {
-    let mut database = Database::start(&[]);
-    let away = settings(&database, "mysql", "user");
-    database.kill();
-    let error = read(&source(away.clone()), &columns(&[]))
+/// Whether another client's query reads from this table or view.
+async fn is_read(database: &Database, table: &str) -> bool {
+    let find = match database.product() {
+        Product::Mariadb => format!(
+            "SELECT info FROM information_schema.processlist WHERE info LIKE '%FROM `{table}`' AND id <> CONNECTION_ID()"
+        ),
+        Product::Postgresql => format!(
+            "SELECT query FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%FROM \"{table}\"'"
+        ),
+    };
+    let queries = database.query(None, &find).await;
+    !queries.expect("the list of queries").is_empty()
+}
+
+async fn no_server(product: Product) {
+    let database = start(product).await;
+    let away = settings(&database, "away", "t");
+    database.crash().expect("an end");
+    let error = read(&source(product, away.clone()), &columns(&[]))
         .await
         .unwrap_err();
     let expected = format!(
@@ -35,7 +61,7 @@ async fn no_server() {
 
     let mut nowhere = away;
     nowhere.host = "no-such-host.invalid".into();
-    let error = read(&source(nowhere.clone()), &columns(&[]))
+    let error = read(&source(product, nowhere.clone()), &columns(&[]))
         .await
         .unwrap_err();
     let unknown = SourceError::Unreachable {
@@ -46,44 +72,42 @@ async fn no_server() {
     assert_eq!(error, unknown);
 }
 
-#[tokio::test]
-async fn a_restart_between_two_reads_goes_unnoticed() {
-    let mut database = Database::start(&[]);
+async fn a_restart_between_two_reads_goes_unnoticed(product: Product) {
+    let database = start(product).await;
     let statements = [
         "CREATE TABLE t (uid VARCHAR(9), activate INT)",
         "INSERT INTO t VALUES ('acme', 1)",
     ];
-    database.schema("restart", &statements).await;
-    let source = source(settings(&database, "restart", "t"));
+    create(&database, "restart", &statements).await;
+    let source = source(product, settings(&database, "restart", "t"));
     assert_eq!(read(&source, &columns(&[])).await.expect("before").len(), 1);
-    database.restart();
+    database.crash().expect("an end");
+    database.start_again().await.expect("a server");
     assert_eq!(read(&source, &columns(&[])).await.expect("after").len(), 1);
 }
 
-#[tokio::test]
-async fn the_connection_is_kept_between_reads() {
-    let database = Database::start(&[]);
-    let statements = ["CREATE VIEW v AS SELECT CONNECTION_ID() uid, 1 activate"];
-    database.schema("kept", &statements).await;
-    let source = source(settings(&database, "kept", "v"));
+async fn the_connection_is_kept_between_reads(product: Product) {
+    let database = start(product).await;
+    let id = product.connection_id();
+    let statements = [format!("CREATE VIEW v AS SELECT {id} uid, 1 activate")];
+    create(&database, "kept", &statements).await;
+    let source = source(product, settings(&database, "kept", "v"));
     let first = read(&source, &columns(&[])).await.expect("rows");
     for _ in 0..3 {
         assert_eq!(read(&source, &columns(&[])).await.expect("rows"), first);
     }
 }
 
-#[tokio::test]
-async fn killed_in_the_middle_of_a_result() {
-    let database = Database::start(&[]);
-    database.schema("cut", &[&big("v", 100_000_000)]).await;
-    let source = source(settings(&database, "cut", "v"));
-    let database = Mutex::new(database);
+async fn killed_in_the_middle_of_a_result(product: Product) {
+    let database = start(product).await;
+    create(&database, "cut", &[big(product, 100_000_000)]).await;
+    let source = source(product, settings(&database, "cut", "v"));
     let mut seen = 0;
     let outcome = source
         .rows(&columns(&["plan"]), |row| {
             seen = row.number;
             if seen == 1000 {
-                database.lock().unwrap().kill();
+                database.crash().expect("an end");
             }
         })
         .await;
@@ -91,11 +115,10 @@ async fn killed_in_the_middle_of_a_result() {
     assert!(seen >= 1000, "it was in the middle: {seen}");
 }
 
-#[tokio::test]
-async fn query_killed_in_the_middle_of_a_result() {
-    let database = Database::shared();
-    database.schema("killed", &[&big("v", 100_000_000)]).await;
-    let source = source(settings(database, "killed", "v"));
+async fn query_killed_in_the_middle_of_a_result(product: Product) {
+    let database = shared(product).await;
+    create(database, "killed", &[big(product, 100_000_000)]).await;
+    let source = source(product, settings(database, "killed", "v"));
     let (first_row, mut rows) = tokio::sync::mpsc::unbounded_channel();
     let columns = columns(&["plan"]);
     let reading = source.rows(&columns, |_| {
@@ -103,9 +126,17 @@ async fn query_killed_in_the_middle_of_a_result() {
     });
     let killing = async {
         rows.recv().await.expect("a first row");
-        let find = "SELECT CONCAT('', id) FROM information_schema.processlist WHERE db = 'killed' AND command = 'Query'";
-        for id in database.query(find).await {
-            database.query(&format!("KILL QUERY {id}")).await;
+        match product {
+            Product::Mariadb => {
+                let find = "SELECT CONCAT('', id) FROM information_schema.processlist WHERE user = 'reader' AND db = 'killed' AND command = 'Query'";
+                for id in query(database, "killed", find).await {
+                    query(database, "killed", &format!("KILL QUERY {id}")).await;
+                }
+            }
+            Product::Postgresql => {
+                let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = 'reader' AND datname = 'killed'";
+                assert_eq!(query(database, "killed", cancel).await, ["t"]);
+            }
         }
     };
     let (outcome, ()) = tokio::join!(reading, killing);
@@ -115,21 +146,26 @@ async fn query_killed_in_the_middle_of_a_result() {
     }
 }
 
-#[tokio::test]
-async fn slow_query() {
-    let database = Database::start(&[]);
+async fn slow_query(product: Product) {
+    let database = start(product).await;
+    let (slow, drip) = (product.slow(600.0), product.slow(0.2));
+    let (many, some) = (product.sequence(10_000_000_000), product.sequence(10_000));
     let statements = [
-        "CREATE VIEW slow AS SELECT 'acme' uid, 1 + SLEEP(600) activate",
-        "CREATE VIEW busy AS SELECT COUNT(*) uid, 1 activate FROM seq_1_to_10000000000",
+        format!("CREATE VIEW slow AS SELECT 'acme' uid, {slow} activate"),
+        format!("CREATE VIEW busy AS SELECT COUNT(*) uid, 1 activate FROM {many}"),
         // One row at a time, each within any limit that looks at a single row.
-        "CREATE VIEW dripping AS SELECT REPEAT('x', 100000) uid, 1 + SLEEP(0.2) activate FROM seq_1_to_10000",
+        format!(
+            "CREATE VIEW dripping AS SELECT REPEAT('x', 100000) uid, {drip} activate FROM {some}"
+        ),
     ];
-    database.schema("slow", &statements).await;
+    create(&database, "slow", &statements).await;
     for table in ["slow", "busy", "dripping"] {
         let mut slow = settings(&database, "slow", table);
         slow.limits.query = Duration::from_secs(1);
         let started = Instant::now();
-        let error = read(&source(slow), &columns(&[])).await.unwrap_err();
+        let error = read(&source(product, slow), &columns(&[]))
+            .await
+            .unwrap_err();
         let expected = SourceError::Timeout {
             seconds: 1,
             stage: Stage::Query,
@@ -149,7 +185,7 @@ async fn slow_query() {
     // The server does not go on with them for long either.
     let deadline = Instant::now() + Duration::from_secs(60);
     for table in ["slow", "busy", "dripping"] {
-        while database.is_read(table).await {
+        while is_read(&database, table).await {
             assert!(
                 Instant::now() < deadline,
                 "{table}: the abandoned query goes on"
@@ -159,11 +195,10 @@ async fn slow_query() {
     }
 }
 
-#[tokio::test]
-async fn a_reader_that_loses_interest_leaves_nothing_behind() {
-    let database = Database::start(&[]);
-    database.schema("dropped", &[&big("v", 100_000_000)]).await;
-    let source = source(settings(&database, "dropped", "v"));
+async fn a_reader_that_loses_interest_leaves_nothing_behind(product: Product) {
+    let database = start(product).await;
+    create(&database, "dropped", &[big(product, 100_000_000)]).await;
+    let source = source(product, settings(&database, "dropped", "v"));
     let (first_row, mut rows) = tokio::sync::mpsc::unbounded_channel();
     let columns = columns(&["plan"]);
     let reading = source.rows(&columns, |_| {
@@ -175,16 +210,15 @@ async fn a_reader_that_loses_interest_leaves_nothing_behind() {
     }
     // The connection is closed, not read to its end in the background.
     let deadline = Instant::now() + Duration::from_secs(30);
-    while database.is_read("v").await {
+    while is_read(&database, "v").await {
         assert!(Instant::now() < deadline, "the connection is still open");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-#[tokio::test]
-async fn limits_of_a_result() {
-    let database = Database::shared();
-    database.schema("limits", &[&big("v", 100)]).await;
+async fn limits_of_a_result(product: Product) {
+    let database = shared(product).await;
+    create(database, "limits", &[big(product, 100)]).await;
     let cases = [
         ("rows", Limit::Rows(99), 100, 1 << 20, 1 << 20),
         ("bytes", Limit::Bytes(100_000), 1000, 100_000, 1 << 20),
@@ -195,17 +229,17 @@ async fn limits_of_a_result() {
         small.limits.rows = if name == "rows" { 99 } else { rows };
         small.limits.bytes = bytes;
         small.limits.row_bytes = row_bytes;
-        let error = read(&source(small), &columns(&["plan"])).await.unwrap_err();
+        let error = read(&source(product, small), &columns(&["plan"]))
+            .await
+            .unwrap_err();
         assert_eq!(error, SourceError::TooLarge { limit }, "{name}");
     }
 }
 
-#[tokio::test]
-#[ignore = "measures the whole process, so `make test` runs it alone"]
-async fn memory_stays_bounded_over_many_rows() {
-    let database = Database::shared();
-    database.schema("many", &[&big("v", 100_000)]).await;
-    let source = source(settings(database, "many", "v"));
+async fn memory_stays_bounded_over_many_rows(product: Product) {
+    let database = shared(product).await;
+    create(database, "many", &[big(product, 100_000)]).await;
+    let source = source(product, settings(database, "many", "v"));
     let mut bytes = 0;
     fs::write("/proc/self/clear_refs", "5").expect("the peak is reset");
     let before = peak_memory();

@@ -1,12 +1,16 @@
 //! TLS: required and trusted, required and not trusted, required and not there.
 
-use std::fs;
-
-use lynqgate::datasource::mysql::Tls;
+use lynqgate::datasource::database::Tls;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
-use crate::datasource::database::Database;
-use crate::datasource::{columns, read, settings, source};
+use crate::cluster::database::{Database, Options, Product};
+use crate::datasource::{columns, create, read, settings, shared, source, start_with};
+
+on_each_product!(
+    a_trusted_server_is_read_encrypted,
+    refusals,
+    a_server_that_insists_is_not_read_in_clear,
+);
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -18,23 +22,16 @@ fn authority(name: &str) -> Authority {
 }
 
 /// A server with a certificate for 127.0.0.1, and its authority.
-fn server(arguments: &[&str]) -> (Database, Authority) {
+async fn server(product: Product, insists_on_tls: bool) -> (Database, Authority) {
     let authority = authority("ours");
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     let certificate = params.signed_by(&key, &authority).unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name| directory.path().join(name).display().to_string();
-    fs::write(path("cert"), certificate.pem()).unwrap();
-    fs::write(path("key"), key.serialize_pem()).unwrap();
-    let tls = [
-        format!("--ssl-cert={}", path("cert")),
-        format!("--ssl-key={}", path("key")),
-    ];
-    let arguments: Vec<&str> = (tls.iter().map(String::as_str))
-        .chain(arguments.iter().copied())
-        .collect();
-    (Database::start(&arguments), authority)
+    let options = Options {
+        tls: Some((certificate.pem(), key.serialize_pem())),
+        insists_on_tls,
+    };
+    (start_with(product, &options).await, authority)
 }
 
 fn required(pem: &str) -> Tls {
@@ -43,18 +40,24 @@ fn required(pem: &str) -> Tls {
     }
 }
 
-#[tokio::test]
-async fn a_trusted_server_is_read_encrypted() {
-    let (database, authority) = server(&[]);
-    let statements = ["CREATE VIEW v AS SELECT variable_value uid, 1 activate \
-        FROM information_schema.session_status WHERE variable_name = 'Ssl_version'"];
-    database.schema("encrypted", &statements).await;
+async fn a_trusted_server_is_read_encrypted(product: Product) {
+    let (database, authority) = server(product, false).await;
+    let version = match product {
+        Product::Mariadb => {
+            "variable_value uid FROM information_schema.session_status WHERE variable_name = 'Ssl_version'"
+        }
+        Product::Postgresql => {
+            "COALESCE(version, '') uid FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+        }
+    };
+    let statements = [format!("CREATE VIEW v AS SELECT 1 activate, {version}")];
+    create(&database, "encrypted", &statements).await;
     let mut settings = settings(&database, "encrypted", "v");
     settings.tls = required(&authority.pem());
-    let rows = read(&source(settings.clone()), &columns(&[])).await;
+    let rows = read(&source(product, settings.clone()), &columns(&[])).await;
     assert_eq!(rows.expect("rows")[0][0].as_deref(), Some("TLSv1.3"));
     settings.tls = Tls::Disabled;
-    let rows = read(&source(settings), &columns(&[])).await;
+    let rows = read(&source(product, settings), &columns(&[])).await;
     assert_eq!(
         rows.expect("rows")[0][0].as_deref(),
         Some(""),
@@ -62,10 +65,9 @@ async fn a_trusted_server_is_read_encrypted() {
     );
 }
 
-#[tokio::test]
-async fn refusals() {
-    let (database, authority) = server(&[]);
-    let plain = Database::shared();
+async fn refusals(product: Product) {
+    let (database, authority) = server(product, false).await;
+    let plain = shared(product).await;
     let own = required(&authority.pem());
     let untrusted = "its certificate is not issued by a trusted authority; check the Secret with the authority's \
         certificate";
@@ -125,30 +127,45 @@ async fn refusals() {
         ),
     ];
     for (name, database, host, tls, cause) in cases {
-        let mut settings = settings(database, "mysql", "user");
+        let mut settings = settings(database, "any", "t");
         settings.host = (*host).into();
         settings.tls = tls.clone();
         let expected = format!(
             "no TLS with the database at {host}:{}: {cause}",
             settings.port
         );
-        let error = read(&source(settings), &columns(&[]))
+        let error = read(&source(product, settings), &columns(&[]))
             .await
             .expect_err(name);
         assert_eq!(error.to_string(), expected, "{name}");
     }
 }
 
-#[tokio::test]
-async fn a_server_that_insists_is_not_read_in_clear() {
-    let (database, _) = server(&[]);
-    database
-        .query("SET GLOBAL require_secure_transport = ON")
-        .await;
-    let error = read(&source(settings(&database, "mysql", "user")), &columns(&[])).await;
+async fn a_server_that_insists_is_not_read_in_clear(product: Product) {
+    let (database, authority) = server(product, true).await;
+    create(
+        &database,
+        "insists",
+        &["CREATE TABLE t (uid INT, activate INT)"],
+    )
+    .await;
+    let mut settings = settings(&database, "insists", "t");
+    let error = read(&source(product, settings.clone()), &columns(&[])).await;
+    let hint = match product {
+        Product::Mariadb => "whether it must use TLS (tls is disabled here)",
+        Product::Postgresql => {
+            "that the server's pg_hba.conf lets it in from here without TLS (tls is disabled here)"
+        }
+    };
     assert_eq!(
         error.expect_err("an unencrypted connection").to_string(),
-        "the database denies user \"root\" access; check the user name and the Secret with the password, and whether it \
-         must use TLS (tls is disabled here)"
+        format!(
+            "the database denies user \"reader\" access; check the user name and the Secret with the password, and {hint}"
+        )
+    );
+    settings.tls = required(&authority.pem());
+    assert_eq!(
+        read(&source(product, settings), &columns(&[])).await,
+        Ok(vec![])
     );
 }

@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use serde_json::Value;
 
 use crate::cluster::audit::AuditLog;
-use crate::cluster::database::Database;
+use crate::cluster::database::{Database, Product};
 use crate::cluster::{Cluster, Options};
 use crate::operator::{self, Operator};
 use crate::screen::Screen;
@@ -44,8 +44,10 @@ impl Stage {
     pub async fn set(screen: Screen) -> Result<Stage> {
         println!("lynqgate: 20 tenants, and never more than 3 of them not ready at a time");
         screen.say("\nStarting a control plane, MariaDB and lynqgate ...");
-        let (cluster, database) =
-            tokio::try_join!(Cluster::start(Options::default()), Database::start())?;
+        let (cluster, database) = tokio::try_join!(
+            Cluster::start(Options::default()),
+            Database::start(Product::Mariadb)
+        )?;
         let operator = Operator::start(&cluster, "lynqgate", &[]).await?;
         database
             .execute(include_str!("tenants.sql"))

@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use futures::FutureExt;
 
 use crate::cluster::Cluster;
-use crate::cluster::database::Database;
-use crate::hub::{fleet, form, map, until_maps};
+use crate::cluster::database::{Database, Product};
+use crate::hub::{fleet_on, form, map, until_maps};
 use crate::operator;
 use crate::tenants::{Fleet, SOON};
 use crate::words::all;
@@ -16,30 +16,33 @@ use crate::words::all;
 async fn an_outage_ends_with_the_next_sync() -> Result<()> {
     let (cluster, _) = operator::shared().await?;
     all(vec![
-        ("stopped", stopped_and_started(cluster).boxed_local()),
+        (
+            "MariaDB stopped",
+            stopped_and_started(cluster, Product::Mariadb).boxed_local(),
+        ),
+        (
+            "PostgreSQL stopped",
+            stopped_and_started(cluster, Product::Postgresql).boxed_local(),
+        ),
         (
             "hung",
             hung_databases_hold_up_no_other(cluster).boxed_local(),
+        ),
+        (
+            "MariaDB's password changed",
+            password_changed(cluster, Product::Mariadb).boxed_local(),
+        ),
+        (
+            "PostgreSQL's password changed",
+            password_changed(cluster, Product::Postgresql).boxed_local(),
         ),
     ])
     .await
 }
 
-async fn stopped_and_started(cluster: &Cluster) -> Result<()> {
-    let database = Database::start().await?;
-    let namespace = cluster.namespace("outage").await?;
-    let fleet = Fleet {
-        database: database.create("outage").await?,
-        client: cluster.admin().await?,
-        namespace,
-    };
-    fleet
-        .database
-        .execute("CREATE TABLE tenants (id VARCHAR(80), active VARCHAR(10), url VARCHAR(200), plan VARCHAR(40), image VARCHAR(200))")
-        .await?;
-    fleet.insert(0..7).await?;
-    fleet.apply(&fleet.password()).await?;
-    fleet.apply(&fleet.hub()).await?;
+async fn stopped_and_started(cluster: &Cluster, product: Product) -> Result<()> {
+    let database = Database::start(product).await?;
+    let fleet = Fleet::on(cluster, &database, "outage", 7, "SELECT 1").await?;
     fleet
         .apply(&form(&fleet, "web", &[map("app", "-app")]))
         .await?;
@@ -81,16 +84,26 @@ async fn stopped_and_started(cluster: &Cluster) -> Result<()> {
 
 /// More of them than hubs may be worked on at a time (3, by default).
 async fn hung_databases_hold_up_no_other(cluster: &Cluster) -> Result<()> {
-    let fleet = fleet(cluster, 1).await?;
+    for product in Product::ALL {
+        hung_database_holds_up_no_other(cluster, product).await?;
+    }
+    Ok(())
+}
+
+async fn hung_database_holds_up_no_other(cluster: &Cluster, product: Product) -> Result<()> {
+    let fleet = fleet_on(cluster, product, 1).await?;
     // Each hub's query takes as long as it may: a minute.
+    let slow = product.slow(300.0);
     fleet
         .database
-        .execute("CREATE VIEW slow AS SELECT id, active + SLEEP(300) active, url, plan, image FROM tenants")
+        .execute(&format!(
+            "CREATE VIEW slow AS SELECT id, {slow} active, url, plan, image FROM tenants"
+        ))
         .await?;
     for number in 0..4 {
         let mut hub = fleet.hub();
         hub["metadata"]["name"] = format!("slow-{number}").into();
-        hub["spec"]["source"]["mysql"]["table"] = "slow".into();
+        hub["spec"]["source"][product.source()]["table"] = "slow".into();
         fleet.apply(&hub).await?;
     }
     for row in 1..4 {
@@ -111,5 +124,35 @@ async fn hung_databases_hold_up_no_other(cluster: &Cluster) -> Result<()> {
         let status = fleet.get("LynqHub", &format!("slow-{number}")).await?["status"].clone();
         ensure!(status["conditions"].is_null(), "it hangs still: {status}");
     }
+    fleet.retire().await
+}
+
+/// First in the database alone, which the hub says; then in the Secret, of which nobody tells the operator.
+async fn password_changed(cluster: &Cluster, product: Product) -> Result<()> {
+    const NEW: &str = "an0ther-passw0rd";
+    let fleet = fleet_on(cluster, product, 1).await?;
+    let user = &fleet.database.username;
+    let (change, disconnect) = match product {
+        Product::Mariadb => (
+            format!("SET PASSWORD FOR '{user}'@'%' = PASSWORD('{NEW}')"),
+            format!("KILL USER '{user}'"),
+        ),
+        Product::Postgresql => (
+            format!("ALTER ROLE \"{user}\" PASSWORD '{NEW}'"),
+            format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{user}'"
+            ),
+        ),
+    };
+    fleet.database.execute(&change).await?;
+    fleet.database.execute(&disconnect).await?;
+    let denied = ("Ready", "False", "DatabaseConnectionFailed");
+    let said = "the database denies user \"{user}\" access; check the user name and the Secret with the password, and whether it must use TLS (tls is disabled here)";
+    fleet.says(("LynqHub", "tenants"), denied, said).await?;
+    let mut secret = fleet.password();
+    secret["stringData"]["password"] = NEW.into();
+    fleet.apply(&secret).await?;
+    fleet.insert(1..2).await?;
+    fleet.complete(2, SOON).await?;
     fleet.retire().await
 }

@@ -4,13 +4,16 @@
 use serde_json::Value;
 
 use crate::api::hub::{
-    ConfigMapKey, HubSpec, Mysql as MysqlSpec, SecretKey, SourceTls, SourceType, TlsMode,
+    ConfigMapKey, HubSpec, Mysql as MysqlSpec, Postgresql as PostgresqlSpec, SecretKey, SourceTls,
+    SourceType, TlsMode,
 };
 use crate::cluster::catalog::Hub;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::datasource::config_map::{ConfigMap, Format};
-use crate::datasource::mysql::{Limits, Mysql, Password, Settings, Tls};
+use crate::datasource::database::{Limits, Password, Settings, Tls};
+use crate::datasource::mysql::Mysql;
+use crate::datasource::postgresql::Postgresql;
 use crate::datasource::{DataSource, SourceError};
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::rows::{Collector, Columns, Rows};
@@ -47,12 +50,60 @@ impl Problem {
     }
 }
 
-/// A row source that is kept while its settings are the same.
+/// A database that is kept while its settings are the same.
 pub struct Known {
     /// Generation of the hub that the settings are of.
     generation: i64,
+    /// Of the hub's spec.
+    block: &'static str,
     settings: Settings,
     source: DataSource,
+}
+
+/// What a hub says of its database, of whatever product.
+struct Server<'a> {
+    /// Name of the field that says it.
+    block: &'static str,
+    host: &'a str,
+    port: i32,
+    username: &'a str,
+    password_ref: Option<&'a SecretKey>,
+    tls: Option<&'a SourceTls>,
+    database: &'a str,
+    table: &'a str,
+    source: fn(Settings) -> DataSource,
+}
+
+impl<'a> From<&'a MysqlSpec> for Server<'a> {
+    fn from(spec: &'a MysqlSpec) -> Self {
+        Server {
+            block: "mysql",
+            host: &spec.host,
+            port: spec.port,
+            username: &spec.username,
+            password_ref: spec.password_ref.as_ref(),
+            tls: spec.tls.as_ref(),
+            database: &spec.database,
+            table: &spec.table,
+            source: |settings| DataSource::Mysql(Box::new(Mysql::new(settings))),
+        }
+    }
+}
+
+impl<'a> From<&'a PostgresqlSpec> for Server<'a> {
+    fn from(spec: &'a PostgresqlSpec) -> Self {
+        Server {
+            block: "postgresql",
+            host: &spec.host,
+            port: spec.port,
+            username: &spec.username,
+            password_ref: spec.password_ref.as_ref(),
+            tls: spec.tls.as_ref(),
+            database: &spec.database,
+            table: &spec.table,
+            source: |settings| DataSource::Postgresql(Box::new(Postgresql::new(settings))),
+        }
+    }
 }
 
 pub async fn read_rows(
@@ -65,29 +116,34 @@ pub async fn read_rows(
     let source = &spec.source;
     match source.type_ {
         SourceType::Mysql => {
-            let Some(mysql) = &source.mysql else {
-                return Err(Problem::invalid(
-                    "spec.source.type is mysql, so spec.source.mysql must say where the database is; add it",
-                ));
-            };
-            read_mysql(world, hub, mysql, &columns, known).await
+            let mysql = needed(&source.mysql, "mysql", "where the database is")?;
+            read_database(world, hub, &mysql.into(), &columns, known).await
+        }
+        SourceType::Postgresql => {
+            let postgresql = needed(&source.postgresql, "postgresql", "where the database is")?;
+            read_database(world, hub, &postgresql.into(), &columns, known).await
         }
         SourceType::ConfigMap => {
-            let Some(config_map) = &source.config_map else {
-                return Err(Problem::invalid(
-                    "spec.source.type is configMap, so spec.source.configMap must say where the rows are; add it",
-                ));
-            };
+            let config_map = needed(&source.config_map, "configMap", "where the rows are")?;
             read_config_map(world, hub, config_map, &columns).await
         }
     }
 }
 
+/// The block that has the name of the type.
+fn needed<'a, T>(block: &'a Option<T>, name: &str, what: &str) -> Result<&'a T, Problem> {
+    block.as_ref().ok_or_else(|| {
+        Problem::invalid(format!(
+            "spec.source.type is {name}, so spec.source.{name} must say {what}; add it"
+        ))
+    })
+}
+
 /// A password that the database refuses is fetched anew once: it may have been changed in both places since.
-async fn read_mysql(
+async fn read_database(
     world: &World,
     hub: &Hub,
-    mysql: &MysqlSpec,
+    server: &Server<'_>,
     columns: &Columns,
     known: &mut Option<Known>,
 ) -> Result<Rows, Problem> {
@@ -95,12 +151,12 @@ async fn read_mysql(
         .as_ref()
         .is_some_and(|known| known.generation == hub.generation);
     if !was_known {
-        open(world, hub, mysql, known).await?;
+        open(world, hub, server, known).await?;
     }
     match collect(opened(known), columns).await {
         Err(denied @ SourceError::AccessDenied { .. }) if was_known => {
             // The same password once more could lock the user out.
-            match open(world, hub, mysql, known).await? {
+            match open(world, hub, server, known).await? {
                 true => collect(opened(known), columns).await,
                 false => Err(denied),
             }
@@ -152,23 +208,25 @@ async fn collect(source: &DataSource, columns: &Columns) -> Result<Rows, SourceE
 async fn open(
     world: &World,
     hub: &Hub,
-    mysql: &MysqlSpec,
+    server: &Server<'_>,
     known: &mut Option<Known>,
 ) -> Result<bool, Problem> {
-    let password = match &mysql.password_ref {
-        Some(reference) => text_of(world, hub, reference, "passwordRef", "password")
-            .await?
-            .into(),
+    let block = server.block;
+    let password = match server.password_ref {
+        Some(reference) => {
+            let text = text_of(world, hub, reference, block, "passwordRef", "password");
+            text.await?.into()
+        }
         None => Password::default(),
     };
-    let tls = match &mysql.tls {
+    let tls = match server.tls {
         Some(SourceTls {
             mode: TlsMode::Required,
             ca_ref,
         }) => Tls::Required {
             ca_pem: match ca_ref {
                 Some(reference) => {
-                    let text = text_of(world, hub, reference, "tls.caRef", "certificates");
+                    let text = text_of(world, hub, reference, block, "tls.caRef", "certificates");
                     Some(text.await?.into_bytes())
                 }
                 None => None,
@@ -177,39 +235,42 @@ async fn open(
         _ => Tls::Disabled,
     };
     let settings = Settings {
-        host: mysql.host.clone(),
-        port: mysql.port as u16,
-        user: mysql.username.clone(),
+        host: server.host.to_owned(),
+        port: server.port as u16,
+        user: server.username.to_owned(),
         password,
-        database: mysql.database.clone(),
-        table: mysql.table.clone(),
+        database: server.database.to_owned(),
+        table: server.table.to_owned(),
         tls,
         limits: Limits::default(),
     };
-    if let Some(known) = known.as_mut().filter(|known| known.settings == settings) {
+    let same = |known: &&mut Known| known.block == block && known.settings == settings;
+    if let Some(known) = known.as_mut().filter(same) {
         known.generation = hub.generation;
         return Ok(false);
     }
     *known = Some(Known {
         generation: hub.generation,
-        settings: settings.clone(),
-        source: DataSource::Mysql(Box::new(Mysql::new(settings))),
+        block,
+        source: (server.source)(settings.clone()),
+        settings,
     });
     Ok(true)
 }
 
-/// A text of a Secret; `field` of the hub names it, and `what` should be in it.
+/// A text of a Secret; `field` of the hub's `block` names it, and `what` should be in it.
 async fn text_of(
     world: &World,
     hub: &Hub,
     reference: &SecretKey,
+    block: &str,
     field: &str,
     what: &str,
 ) -> Result<String, Problem> {
     let SecretKey { name, key } = reference;
     let namespace = &hub.namespace;
     let named =
-        format!("Secret {name:?} in namespace {namespace}, named by spec.source.mysql.{field}");
+        format!("Secret {name:?} in namespace {namespace}, named by spec.source.{block}.{field}");
     let secret = found(world, &secret_key(namespace, name), &named).await?;
     let Some(bytes) = secret_bytes(&secret, key) else {
         return Err(no_key(&named, &secret, key, &format!("correct {field}")));

@@ -3,190 +3,91 @@
 use std::io;
 
 use mysql_async::{DriverError, Error, IoError, LocalInfileError, TlsError};
-use rustls::CertificateError;
 
-use crate::datasource::error::{Limit, SourceError, Stage};
-use crate::datasource::mysql::sql::Table;
-use crate::datasource::mysql::{Settings, Tls};
+use crate::datasource::database::Context;
+use crate::datasource::error::{SourceError, Stage};
 
-/// What was being done when an error came.
-pub struct Context<'a> {
-    pub settings: &'a Settings,
-    pub table: &'a Table,
-    pub columns: &'a [&'a str],
-    pub stage: Stage,
-}
-
-impl Context<'_> {
-    pub fn explain(&self, error: &Error, rows_read: u64) -> SourceError {
-        match error {
-            Error::Server(server) => self.server(server.code, &server.message, rows_read),
-            Error::Io(IoError::Io(io)) => self.io(io, rows_read),
-            // What goes wrong during the handshake comes as an I/O error; these come before it.
-            Error::Io(IoError::Tls(TlsError::InvalidDnsName(_))) => {
-                self.tls("the host is neither a DNS name nor an address")
-            }
-            Error::Io(IoError::Tls(_)) => self
-                .tls("the Secret with the authority's certificate holds no valid PEM certificate"),
-            Error::Driver(DriverError::NoClientSslFlagFromServer) => self
-                .tls("the server does not offer it; enable it there, or set tls.mode to disabled"),
-            Error::Driver(DriverError::ConnectionClosed) => self.lost(rows_read),
-            Error::Driver(
-                DriverError::UnknownAuthPlugin { .. }
-                | DriverError::MysqlOldPasswordDisabled
-                | DriverError::CleartextPluginDisabled,
-            ) => SourceError::AuthUnsupported {
-                user: self.settings.user.clone(),
-            },
-            Error::Driver(DriverError::LocalInfile(LocalInfileError::NoHandler)) => {
-                self.protocol("it asked for a file of this machine")
-            }
-            _ => self.protocol("a packet out of place"),
-        }
-    }
-
-    pub fn unreachable(&self, cause: &'static str) -> SourceError {
-        SourceError::Unreachable {
-            host: self.settings.host.clone(),
-            port: self.settings.port,
-            cause,
-        }
-    }
-
-    pub fn protocol(&self, cause: &'static str) -> SourceError {
-        SourceError::Protocol {
-            host: self.settings.host.clone(),
-            port: self.settings.port,
-            cause,
-        }
-    }
-
-    fn tls(&self, cause: &'static str) -> SourceError {
-        SourceError::Tls {
-            host: self.settings.host.clone(),
-            port: self.settings.port,
-            cause,
-        }
-    }
-
-    /// The connection is gone, and not because of anything in the query.
-    fn lost(&self, rows_read: u64) -> SourceError {
-        match self.stage {
-            Stage::Connect => {
-                self.unreachable("it closed the connection before the log-in was done")
-            }
-            Stage::Query => SourceError::Interrupted { rows_read },
-        }
-    }
-
-    fn io(&self, error: &io::Error, rows_read: u64) -> SourceError {
-        if let Some(inner) = error.get_ref() {
-            if let Some(tls) = inner.downcast_ref::<rustls::Error>() {
-                return self.tls(tls_cause(tls));
-            }
-            // The driver does not export the type of its packet errors.
-            match inner.to_string().as_str() {
-                "Packet is larger than max_allowed_packet" if self.stage == Stage::Query => {
-                    let bytes = self.settings.limits.row_bytes as u64;
-                    let limit = Limit::RowBytes(bytes);
-                    return SourceError::TooLarge { limit };
-                }
-                "Packet is larger than max_allowed_packet" | "Packets out of sync" => {
-                    return self.protocol("something else than MySQL's packets");
-                }
-                _ => {}
-            }
-        }
-        match (self.stage, error.kind()) {
-            (_, io::ErrorKind::InvalidData) => self.protocol("a packet that cannot be read"),
-            (Stage::Connect, io::ErrorKind::ConnectionRefused) => {
-                self.unreachable("nothing listens there (connection refused)")
-            }
-            (
-                Stage::Connect,
-                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable,
-            ) => self.unreachable("there is no route to it"),
-            (Stage::Connect, io::ErrorKind::TimedOut) => self.unreachable("it does not answer"),
-            _ => self.lost(rows_read),
-        }
-    }
-
-    fn server(&self, code: u16, message: &str, rows_read: u64) -> SourceError {
-        let user = || self.settings.user.clone();
-        let database = || {
-            let other = self.table.database.clone();
-            match self.stage {
-                Stage::Connect => self.settings.database.clone(),
-                Stage::Query => other.unwrap_or_else(|| self.settings.database.clone()),
-            }
-        };
-        match code {
-            // A user who must use TLS and does not is told nothing else than one with a wrong password.
-            1045 | 1698 => SourceError::AccessDenied {
-                user: user(),
-                hint: match self.settings.tls {
-                    Tls::Disabled => ", and whether it must use TLS (tls is disabled here)",
-                    Tls::Required { .. } => "",
-                },
-            },
-            1044 => SourceError::NotAllowed {
-                user: user(),
-                object: format!("database {:?}", database()),
-            },
-            1142 | 1143 => SourceError::NotAllowed {
-                user: user(),
-                object: self.table.to_string(),
-            },
-            1049 => SourceError::UnknownDatabase {
-                database: database(),
-            },
-            1146 => SourceError::TableMissing {
-                table: self.table.to_string(),
-            },
-            1054 => SourceError::ColumnMissing {
-                column: self.missing_column(message),
-                table: self.table.to_string(),
-            },
-            1969 | 3024 => SourceError::Timeout {
-                seconds: self.settings.limits.query.as_secs(),
-                stage: Stage::Query,
-            },
-            1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1317 | 1927 | 4031 => self.lost(rows_read),
-            3159 => self.tls("the server insists on it; set tls.mode to required"),
-            _ => SourceError::Refused {
-                code,
-                text: refusal(code),
-            },
-        }
-    }
-
-    /// The server names the column in quotes. Only a name that is ours is shown.
-    fn missing_column(&self, message: &str) -> String {
-        let named = |column: &&&str| message.contains(&format!("'{column}'"));
-        match self.columns.iter().find(named) {
-            Some(column) => format!("{column:?}"),
-            None => format!("of this name, one of {:?}", self.columns),
-        }
-    }
-}
-
-fn tls_cause(error: &rustls::Error) -> &'static str {
+pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceError {
     match error {
-        rustls::Error::InvalidCertificate(certificate) => match certificate {
-            // A renewed authority of the same name shows as a bad signature.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "its certificate is not issued by a trusted authority; check the Secret with the authority's certificate"
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "its certificate is not valid for this host name; use a name that it contains"
-            }
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "its certificate has expired; renew it on the server"
-            }
-            _ => "its certificate is not acceptable; check it on the server",
+        Error::Server(of_server) => server(context, of_server.code, &of_server.message, rows_read),
+        Error::Io(IoError::Io(error)) => io(context, error, rows_read),
+        // What goes wrong during the handshake comes as an I/O error; these come before it.
+        Error::Io(IoError::Tls(TlsError::InvalidDnsName(_))) => context.no_server_name(),
+        Error::Io(IoError::Tls(_)) => context.no_authority(),
+        Error::Driver(DriverError::NoClientSslFlagFromServer) => context.no_tls_offered(),
+        Error::Driver(DriverError::ConnectionClosed) => context.lost(rows_read),
+        Error::Driver(
+            DriverError::UnknownAuthPlugin { .. }
+            | DriverError::MysqlOldPasswordDisabled
+            | DriverError::CleartextPluginDisabled,
+        ) => SourceError::AuthUnsupported {
+            user: context.settings.user.clone(),
+            methods: "mysql_native_password or caching_sha2_password",
         },
-        _ => "the handshake failed; check the TLS versions and ciphers that the server allows",
+        Error::Driver(DriverError::LocalInfile(LocalInfileError::NoHandler)) => {
+            context.protocol("it asked for a file of this machine")
+        }
+        _ => context.protocol("a packet out of place"),
     }
+}
+
+fn io(context: Context<'_>, error: &io::Error, rows_read: u64) -> SourceError {
+    // The driver does not export the type of its packet errors.
+    let inner = error.get_ref().map(ToString::to_string);
+    match inner.as_deref() {
+        Some("Packet is larger than max_allowed_packet") if context.stage == Stage::Query => {
+            context.row_too_large()
+        }
+        Some("Packet is larger than max_allowed_packet" | "Packets out of sync") => {
+            context.protocol("something else than MySQL's packets")
+        }
+        _ => context.io(error, rows_read),
+    }
+}
+
+fn server(context: Context<'_>, code: u16, message: &str, rows_read: u64) -> SourceError {
+    let user = || context.settings.user.clone();
+    let database = || {
+        let other = context.table.schema.clone();
+        match context.stage {
+            Stage::Connect => context.settings.database.clone(),
+            Stage::Query => other.unwrap_or_else(|| context.settings.database.clone()),
+        }
+    };
+    match code {
+        1045 | 1698 => context.access_denied(),
+        1044 => SourceError::NotAllowed {
+            user: user(),
+            object: format!("database {:?}", database()),
+            right: "SELECT on it",
+        },
+        1142 | 1143 => SourceError::NotAllowed {
+            user: user(),
+            object: context.table.to_string(),
+            right: "SELECT on it",
+        },
+        1049 => SourceError::UnknownDatabase {
+            database: database(),
+        },
+        1146 => context.table_missing(),
+        1054 => context.column_missing(missing_column(context, message)),
+        1969 | 3024 => SourceError::Timeout {
+            seconds: context.settings.limits.query.as_secs(),
+            stage: Stage::Query,
+        },
+        1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1317 | 1927 | 4031 => context.lost(rows_read),
+        3159 => context.tls("the server insists on it; set tls.mode to required"),
+        _ => SourceError::Refused {
+            code: code.to_string(),
+            text: refusal(code),
+        },
+    }
+}
+
+/// The server names the column in quotes. Only a name that is ours is shown.
+fn missing_column<'a>(context: Context<'a>, message: &str) -> Option<&'a str> {
+    let named = |column: &&&str| message.contains(&format!("'{column}'"));
+    context.columns.iter().find(named).copied()
 }
 
 fn refusal(code: u16) -> &'static str {

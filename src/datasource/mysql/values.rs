@@ -4,10 +4,10 @@
 //! purpose: `BIT` is a number and not a byte, a number with `ZEROFILL` keeps its zeros, and a floating point number
 //! below 1e21 has no exponent.
 
-use jiff::ToSpan;
-use jiff::civil::Date;
 use mysql_async::Column;
 use mysql_async::consts::ColumnType;
+
+use crate::datasource::database::values::{rfc3339, shortest};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Conversion {
@@ -40,14 +40,8 @@ impl Conversion {
         let converted = match self {
             Self::None => None,
             Self::Bit => bit(&bytes),
-            Self::Float => text
-                .and_then(|text| text.parse::<f32>().ok())
-                .filter(|number| number.is_finite())
-                .map(shortest),
-            Self::Double => text
-                .and_then(|text| text.parse::<f64>().ok())
-                .filter(|number| number.is_finite())
-                .map(shortest),
+            Self::Float => text.and_then(shortest::<f32>),
+            Self::Double => text.and_then(shortest::<f64>),
             Self::Time => text.and_then(rfc3339),
         };
         converted.map_or(bytes, String::into_bytes)
@@ -60,43 +54,6 @@ fn bit(bytes: &[u8]) -> Option<String> {
     let start = number.len().checked_sub(bytes.len())?;
     number[start..].copy_from_slice(bytes);
     Some(u64::from_be_bytes(number).to_string())
-}
-
-/// The fewest digits that still mean this number, with an exponent (in Go's form) only below 1e-4 and from 1e21 on.
-/// Lynq prints Go's `%g`, which goes over to exponents at 1e6 or a little later.
-fn shortest<F: std::fmt::Display + std::fmt::LowerExp>(number: F) -> String {
-    let scientific = format!("{number:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else {
-        return scientific;
-    };
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..21).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => number.to_string(),
-    }
-}
-
-/// `2024-01-31[ 10:00:00[.500000]]` as UTC, whatever the server's time zone is. Like the Go driver, it takes a zero
-/// year, month or day for a one, so that the zero date is 0001-01-01, and 31 April for 1 May.
-fn rfc3339(text: &str) -> Option<String> {
-    let (date, time) = text.split_once(' ').unwrap_or((text, "00:00:00"));
-    let mut parts = date.split('-');
-    let mut part = || parts.next()?.parse::<i16>().ok();
-    let (year, month, day) = (part()?.max(1), part()?.max(1), part()?.max(1));
-    let first = Date::new(year, month.try_into().ok()?, 1).ok()?;
-    let date = first.checked_add((i64::from(day) - 1).days()).ok()?;
-    // The fraction's zeros go, and with the last of them the point.
-    let time = match time.split_once('.') {
-        Some((seconds, fraction)) => {
-            let fraction = fraction.trim_end_matches('0');
-            let point = if fraction.is_empty() { "" } else { "." };
-            format!("{seconds}{point}{fraction}")
-        }
-        None => time.to_owned(),
-    };
-    Some(format!("{date}T{time}Z"))
 }
 
 #[cfg(test)]

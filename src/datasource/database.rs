@@ -1,0 +1,289 @@
+//! What the database servers have in common: how one is reached, what a read of it may cost, and what goes wrong with
+//! any of them. Knows no driver and speaks no protocol.
+
+pub mod names;
+pub mod values;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use rustls::CertificateError;
+use tokio::time::timeout;
+
+use crate::datasource::error::{Limit, SourceError, Stage};
+
+use names::Table;
+
+/// A connection older than this is replaced, so that a hub follows a fail-over by name within this time.
+pub const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// The server gives up this much after the client: by then nobody waits for the result.
+pub const SERVER_GRACE: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub host: String,
+    pub port: u16,
+    pub user: String,
+    pub password: Password,
+    pub database: String,
+    /// `table`, or with what it lies in before a dot.
+    pub table: String,
+    pub tls: Tls,
+    pub limits: Limits,
+}
+
+/// Shown by nothing.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Password(String);
+
+impl Password {
+    /// None where there is none: an empty one is no password.
+    pub fn reveal(&self) -> Option<&str> {
+        Some(self.0.as_str()).filter(|password| !password.is_empty())
+    }
+}
+
+impl From<String> for Password {
+    fn from(password: String) -> Self {
+        Self(password)
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tls {
+    Disabled,
+    /// The server's certificate must be valid for the host's name, and issued by one of these authorities, or,
+    /// without any, by one that the web trusts.
+    Required {
+        ca_pem: Option<Vec<u8>>,
+    },
+}
+
+/// Bounds that a slow, broken or malicious server cannot exceed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// For name look-up, connection, TLS and log-in together.
+    pub connect: Duration,
+    /// From the query to the last row.
+    pub query: Duration,
+    pub rows: u64,
+    /// Of all values of all rows.
+    pub bytes: u64,
+    /// Of one row, as it travels.
+    pub row_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            query: Duration::from_secs(60),
+            rows: 1_000_000,
+            bytes: 256 << 20,
+            row_bytes: 32 << 20,
+        }
+    }
+}
+
+/// Counts a result while it arrives.
+pub struct Tally<'a> {
+    limits: &'a Limits,
+    pub rows: u64,
+    bytes: u64,
+}
+
+impl<'a> Tally<'a> {
+    pub fn new(limits: &'a Limits) -> Self {
+        Self {
+            limits,
+            rows: 0,
+            bytes: 0,
+        }
+    }
+
+    /// One more row, with so many bytes of values; its number.
+    pub fn row(&mut self, bytes: usize) -> Result<u64, SourceError> {
+        self.rows += 1;
+        self.bytes += bytes as u64;
+        let limit = match self.limits {
+            limits if self.rows > limits.rows => Limit::Rows(limits.rows),
+            limits if self.bytes > limits.bytes => Limit::Bytes(limits.bytes),
+            _ => return Ok(self.rows),
+        };
+        Err(SourceError::TooLarge { limit })
+    }
+}
+
+/// What is being done, for what goes wrong with it.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub settings: &'a Settings,
+    pub table: &'a Table,
+    pub columns: &'a [&'a str],
+    pub stage: Stage,
+}
+
+impl Context<'_> {
+    /// Waits for a driver's work no longer than this stage may take. A driver may panic on packets that no honest server
+    /// sends.
+    pub async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, SourceError>>,
+    ) -> Result<T, SourceError> {
+        let limit = match self.stage {
+            Stage::Connect => self.settings.limits.connect,
+            Stage::Query => self.settings.limits.query,
+        };
+        match timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(self.protocol("a packet that the driver cannot read")),
+            Err(_) => Err(SourceError::Timeout {
+                seconds: limit.as_secs(),
+                stage: self.stage,
+            }),
+        }
+    }
+
+    /// Looked up here and not in a driver, so that a wrong name is told from a closed port.
+    pub async fn addresses(&self) -> Result<Vec<SocketAddr>, SourceError> {
+        let Settings { host, port, .. } = self.settings;
+        let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let addresses: Vec<SocketAddr> = found.into_iter().flatten().collect();
+        if addresses.is_empty() {
+            return Err(self.unreachable("the host name is unknown"));
+        }
+        Ok(addresses)
+    }
+
+    pub fn unreachable(&self, cause: &'static str) -> SourceError {
+        SourceError::Unreachable {
+            host: self.settings.host.clone(),
+            port: self.settings.port,
+            cause,
+        }
+    }
+
+    pub fn protocol(&self, cause: &'static str) -> SourceError {
+        SourceError::Protocol {
+            host: self.settings.host.clone(),
+            port: self.settings.port,
+            cause,
+        }
+    }
+
+    pub fn tls(&self, cause: &'static str) -> SourceError {
+        SourceError::Tls {
+            host: self.settings.host.clone(),
+            port: self.settings.port,
+            cause,
+        }
+    }
+
+    pub fn no_tls_offered(&self) -> SourceError {
+        self.tls("the server does not offer it; enable it there, or set tls.mode to disabled")
+    }
+
+    pub fn no_server_name(&self) -> SourceError {
+        self.tls("the host is neither a DNS name nor an address")
+    }
+
+    pub fn no_authority(&self) -> SourceError {
+        self.tls("the Secret with the authority's certificate holds no valid PEM certificate")
+    }
+
+    pub fn handshake(&self, error: &rustls::Error) -> SourceError {
+        self.tls(tls_cause(error))
+    }
+
+    pub fn row_too_large(&self) -> SourceError {
+        let limit = Limit::RowBytes(self.settings.limits.row_bytes as u64);
+        SourceError::TooLarge { limit }
+    }
+
+    /// The connection is gone, and not because of anything in the query.
+    pub fn lost(&self, rows_read: u64) -> SourceError {
+        match self.stage {
+            Stage::Connect => {
+                self.unreachable("it closed the connection before the log-in was done")
+            }
+            Stage::Query => SourceError::Interrupted { rows_read },
+        }
+    }
+
+    pub fn io(&self, error: &io::Error, rows_read: u64) -> SourceError {
+        let inner = error.get_ref();
+        if let Some(tls) = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            return self.handshake(tls);
+        }
+        match (self.stage, error.kind()) {
+            (_, io::ErrorKind::InvalidData) => self.protocol("a packet that cannot be read"),
+            (Stage::Connect, io::ErrorKind::ConnectionRefused) => {
+                self.unreachable("nothing listens there (connection refused)")
+            }
+            (
+                Stage::Connect,
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable,
+            ) => self.unreachable("there is no route to it"),
+            (Stage::Connect, io::ErrorKind::TimedOut) => self.unreachable("it does not answer"),
+            _ => self.lost(rows_read),
+        }
+    }
+
+    /// A user who must use TLS and does not is told nothing else than one with a wrong password.
+    pub fn access_denied(&self) -> SourceError {
+        SourceError::AccessDenied {
+            user: self.settings.user.clone(),
+            hint: match self.settings.tls {
+                Tls::Disabled => ", and whether it must use TLS (tls is disabled here)",
+                Tls::Required { .. } => "",
+            },
+        }
+    }
+
+    pub fn table_missing(&self) -> SourceError {
+        SourceError::TableMissing {
+            table: self.table.to_string(),
+        }
+    }
+
+    /// Without a column, the server did not say which one in words that are ours.
+    pub fn column_missing(&self, column: Option<&str>) -> SourceError {
+        SourceError::ColumnMissing {
+            column: match column {
+                Some(column) => format!("{column:?}"),
+                None => format!("of this name, one of {:?}", self.columns),
+            },
+            table: self.table.to_string(),
+        }
+    }
+}
+
+fn tls_cause(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(certificate) => match certificate {
+            // A renewed authority of the same name shows as a bad signature.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "its certificate is not issued by a trusted authority; check the Secret with the authority's certificate"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is not valid for this host name; use a name that it contains"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "its certificate has expired; renew it on the server"
+            }
+            _ => "its certificate is not acceptable; check it on the server",
+        },
+        _ => "the handshake failed; check the TLS versions and ciphers that the server allows",
+    }
+}

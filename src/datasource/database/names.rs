@@ -1,0 +1,134 @@
+//! Names of tables and columns on their way into a statement: every one is quoted, and what is no name is refused.
+
+use std::fmt;
+
+use crate::datasource::error::SourceError;
+
+/// How a product quotes identifiers, and which it has.
+#[derive(Debug)]
+pub struct Quoting {
+    pub mark: char,
+    pub length: fn(&str) -> usize,
+    pub length_max: usize,
+    pub too_long: &'static str,
+    /// What a table may be written as.
+    pub forms: &'static str,
+}
+
+impl Quoting {
+    pub fn quote(&self, identifier: &str) -> String {
+        let mark = self.mark;
+        let doubled = identifier.replace(mark, &format!("{mark}{mark}"));
+        format!("{mark}{doubled}{mark}")
+    }
+
+    pub fn columns(&self, columns: &[&str]) -> Result<Vec<String>, SourceError> {
+        let quoted = |column: &&str| match self.check(column) {
+            Ok(()) => Ok(self.quote(column)),
+            Err(why) => Err(SourceError::InvalidName {
+                what: "column",
+                name: (*column).to_owned(),
+                why,
+            }),
+        };
+        columns.iter().map(quoted).collect()
+    }
+
+    fn check(&self, identifier: &str) -> Result<(), &'static str> {
+        if identifier.is_empty() {
+            return Err("it is empty");
+        }
+        if (self.length)(identifier) > self.length_max {
+            return Err(self.too_long);
+        }
+        if identifier.contains('\0') {
+            return Err("it contains a NUL character");
+        }
+        Ok(())
+    }
+
+    /// A part in quotes that ends the text or stands before a dot, and what follows the dot.
+    fn quoted_part<'a>(&self, text: &'a str) -> Option<(String, Option<&'a str>)> {
+        let mut name = String::new();
+        let mut rest = text.strip_prefix(self.mark)?;
+        loop {
+            let (before, after) = rest.split_once(self.mark)?;
+            name.push_str(before);
+            match after.chars().next() {
+                None => return Some((name, None)),
+                Some('.') => return Some((name, Some(&after[1..]))),
+                Some(mark) if mark == self.mark => name.push(mark),
+                Some(_) => return None,
+            }
+            rest = &after[1..];
+        }
+    }
+}
+
+/// A table or view, where the connection looks for it or in a schema that is named.
+#[derive(Debug, Clone)]
+pub struct Table {
+    pub schema: Option<String>,
+    pub name: String,
+    quoting: &'static Quoting,
+}
+
+impl Table {
+    /// `table`, `schema.table`, or either part in quotes (Lynq's users had to write those around some names).
+    /// Everything else is one identifier or none: no text gets into the statement unquoted.
+    pub fn parse(text: &str, quoting: &'static Quoting) -> Result<Self, SourceError> {
+        let invalid = |why| SourceError::InvalidName {
+            what: "table",
+            name: text.to_owned(),
+            why,
+        };
+        let mut parts = Vec::new();
+        let mut rest = text;
+        loop {
+            let (part, after) = quoting.quoted_part(rest).unwrap_or_else(|| bare(rest));
+            quoting.check(&part).map_err(invalid)?;
+            parts.push(part);
+            match after {
+                Some(after) => rest = after,
+                None => break,
+            }
+        }
+        match parts.len() {
+            1 | 2 => Ok(Self {
+                name: parts.pop().expect("one part at least"),
+                schema: parts.pop(),
+                quoting,
+            }),
+            _ => Err(invalid(quoting.forms)),
+        }
+    }
+
+    /// As it stands in a statement.
+    pub fn quoted(&self) -> String {
+        let name = self.quoting.quote(&self.name);
+        match &self.schema {
+            Some(schema) => format!("{}.{name}", self.quoting.quote(schema)),
+            None => name,
+        }
+    }
+}
+
+/// For messages.
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.quoted().chars() {
+            match c {
+                '"' | '\'' => write!(f, "{c}")?,
+                c => write!(f, "{}", c.escape_debug())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bare(text: &str) -> (String, Option<&str>) {
+    match text.split_once('.') {
+        Some((part, after)) => (part.to_owned(), Some(after)),
+        None => (text.to_owned(), None),
+    }
+}

@@ -1,0 +1,131 @@
+//! The driver's and the server's errors as ours. The server's own words are never passed on: its codes say enough, in
+//! whatever language it speaks.
+
+use std::error::Error as _;
+use std::io;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, ErrorPosition};
+
+use crate::datasource::database::{Context, Tls};
+use crate::datasource::error::{SourceError, Stage};
+use crate::datasource::postgresql::sql;
+use crate::datasource::postgresql::wire::Refusal;
+
+pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceError {
+    if let Some(of_server) = error.as_db_error() {
+        return server(context, of_server, rows_read);
+    }
+    if error.is_closed() {
+        return context.lost(rows_read);
+    }
+    let io = (error.source()).and_then(|cause| cause.downcast_ref::<io::Error>());
+    // The driver does not export what kind of error it is.
+    match (error.to_string().as_str(), io) {
+        ("error communicating with the server", Some(io)) => {
+            match io.get_ref().and_then(|inner| inner.downcast_ref()) {
+                Some(Refusal::Cleartext) => auth_unsupported(context),
+                Some(Refusal::TooLarge) if context.stage == Stage::Query => context.row_too_large(),
+                Some(Refusal::TooLarge) => {
+                    context.protocol("something else than PostgreSQL's messages")
+                }
+                None => context.io(io, rows_read),
+            }
+        }
+        ("authentication error", Some(_)) => {
+            context.protocol("its part of the log-in does not fit the password")
+        }
+        ("authentication error", None) => auth_unsupported(context),
+        // There is no password, and the server wants one.
+        ("invalid configuration", _) => context.access_denied(),
+        _ => context.protocol("a message out of place"),
+    }
+}
+
+fn auth_unsupported(context: Context<'_>) -> SourceError {
+    SourceError::AuthUnsupported {
+        user: context.settings.user.clone(),
+        methods: match context.settings.tls {
+            Tls::Disabled => {
+                "a password, with scram-sha-256 in the server's pg_hba.conf (others may need TLS, which is disabled here)"
+            }
+            Tls::Required { .. } => "a password, with scram-sha-256 in the server's pg_hba.conf",
+        },
+    }
+}
+
+fn server(context: Context<'_>, error: &DbError, rows_read: u64) -> SourceError {
+    let code = error.code().code();
+    // An error in what a view calls has no place in our statement.
+    let position = match error.position() {
+        Some(ErrorPosition::Original(position)) => Some(*position),
+        _ => None,
+    };
+    match (code, context.stage) {
+        ("28P01", _) => context.access_denied(),
+        ("28000", _) => SourceError::AccessDenied {
+            user: context.settings.user.clone(),
+            hint: match context.settings.tls {
+                Tls::Disabled => {
+                    ", and that the server's pg_hba.conf lets it in from here without TLS (tls is disabled here)"
+                }
+                Tls::Required { .. } => ", and that the server's pg_hba.conf lets it in from here",
+            },
+        },
+        ("3D000", _) => SourceError::UnknownDatabase {
+            database: context.settings.database.clone(),
+        },
+        ("42501", Stage::Connect) => SourceError::NotAllowed {
+            user: context.settings.user.clone(),
+            object: format!("database {:?}", context.settings.database),
+            right: "CONNECT on it",
+        },
+        ("42501", Stage::Query) => SourceError::NotAllowed {
+            user: context.settings.user.clone(),
+            object: context.table.to_string(),
+            right: "SELECT on it, and USAGE on its schema",
+        },
+        ("42P01", _) if position.is_some() => context.table_missing(),
+        ("42703", _) => {
+            let column = position.and_then(|position| sql::column_at(context.columns, position));
+            context.column_missing(column)
+        }
+        ("57P03", _) => context.unreachable("it is starting, stopping or recovering"),
+        // Its own time limit comes after ours, so whoever cancelled the query, it was not that.
+        ("57014" | "57P01" | "57P02" | "57P05" | "25P03" | "25P04", _) => context.lost(rows_read),
+        _ => SourceError::Refused {
+            code: shown(code),
+            text: refusal(code),
+        },
+    }
+}
+
+/// Five letters or digits, or else it may be anything.
+fn shown(code: &str) -> String {
+    let valid = |c: u8| c.is_ascii_digit() || c.is_ascii_uppercase();
+    match code.len() == 5 && code.bytes().all(valid) {
+        true => code.to_owned(),
+        false => "without a valid code".to_owned(),
+    }
+}
+
+fn refusal(code: &str) -> &'static str {
+    match code {
+        "53300" => "too many connections; raise its limits, or close connections of other clients",
+        "40001" => {
+            "it was updated meanwhile and broke the query off; the next sync tries again (on a standby, \
+             hot_standby_feedback avoids it)"
+        }
+        "40P01" | "55P03" => "the table is locked; the next sync tries again",
+        "25006" => "reading it would change data; read a table or a view that changes nothing",
+        "42809" => "what has this name is no table or view; correct the name",
+        "42P01" | "42883" | "42704" => {
+            "the view refers to tables, functions or types that are missing; mend the view"
+        }
+        "55000" => "it cannot be read now; a materialized view has to be refreshed first",
+        _ if code.starts_with("22") => {
+            "the view cannot be computed from the data that are there; mend the view or the data"
+        }
+        _ => "look the code up in its documentation",
+    }
+}

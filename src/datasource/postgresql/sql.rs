@@ -1,0 +1,155 @@
+//! The few statements that are ever sent. Every identifier in them is quoted; there are no values in them.
+
+use std::time::Duration;
+
+use crate::datasource::database::names::{Quoting, Table};
+use crate::datasource::error::SourceError;
+use crate::datasource::postgresql::values::Conversion;
+
+/// A longer name the server would cut, and might find another's.
+pub static QUOTING: Quoting = Quoting {
+    mark: '"',
+    length: str::len,
+    length_max: 63,
+    too_long: "it has over 63 bytes; put any SQL other than a name into a view",
+    forms: "write `table` or `schema.table`",
+};
+
+/// A query that nobody waits for any more would go on loading the server, one more with every sync. The rest is what
+/// values look like as text, whatever the server or the user has set. For this transaction alone, so that a pooler may
+/// stand in between.
+pub fn begin(give_up_after: Duration) -> String {
+    format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = {}; \
+         SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL timezone = 'UTC'; \
+         SET LOCAL extra_float_digits = 3",
+        give_up_after.as_millis()
+    )
+}
+
+pub const END: &str = "COMMIT";
+
+/// Not run, only described.
+pub fn describe(table: &Table, columns: &[&str]) -> Result<String, SourceError> {
+    let columns = QUOTING.columns(columns)?.join(", ");
+    Ok(format!("SELECT {columns} FROM {}", table.quoted()))
+}
+
+pub fn select(
+    table: &Table,
+    columns: &[&str],
+    conversions: &[Conversion],
+) -> Result<String, SourceError> {
+    let mut read = QUOTING.columns(columns)?;
+    for (column, conversion) in read.iter_mut().zip(conversions) {
+        column.push_str(conversion.cast());
+    }
+    Ok(format!(
+        "SELECT {} FROM {}",
+        read.join(", "),
+        table.quoted()
+    ))
+}
+
+/// The column that begins at this character, counted from 1, of what [`describe`] gave.
+pub fn column_at<'a>(columns: &[&'a str], position: u32) -> Option<&'a str> {
+    let mut start = "SELECT ".len() + 1;
+    for column in columns {
+        if start == position as usize {
+            return Some(column);
+        }
+        start += QUOTING.quote(column).chars().count() + ", ".len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables() {
+        let over = "\u{e9}".repeat(32);
+        let limit = "x".repeat(63);
+        let quoted_limit = format!("\"{limit}\"");
+        let too_long = Err("it has over 63 bytes; put any SQL other than a name into a view");
+        let cases: &[(&str, &str, Result<&str, &str>)] = &[
+            ("plain", "tenants", Ok("\"tenants\"")),
+            ("case is kept", "Tenants", Ok("\"Tenants\"")),
+            ("with its schema", "crm.tenants", Ok("\"crm\".\"tenants\"")),
+            ("space", "my tenants", Ok("\"my tenants\"")),
+            ("quote inside", "a\"b", Ok("\"a\"\"b\"")),
+            ("other quotes", "a'b`c", Ok("\"a'b`c\"")),
+            ("63 bytes", &limit, Ok(&quoted_limit)),
+            (
+                "SQL is a name like any other",
+                "t\" ; drop",
+                Ok("\"t\"\" ; drop\""),
+            ),
+            ("dollar quotes", "$$t$$", Ok("\"$$t$$\"")),
+            ("escape string", "E'\\'", Ok("\"E'\\'\"")),
+            (
+                "SQL that begins quoted",
+                "\"t\" ; drop",
+                Ok("\"\"\"t\"\" ; drop\""),
+            ),
+            ("condition", "t WHERE 1=1", Ok("\"t WHERE 1=1\"")),
+            ("quoted by the user", "\"My T\"", Ok("\"My T\"")),
+            ("both quoted", "\"crm\".\"t\"", Ok("\"crm\".\"t\"")),
+            ("dot in quotes", "\"a.b\"", Ok("\"a.b\"")),
+            ("doubled quote in quotes", "\"a\"\"b\"", Ok("\"a\"\"b\"")),
+            ("empty", "", Err("it is empty")),
+            ("empty in quotes", "\"\"", Err("it is empty")),
+            ("empty schema", ".t", Err("it is empty")),
+            (
+                "with its database",
+                "a.b.c",
+                Err("write `table` or `schema.table`"),
+            ),
+            ("64 bytes", &over, too_long),
+            ("NUL", "a\0b", Err("it contains a NUL character")),
+        ];
+        for (name, text, expected) in cases {
+            let from = Table::parse(text, &QUOTING).and_then(|table| describe(&table, &["id"]));
+            match (from, expected) {
+                (Ok(statement), Ok(quoted)) => {
+                    assert_eq!(statement, format!("SELECT \"id\" FROM {quoted}"), "{name}");
+                }
+                (Err(SourceError::InvalidName { why, .. }), Err(expected)) => {
+                    assert_eq!(why, *expected, "{name}");
+                }
+                (found, expected) => panic!("{name}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn columns() {
+        let table = Table::parse("t", &QUOTING).unwrap();
+        let columns = ["id", "a\"b", "x, (SELECT 1)"];
+        let conversions = [Conversion::None, Conversion::Bytes, Conversion::Time];
+        assert_eq!(
+            select(&table, &columns, &conversions).as_deref(),
+            Ok("SELECT \"id\"::text, \"a\"\"b\", \"x, (SELECT 1)\"::text FROM \"t\"")
+        );
+        for column in ["", "a\0", &"x".repeat(64)] {
+            let error = describe(&table, &["id", column]).unwrap_err();
+            assert_eq!(error.code(), "InvalidName", "{column:?}");
+        }
+    }
+
+    #[test]
+    fn a_column_is_known_by_its_place() {
+        let columns = ["id", "\u{e9}\"", "plan"];
+        let table = Table::parse("t", &QUOTING).unwrap();
+        let statement = describe(&table, &columns).unwrap();
+        for column in columns {
+            let quoted = QUOTING.quote(column);
+            let before = statement.split_once(&quoted).unwrap().0;
+            let position = before.chars().count() as u32 + 1;
+            assert_eq!(column_at(&columns, position), Some(column));
+            assert_eq!(column_at(&columns, position + 1), None);
+        }
+        assert_eq!(column_at(&columns, 0), None);
+    }
+}
