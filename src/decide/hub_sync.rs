@@ -135,7 +135,12 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         .iter()
         .filter(|node| is_gone(seen, node))
         .collect();
-    let existing = seen.nodes.iter().filter(|node| !node.deleting).count();
+    // One that was never live counts only where it is to go itself: when a table was swapped for another, the new nodes
+    // wait, and must not outnumber the old ones until these may go.
+    let counts = |node: &&Arc<NodeDigest>| {
+        !node.deleting && (node.live != Live::None || is_gone(seen, node))
+    };
+    let existing = seen.nodes.iter().filter(counts).count();
     let verdict = guard(&Deletions {
         existing: existing as u64,
         to_delete: gone.len() as u64,
