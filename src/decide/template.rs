@@ -11,7 +11,9 @@ pub mod output;
 pub mod quote;
 pub mod runes;
 pub mod signature;
+pub mod time;
 pub mod value;
+pub mod version;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

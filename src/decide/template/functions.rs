@@ -8,6 +8,7 @@ mod compare;
 mod defaults;
 mod dicts;
 mod encoding;
+mod floats;
 mod hashes;
 mod integers;
 mod json;
@@ -18,13 +19,19 @@ mod paths;
 mod quoting;
 mod random;
 mod reflection;
+mod refused;
+mod regex;
+mod semver;
 mod splitting;
 mod strings;
 mod time;
+mod url;
 mod wrapping;
 
 #[cfg(test)]
 mod tests;
+
+pub use refused::{names as refused_names, refusal};
 
 use std::collections::BTreeMap;
 use std::mem::size_of;
@@ -46,6 +53,7 @@ const FAMILIES: &[&[Function]] = &[
     defaults::FUNCTIONS,
     dicts::FUNCTIONS,
     encoding::FUNCTIONS,
+    floats::FUNCTIONS,
     hashes::FUNCTIONS,
     integers::FUNCTIONS,
     json::FUNCTIONS,
@@ -56,9 +64,12 @@ const FAMILIES: &[&[Function]] = &[
     quoting::FUNCTIONS,
     random::FUNCTIONS,
     reflection::FUNCTIONS,
+    regex::FUNCTIONS,
+    semver::FUNCTIONS,
     splitting::FUNCTIONS,
     strings::FUNCTIONS,
     time::FUNCTIONS,
+    url::FUNCTIONS,
     wrapping::FUNCTIONS,
 ];
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use crate::decide::template::format::float::format_float;
 use crate::decide::template::signature::Param;
+use crate::decide::template::time::Time;
+use crate::decide::template::version::Version;
 
 /// A Go string: bytes, not necessarily UTF-8. Cheap to clone.
 pub type Text = Arc<[u8]>;
@@ -27,8 +29,10 @@ pub enum Value {
     Str(Text),
     List(List),
     Dict(Dict),
-    /// A `time.Time` in UTC.
-    Time(jiff::Timestamp),
+    /// A `time.Time`.
+    Time(Rc<Time>),
+    /// What `semver` gives: a `*semver.Version`.
+    Version(Rc<Version>),
     /// What Lynq's `int`, `float` and `bool` give.
     Typed(Typed),
 }
@@ -56,6 +60,7 @@ pub enum Kind {
     String,
     Slice,
     Map,
+    Ptr,
     Struct,
 }
 
@@ -73,6 +78,7 @@ impl Kind {
             Kind::String => "string",
             Kind::Slice => "slice",
             Kind::Map => "map",
+            Kind::Ptr => "ptr",
             Kind::Struct => "struct",
         }
     }
@@ -94,6 +100,10 @@ impl Value {
         Value::Str(Arc::from(bytes.as_ref()))
     }
 
+    pub fn time(time: Time) -> Value {
+        Value::Time(Rc::new(time))
+    }
+
     /// Go's text/template truth: what `if` and `and` ask.
     pub fn truth(&self) -> bool {
         match self {
@@ -106,7 +116,7 @@ impl Value {
             Value::Str(s) => !s.is_empty(),
             Value::List(list) => !list.is_empty(),
             Value::Dict(dict) => !dict.is_empty(),
-            Value::Time(_) => true,
+            Value::Time(_) | Value::Version(_) => true,
             Value::Typed(typed) => typed.plain().truth(),
         }
     }
@@ -124,6 +134,8 @@ impl Value {
             Value::List(_) => Kind::Slice,
             Value::Dict(_) => Kind::Map,
             Value::Time(_) => Kind::Struct,
+            Value::Version(version) if version.derived => Kind::Struct,
+            Value::Version(_) => Kind::Ptr,
             Value::Typed(typed) => typed.plain().kind(),
         }
     }
@@ -143,6 +155,8 @@ impl Value {
                 _ => "map[string]interface {}",
             },
             Value::Time(_) => "time.Time",
+            Value::Version(version) if version.derived => "semver.Version",
+            Value::Version(_) => "*semver.Version",
             other => other.kind().name(),
         }
     }
@@ -211,10 +225,10 @@ impl List {
         }))
     }
 
-    /// A nil `[]interface {}`.
-    pub fn nil() -> List {
+    /// A nil slice.
+    pub fn nil(element: Element) -> List {
         List(Rc::new(ListInner {
-            element: Element::Any,
+            element,
             nil: true,
             items: RefCell::default(),
         }))

@@ -1,46 +1,51 @@
-//! Times in UTC under Go's layouts (`2006-01-02 15:04:05`). Parses nothing, and knows no other zone.
+//! Times under Go's layouts (`2006-01-02 15:04:05`). Parses nothing but layouts.
 
-use jiff::Timestamp;
 use jiff::civil::{DateTime, Weekday};
-use jiff::tz::Offset;
+
+use crate::decide::template::time::{Time, Zone};
 
 /// As Go's `Time.String` prints a time without a monotonic reading.
-pub fn string(timestamp: Timestamp) -> String {
-    format(timestamp, "2006-01-02 15:04:05.999999999 -0700 MST")
+pub fn string(time: &Time) -> String {
+    format(time, "2006-01-02 15:04:05.999999999 -0700 MST")
 }
 
 /// As Go's JSON writes a time.
-pub fn rfc3339(timestamp: Timestamp) -> String {
-    format(timestamp, "2006-01-02T15:04:05.999999999Z07:00")
+pub fn rfc3339(time: &Time) -> String {
+    format(time, "2006-01-02T15:04:05.999999999Z07:00")
 }
 
 /// The time under a layout; what is no element of a layout stays as it is.
-pub fn format(timestamp: Timestamp, layout: &str) -> String {
-    let time = Offset::UTC.to_datetime(timestamp);
+pub fn format(time: &Time, layout: &str) -> String {
+    let civil = time.zone.offset.to_datetime(time.moment);
     let mut text = String::new();
     let mut rest = layout;
-    while let Some(c) = rest.chars().next() {
-        match element(rest) {
-            Some((element, size)) => {
-                text.push_str(&show(element, time));
-                rest = &rest[size..];
-            }
-            None if rest.starts_with("_2006") => {
-                text.push('_');
-                rest = &rest[1..];
-            }
-            None => {
-                text.push(c);
-                rest = &rest[c.len_utf8()..];
-            }
+    while !rest.is_empty() {
+        let (prefix, element, after) = next_element(rest);
+        text.push_str(prefix);
+        if let Some((_, element)) = element {
+            text.push_str(&show(element, civil, &time.zone));
         }
+        rest = after;
     }
     text
 }
 
+/// The text before the first element of a layout, that element with its own text, and what follows it.
+pub fn next_element(layout: &str) -> (&str, Option<(&str, Element)>, &str) {
+    let mut at = 0;
+    while let Some(c) = layout[at..].chars().next() {
+        if let Some((element, size)) = element(&layout[at..]) {
+            let (text, after) = layout[at..].split_at(size);
+            return (&layout[..at], Some((text, element)), after);
+        }
+        at += c.len_utf8();
+    }
+    (layout, None, "")
+}
+
 /// One element of a layout.
-#[derive(Debug, Clone, Copy)]
-enum Element {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
     LongMonth,
     Month,
     NumberMonth,
@@ -63,17 +68,31 @@ enum Element {
     Year,
     UpperNoon,
     LowerNoon,
-    /// What is printed for UTC.
-    Zone(&'static str),
+    ZoneName,
+    Offset(OffsetForm),
     /// The separator, the number of digits, and whether trailing zeros are kept.
     Fraction(char, usize, bool),
+}
+
+/// How an offset from UTC is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OffsetForm {
+    /// `Z` stands for UTC.
+    pub z: bool,
+    pub colons: bool,
+    /// Hours, minutes, seconds: how many of them.
+    pub parts: usize,
+}
+
+const fn offset(z: bool, colons: bool, parts: usize) -> Element {
+    Element::Offset(OffsetForm { z, colons, parts })
 }
 
 /// Elements by their text; of those that begin alike, the longer stands first.
 const ELEMENTS: &[(&str, Element)] = &[
     ("January", Element::LongMonth),
     ("Monday", Element::LongWeekday),
-    ("MST", Element::Zone("UTC")),
+    ("MST", Element::ZoneName),
     ("002", Element::ZeroYearDay),
     ("01", Element::ZeroMonth),
     ("02", Element::ZeroDay),
@@ -92,16 +111,16 @@ const ELEMENTS: &[(&str, Element)] = &[
     ("5", Element::Second),
     ("PM", Element::UpperNoon),
     ("pm", Element::LowerNoon),
-    ("-070000", Element::Zone("+000000")),
-    ("-07:00:00", Element::Zone("+00:00:00")),
-    ("-0700", Element::Zone("+0000")),
-    ("-07:00", Element::Zone("+00:00")),
-    ("-07", Element::Zone("+00")),
-    ("Z070000", Element::Zone("Z")),
-    ("Z07:00:00", Element::Zone("Z")),
-    ("Z0700", Element::Zone("Z")),
-    ("Z07:00", Element::Zone("Z")),
-    ("Z07", Element::Zone("Z")),
+    ("-070000", offset(false, false, 3)),
+    ("-07:00:00", offset(false, true, 3)),
+    ("-0700", offset(false, false, 2)),
+    ("-07:00", offset(false, true, 2)),
+    ("-07", offset(false, false, 1)),
+    ("Z070000", offset(true, false, 3)),
+    ("Z07:00:00", offset(true, true, 3)),
+    ("Z0700", offset(true, false, 2)),
+    ("Z07:00", offset(true, true, 2)),
+    ("Z07", offset(true, false, 1)),
 ];
 
 /// The element that `layout` begins with, and its length.
@@ -109,6 +128,7 @@ fn element(layout: &str) -> Option<(Element, usize)> {
     if let Some(fraction) = fraction(layout) {
         return Some(fraction);
     }
+    // The year behind an underscore is found on its own.
     if layout.starts_with("_2006") {
         return None;
     }
@@ -137,7 +157,7 @@ fn fraction(layout: &str) -> Option<(Element, usize)> {
     (!followed).then_some((element, 1 + digits))
 }
 
-const MONTHS: [&str; 12] = [
+pub const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -152,7 +172,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-fn show(element: Element, time: DateTime) -> String {
+fn show(element: Element, time: DateTime, zone: &Zone) -> String {
     let month = MONTHS[usize::from(time.month().unsigned_abs() - 1)];
     let hour12 = match time.hour() % 12 {
         0 => 12,
@@ -182,7 +202,16 @@ fn show(element: Element, time: DateTime) -> String {
         Element::Year => format!("{:02}", time.year().rem_euclid(100)),
         Element::UpperNoon => if time.hour() < 12 { "AM" } else { "PM" }.to_owned(),
         Element::LowerNoon => if time.hour() < 12 { "am" } else { "pm" }.to_owned(),
-        Element::Zone(utc) => utc.to_owned(),
+        Element::ZoneName if zone.name.is_empty() => {
+            let plain = OffsetForm {
+                z: false,
+                colons: false,
+                parts: 2,
+            };
+            offset_text(zone.offset.seconds(), plain)
+        }
+        Element::ZoneName => zone.name.to_string(),
+        Element::Offset(form) => offset_text(zone.offset.seconds(), form),
         Element::Fraction(separator, digits, keeps_zeros) => {
             let nanoseconds = format!("{:09}{}", time.subsec_nanosecond(), "0".repeat(digits));
             let digits = &nanoseconds[..digits];
@@ -210,4 +239,17 @@ fn weekday(time: DateTime) -> &'static str {
         Weekday::Saturday => "Saturday",
         Weekday::Sunday => "Sunday",
     }
+}
+
+fn offset_text(seconds: i32, form: OffsetForm) -> String {
+    if form.z && seconds == 0 {
+        return "Z".to_owned();
+    }
+    // The minutes decide on the sign, as upstream.
+    let sign = if seconds / 60 < 0 { '-' } else { '+' };
+    let magnitude = seconds.abs();
+    let parts = [magnitude / 3600, magnitude / 60 % 60, magnitude % 60];
+    let parts: Vec<String> = parts.iter().map(|part| format!("{part:02}")).collect();
+    let separator = if form.colons { ":" } else { "" };
+    format!("{sign}{}", parts[..form.parts].join(separator))
 }

@@ -71,13 +71,17 @@ impl<'w, 'a> Formatter<'w, 'a> {
             Value::Str(text) => self.string(text, verb),
             Value::List(list) => self.list(list, value, verb),
             Value::Dict(dict) => self.dict(dict, value, verb),
-            Value::Time(timestamp) => match verb {
-                'v' | 's' | 'x' | 'X' | 'q' => {
-                    self.string(time::string(*timestamp).as_bytes(), verb)
-                }
-                _ => self.bad_verb(value, verb),
-            },
+            Value::Time(moment) => self.own_text(&time::string(moment), value, verb),
+            Value::Version(version) => self.own_text(&version.to_string(), value, verb),
             Value::Typed(typed) => self.typed(*typed, verb),
+        }
+    }
+
+    /// What a type's own method gives for a string, under the verbs of strings.
+    fn own_text(&mut self, text: &str, value: &Value, verb: char) -> Done {
+        match verb {
+            'v' | 's' | 'x' | 'X' | 'q' => self.string(text.as_bytes(), verb),
+            _ => self.bad_verb(value, verb),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::decide::template::value::{List, Text, Value};
 /// Whether `default` would replace the value. A typed value counts as given, whatever it holds: in Lynq it is a marked string.
 pub fn is_empty(value: &Value) -> bool {
     match value {
-        Value::Time(_) | Value::Typed(_) => false,
+        Value::Time(_) | Value::Version(_) | Value::Typed(_) => false,
         other => !other.truth(),
     }
 }
@@ -28,6 +28,22 @@ pub fn to_int(value: &Value) -> i64 {
             .and_then(number::int)
             .unwrap_or(0),
         _ => 0,
+    }
+}
+
+/// A number as `float64`; 0 for what is none.
+pub fn to_float(value: &Value) -> f64 {
+    match value.plain() {
+        Value::Int(n) | Value::Int64(n) => n as f64,
+        Value::Uint8(n) => f64::from(n),
+        Value::Uint64(n) => n as f64,
+        Value::Float(f) => f,
+        Value::Bool(b) => f64::from(u8::from(b)),
+        Value::Str(text) => std::str::from_utf8(&text)
+            .ok()
+            .and_then(number::float)
+            .unwrap_or(0.0),
+        _ => 0.0,
     }
 }
 
@@ -67,6 +83,7 @@ pub fn deep_equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<bo
         (Value::Uint64(a), Value::Uint64(b)) => Ok(a == b),
         (Value::Float(a), Value::Float(b)) => Ok(a == b),
         (Value::Time(a), Value::Time(b)) => Ok(a == b),
+        (Value::Version(a), Value::Version(b)) => Ok(a == b),
         (Value::Str(a), Value::Str(b)) => {
             budget.spend_steps(a.len().min(b.len()) as u64 / 64)?;
             Ok(Arc::ptr_eq(&a, &b) || a == b)

@@ -1,5 +1,7 @@
 //! Go's comparisons. Values of different kinds are not compared: that is an error.
 
+use std::rc::Rc;
+
 use crate::decide::template::format::Writer;
 use crate::decide::template::format::verb::Formatter;
 use crate::decide::template::functions::arguments::any;
@@ -78,7 +80,7 @@ fn equal_two(context: &mut Context, left: &Value, right: &Value) -> Result<bool,
     }
 }
 
-/// Lists, dicts and times: only nil and times can be compared.
+/// Lists, dicts, times and versions: only nil, times and versions can be compared, and a parsed version is equal only to itself.
 fn equal_others(context: &mut Context, left: &Value, right: &Value) -> Result<bool, FunctionError> {
     let nil = |value: &Value| match value {
         Value::Nil => true,
@@ -100,6 +102,8 @@ fn equal_others(context: &mut Context, left: &Value, right: &Value) -> Result<bo
     }
     match (left, right) {
         (Value::Time(a), Value::Time(b)) => Ok(a == b),
+        (Value::Version(a), Value::Version(b)) if a.derived && b.derived => Ok(a == b),
+        (Value::Version(a), Value::Version(b)) => Ok(Rc::ptr_eq(a, b)),
         _ => Err(FunctionError::new(format!(
             "non-comparable type {}: {}",
             shown(context, right, 's')?,

@@ -77,7 +77,7 @@ fn concat(context: &mut Context, args: &[Value]) -> Outcome {
         }
     }
     Ok(Value::List(match all.is_empty() {
-        true => List::nil(),
+        true => List::nil(Element::Any),
         false => List::new(Element::Any, all),
     }))
 }
@@ -98,7 +98,7 @@ fn last(_: &mut Context, args: &[Value]) -> Outcome {
 fn rest(context: &mut Context, args: &[Value]) -> Outcome {
     let list = list_of(any(args, 0), "Cannot find rest on type")?;
     if list.is_empty() {
-        return Ok(Value::List(List::nil()));
+        return Ok(Value::List(List::nil(Element::Any)));
     }
     let items = context.items(list)?.split_off(1);
     Ok(Value::List(List::new(Element::Any, items)))
@@ -108,7 +108,7 @@ fn initial(context: &mut Context, args: &[Value]) -> Outcome {
     let list = list_of(any(args, 0), "Cannot find initial on type")?;
     let mut items = context.items(list)?;
     if items.pop().is_none() {
-        return Ok(Value::List(List::nil()));
+        return Ok(Value::List(List::nil(Element::Any)));
     }
     Ok(Value::List(List::new(Element::Any, items)))
 }

@@ -1,9 +1,8 @@
 //! Lynq's own functions: hosts of URLs, names that fit Kubernetes, and conversions that make a leaf typed.
 
-mod url;
-
 use crate::decide::template::functions::arguments::{any, text};
 use crate::decide::template::functions::cast::float_to_int;
+use crate::decide::template::functions::url;
 use crate::decide::template::functions::{Context, Function, Outcome};
 use crate::decide::template::number;
 use crate::decide::template::signature::Param::{Any, Str};

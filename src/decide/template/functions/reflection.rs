@@ -27,8 +27,13 @@ pub const FUNCTIONS: &[Function] = &[
         Ok(Value::str(any(args, 0).kind().name()))
     }),
     Function::new("typeIs", NAMED, type_is),
-    // No value here is a pointer, which is all that the two differ in.
-    Function::new("typeIsLike", NAMED, type_is),
+    Function::new("typeIsLike", NAMED, |_, args| {
+        let (wanted, name) = (text(args, 0)?, any(args, 1).type_name());
+        // A pointer is like what it points to.
+        let pointed_to = name.strip_prefix('*').unwrap_or(name);
+        let found = [name, pointed_to].map(str::as_bytes);
+        Ok(Value::Bool(found.contains(&&wanted[..])))
+    }),
     Function::new("typeOf", ONE, |_, args| {
         Ok(Value::str(any(args, 0).type_name()))
     }),

@@ -3,6 +3,7 @@
 mod arbitrary;
 mod limits;
 mod random;
+mod times;
 mod typed;
 
 use std::collections::BTreeMap;

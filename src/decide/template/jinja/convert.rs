@@ -1,10 +1,12 @@
 //! Values of the table as Jinja's and back. Lists and dicts are copied, and charged for: they are not shared with the template.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::mem::size_of;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use jiff::Timestamp;
-use minijinja::value::{Object, ValueKind};
+use minijinja::value::{Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind};
 
 use crate::decide::template::budget::Budget;
@@ -12,15 +14,44 @@ use crate::decide::template::format::time;
 use crate::decide::template::functions::FunctionError;
 use crate::decide::template::jinja::meter::Meter;
 use crate::decide::template::runes;
+use crate::decide::template::time::Time;
 use crate::decide::template::value::{Dict, Element, List, Text, Value};
+use crate::decide::template::version::{Field, Version};
 
 /// A time inside a Jinja template.
 #[derive(Debug)]
-struct Time(Timestamp);
+struct Moment(Time);
 
-impl Object for Time {
-    fn render(self: &std::sync::Arc<Self>, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&time::string(self.0))
+impl Object for Moment {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&time::string(&self.0))
+    }
+}
+
+/// A version inside a Jinja template, with the fields that it has in Go's.
+#[derive(Debug)]
+struct Release(Version);
+
+impl Object for Release {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn get_value(self: &Arc<Self>, key: &minijinja::Value) -> Option<minijinja::Value> {
+        let value = self.0.field(key.as_str()?)?;
+        Some(match value {
+            Field::Number(number) => number.into(),
+            Field::Text(text) => text.into(),
+            Field::Version(version) => minijinja::Value::from_object(Release(version)),
+        })
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
     }
 }
 
@@ -35,7 +66,8 @@ pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error>
         Value::Uint64(n) => (*n).into(),
         Value::Float(f) => (*f).into(),
         Value::Str(text) => runes::to_utf8(text.to_vec()).into(),
-        Value::Time(timestamp) => minijinja::Value::from_object(Time(*timestamp)),
+        Value::Time(moment) => minijinja::Value::from_object(Moment(Time::clone(moment))),
+        Value::Version(version) => minijinja::Value::from_object(Release(Version::clone(version))),
         Value::Typed(typed) => {
             meter.remember(*typed);
             to_jinja(&typed.plain(), meter)?
@@ -91,16 +123,22 @@ pub fn from_jinja(value: &minijinja::Value, budget: &mut Budget) -> Result<Value
             leave(budget)?;
             Value::Dict(Dict::new(entries))
         }
-        _ => match value.downcast_object_ref::<Time>() {
-            Some(Time(timestamp)) => Value::Time(*timestamp),
-            None => {
-                return Err(FunctionError::new(format!(
-                    "a {} is no value for a function",
-                    value.kind()
-                )));
-            }
-        },
+        _ => own_object(value)?,
     })
+}
+
+/// A time or a version that a function gave.
+fn own_object(value: &minijinja::Value) -> Result<Value, FunctionError> {
+    if let Some(Moment(time)) = value.downcast_object_ref() {
+        return Ok(Value::time(time.clone()));
+    }
+    if let Some(Release(version)) = value.downcast_object_ref() {
+        return Ok(Value::Version(Rc::new(version.clone())));
+    }
+    Err(FunctionError::new(format!(
+        "a {} is no value for a function",
+        value.kind()
+    )))
 }
 
 fn number(value: &minijinja::Value) -> Result<Value, FunctionError> {

@@ -36,6 +36,14 @@ pub fn add_to(environment: &mut Environment<'static>) {
             },
         );
     }
+    for name in functions::refused_names() {
+        let refuse = move |_: Rest<Value>| -> Result<Value, Error> {
+            let refusal = functions::refusal(name).unwrap_or_default();
+            Err(Error::new(ErrorKind::InvalidOperation, refusal))
+        };
+        environment.add_function(name, refuse);
+        environment.add_filter(name, refuse);
+    }
     add_own_filters(environment);
     add_tests(environment);
     environment.add_function("range", range);

@@ -1,5 +1,7 @@
 //! Jinja: the table's functions as filters and functions, strictness, typed leaves, and hostile templates.
 
+mod library;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

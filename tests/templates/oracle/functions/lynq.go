@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Lynq's functions as its contract describes them.
@@ -53,6 +54,10 @@ var lynqFunctions = map[string]any{
 			number = 0
 		}
 		return fmt.Sprintf("%s%v", floatMark, number)
+	},
+	// When the row was first seen.
+	"now": func() time.Time {
+		return time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
 	},
 	"bool": func(v any) string {
 		switch strings.ToLower(fmt.Sprint(v)) {

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
+	"unicode"
 
 	"github.com/Masterminds/sprig/v3"
 )
@@ -67,6 +69,11 @@ var families = []struct {
 	{"lynq", lynqCases},
 	{"types", typesCases},
 	{"count", countCases},
+	{"regex", regexCases},
+	{"zones", zonesCases},
+	{"semver", semverCases},
+	{"url", urlCases},
+	{"floats", floatsCases},
 }
 
 func main() {
@@ -74,6 +81,11 @@ func main() {
 	functions := sprig.TxtFuncMap()
 	for name, function := range lynqFunctions {
 		functions[name] = function
+	}
+	names := namesOf(functions)
+	if missing := withoutCase(names); len(missing) > 0 {
+		fmt.Fprintf(os.Stderr, "no case uses %s: add one to a cases_*.go\n", strings.Join(missing, ", "))
+		os.Exit(1)
 	}
 	var cases []Case
 	for _, family := range families {
@@ -85,10 +97,47 @@ func main() {
 	encoder := json.NewEncoder(os.Stdout)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", " ")
-	if err := encoder.Encode(map[string]any{"row": row, "cases": cases}); err != nil {
+	if err := encoder.Encode(map[string]any{"names": names, "row": row, "cases": cases}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// Functions that text/template has without a table.
+var builtins = strings.Fields("and call eq ge gt html index js le len lt ne not or print printf println slice urlquery")
+
+// Names that no case here can use: the environment and the network, other results at every call, and what lynqgate
+// refuses. The Rust tests know of each which it is.
+var excused = strings.Fields(`
+	env expandenv getHostByName
+	randAlpha randAlphaNum randAscii randBytes randInt randNumeric shuffle uuidv4
+	bcrypt buildCustomCert decryptAES derivePassword encryptAES genCA genCAWithKey genPrivateKey genSelfSignedCert
+	genSelfSignedCertWithKey genSignedCert genSignedCertWithKey htpasswd`)
+
+// All names that a template could call, sorted.
+func namesOf(functions template.FuncMap) []string {
+	names := slices.Clone(builtins)
+	for name := range functions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// The names that no case uses, those excused aside.
+func withoutCase(names []string) []string {
+	used := map[string]bool{}
+	isNoLetter := func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	for _, family := range families {
+		for _, text := range family.templates {
+			for _, word := range strings.FieldsFunc(text, isNoLetter) {
+				used[word] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return used[name] || slices.Contains(excused, name)
+	})
 }
 
 func run(name, text string, functions template.FuncMap) Case {

@@ -59,7 +59,8 @@ impl Json<'_> {
             Value::Uint64(n) => self.raw(&n.to_string()),
             Value::Float(f) => self.float(*f),
             Value::Str(text) => self.string(text),
-            Value::Time(timestamp) => self.string(time::rfc3339(*timestamp).as_bytes()),
+            Value::Time(moment) => self.string(time::rfc3339(moment).as_bytes()),
+            Value::Version(version) => self.string(version.to_string().as_bytes()),
             Value::List(list) if list.is_nil() => self.raw("null"),
             Value::List(list) => {
                 self.open("[")?;

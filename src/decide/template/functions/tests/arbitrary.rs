@@ -1,6 +1,7 @@
 //! Every function with arguments of any type, number and size: a value or an error, never a panic.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,7 +14,9 @@ use crate::decide::template::functions::tests::facts;
 use crate::decide::template::functions::{Context, all, lookup};
 use crate::decide::template::output::Output;
 use crate::decide::template::signature::Param;
+use crate::decide::template::time::Time;
 use crate::decide::template::value::{Dict, Element, List, Text, Typed, Value};
+use crate::decide::template::version::Version;
 
 fn number() -> impl Strategy<Value = i64> {
     prop_oneof![
@@ -24,7 +27,7 @@ fn number() -> impl Strategy<Value = i64> {
 }
 
 fn bytes() -> impl Strategy<Value = Text> {
-    const PIECES: [&[u8]; 24] = [
+    const PIECES: [&[u8]; 32] = [
         b"",
         b" ",
         b"a",
@@ -49,6 +52,14 @@ fn bytes() -> impl Strategy<Value = Text> {
         b"%99999999d",
         b"/..",
         b"\\u12",
+        b"[a-z]+",
+        b"(?i:x|)*",
+        b"\\pL{3,}",
+        b"$1",
+        b"^1.x || >=2",
+        b"1.2.3-a+b",
+        b"1h1.5m",
+        b"Europe/Berlin",
     ];
     prop_oneof![
         3 => vec(prop::sample::select(PIECES.to_vec()), 0..6).prop_map(|pieces| Text::from(pieces.concat())),
@@ -67,12 +78,18 @@ fn value() -> impl Strategy<Value = Value> {
         any::<f64>().prop_map(Value::Float),
         bytes().prop_map(Value::Str),
         (-377_705_023_201i64..=253_402_207_200).prop_map(|seconds| {
-            Value::Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH))
+            let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+            Value::time(Time::utc(moment))
+        }),
+        Just("v1.2.3-a.1+m").prop_filter_map("a version", |text| {
+            Version::parse(text)
+                .ok()
+                .map(|version| Value::Version(Rc::new(version)))
         }),
         number().prop_map(|n| Value::Typed(Typed::Int(n))),
         any::<f64>().prop_map(|f| Value::Typed(Typed::Float(f))),
         any::<bool>().prop_map(|b| Value::Typed(Typed::Bool(b))),
-        Just(Value::List(List::nil())),
+        Just(Value::List(List::nil(Element::Any))),
         vec(bytes(), 0..4).prop_map(|texts| {
             Value::List(List::new(
                 Element::Str,
@@ -105,6 +122,13 @@ fn fitting(param: Param) -> BoxedStrategy<Value> {
         Param::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
         Param::Int => number().prop_map(Value::Int).boxed(),
         Param::Str => bytes().prop_map(Value::Str).boxed(),
+        Param::Float64 => any::<f64>().prop_map(Value::Float).boxed(),
+        Param::Named(_) => number()
+            .prop_map(|seconds| {
+                let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+                Value::time(Time::utc(moment))
+            })
+            .boxed(),
         Param::Dict => prop_oneof![
             Just(Value::Nil),
             btree_map(bytes(), value(), 0..4).prop_map(|entries| Value::Dict(Dict::new(entries))),

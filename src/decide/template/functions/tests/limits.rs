@@ -84,6 +84,35 @@ fn hostile_arguments_end_with_a_limit() {
             "{{ $x := repeat 2000000 \"a\" }}{{ range 1000 }}{{ $y := sha256sum $x }}{{ end }}",
             Limit::Steps,
         ),
+        // Each `x` is found only after a look at all that follows it.
+        (
+            "{{ $x := repeat 20000 \"x\" }}{{ regexReplaceAll \"x.*y|x\" $x \"\" }}",
+            Limit::Steps,
+        ),
+        (
+            "{{ $x := repeat 1000000 \"a\" }}{{ regexMatch \"(a?){50}a{50}$\" (print $x \"b\") }}",
+            Limit::Steps,
+        ),
+        (
+            "{{ $x := repeat 100000 \"a\" }}{{ regexReplaceAll \"\" $x $x }}",
+            Limit::Memory,
+        ),
+        (
+            "{{ $x := repeat 1000 \"()\" }}{{ range 1000 }}{{ $y := regexReplaceAll $x \"\" \"$1\" }}{{ end }}",
+            Limit::Memory,
+        ),
+        (
+            "{{ $x := repeat 16000 \"\\\\pL\" }}{{ regexMatch $x \"\" }}",
+            Limit::Memory,
+        ),
+        (
+            "{{ range 10000 }}{{ $y := dateInZone \"15\" 0 \"Europe/Berlin\" }}{{ end }}",
+            Limit::Steps,
+        ),
+        (
+            "{{ $x := repeat 1000000 \"%\" }}{{ $y := urlJoin (dict \"path\" $x \"fragment\" $x \"host\" $x \"query\" $x) }}",
+            Limit::Memory,
+        ),
     ];
     for (template, limit) in cases {
         let found = render(template).map(|rendered| rendered.into_text().len());
@@ -93,6 +122,54 @@ fn hostile_arguments_end_with_a_limit() {
             Err(Some(limit)),
             "{shown}"
         );
+    }
+}
+
+#[test]
+fn a_pattern_cannot_make_a_search_take_long() {
+    let template = "{{ $x := repeat 1000000 \"a\" }}{{ regexMatch \"(a+)+$\" (print $x \"b\") }}";
+    assert_eq!(
+        text(template),
+        "false",
+        "Go's engine, and this one, need one pass"
+    );
+}
+
+#[test]
+fn patterns_and_ranges_have_sizes() {
+    let cases = [
+        (
+            "{{ regexMatch (repeat 65537 \"a\") \"\" }}",
+            "the pattern has 65537 bytes, and may have 65536; make it shorter",
+        ),
+        (
+            "{{ regexMatch \"\\\\pL{1000}\" \"\" }}",
+            "the pattern's compiled form takes more than 1048576 bytes; repeat less, or smaller classes",
+        ),
+        (
+            "{{ regexFind (print (repeat 201 \"(\") \"a\" (repeat 201 \")\")) \"a\" }}",
+            "error parsing regexp: expression nests too deeply",
+        ),
+        (
+            "{{ regexFind (print \"a\" (repeat 201 \"*(?i)\")) \"a\" }}",
+            "error parsing regexp: expression nests too deeply",
+        ),
+        (
+            "{{ regexFind (print (repeat 200 \"(?:\") \"a|b\" (repeat 200 \")\")) \"a\" }}",
+            "a",
+        ),
+        (
+            "{{ regexFind (print (repeat 199 \"(\") \"a\" (repeat 199 \")\")) \"a\" }}",
+            "a",
+        ),
+        (
+            "{{ semverCompare (repeat 1025 \"1\") \"1\" }}",
+            "the ranges have 1025 bytes, and may have 1024; make them fewer",
+        ),
+    ];
+    for (template, expected) in cases {
+        let found = text(template);
+        assert!(found.contains(expected), "{template}: {found}");
     }
 }
 

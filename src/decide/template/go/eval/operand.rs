@@ -1,5 +1,7 @@
 //! Commands, operands, field chains and constants: where a value comes from. Calls no function itself.
 
+use std::rc::Rc;
+
 use crate::decide::template::TemplateError;
 use crate::decide::template::go::ast::{Command, Operand, Term};
 use crate::decide::template::go::eval::Machine;
@@ -8,6 +10,7 @@ use crate::decide::template::go::eval::slot::Slot;
 use crate::decide::template::go::literal::{Ideal, Number};
 use crate::decide::template::quote::quote;
 use crate::decide::template::value::Value;
+use crate::decide::template::version::Field;
 
 impl<'t> Machine<'t, '_> {
     /// One command of a pipeline; `piped` is the value of the one before it, which becomes its last argument.
@@ -121,7 +124,16 @@ impl<'t> Machine<'t, '_> {
                 Some(value) => return Ok(Slot::element(value, dict.element())),
                 None => format!("map has no entry for key {}", quote(name.as_bytes())),
             },
-            _ => format!("can't evaluate field {name} in type {}", slot.type_name()),
+            Value::Version(version) => match version.field(name) {
+                Some(_) if has_args => format!("{name} of a version takes no arguments"),
+                Some(Field::Number(number)) => return Ok(Slot::plain(Value::Uint64(number))),
+                Some(Field::Text(text)) => return Ok(Slot::plain(Value::str(text))),
+                Some(Field::Version(version)) => {
+                    return Ok(Slot::plain(Value::Version(Rc::new(version))));
+                }
+                None => no_field(&slot, name),
+            },
+            _ => no_field(&slot, name),
         };
         Err(self.fail(message))
     }
@@ -139,4 +151,8 @@ impl<'t> Machine<'t, '_> {
             Ideal::Overflow => Err(self.fail(format!("{} overflows int", number.text))),
         }
     }
+}
+
+fn no_field(slot: &Slot, name: &str) -> String {
+    format!("can't evaluate field {name} in type {}", slot.type_name())
 }

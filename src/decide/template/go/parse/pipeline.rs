@@ -223,8 +223,10 @@ impl<'t> Parser<'t> {
             name => functions::lookup(name).map(Callee::Table),
         };
         callee.map(Term::Function).ok_or_else(|| {
-            let quoted = quote(token.text.as_bytes());
-            self.error(format!("function {quoted} not defined"))
+            self.error(functions::refusal(token.text).unwrap_or_else(|| {
+                let quoted = quote(token.text.as_bytes());
+                format!("function {quoted} not defined")
+            }))
         })
     }
 

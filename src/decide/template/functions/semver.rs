@@ -1,0 +1,41 @@
+//! Versions, and the ranges that Masterminds/semver reads: `^1.2`, `~1.2`, `1.x`, `1.2 - 1.4`, `>=1, <2 || 3`.
+
+mod constraint;
+
+use std::rc::Rc;
+
+use crate::decide::template::functions::arguments::text;
+use crate::decide::template::functions::{Context, Function, FunctionError};
+use crate::decide::template::runes;
+use crate::decide::template::signature::Param::Str;
+use crate::decide::template::signature::Signature;
+use crate::decide::template::value::Value;
+use crate::decide::template::version::Version;
+
+use constraint::Constraints;
+
+pub const FUNCTIONS: &[Function] = &[
+    Function::new("semver", Signature::exactly(&[Str]), |context, args| {
+        let version = version(context, text(args, 0)?)?;
+        Ok(Value::Version(Rc::new(version)))
+    }),
+    Function::new(
+        "semverCompare",
+        Signature::exactly(&[Str, Str]),
+        |context, args| {
+            let ranges = text(args, 0)?;
+            context.budget.spend_steps(ranges.len() as u64 / 4)?;
+            context.reserve(ranges.len().saturating_mul(size_of::<Version>()))?;
+            let constraints =
+                Constraints::parse(&runes::to_utf8(ranges.to_vec())).map_err(FunctionError::new)?;
+            let version = version(context, text(args, 1)?)?;
+            Ok(Value::Bool(constraints.allow(&version)))
+        },
+    ),
+];
+
+fn version(context: &mut Context, text: &[u8]) -> Result<Version, FunctionError> {
+    context.reserve(text.len().saturating_mul(4))?;
+    Version::parse(&runes::to_utf8(text.to_vec()))
+        .map_err(|error| FunctionError::new(error.to_string()))
+}

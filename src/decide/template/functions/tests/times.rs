@@ -1,0 +1,76 @@
+//! Times that depend on when the row was first seen, and what Go has no words for.
+
+use crate::decide::template::budget::Limits;
+use crate::decide::template::functions::tests::{row, text};
+use crate::decide::template::{Engine, Inputs, Template};
+
+#[test]
+fn the_row_was_first_seen_when_it_is_now() {
+    let cases = [
+        ("{{ now }}", "2026-01-02 03:04:05.6 +0000 UTC"),
+        ("{{ date \"15:04\" nil }}", "03:04"),
+        (
+            "{{ dateInZone \"15:04\" \"x\" \"Europe/Berlin\" }}",
+            "04:04",
+        ),
+        (
+            "{{ htmlDateInZone nil \"Pacific/Honolulu\" }}",
+            "2026-01-01",
+        ),
+        ("{{ ago now }}", "0s"),
+        ("{{ ago (now | dateModify \"-90.5s\") }}", "1m31s"),
+        ("{{ ago (now | dateModify \"1h\") }}", "-1h0m0s"),
+        ("{{ ago 1767323045 }}", "1s"),
+        ("{{ ago (int64 1767323040) }}", "6s"),
+        ("{{ ago \"x\" }}", "0s"),
+        (
+            "{{ ago (toDate \"2006\" \"0001\") }}",
+            "2562047h47m16.854775807s",
+        ),
+        ("{{ durationRound (now | dateModify \"-50h\") }}", "2d"),
+        ("{{ durationRound (now | dateModify \"-10ms\") }}", "0s"),
+        ("{{ duration (int 90) }}", "1m30s"),
+    ];
+    for (template, expected) in cases {
+        assert_eq!(text(template), expected, "{template}");
+    }
+}
+
+#[test]
+fn what_is_unknown_or_out_of_range_is_said() {
+    let cases = [
+        (
+            "{{ ago (int64 \"9223372036854775807\") }}",
+            "9223372036854775807 seconds are no date",
+        ),
+        (
+            "{{ toDate \"2006-01-02\" \"9999-12-30\" | dateModify \"48h\" }}",
+            "the time would be outside the years -9999 to 9999: 48h0m0s later",
+        ),
+        (
+            "{{ mustToDate \"2006-01-02 15 -07\" \"9999-12-31 23 -20\" }}",
+            "outside the years that can be told",
+        ),
+        (
+            "{{ (semver \"1\").Major 1 }}",
+            "Major of a version takes no arguments",
+        ),
+    ];
+    for (template, expected) in cases {
+        let found = text(template);
+        assert!(found.contains(expected), "{template}: {found}");
+    }
+    let inputs = Inputs::new(&row(), None, Limits::default());
+    for call in ["ago 1", "durationRound (toDate \"2006\" \"2020\")"] {
+        let rendered = Template::parse(Engine::Go, "t", &format!("{{{{ {call} }}}}"))
+            .and_then(|template| template.render(&inputs, "spec.x"));
+        let message = rendered
+            .err()
+            .map(|error| error.message)
+            .unwrap_or_default();
+        assert!(
+            message.contains("first seen is not known here"),
+            "{call}: {message}"
+        );
+    }
+}

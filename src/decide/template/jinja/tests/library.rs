@@ -1,0 +1,77 @@
+//! The table's functions on Jinja's values: patterns, times, versions, URLs and floats; and those that are refused.
+
+use serde_json::json;
+
+use crate::decide::template::jinja::tests::{leaf, message};
+
+#[test]
+fn results() {
+    let cases = [
+        (
+            "{{ regexReplaceAll('[^a-z0-9]+', 'acme web_1', '-') }}",
+            json!("acme-web-1"),
+        ),
+        ("{{ uid | regexFind('[a-z]+$') }}", json!("web")),
+        ("{{ uid | regexMatch('^acme') }}", json!("true")),
+        (
+            "{{ now() | date('2006-01-02') }} {{ now() | dateModify('24h') | unixEpoch }}",
+            json!("2026-01-02 1767409445"),
+        ),
+        (
+            "{{ toDate('2006-01-02 -07', '2020-01-01 +02') }}",
+            json!("2020-01-01 00:00:00 +0200 +0200"),
+        ),
+        (
+            "{{ '1.4.2' | semverCompare('^1.2') }} {{ (semver('v1.4')).Minor }} {{ semver('v1.4') }} {{ semver('1.4').IncPatch.Patch }} {{ semver('1') | typeOf }}",
+            json!("true 4 1.4.0 1 *semver.Version"),
+        ),
+        ("{{ urlParse('https://h:1/p').host }}", json!("h:1")),
+        (
+            "{{ 0.1 | addf(0.2) }} {{ round(2.55, 1) }}",
+            json!("0.3 2.6"),
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(leaf(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn errors() {
+    let cases = [
+        (
+            "{{ uid | regexFind('(') }}",
+            "template: spec.x:1: invalid operation: error calling regexFind: regexp: Compile(`(`): error parsing regexp: missing closing ): `(`",
+        ),
+        (
+            "{{ uid | mustToDate('2006') }}",
+            "template: spec.x:1: invalid operation: error calling mustToDate: parsing time \"acme-web\" as \"2006\": cannot parse \"acme-web\" as \"2006\"",
+        ),
+        (
+            "{{ uid | unixEpoch }}",
+            "template: spec.x:1: invalid operation: error calling unixEpoch: wrong type for value; expected time.Time; got string",
+        ),
+        (
+            "{{ uid | semver }}",
+            "template: spec.x:1: invalid operation: error calling semver: Invalid Semantic Version",
+        ),
+        (
+            "{{ range | upper }}",
+            "template: spec.x:1: invalid operation: error calling upper: a plain object is no value for a function",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(message(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn refused_functions_say_why() {
+    for text in ["{{ bcrypt('x') }}", "{{ 'x' | bcrypt }}"] {
+        assert_eq!(
+            message(text),
+            "template: spec.x:1: invalid operation: function bcrypt is refused: its salt or key is random, so that every sync would change the object; store the hash in a column of the row, or let a Job hash the password",
+            "{text}"
+        );
+    }
+}

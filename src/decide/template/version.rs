@@ -1,0 +1,195 @@
+//! Semantic versions as Masterminds/semver reads and orders them: leniently, with a leading `v` and parts left out. Knows no constraints.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use thiserror::Error;
+
+/// One version. Equality is that of all its parts; [`Version::precedence`] is the order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    pub major: u64,
+    pub minor: u64,
+    pub patch: u64,
+    pub prerelease: String,
+    pub metadata: String,
+    /// As it was written.
+    pub original: String,
+    /// Made of another one, and so a value to Go where a parsed one is a pointer.
+    pub derived: bool,
+}
+
+/// Why a text is no version, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum VersionError {
+    #[error("Invalid Semantic Version")]
+    Invalid,
+    #[error(
+        "Error parsing version segment: strconv.ParseUint: parsing \"{0}\": value out of range"
+    )]
+    TooLarge(String),
+    #[error("Version segment starts with 0")]
+    LeadingZero,
+}
+
+impl Version {
+    pub fn parse(text: &str) -> Result<Version, VersionError> {
+        let (rest, metadata) = suffix(text, '+');
+        let (numbers, prerelease) = suffix(rest, '-');
+        let parts: Vec<&str> = numbers
+            .strip_prefix('v')
+            .unwrap_or(numbers)
+            .split('.')
+            .collect();
+        let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+        let suffixes = [prerelease, metadata];
+        if parts.len() > 3
+            || !parts.iter().all(is_number)
+            || !suffixes.into_iter().flatten().all(are_identifiers)
+        {
+            return Err(VersionError::Invalid);
+        }
+        let number = |index: usize| {
+            let part = parts.get(index).copied().unwrap_or("0");
+            part.parse()
+                .map_err(|_| VersionError::TooLarge(part.to_owned()))
+        };
+        let version = Version {
+            major: number(0)?,
+            minor: number(1)?,
+            patch: number(2)?,
+            prerelease: prerelease.unwrap_or_default().to_owned(),
+            metadata: metadata.unwrap_or_default().to_owned(),
+            original: text.to_owned(),
+            derived: false,
+        };
+        let has_leading_zero = |part: &str| {
+            part.len() > 1 && part.starts_with('0') && part.bytes().all(|c| c.is_ascii_digit())
+        };
+        if version.prerelease.split('.').any(has_leading_zero) {
+            return Err(VersionError::LeadingZero);
+        }
+        Ok(version)
+    }
+
+    /// Which one comes first; metadata does not count.
+    pub fn precedence(&self, other: &Version) -> Ordering {
+        let numbers = |version: &Version| (version.major, version.minor, version.patch);
+        numbers(self)
+            .cmp(&numbers(other))
+            .then_with(|| prerelease_order(&self.prerelease, &other.prerelease))
+    }
+
+    /// The next version at that place of the three, without prerelease and metadata.
+    pub fn incremented(&self, place: usize) -> Version {
+        let mut numbers = [self.major, self.minor, self.patch];
+        // The release of a prerelease is its next patch.
+        if place < 2 || self.prerelease.is_empty() {
+            numbers[place] = numbers[place].wrapping_add(1);
+        }
+        numbers[place + 1..].fill(0);
+        let [major, minor, patch] = numbers;
+        let v = if self.original.starts_with('v') {
+            "v"
+        } else {
+            ""
+        };
+        Version {
+            major,
+            minor,
+            patch,
+            prerelease: String::new(),
+            metadata: String::new(),
+            original: format!("{v}{major}.{minor}.{patch}"),
+            derived: true,
+        }
+    }
+}
+
+/// What a version's methods give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Field {
+    Number(u64),
+    Text(String),
+    Version(Version),
+}
+
+impl Version {
+    /// The methods that take nothing, by their names in Go.
+    pub fn field(&self, name: &str) -> Option<Field> {
+        Some(match name {
+            "Major" => Field::Number(self.major),
+            "Minor" => Field::Number(self.minor),
+            "Patch" => Field::Number(self.patch),
+            "Prerelease" => Field::Text(self.prerelease.clone()),
+            "Metadata" => Field::Text(self.metadata.clone()),
+            "Original" if !self.derived => Field::Text(self.original.clone()),
+            "String" => Field::Text(self.to_string()),
+            "IncMajor" => Field::Version(self.incremented(0)),
+            "IncMinor" => Field::Version(self.incremented(1)),
+            "IncPatch" => Field::Version(self.incremented(2)),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
+        if !self.prerelease.is_empty() {
+            write!(f, "-{}", self.prerelease)?;
+        }
+        if !self.metadata.is_empty() {
+            write!(f, "+{}", self.metadata)?;
+        }
+        Ok(())
+    }
+}
+
+/// What stands before the first `sign`, and what behind it.
+fn suffix(text: &str, sign: char) -> (&str, Option<&str>) {
+    match text.split_once(sign) {
+        Some((before, after)) => (before, Some(after)),
+        None => (text, None),
+    }
+}
+
+/// Words of letters, digits and hyphens with points between them.
+fn are_identifiers(text: &str) -> bool {
+    text.split('.').all(|part| {
+        let is_allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+        !part.is_empty() && part.bytes().all(is_allowed)
+    })
+}
+
+/// A version without a prerelease is behind all those with one.
+pub fn prerelease_order(left: &str, right: &str) -> Ordering {
+    match (left.is_empty(), right.is_empty()) {
+        (true, true) => return Ordering::Equal,
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
+        (false, false) => {}
+    }
+    let (mut left, mut right) = (left.split('.'), right.split('.'));
+    loop {
+        let order = match (left.next(), right.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => Ordering::Less,
+            (Some(_), None) => Ordering::Greater,
+            (Some(left), Some(right)) => part_order(left, right),
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+}
+
+/// Numbers by their size and before words, words as text.
+fn part_order(left: &str, right: &str) -> Ordering {
+    match (left.parse::<u64>(), right.parse::<u64>()) {
+        (Ok(left), Ok(right)) => left.cmp(&right),
+        (Ok(_), Err(_)) => Ordering::Less,
+        (Err(_), Ok(_)) => Ordering::Greater,
+        (Err(_), Err(_)) => left.cmp(right),
+    }
+}
