@@ -12,7 +12,7 @@ use crate::decide::template::signature::Signature;
 use crate::decide::template::value::Value;
 use crate::decide::template::version::Version;
 
-use constraint::Constraints;
+use constraint::{Constraints, TEXT_MAX_BYTES};
 
 pub const FUNCTIONS: &[Function] = &[
     Function::new("semver", Signature::exactly(&[Str]), |context, args| {
@@ -24,7 +24,9 @@ pub const FUNCTIONS: &[Function] = &[
         Signature::exactly(&[Str, Str]),
         |context, args| {
             let ranges = text(args, 0)?;
-            context.budget.spend_steps(ranges.len() as u64 / 4)?;
+            // For a range with a hyphen the text may be looked at from each of its bytes.
+            let bytes = ranges.len().min(TEXT_MAX_BYTES) as u64;
+            context.budget.spend_steps(bytes * bytes / 256)?;
             context.reserve(ranges.len().saturating_mul(size_of::<Version>()))?;
             let constraints =
                 Constraints::parse(&runes::to_utf8(ranges.to_vec())).map_err(FunctionError::new)?;

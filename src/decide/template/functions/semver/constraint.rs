@@ -43,8 +43,8 @@ const OPERATORS: [(&str, Operator); 11] = [
     ("^", Operator::Caret),
 ];
 
-/// Bytes of a text with ranges: it is looked at again from each of them.
-const TEXT_MAX_BYTES: usize = 1024;
+/// Bytes of a text with ranges.
+pub const TEXT_MAX_BYTES: usize = 1024;
 
 impl Constraints {
     pub fn parse(text: &str) -> Result<Constraints, String> {

@@ -106,6 +106,10 @@ fn hostile_arguments_end_with_a_limit() {
             Limit::Memory,
         ),
         (
+            "{{ $x := print \"1.1.1-\" (repeat 1000 \"1\") }}{{ range 1000 }}{{ $y := semverCompare $x \"1\" }}{{ end }}",
+            Limit::Steps,
+        ),
+        (
             "{{ range 10000 }}{{ $y := dateInZone \"15\" 0 \"Europe/Berlin\" }}{{ end }}",
             Limit::Steps,
         ),
