@@ -26,6 +26,8 @@ use witness::Witness;
 
 const TENANTS: usize = 300;
 const WINDOW: usize = 10;
+/// How many times the ideal a rollout may take. A speed is measured and not tested: a miss is said, and is no error.
+const AIM: f64 = 1.15;
 /// Until a pod is ready, in seconds.
 const READY_AFTER: u32 = 1;
 const RUNS: usize = 3;
@@ -67,7 +69,8 @@ async fn main() -> Result<()> {
         );
         ensure!(
             seen.peak <= WINDOW,
-            "more than {WINDOW} Deployments were not rolled out at once"
+            "run {run}: {} Deployments were not rolled out at once, and the window is {WINDOW}; run lynqgate-audit beside it to see which",
+            seen.peak
         );
         ensure!(
             seen.rolled_out == TENANTS,
@@ -76,6 +79,8 @@ async fn main() -> Result<()> {
         ratios.push(took / ideal);
     }
     ratios.sort_by(f64::total_cmp);
-    println!("\nmedian: {:.3} times the ideal", ratios[RUNS / 2]);
+    let median = ratios[RUNS / 2];
+    let met = if median <= AIM { "met" } else { "missed" };
+    println!("\nmedian: {median:.3} times the ideal; the aim of {AIM} is {met}");
     Ok(())
 }
