@@ -139,7 +139,8 @@ impl NodeView {
         let own = |name: &str| annotation(object, name).map(str::to_owned);
         let spec = &object["spec"];
         let label = text_at(object, "/metadata/labels/lynq.sh~1hub");
-        let hub = [label, text_at(spec, "/hubId")]
+        // Lynq writes only the label, and a label is anybody's to edit.
+        let hub = [text_at(spec, "/hubId"), label]
             .into_iter()
             .find(|text| !text.is_empty());
         let same = before.filter(|before| before.spec == *spec);

@@ -237,6 +237,17 @@ fn what_is_legal_is_not_flagged() {
             broken: &[],
         },
         Case {
+            name: "the hub's label is edited on a node that names its hub",
+            play: |f| {
+                f.edit(&node("n0"), |node| {
+                    node["spec"]["hubId"] = "hub".into();
+                    node["metadata"]["labels"]["lynq.sh/hub"] = "other".into();
+                });
+                f.roll_out(&["n0"], "web:2");
+            },
+            broken: &[],
+        },
+        Case {
             name: "hashes of another version",
             play: |f| {
                 for name in ["n0", "n1", "n2", "n3"] {
