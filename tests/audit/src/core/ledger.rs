@@ -11,6 +11,10 @@ use crate::kinds::{self, Key, Kind};
 
 pub struct Hub {
     pub slots: BTreeMap<String, Slot>,
+    /// The status has a ledger, though it may be empty.
+    pub has_ledger: bool,
+    /// The slots of a ledger that somebody took away, until it is made anew: what happens to them shows then.
+    pub lost: BTreeMap<String, Slot>,
     /// When a node's place in the ledger was first taken, by uid: revision and time.
     pub reserved: BTreeMap<String, (u64, i64)>,
     /// The newest ledger writes, for evidence.
@@ -42,6 +46,7 @@ impl Audit {
             hub.reserved.entry(uid.clone()).or_insert((revision, now));
         }
         hub.reserved.retain(|uid, _| hub.slots.contains_key(uid));
+        hub.lost.clear();
         hub.remember(format!("revision {revision}: found {}", hub.show()));
         self.hubs.insert(key, Stored { revision, it: hub });
     }
@@ -53,29 +58,40 @@ impl Audit {
         self.hub_scope(&key, revision, object);
         let now = self.now;
         // A hub made anew has nothing of the one before it.
-        let (old, before) = match self.hubs.remove(&key).filter(|_| !created) {
-            Some(stored) => (stored.it.slots.clone(), Some(stored.it)),
-            None => (BTreeMap::new(), None),
+        let before = self.hubs.remove(&key).filter(|_| !created);
+        let mut before = before.map(|stored| stored.it);
+        let had_ledger = before.as_ref().is_some_and(|hub| hub.has_ledger);
+        let (old, lost) = match &mut before {
+            Some(hub) => (hub.slots.clone(), std::mem::take(&mut hub.lost)),
+            None => (BTreeMap::new(), BTreeMap::new()),
         };
         let mut hub = Hub::of(object, before, now);
-        if hub.slots != old {
+        if hub.slots != old || hub.has_ledger != had_ledger {
             hub.remember(format!("revision {revision}: {}", hub.show()));
         }
-        let taken: Vec<Slot> = hub
+        let (regained, taken): (Vec<Slot>, Vec<Slot>) = hub
             .slots
             .values()
             .filter(|slot| !old.contains_key(&slot.uid))
             .cloned()
-            .collect();
-        let freed: Vec<Slot> = old
-            .values()
-            .filter(|slot| !hub.slots.contains_key(&slot.uid))
-            .cloned()
-            .collect();
+            .partition(|slot| !had_ledger && self.is_regained(&key, slot));
+        let mut freed = vec![];
+        if hub.has_ledger {
+            let gone = old.into_values().chain(lost.into_values());
+            freed.extend(gone.filter(|slot| !hub.slots.contains_key(&slot.uid)));
+        } else {
+            hub.lost = lost;
+            hub.lost.extend(old);
+        }
+        for slot in &regained {
+            let reserved = hub.reserved.entry(slot.uid.clone());
+            reserved.or_insert((revision, now));
+        }
         for slot in &taken {
             hub.reserved.insert(slot.uid.clone(), (revision, now));
         }
-        hub.reserved.retain(|uid, _| hub.slots.contains_key(uid));
+        hub.reserved
+            .retain(|uid, _| hub.slots.contains_key(uid) || hub.lost.contains_key(uid));
         self.hubs.insert(key.clone(), Stored { revision, it: hub });
         for slot in &freed {
             self.slot_freed(&key, revision, slot);
@@ -123,6 +139,19 @@ impl Audit {
             ),
             evidence,
         );
+    }
+
+    /// A ledger made anew names who was let go by a slot of the one before it and is not settled. Whether it was settled in
+    /// between the operator cannot know, and such a slot lets nothing go that was not let go before.
+    fn is_regained(&self, hub: &Key, slot: &Slot) -> bool {
+        let key = Key::new(Kind::Node, &hub.namespace, &slot.node);
+        let node = self.nodes.get(&key).map(|stored| &stored.it);
+        node.is_some_and(|node| {
+            node.view.uid == slot.uid
+                && node.view.is_live_by_release()
+                && !node.view.deleting
+                && !node.unsettled.is_empty()
+        })
     }
 
     /// A window is kept by the ledger, so it must not hold more than the window has room for.
@@ -199,6 +228,8 @@ impl Hub {
         let confirmed = count.map(|count| (count, now + CONFIRMED_FOR_MS));
         let mut hub = before.unwrap_or(Hub {
             slots: BTreeMap::new(),
+            has_ledger: false,
+            lost: BTreeMap::new(),
             reserved: BTreeMap::new(),
             log: VecDeque::new(),
             guard: None,
@@ -215,6 +246,9 @@ impl Hub {
                 .map(|(count, until)| (count, until.max(now + CONFIRMED_FOR_MS)));
         }
         hub.slots = slots_of(object);
+        hub.has_ledger = object
+            .pointer("/status/rollout")
+            .is_some_and(Value::is_object);
         hub.guard = object.pointer("/spec/guard/maxDeletions").cloned();
         hub.sync_ms = object
             .pointer("/spec/source/syncInterval")
@@ -233,6 +267,9 @@ impl Hub {
     }
 
     fn show(&self) -> String {
+        if !self.has_ledger {
+            return "no ledger".to_owned();
+        }
         let slots: Vec<String> = self
             .slots
             .values()

@@ -28,8 +28,8 @@ impl Class {
 }
 
 /// A release marker: the content and the node's version that it was decided on.
-struct Marker<'a> {
-    hash: &'a str,
+pub struct Marker<'a> {
+    pub hash: &'a str,
     version: &'a str,
 }
 
@@ -168,8 +168,12 @@ impl Audit {
                 "the release names version {version}, but it was made on {old_revision}"
             ));
         }
-        let slots = self.hubs.get(hub).map(|stored| &stored.it.slots);
-        let Some(slot) = slots.and_then(|slots| slots.get(&view.uid)) else {
+        let slot = self.hubs.get(hub).and_then(|stored| {
+            let it = &stored.it;
+            // A release that was on its way when the ledger was lost had its slot.
+            it.slots.get(&view.uid).or_else(|| it.lost.get(&view.uid))
+        });
+        let Some(slot) = slot else {
             return Err(format!(
                 "the ledger of {hub} had no slot for it at that revision"
             ));
@@ -286,7 +290,7 @@ impl Audit {
 }
 
 impl Marker<'_> {
-    fn of(text: &str) -> Option<Marker<'_>> {
+    pub fn of(text: &str) -> Option<Marker<'_>> {
         let (hash, version) = text.rsplit_once('/')?;
         Some(Marker { hash, version })
     }

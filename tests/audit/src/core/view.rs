@@ -6,6 +6,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::content::{Content, text_at};
+use super::release::Marker;
 use crate::kinds::{self, Key, Kind};
 
 /// A window as written: a number, or a percentage of the nodes. 0 is none.
@@ -183,6 +184,12 @@ impl NodeView {
             released,
             spec: spec.clone(),
         }
+    }
+
+    /// A slot let go what is live.
+    pub fn is_live_by_release(&self) -> bool {
+        let marker = self.release.as_deref().and_then(Marker::of);
+        matches!((&self.live, marker), (Live::Hash(live), Some(marker)) if marker.hash == live)
     }
 
     pub fn held(&self) -> bool {

@@ -182,6 +182,11 @@ impl Fleet {
         });
     }
 
+    /// A backup that restores the hub has no status.
+    pub fn lose_ledger(&mut self) {
+        self.edit(&hub(), |hub| hub["status"] = json!({}));
+    }
+
     pub fn slot(&self, name: &str) -> Value {
         let (version, node) = &self.objects[&node(name)];
         json!({

@@ -237,6 +237,52 @@ fn what_is_legal_is_not_flagged() {
             broken: &[],
         },
         Case {
+            name: "a lost ledger is made anew under a window that was narrowed",
+            play: |f| {
+                f.hold(&["n0", "n1"], "web:2");
+                f.slots(&["n0", "n1"]);
+                f.release(&["n0", "n1"]);
+                f.policy(json!({"maxSkew": 1}));
+                f.wait(30);
+                f.lose_ledger();
+                f.slots(&["n0", "n1"]);
+                for name in ["n0", "n1"] {
+                    f.apply(name, "web:2");
+                    f.ready(name);
+                }
+                f.slots(&[]);
+            },
+            broken: &[],
+        },
+        Case {
+            name: "a lost ledger is made anew with what was settled and broke since",
+            play: |f| {
+                f.roll_out(&["n0", "n1"], "web:2");
+                f.roll_out(&["n2"], "web:2");
+                ["n0", "n1", "n2"]
+                    .iter()
+                    .for_each(|name| f.apply(name, "web:2"));
+                f.lose_ledger();
+                f.slots(&["n0", "n1", "n2"]);
+            },
+            broken: &[],
+        },
+        Case {
+            name: "a ledger is lost while a release is on its way, and another settles",
+            play: |f| {
+                f.hold(&["n0", "n1"], "web:2");
+                f.slots(&["n0", "n1"]);
+                f.release(&["n0"]);
+                f.lose_ledger();
+                f.edit(&hub(), |_| {});
+                f.release(&["n1"]);
+                f.apply("n0", "web:2");
+                f.ready("n0");
+                f.slots(&["n1"]);
+            },
+            broken: &[],
+        },
+        Case {
             name: "the hub's label is edited on a node that names its hub",
             play: |f| {
                 f.edit(&node("n0"), |node| {

@@ -228,6 +228,64 @@ fn what_is_broken_is_found() {
             broken: &[Rule::Lost],
         },
         Case {
+            name: "a ledger that is made anew has a node more, that was not in flight",
+            play: |f| {
+                f.roll_out(&["n2"], "web:2");
+                f.hold(&["n0", "n1"], "web:2");
+                f.slots(&["n0", "n1"]);
+                f.release(&["n0", "n1"]);
+                f.lose_ledger();
+                f.slots(&["n0", "n1", "n2"]);
+            },
+            broken: &[Rule::Reserve],
+        },
+        Case {
+            name: "a ledger that is made anew reserves for what no slot let go",
+            play: |f| {
+                f.lose_ledger();
+                f.hold(&["n0", "n1", "n2"], "web:2");
+                ["n0", "n1", "n2"]
+                    .iter()
+                    .for_each(|name| f.apply(name, "web:1"));
+                f.slots(&["n0", "n1", "n2"]);
+            },
+            broken: &[Rule::Reserve],
+        },
+        Case {
+            name: "a ledger that was made anew is a ledger like any other",
+            play: |f| {
+                f.hold(&["n0", "n1", "n2"], "web:2");
+                f.slots(&["n0", "n1"]);
+                f.release(&["n0", "n1"]);
+                f.lose_ledger();
+                f.slots(&["n0", "n1"]);
+                f.slots(&["n0", "n1", "n2"]);
+            },
+            broken: &[Rule::Reserve],
+        },
+        Case {
+            name: "a ledger that is made anew leaves out what is in flight",
+            play: |f| {
+                f.hold(&["n0", "n1"], "web:2");
+                f.slots(&["n0", "n1"]);
+                f.release(&["n0", "n1"]);
+                f.lose_ledger();
+                f.slots(&["n0"]);
+            },
+            broken: &[Rule::EarlyFree],
+        },
+        Case {
+            name: "the slots of a ledger that was lost are none once it is made anew",
+            play: |f| {
+                f.hold(&["n0"], "web:2");
+                f.slots(&["n0"]);
+                f.lose_ledger();
+                f.slots(&[]);
+                f.release(&["n0"]);
+            },
+            broken: &[Rule::Exact],
+        },
+        Case {
             name: "held, and nobody says why",
             play: |f| {
                 f.hold(&["n0"], "web:2");
