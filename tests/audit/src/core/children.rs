@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::content::{Content, Digest};
-use super::fields::{self, Path, at, show};
+use super::fields::{self, Claims, Path, at, show};
 use super::finding::Rule;
 use super::nodes::Node;
 use super::ready::is_ready;
@@ -277,10 +277,14 @@ impl Audit {
             if child.owner.as_ref() != Some(key) {
                 continue;
             }
-            let owned = fields::owned_by(&child.object, &self.options.manager).unwrap_or_default();
-            let is_ours = |path: &Path| owned.iter().any(|leaf| leaf.path.starts_with(path));
+            let claims = Claims::of(&child.object, &self.options.manager);
             let paths = resource.differences(&child.object, &self.options.manager);
-            if let Some(path) = paths.iter().find(|path| is_ours(path)) {
+            if resource.conflicts(&paths, &child.object, &claims).is_some() {
+                continue;
+            }
+            // What is not there nobody owns, and nothing keeps the operator from writing it.
+            let is_ours = |path: &&Path| claims.own(path) || at(&child.object, path).is_none();
+            if let Some(path) = paths.iter().find(is_ours) {
                 lost.push((object.clone(), format!("it differs at {}", show(path))));
             }
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::fields::{self, Path};
+use super::fields::{self, Claims, Path};
 use super::same::{canonical, is_quantity, says};
 use crate::kinds::{Key, Kind};
 
@@ -85,6 +85,8 @@ pub struct Resource {
     pub wait_for_ready: bool,
     /// Waits for others.
     pub depends: bool,
+    /// Applied, but not over fields of other managers.
+    yields: bool,
     /// Fields that are others' once the object is there, as names from the top.
     ignored: Vec<Vec<String>>,
 }
@@ -200,6 +202,8 @@ impl Resource {
             hands_off: text("creationPolicy") == "Once" || !text("renderError").is_empty(),
             wait_for_ready: resource.get("waitForReady") != Some(&Value::Bool(false)),
             depends: list("dependIds").next().is_some(),
+            yields: text("conflictPolicy") != "Force"
+                && matches!(text("patchStrategy"), "" | "apply"),
             ignored,
         }
     }
@@ -207,11 +211,17 @@ impl Resource {
     /// Whether the object says what this resource says and, as far as the manager's fields tell, nothing that an earlier
     /// resource said. The paths where it does not; empty where all is well.
     pub fn differences(&self, object: &Value, manager: &str) -> Vec<Path> {
-        let mut differences = vec![];
         if self.hands_off {
-            return differences;
+            return vec![];
         }
-        self.leaves(&self.manifest, object, &mut vec![], &mut differences);
+        let mut comparison = Comparison {
+            resource: self,
+            object,
+            path: vec![],
+            differences: vec![],
+        };
+        comparison.compare(&self.manifest, object);
+        let mut differences = comparison.differences;
         for leaf in fields::owned_by(object, manager).unwrap_or_default() {
             let is_left_over = leaf.applied && fields::at(&self.manifest, &leaf.path).is_none();
             if is_left_over && !self.is_ignored(&leaf.path) {
@@ -221,40 +231,19 @@ impl Resource {
         differences
     }
 
-    /// Goes down the maps, so that a difference has a path; lists are compared whole.
-    fn leaves(&self, wanted: &Value, found: &Value, path: &mut Path, out: &mut Vec<Path>) {
-        if self.is_ignored(path) {
-            return;
-        }
-        match (wanted, found) {
-            (Value::Object(wanted), Value::Object(fields)) => {
-                for (name, value) in wanted {
-                    path.push(format!("f:{name}"));
-                    match fields.get(name) {
-                        Some(found) => self.leaves(value, found, path, out),
-                        None if says(value, None, false) || self.is_ignored(path) => {}
-                        None => out.push(path.clone()),
-                    }
-                    path.pop();
-                }
-            }
-            (Value::Array(list), _) if self.ignores_below(path) => {
-                // What is ignored may be inside: each item is looked at for itself.
-                for (at, item) in list.iter().enumerate() {
-                    path.push(format!("i:{at}"));
-                    match found.get(at) {
-                        Some(found) => self.leaves(item, found, path, out),
-                        None => out.push(path.clone()),
-                    }
-                    path.pop();
-                }
-            }
-            _ => {
-                if !says(wanted, Some(found), in_quantities(path)) {
-                    out.push(path.clone());
-                }
-            }
-        }
+    /// Fields that the object has otherwise, and that others own. One of them keeps the whole object from being applied, unless
+    /// the resource takes fields over, or is not applied at all.
+    pub fn conflicts<'p>(
+        &self,
+        differences: &'p [Path],
+        object: &Value,
+        claims: &Claims,
+    ) -> Option<&'p Path> {
+        let is_conflict = |path: &&Path| {
+            self.names(path) && fields::at(object, path).is_some() && claims.others(path)
+        };
+        let yields = self.yields;
+        differences.iter().filter(|_| yields).find(is_conflict)
     }
 
     /// Whether this resource says what stands in the object at one path that the manager owns.
@@ -287,6 +276,76 @@ impl Resource {
         self.ignored
             .iter()
             .any(|field| field.len() > names.len() && field.iter().zip(&names).all(|(a, b)| a == b))
+    }
+}
+
+/// Goes down the maps, and the lists whose items have keys, so that a difference has a path. Other lists are compared whole.
+struct Comparison<'a> {
+    resource: &'a Resource,
+    object: &'a Value,
+    path: Path,
+    differences: Vec<Path>,
+}
+
+impl Comparison<'_> {
+    fn compare(&mut self, wanted: &Value, found: &Value) {
+        if self.resource.is_ignored(&self.path) {
+            return;
+        }
+        match (wanted, found) {
+            (Value::Object(wanted), Value::Object(fields)) => {
+                for (name, value) in wanted {
+                    self.below(format!("f:{name}"), value, fields.get(name));
+                }
+            }
+            (Value::Array(list), _) => self.compare_list(wanted, list, found),
+            _ if self.says(wanted, found) => {}
+            _ => self.differences.push(self.path.clone()),
+        }
+    }
+
+    fn compare_list(&mut self, wanted: &Value, list: &[Value], found: &Value) {
+        // What is ignored may be inside: then each item is looked at for itself.
+        let ignores = self.resource.ignores_below(&self.path);
+        if !ignores && self.says(wanted, found) {
+            return;
+        }
+        let items = fields::items_of(self.object, &self.path);
+        if let Some(any) = items.first() {
+            for item in list {
+                // A manifest may leave out a key with a default, and then more than one may fit.
+                let fit = |step: &&String| {
+                    let there = fields::at(found, std::slice::from_ref(*step));
+                    let same = there.is_some_and(|there| self.says(item, there));
+                    (fields::fits(item, step), same)
+                };
+                let step = items.iter().max_by_key(fit);
+                let step = step.filter(|step| fields::fits(item, step) > 0);
+                let step = step.map_or_else(|| fields::step_like(any, item), String::clone);
+                let there = fields::at(found, std::slice::from_ref(&step));
+                self.below(step, item, there);
+            }
+        } else if ignores {
+            for (at, item) in list.iter().enumerate() {
+                self.below(format!("i:{at}"), item, found.get(at));
+            }
+        } else {
+            self.differences.push(self.path.clone());
+        }
+    }
+
+    fn below(&mut self, step: String, wanted: &Value, found: Option<&Value>) {
+        self.path.push(step);
+        match found {
+            Some(found) => self.compare(wanted, found),
+            None if says(wanted, None, false) || self.resource.is_ignored(&self.path) => {}
+            None => self.differences.push(self.path.clone()),
+        }
+        self.path.pop();
+    }
+
+    fn says(&self, wanted: &Value, found: &Value) -> bool {
+        says(wanted, Some(found), in_quantities(&self.path))
     }
 }
 
@@ -392,5 +451,76 @@ mod tests {
         let resource = content.resources.values().next().expect("one");
         assert_eq!(resource.differences(&found, "m").len(), 1);
         assert_eq!(resource.differences(&found, "other").len(), 0);
+    }
+
+    #[test]
+    fn items_with_keys_are_compared_one_by_one() {
+        let image = "$.spec.template.spec.containers[0].image";
+        let app = |image: &str| json!({"name": "app", "image": image});
+        let side = || json!({"name": "side", "image": "side:1"});
+        let port = |protocol: &str, name: &str| json!({"containerPort": 80, "protocol": protocol, "name": name});
+        let with_ports = |ports: Value| json!({"name": "app", "image": "web:1", "ports": ports});
+        for (name, ignored, wanted, found, differences) in [
+            (
+                "another image",
+                "",
+                json!([app("web:1")]),
+                json!([side(), app("x")]),
+                vec!["[name=app].image"],
+            ),
+            (
+                "no such item",
+                "",
+                json!([app("web:1"), side()]),
+                json!([app("x")]),
+                vec!["[name=app].image", "[name=side]"],
+            ),
+            (
+                "ignored, and another item before it",
+                image,
+                json!([app("web:1")]),
+                json!([side(), app("x")]),
+                vec![],
+            ),
+            (
+                "ignored, and not there",
+                image,
+                json!([app("web:1")]),
+                json!([side()]),
+                vec!["[name=app]"],
+            ),
+            (
+                "a key left out, and two that fit",
+                "",
+                json!([
+                    with_ports(json!([{"containerPort": 80, "name": "a"}])),
+                    side()
+                ]),
+                json!([with_ports(json!([port("UDP", "b"), port("TCP", "a")]))]),
+                vec!["[name=side]"],
+            ),
+        ] {
+            let ignored: Vec<&str> = [ignored]
+                .into_iter()
+                .filter(|path| !path.is_empty())
+                .collect();
+            let mut resource = resource(json!({"ignoreFields": ignored}));
+            resource["spec"]["spec"]["template"]["spec"]["containers"] = wanted;
+            let content = Content::of(&json!({"deployments": [resource]}), "ns");
+            let mut object = object("", 1);
+            object["spec"]["template"]["spec"]["containers"] = found;
+            let items = json!({"k:{\"name\":\"app\"}": {"f:image": {}, "f:ports": {
+                "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {}, "k:{\"containerPort\":80,\"protocol\":\"UDP\"}": {}}}});
+            object["metadata"] = json!({"managedFields": [{"manager": "other", "operation": "Update",
+                "fieldsV1": {"f:spec": {"f:template": {"f:spec": {"f:containers": items}}}}}]});
+            let resource = content.resources.values().next().expect("one");
+            let found = resource.differences(&object, "m");
+            let found: Vec<String> = found.iter().map(|path| fields::show(path)).collect();
+            let differences: Vec<String> = differences
+                .iter()
+                .map(|item| format!(".spec.template.spec.containers{item}"))
+                .collect();
+            assert_eq!(found, differences, "{name}");
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! Who wrote which field: `metadata.managedFields`, read as the paths that one manager owns and what stands there. Pure.
 //! Metadata and status are left out: they are not content.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
 
 /// A path as `fieldsV1` writes it: `f:spec`, `k:{"name":"app"}`, `v:"x"`, `i:0`.
 pub type Path = Vec<String>;
@@ -15,16 +17,96 @@ pub struct Owned {
 
 /// The leaves that the manager owns, main resource only. None where the object says nothing about managers.
 pub fn owned_by(object: &Value, manager: &str) -> Option<Vec<Owned>> {
-    let entries = object.pointer("/metadata/managedFields")?.as_array()?;
-    let mut leaves = vec![];
-    for entry in entries {
+    let is_its = |entry: &Value| {
         let is_main = entry["subresource"].as_str().unwrap_or_default().is_empty();
-        if entry["manager"] == manager && is_main {
-            let applied = entry["operation"] == "Apply";
-            walk(&entry["fieldsV1"], &mut vec![], applied, &mut leaves);
+        entry["manager"] == manager && is_main
+    };
+    object.pointer("/metadata/managedFields")?.as_array()?;
+    Some(leaves(object, is_its))
+}
+
+fn leaves(object: &Value, of: impl Fn(&Value) -> bool) -> Vec<Owned> {
+    let mut leaves = vec![];
+    for entry in entries(object).filter(|entry| of(entry)) {
+        let applied = entry["operation"] == "Apply";
+        walk(&entry["fieldsV1"], &mut vec![], applied, &mut leaves);
+    }
+    leaves
+}
+
+fn entries(object: &Value) -> impl Iterator<Item = &Value> {
+    let entries = object.pointer("/metadata/managedFields");
+    entries.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whose a field is: the manager's, or others'.
+pub struct Claims {
+    own: Vec<Owned>,
+    others: Vec<Owned>,
+}
+
+impl Claims {
+    /// Others may also write through a subresource, such as `/scale`.
+    pub fn of(object: &Value, manager: &str) -> Claims {
+        Claims {
+            own: owned_by(object, manager).unwrap_or_default(),
+            others: leaves(object, |entry| entry["manager"] != manager),
         }
     }
-    Some(leaves)
+
+    /// Who owns a map or a list may own it whole, or its existence only: what others own inside is not the manager's.
+    pub fn own(&self, path: &[String]) -> bool {
+        is_in(&self.own, path) || !is_in(&self.others, path) && is_around(&self.own, path)
+    }
+
+    pub fn others(&self, path: &[String]) -> bool {
+        is_in(&self.others, path) || !is_in(&self.own, path) && is_around(&self.others, path)
+    }
+}
+
+fn is_in(leaves: &[Owned], path: &[String]) -> bool {
+    leaves.iter().any(|leaf| leaf.path.starts_with(path))
+}
+
+fn is_around(leaves: &[Owned], path: &[String]) -> bool {
+    leaves.iter().any(|leaf| path.starts_with(&leaf.path))
+}
+
+/// The items of a list, each as the step that leads to it; none where nobody's fields tell its items apart by keys.
+pub fn items_of(object: &Value, list: &[String]) -> BTreeSet<String> {
+    let below = |entry: &Value| -> Vec<String> {
+        let start = entry.get("fieldsV1");
+        let fields = list
+            .iter()
+            .fold(start, |fields, step| fields.and_then(|f| f.get(step)));
+        let steps = fields.and_then(Value::as_object).into_iter();
+        steps
+            .flat_map(|fields| fields.keys().cloned())
+            .filter(|step| step.starts_with("k:"))
+            .collect()
+    };
+    entries(object).flat_map(below).collect()
+}
+
+/// How many keys of the step the item has; 0 when it is another item.
+pub fn fits(item: &Value, step: &str) -> usize {
+    keys_of(step)
+        .and_then(|keys| matches_keys(item, &keys))
+        .unwrap_or(0)
+}
+
+/// The step that would lead to an item, by the keys that another one's step has.
+pub fn step_like(step: &str, item: &Value) -> String {
+    let keys = keys_of(step).unwrap_or_default();
+    let names = keys.as_object().into_iter().flatten();
+    let keys: Map<String, Value> = names
+        .filter_map(|(name, _)| Some((name.clone(), item.get(name)?.clone())))
+        .collect();
+    format!("k:{}", Value::Object(keys))
+}
+
+fn keys_of(step: &str) -> Option<Value> {
+    serde_json::from_str(step.strip_prefix("k:")?).ok()
 }
 
 fn walk(fields: &Value, path: &mut Path, applied: bool, out: &mut Vec<Owned>) {
@@ -171,5 +253,31 @@ mod tests {
             &path.path,
             &["spec".to_owned(), "replicas".to_owned()]
         ));
+    }
+
+    #[test]
+    fn a_field_is_whose_claim_is_the_closest() {
+        let object = json!({"metadata": {"managedFields": [
+            {"manager": "m", "operation": "Apply", "fieldsV1": {"f:spec": {"f:limits": {}, "f:both": {}, "f:map": {"f:a": {}}}}},
+            {"manager": "other", "operation": "Update", "fieldsV1": {"f:spec": {"f:limits": {"f:cpu": {}}, "f:both": {}, "f:map": {}}}},
+            {"manager": "other", "operation": "Update", "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+        ]}});
+        let claims = Claims::of(&object, "m");
+        for (field, own, others) in [
+            ("limits/f:cpu", false, true),
+            ("limits/f:memory", true, false),
+            ("map/f:a", true, false),
+            ("map/f:b", false, true),
+            ("both", true, true),
+            ("replicas", false, true),
+            ("nobodys", false, false),
+        ] {
+            let path: Path = format!("f:spec/f:{field}")
+                .split('/')
+                .map(str::to_owned)
+                .collect();
+            let found = (claims.own(&path), claims.others(&path));
+            assert_eq!(found, (own, others), "{field}");
+        }
     }
 }

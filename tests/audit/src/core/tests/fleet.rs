@@ -218,6 +218,26 @@ impl Fleet {
         });
     }
 
+    /// Somebody else writes the image into the object, and owns it from then on, as well as another field of the container.
+    pub fn take_over(&mut self, name: &str, image: &str) {
+        self.edit(&deployment(name), |object| {
+            let container = &mut object["spec"]["template"]["spec"]["containers"][0];
+            container["image"] = image.into();
+            container["imagePullPolicy"] = "Always".into();
+            let all = &mut object["metadata"]["managedFields"];
+            let ours = &mut all[0]["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"];
+            let ours = ours["k:{\"name\":\"app\"}"]
+                .as_object_mut()
+                .expect("fields");
+            ours.remove("f:image");
+            let theirs = json!({"k:{\"name\":\"app\"}": {"f:image": {}, "f:imagePullPolicy": {}}});
+            all.as_array_mut().expect("managers").push(json!({
+                "manager": "bad", "operation": "Update",
+                "fieldsV1": {"f:spec": {"f:template": {"f:spec": {"f:containers": theirs}}}},
+            }));
+        });
+    }
+
     /// From the slot to the settled node, with the slots of others beside.
     pub fn roll_out(&mut self, names: &[&str], image: &str) {
         self.hold(names, image);

@@ -207,6 +207,29 @@ fn what_is_legal_is_not_flagged() {
             broken: &[],
         },
         Case {
+            name: "another manager takes a container's image over",
+            play: |f| {
+                f.take_over("n0", "mine");
+                f.wait(100);
+            },
+            broken: &[],
+        },
+        Case {
+            name: "what conflicts in one field is not applied at all",
+            play: |f| {
+                f.take_over("n0", "mine");
+                f.hold(&["n0"], "web:2+");
+                f.edit(&node("n0"), |node| {
+                    node["spec"]["deployments"][0]["spec"]["spec"]["replicas"] = 2.into();
+                    annotations(node)["lynq.sh/desired-hash"] = "1:two".into();
+                });
+                f.slots(&["n0"]);
+                f.release(&["n0"]);
+                f.wait(100);
+            },
+            broken: &[],
+        },
+        Case {
             name: "a container is removed by hand",
             play: |f| {
                 f.roll_out(&["n0"], "web:2+");

@@ -220,6 +220,42 @@ fn what_is_broken_is_found() {
             broken: &[Rule::Lost],
         },
         Case {
+            name: "a container that went live never reached the object",
+            play: |f| {
+                f.hold(&["n0"], "web:1+");
+                f.slots(&["n0"]);
+                f.release(&["n0"]);
+                f.wait(100);
+            },
+            broken: &[Rule::Lost],
+        },
+        Case {
+            name: "never reached the object, and another manager's fields are no reason",
+            play: |f| {
+                f.take_over("n0", "web:1");
+                f.hold(&["n0"], "web:1+");
+                f.slots(&["n0"]);
+                f.release(&["n0"]);
+                f.wait(100);
+            },
+            broken: &[Rule::Lost],
+        },
+        Case {
+            name: "what takes fields over has no conflict to wait for",
+            play: |f| {
+                f.take_over("n0", "mine");
+                f.hold(&["n0"], "web:1+");
+                f.edit(&node("n0"), |node| {
+                    node["spec"]["deployments"][0]["conflictPolicy"] = "Force".into();
+                    annotations(node)["lynq.sh/desired-hash"] = "1:forced".into();
+                });
+                f.slots(&["n0"]);
+                f.release(&["n0"]);
+                f.wait(100);
+            },
+            broken: &[Rule::Lost],
+        },
+        Case {
             name: "an object is not made again",
             play: |f| {
                 f.remove(&deployment("n0"));
