@@ -20,7 +20,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -113,6 +113,8 @@ pub struct Audit {
     scopes: BTreeMap<Key, Scope>,
     nodes: BTreeMap<Key, Stored<nodes::Node>>,
     children: BTreeMap<Key, Stored<children::Child>>,
+    /// Namespaces that are being deleted, or are gone.
+    terminating: BTreeSet<String>,
     /// What each hash was seen to stand for.
     hashes: BTreeMap<String, Digest>,
 }
@@ -133,6 +135,7 @@ impl Audit {
             scopes: BTreeMap::new(),
             nodes: BTreeMap::new(),
             children: BTreeMap::new(),
+            terminating: BTreeSet::new(),
             hashes: BTreeMap::new(),
         }
     }
@@ -191,6 +194,7 @@ impl Audit {
             (Kind::Form, None) => self.scope(&key).gone = true,
             (Kind::Node, Some(object)) => self.node_written(key, revision, &object, created),
             (Kind::Node, None) => self.node_gone(&key, revision),
+            (Kind::Namespace, object) => self.namespace_written(&key, object.as_ref()),
             (_, Some(object)) => self.child_written(key, revision, object, created),
             (_, None) => self.child_gone(&key),
         }
@@ -227,10 +231,11 @@ impl Audit {
                     nodes.push(key.clone());
                     self.load_node(key, version, &object);
                 }
+                Kind::Namespace => self.namespace_written(&key, Some(&object)),
                 _ => self.load_child(key, version, object),
             }
         }
-        if !kinds.iter().all(|kind| kind.is_lynq()) {
+        if kinds.iter().any(|kind| kind.is_child()) {
             nodes = self.nodes.keys().cloned().collect();
         }
         for node in nodes {

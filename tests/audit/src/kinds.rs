@@ -14,10 +14,11 @@ pub enum Kind {
     Job,
     ConfigMap,
     Service,
+    Namespace,
 }
 
 /// Kind, API group, version, plural, and the directory in etcd below the prefix.
-const TABLE: [(Kind, &str, &str, &str, &str, &str); 9] = {
+const TABLE: [(Kind, &str, &str, &str, &str, &str); 10] = {
     use Kind::*;
     const LYNQ: &str = "operator.lynq.sh";
     [
@@ -72,6 +73,7 @@ const TABLE: [(Kind, &str, &str, &str, &str, &str); 9] = {
         (Job, "Job", "batch", "v1", "jobs", "jobs"),
         (ConfigMap, "ConfigMap", "", "v1", "configmaps", "configmaps"),
         (Service, "Service", "", "v1", "services", "services/specs"),
+        (Namespace, "Namespace", "", "v1", "namespaces", "namespaces"),
     ]
 };
 
@@ -113,9 +115,14 @@ impl Kind {
         self.row().5
     }
 
-    /// One of the three kinds of lynqgate; the others are objects that belong to nodes.
+    /// One of the three kinds of lynqgate.
     pub fn is_lynq(self) -> bool {
         matches!(self, Kind::Hub | Kind::Form | Kind::Node)
+    }
+
+    /// Objects that belong to nodes. A namespace is followed only to know when it goes, whoever made it.
+    pub fn is_child(self) -> bool {
+        !self.is_lynq() && self != Kind::Namespace
     }
 
     /// By apiVersion and kind, as a manifest has them.
@@ -139,7 +146,12 @@ pub struct Key {
 }
 
 impl Key {
+    /// A namespace is in none, whatever the source says.
     pub fn new(kind: Kind, namespace: &str, name: &str) -> Key {
+        let namespace = match kind {
+            Kind::Namespace => "",
+            _ => namespace,
+        };
         Key {
             kind,
             namespace: namespace.to_owned(),

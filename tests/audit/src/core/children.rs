@@ -94,7 +94,7 @@ impl Audit {
                     .as_ref()
                     .is_some_and(|live| live.resources.contains_key(key))
         });
-        if wanted {
+        if wanted && !self.is_terminating(key) {
             let revision = self.last.0;
             self.findings
                 .note("an object was deleted although its node wants it", || {
@@ -271,7 +271,9 @@ impl Audit {
                 continue;
             }
             let Some(child) = self.children.get(object).map(|stored| &stored.it) else {
-                lost.push((object.clone(), "it is not there".to_owned()));
+                if !self.is_terminating(object) {
+                    lost.push((object.clone(), "it is not there".to_owned()));
+                }
                 continue;
             };
             if child.owner.as_ref() != Some(key) {

@@ -157,7 +157,7 @@ fn key_of(resource: &Value, namespace: &str) -> Result<Key, String> {
     let kind = text("/spec/kind").unwrap_or("a resource without kind");
     let followed = Kind::of_manifest(text("/spec/apiVersion").unwrap_or_default(), kind);
     let followed = followed
-        .filter(|kind| !kind.is_lynq())
+        .filter(|kind| kind.is_child())
         .ok_or_else(|| kind.to_owned())?;
     let name = text("/nameTemplate")
         .or(text("/spec/metadata/name"))

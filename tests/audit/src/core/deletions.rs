@@ -1,5 +1,7 @@
 //! The guard: how many nodes of a hub may be deleted at once. Zero rows is the classic case.
 
+use serde_json::Value;
+
 use super::Audit;
 use super::finding::Rule;
 use super::view::Skew;
@@ -9,8 +11,25 @@ use crate::kinds::{Key, Kind};
 const ALWAYS_ALLOWED: usize = 5;
 
 impl Audit {
-    /// A node was told to go. Legal are: a few; what a user confirmed; a hub or form that goes itself.
+    /// A namespace that goes takes everything with it, in any order.
+    pub(super) fn namespace_written(&mut self, key: &Key, object: Option<&Value>) {
+        let goes = |object: &Value| object.pointer("/metadata/deletionTimestamp").is_some();
+        if object.is_none_or(goes) {
+            self.terminating.insert(key.name.clone());
+        } else {
+            self.terminating.remove(&key.name);
+        }
+    }
+
+    pub(super) fn is_terminating(&self, key: &Key) -> bool {
+        self.terminating.contains(&key.namespace)
+    }
+
+    /// A node was told to go. Legal are: a few; what a user confirmed; a hub, form or namespace that goes itself.
     pub(super) fn node_deleted(&mut self, node: &Key, revision: u64, hub: &Key, form: &Key) {
+        if self.is_terminating(node) {
+            return;
+        }
         let now = self.now;
         let form_left = self
             .scopes
@@ -54,18 +73,19 @@ impl Audit {
         let what = format!(
             "{count} of its {before} nodes were deleted at once; its guard lets {allowed} go, and {confirmed} were confirmed"
         );
-        self.violation(
-            Rule::Deletions,
-            revision,
-            hub,
-            what,
-            vec![format!("deleted: {}", names.join(", "))],
-        );
+        let mut evidence = vec![format!("deleted: {}", names.join(", "))];
+        if !self.seen.contains_key(&Kind::Namespace) {
+            evidence.push(
+                "whether their namespace was being deleted, which would explain it, is not known: no Namespace was seen"
+                    .to_owned(),
+            );
+        }
+        self.violation(Rule::Deletions, revision, hub, what, evidence);
     }
 
-    pub(super) fn hub_of(&self, node: &Key, label: Option<&str>, form: &Key) -> Key {
+    pub(super) fn hub_of(&self, node: &Key, named: Option<&str>, form: &Key) -> Key {
         let by_form = || self.scopes.get(form).and_then(|scope| scope.hub.clone());
-        match label {
+        match named {
             Some(name) => Key::new(Kind::Hub, &node.namespace, name),
             None => by_form().unwrap_or_else(|| Key::new(Kind::Hub, &node.namespace, "")),
         }

@@ -303,7 +303,11 @@ impl Etcd {
             path.strip_prefix(kind.etcd_directory())
                 .is_some_and(|rest| rest.starts_with('/'))
         })?;
-        let (namespace, name) = path[kind.etcd_directory().len() + 1..].split_once('/')?;
+        let rest = &path[kind.etcd_directory().len() + 1..];
+        let (namespace, name) = match kind {
+            Kind::Namespace => ("", rest),
+            _ => rest.split_once('/')?,
+        };
         let object = serde_json::from_slice(&decode(&kv["value"]));
         let what = format!(
             "a {} in etcd is not JSON (see --storage-media-type, and encryption at rest)",

@@ -70,10 +70,11 @@ fn entry(line: &str) -> Option<Entry> {
         verb,
         "create" | "update" | "patch" | "delete" | "deletecollection"
     );
-    let other_part = matches!(
-        text("/objectRef/subresource"),
-        "scale" | "finalize" | "token"
-    );
+    let other_part = match text("/objectRef/subresource") {
+        // The last step of its deletion, answered with the namespace itself.
+        "finalize" => kind != Kind::Namespace,
+        part => matches!(part, "scale" | "token"),
+    };
     if !is_write
         || text("/stage") != "ResponseComplete"
         || !(200..300).contains(&code)
@@ -194,6 +195,24 @@ mod tests {
             "responseStatus": {"code": 200}, "responseObject": object,
         })
         .to_string()
+    }
+
+    #[test]
+    fn a_namespace_that_goes_is_read_to_its_end() {
+        let told =
+            json!({"metadata": {"name": "ns", "resourceVersion": "5", "deletionTimestamp": "t"}});
+        for (verb, part) in [("delete", ""), ("update", "finalize")] {
+            let mut event: Value =
+                serde_json::from_str(&event(verb, "01", told.clone())).expect("JSON");
+            // So the API server writes it: a namespace as if it were in itself.
+            event["objectRef"] = json!({"resource": "namespaces", "namespace": "ns", "name": "ns", "subresource": part});
+            let input = entry(&event.to_string()).expect(verb).input;
+            let Input::Change(change) = input else {
+                panic!("{verb}: {input:?}");
+            };
+            assert_eq!(change.key, Key::new(Kind::Namespace, "", "ns"), "{verb}");
+            assert_eq!(change.object, None, "{verb}");
+        }
     }
 
     fn show(input: &Input) -> String {

@@ -41,14 +41,23 @@ impl Watch {
         let client = self.client().await?;
         let mut newest = 0;
         let mut from = BTreeMap::new();
-        let (mut objects, kinds): (Vec<_>, Vec<_>) = (vec![], Kind::all().collect());
+        let mut objects = vec![];
         for kind in Kind::all() {
-            let (version, found) = list(&self.api(&client, kind), kind).await?;
+            let listed = list(&self.api(&client, kind), kind).await;
+            // Not every user may see namespaces. Where one matters, the report says that none was seen.
+            if kind == Kind::Namespace && listed.as_ref().is_err_and(is_forbidden) {
+                continue;
+            }
+            let (version, found) = listed.map_err(|e| SourceError::List {
+                kind: kind.name(),
+                reason: e.to_string(),
+            })?;
             newest = newest.max(version.parse().unwrap_or(0));
             from.insert(kind, version);
             objects.extend(found);
         }
         let at = Timestamp::now();
+        let kinds = from.keys().copied().collect();
         send(
             &sink,
             Input::Baseline {
@@ -98,22 +107,25 @@ impl Watch {
         let gvk = GroupVersionKind::gvk(kind.group(), kind.version(), kind.name());
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         match &self.namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
+            Some(namespace) if kind != Kind::Namespace => {
+                Api::namespaced_with(client.clone(), namespace, &resource)
+            }
+            _ => Api::all_with(client.clone(), &resource),
         }
     }
 }
 
 type Listed = Vec<(Key, u64, Value)>;
 
-async fn list(api: &Api<DynamicObject>, kind: Kind) -> Result<(String, Listed), SourceError> {
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
+async fn list(api: &Api<DynamicObject>, kind: Kind) -> Result<(String, Listed), kube::Error> {
     let mut parameters = ListParams::default().limit(PAGE);
     let (mut version, mut objects) = (String::new(), vec![]);
     loop {
-        let page = api.list(&parameters).await.map_err(|e| SourceError::List {
-            kind: kind.name(),
-            reason: e.to_string(),
-        })?;
+        let page = api.list(&parameters).await?;
         if version.is_empty() {
             version = page.metadata.resource_version.clone().unwrap_or_default();
         }
@@ -131,11 +143,9 @@ async fn list(api: &Api<DynamicObject>, kind: Kind) -> Result<(String, Listed), 
 
 fn read(kind: Kind, object: DynamicObject) -> Option<(Key, u64, Value)> {
     let metadata = &object.metadata;
-    let key = Key::new(
-        kind,
-        metadata.namespace.as_deref()?,
-        metadata.name.as_deref()?,
-    );
+    let namespace = metadata.namespace.as_deref();
+    let namespace = namespace.or((kind == Kind::Namespace).then_some(""))?;
+    let key = Key::new(kind, namespace, metadata.name.as_deref()?);
     let revision = metadata.resource_version.as_deref()?.parse().ok()?;
     Some((key, revision, serde_json::to_value(&object).ok()?))
 }

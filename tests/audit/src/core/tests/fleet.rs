@@ -34,6 +34,10 @@ pub fn deployment(name: &str) -> Key {
     Key::new(Kind::Deployment, "ns", &format!("{name}-app"))
 }
 
+pub fn namespace() -> Key {
+    Key::new(Kind::Namespace, "", "ns")
+}
+
 pub fn hash(name: &str, image: &str) -> String {
     format!("1:{name}-{image}")
 }

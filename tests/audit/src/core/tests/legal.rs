@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::fleet::{
-    Fleet, annotations, deployment, deployment_of, form, go_live, hash, hub, node, settled_node,
+    Fleet, annotations, deployment, deployment_of, form, go_live, hash, hub, namespace, node,
+    settled_node,
 };
 use super::{Case, check};
 use crate::core::Options;
@@ -174,6 +175,26 @@ fn what_is_legal_is_not_flagged() {
                     f.remove(&node(name));
                 }
                 f.remove(&hub());
+            },
+            broken: &[],
+        },
+        Case {
+            name: "the namespace goes, the nodes before the hub and the objects before the nodes",
+            play: |f| {
+                f.edit(&hub(), |hub| {
+                    hub["spec"]["guard"] = json!({"maxDeletions": 1})
+                });
+                f.put(namespace(), json!({"metadata": {"name": "ns"}}));
+                f.edit(&namespace(), |namespace| {
+                    namespace["metadata"]["deletionTimestamp"] = "now".into()
+                });
+                ["n0", "n1", "n2", "n3"]
+                    .iter()
+                    .for_each(|name| f.remove(&deployment(name)));
+                ["n0", "n1", "n2"]
+                    .iter()
+                    .for_each(|name| f.remove(&node(name)));
+                f.wait(100);
             },
             broken: &[],
         },

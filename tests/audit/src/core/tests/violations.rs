@@ -7,6 +7,7 @@ use super::fleet::{
 };
 use super::{Case, check};
 use crate::core::{Options, Rule};
+use crate::kinds::{Key, Kind};
 
 #[test]
 fn what_is_broken_is_found() {
@@ -351,6 +352,31 @@ fn a_fleet_deleted_at_once_is_found() {
         "{:?}",
         conclusion.violations
     );
+    let evidence = &conclusion.violations[0].evidence;
+    assert!(
+        evidence[1].ends_with("no Namespace was seen"),
+        "{evidence:?}"
+    );
+}
+
+/// A namespace that goes excuses what is in it, and nothing else; and one that is back excuses nothing.
+#[test]
+fn a_fleet_deleted_at_once_is_found_beside_a_namespace_that_goes() {
+    for (name, is_back) in [("other", false), ("ns", true)] {
+        let mut fleet = Fleet::new(20, 2);
+        let namespace = Key::new(Kind::Namespace, "", name);
+        let there = json!({"metadata": {"name": name}});
+        fleet.put(namespace.clone(), there.clone());
+        fleet.remove(&namespace);
+        if is_back {
+            fleet.put(namespace, there);
+        }
+        (0..20).for_each(|i| fleet.remove(&node(&format!("n{i}"))));
+        let conclusion = fleet.finish();
+        assert_eq!(conclusion.counts.get(&Rule::Deletions), Some(&1), "{name}");
+        let evidence = &conclusion.violations[0].evidence;
+        assert_eq!(evidence.len(), 1, "{name}: {evidence:?}");
+    }
 }
 
 #[test]
