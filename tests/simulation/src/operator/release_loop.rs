@@ -76,8 +76,7 @@ pub struct Look {
 }
 
 enum Stage {
-    /// What the nodes are, where the ledger is lost.
-    Nodes,
+    /// The nodes are listed where there is no ledger; then comes the plan.
     Plan,
     Ledger,
     ReadHub,
@@ -99,7 +98,8 @@ enum Stage {
 
 /// What a reply is the reply to.
 enum Sent {
-    Nodes(Asked),
+    /// With the version of the hub that had no ledger.
+    Nodes(Asked, String),
     Ledger(Vec<Slot>),
     ReadHub,
     Release(Release),
@@ -120,7 +120,7 @@ pub fn step(world: &mut World, p: usize) {
             confirmed: BTreeSet::new(),
             unconfirmed: false,
             confirms_first: false,
-            stage: Stage::Nodes,
+            stage: Stage::Plan,
             view: View::default(),
             resource_version: String::new(),
             hub: None,
@@ -153,16 +153,15 @@ enum Go {
 impl Look {
     fn send(&mut self, world: &mut World, p: usize) -> Go {
         match &mut self.stage {
-            Stage::Nodes => {
+            Stage::Plan => {
                 let process = &world.processes[p];
                 let hub = process.hub.as_ref();
-                if hub.is_some_and(|hub| !hub.has_ledger) {
-                    let asked = process.asked();
-                    return self.ask(world, p, Request::ListNodes, Sent::Nodes(asked));
+                if let Some(hub) = hub.filter(|hub| !hub.has_ledger) {
+                    let sent = Sent::Nodes(process.asked(), hub.resource_version.clone());
+                    return self.ask(world, p, Request::ListNodes, sent);
                 }
-                self.stage = Stage::Plan;
+                return self.plan(world, p);
             }
-            Stage::Plan => return self.plan(world, p),
             Stage::Ledger => {
                 let slots = self.plan.ledger.clone().unwrap_or_default();
                 let no_cas = world.mutant(Mutant::NoCompareAndSwap);
@@ -270,18 +269,22 @@ impl Look {
                     self.start_releases();
                 }
             },
-            (Sent::Nodes(asked), reply) => match reply {
+            (Sent::Nodes(asked, version), reply) => match reply {
                 Ok(Reply::Nodes(nodes)) => {
                     for node in nodes {
                         process.learn_new(&node.digest, asked);
                     }
-                    self.stage = Stage::Plan;
+                    // There the plan is for the hub from before the list, and its write would be a conflict.
+                    let hub = process.hub.as_ref();
+                    if hub.is_some_and(|hub| hub.resource_version == version) {
+                        return self.plan(world, p);
+                    }
                 }
                 _ => return Go::Back(Some(1_000)),
             },
             (Sent::ReadHub, Ok(Reply::Hub(hub))) => {
                 process.learn_hub(&hub);
-                self.stage = Stage::Nodes;
+                self.stage = Stage::Plan;
                 if self.pass >= PASSES_MAX {
                     return Go::Back(Some(0));
                 }
@@ -567,7 +570,7 @@ impl Look {
         }
         if self.released > 0 || !self.confirmed.is_empty() {
             if self.pass < PASSES_MAX {
-                self.stage = Stage::Nodes;
+                self.stage = Stage::Plan;
                 return Go::On;
             }
             let wait = if self.unconfirmed {
