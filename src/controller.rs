@@ -275,6 +275,9 @@ impl World {
         if !matches!((before, now), (Some(a), Some(b)) if unchanged(a, b)) {
             self.hub_queue.add(key.clone());
         }
+        if now.is_none() {
+            self.metrics.forget_hub(&key);
+        }
         if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout)
             || before.map(|h| (h.generation, &h.annotations))
                 != now.map(|h| (h.generation, &h.annotations))

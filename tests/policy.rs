@@ -63,7 +63,8 @@ async fn canaries_go_first() -> Result<()> {
         })
         .await?;
     let said = "the group \"picked\" comes first, and is not done: t1-web";
-    let next = "those nodes must run the newest content and be ready: lynqgate explain node tells why one does not";
+    let next = "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate \
+                explain node tells what one waits for";
     let told = format!("{said}. Next: {next}");
     fleet
         .says(FORM, ("Held", "True", "GroupNotDone"), &told)
@@ -140,6 +141,10 @@ async fn force_on_a_form_lets_all_of_it_go() -> Result<()> {
     // What comes while it is there goes at once, too.
     fleet.apply(&paused("web:3")).await?;
     fleet.complete(4, SOON).await?;
+    let forgotten = "all 4 nodes run the newest content and are ready; no window applies: lynq.sh/force-rollout=true is on \
+                     the form, until it is taken off";
+    let complete = ("RolloutComplete", "True", "Complete");
+    fleet.says(FORM, complete, forgotten).await?;
     fleet.merge(FORM.0, FORM.1, &force(Value::Null)).await?;
     fleet.apply(&paused("web:4")).await?;
     fleet

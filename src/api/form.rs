@@ -136,12 +136,13 @@ pub struct FormRolloutStatus {
     pub held_nodes: i32,
     /// Nodes that were released and did not become ready before the deadline.
     pub failed_nodes: i32,
-    /// Nodes with the annotation lynq.sh/force-rollout: their changes go live at once.
+    /// Nodes whose changes go live at once: the annotation lynq.sh/force-rollout is on them, on the form or on its hub.
     #[serde(default)]
     pub forced_nodes: i32,
     /// Slots of this form in the hub's ledger.
     pub slots: i32,
-    /// How many times as many nodes as the window has became ready in this rollout.
+    /// How many times as many nodes as the window has became ready in this rollout, and stayed so for minReadySeconds. The
+    /// window is the narrower of the form's and the hub's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waves_done: Option<i32>,
     /// How many times as many are to come.
@@ -153,7 +154,7 @@ pub struct FormRolloutStatus {
     /// When it was complete (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<jiff::Timestamp>,
-    /// When it is complete if it goes on as it went so far (RFC 3339).
+    /// When it is complete if it goes on as it went so far (RFC 3339). Absent while it does not go on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_completion: Option<jiff::Timestamp>,
     /// What it waits for, in a sentence.

@@ -142,7 +142,7 @@ pub enum Creation {
     /// Like updates, as in Lynq.
     #[default]
     Gated,
-    /// They go live at once.
+    /// They go live at once, unless the form has an order.
     Immediate,
 }
 
@@ -201,14 +201,17 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[0-9]{1,5}(s|m|h)$"))]
     pub min_delay: Option<String>,
-    /// How many failed nodes halt the rollout: a number from 1 on, or a percentage. Default 1.
+    /// How many failed nodes halt the rollout: a number from 1 on, or a percentage. Default 1. More than maxSkew cannot fail,
+    /// since failed nodes fill the window: then the phase stays InProgress, nothing goes on without a correction, and the
+    /// condition RolloutComplete and an event say so (Stalled, RolloutStalled).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "max_failures")]
     pub max_failures: Option<Skew>,
     /// Stops the rollout: nothing held is released, except by force. What is in flight goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
-    /// Whether new nodes wait for a slot like updates do (Gated), or go live at once (Immediate).
+    /// Whether new nodes wait for a slot like updates do (Gated), or go live at once (Immediate). With an order they wait for
+    /// their group's turn and a slot, whatever this says.
     #[serde(default)]
     pub creation: Creation,
     /// Which non-ready nodes fill the window: all of them, or only those that a release made non-ready. The latter is for

@@ -12,7 +12,7 @@ use crate::api::names;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::client;
 use crate::cluster::objects::{ApiError, Objects};
-use crate::controller::rollout::snapshot;
+use crate::controller::rollout::{edited_of, snapshot};
 use crate::controller::{Rendered, own_key};
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::explain::{Asked, Explanation, Leader};
@@ -132,12 +132,25 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         let said = (held.reason.clone(), held.message.clone());
         (held.status == "True").then_some((form.name.clone(), said))
     });
+    let invalid = forms.iter().filter_map(|form| {
+        let conditions = &form.status.conditions;
+        let valid = conditions.iter().find(|c| c.type_ == "Valid")?;
+        let said = (valid.reason.clone(), valid.message.clone());
+        (valid.status == "False").then_some((form.name.clone(), said))
+    });
     let now = Timestamp::now();
+    let mut plan = rollout::plan(&snapshot, now);
+    for (form, edited) in edited_of(&nodes) {
+        if let Some(state) = plan.forms.remove(&form) {
+            plan.forms.insert(form, state.with_edited(&edited));
+        }
+    }
     let asked = Asked {
         namespace,
         snapshot: &snapshot,
-        plan: &rollout::plan(&snapshot, now),
+        plan: &plan,
         told: &told.collect(),
+        invalid: &invalid.collect(),
         leader: leader(&objects, &arguments.operator_namespace, now).await?,
         now,
     };

@@ -35,6 +35,12 @@ struct OfForm {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfHub {
+    namespace: String,
+    hub: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Released {
     namespace: String,
     form: String,
@@ -46,6 +52,15 @@ impl OfForm {
         OfForm {
             namespace: hub.0.clone(),
             form: form.to_owned(),
+        }
+    }
+}
+
+impl OfHub {
+    fn new(hub: &HubKey) -> Self {
+        OfHub {
+            namespace: hub.0.clone(),
+            hub: hub.1.clone(),
         }
     }
 }
@@ -71,6 +86,7 @@ struct Inner {
     non_ready: Family<OfForm, Gauge>,
     forced: Family<OfForm, Gauge>,
     window: Family<OfForm, Gauge>,
+    hub_window: Family<OfHub, Gauge>,
     waiting: Family<Waiting, Gauge>,
     /// The reasons that `waiting` has of each form.
     reasons: Mutex<BTreeMap<OfForm, BTreeSet<&'static str>>>,
@@ -93,6 +109,7 @@ impl Default for Inner {
             non_ready: Family::default(),
             forced: Family::default(),
             window: Family::default(),
+            hub_window: Family::default(),
             waiting: Family::default(),
             reasons: Mutex::default(),
             halts: Family::default(),
@@ -137,7 +154,7 @@ impl Metrics {
         );
         registry.register(
             "lynqgate_released",
-            "Releases, by what let them go: a slot, no window, or force on the form or hub",
+            "Releases, by what let them go: a slot, no window, or force on the node, form or hub",
             inner.released.clone(),
         );
         for (name, help, gauge) in [
@@ -150,12 +167,12 @@ impl Metrics {
             ),
             (
                 "forced",
-                "Nodes whose changes go live at once",
+                "Nodes whose changes go live at once, by force on them, on their form or on its hub",
                 &inner.forced,
             ),
             (
                 "window",
-                "Nodes that may be non-ready at a time; 0: no window",
+                "Nodes of the form that may be non-ready at a time; 0: no window of its own, or it is forced",
                 &inner.window,
             ),
         ] {
@@ -165,6 +182,11 @@ impl Metrics {
                 gauge.clone(),
             );
         }
+        registry.register(
+            "lynqgate_hub_window_nodes",
+            "Nodes of all forms of the hub that may be non-ready at a time; 0: no such window, or it is forced",
+            inner.hub_window.clone(),
+        );
         registry.register(
             "lynqgate_rollout_waiting_nodes",
             "Held nodes, by the reason why they wait",
@@ -184,7 +206,7 @@ impl Metrics {
         );
         registry.register(
             "lynqgate_rollout_halts",
-            "Rollouts halted because the failure budget was spent",
+            "Rollouts that nothing but a correction moves on: the failure budget was spent, or all that is in flight is past its deadline",
             inner.halts.clone(),
         );
         registry.register(
@@ -248,6 +270,17 @@ impl Metrics {
         set(&inner.forced, state.rollout.forced_nodes.into());
         set(&inner.window, state.window.unwrap_or_default() as i64);
         inner.set_waiting(&form, &state.waiting);
+    }
+
+    /// The window over all forms of a hub.
+    pub fn hub_window(&self, hub: &HubKey, window: Option<usize>) {
+        let gauge = self.inner.hub_window.get_or_create(&OfHub::new(hub));
+        gauge.set(window.unwrap_or_default() as i64);
+    }
+
+    /// A hub that is gone has no window any more.
+    pub fn forget_hub(&self, hub: &HubKey) {
+        self.inner.hub_window.remove(&OfHub::new(hub));
     }
 
     /// A form that is gone is not counted any more.

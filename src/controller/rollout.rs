@@ -29,6 +29,8 @@ use crate::decide::rollout::{
     self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
 
+pub use report::edited_of;
+
 /// What the loop remembers of a hub between two passes.
 #[derive(Default)]
 pub struct Memory {
@@ -136,7 +138,7 @@ impl Look<'_> {
             }
             // Without the hub's spec its window is not known, so nothing is released.
             let Some(hub) = hub.filter(|hub| !hub.deleting && hub.spec.is_ok()) else {
-                return Ok(self.write_forms(&plan, written).await);
+                return Ok(self.write_forms(&nodes, &plan, written).await);
             };
             let of_pass = Pass {
                 snapshot: &snapshot,
@@ -200,6 +202,10 @@ impl Look<'_> {
         }
         let may_go = |release: &&Release| interrupted.is_none() || release.way != Way::Slot;
         let sent: Vec<Release> = pass.plan.releases.iter().filter(may_go).cloned().collect();
+        let hub_window = rollout::status::hub_window(pass.snapshot);
+        self.world
+            .metrics
+            .hub_window(&self.key, hub_window.filter(|_| !pass.snapshot.forced));
         let (refused, (), again) = join3(
             self.release(&sent),
             self.give_up(&pass.plan.give_up),

@@ -8,8 +8,10 @@ use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
 use serde::Serialize;
 
 use crate::api::form::Phase;
+use crate::api::names;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{NEXT, Reason};
+use crate::decide::rollout::status::FormState;
 use crate::decide::rollout::{Live, Plan, Snapshot};
 
 /// The answer, in the order in which it is read.
@@ -60,6 +62,8 @@ pub struct Asked<'a> {
     pub leader: Leader,
     /// The condition Held of each form, where it is true: the reason and the message that its operator wrote.
     pub told: &'a BTreeMap<String, (String, String)>,
+    /// The condition Valid of each form, where it is false: the reason and the message that its operator wrote.
+    pub invalid: &'a BTreeMap<String, (String, String)>,
     pub now: Timestamp,
 }
 
@@ -75,9 +79,25 @@ impl Asked<'_> {
                 None => "live; the operator has not reported on it yet".to_owned(),
             };
             let state = format!("{state}{}", self.ago(node.start.as_deref()));
+            let force = match node.forced {
+                true => Some(format!("{}={} is on it", names::FORCE_ROLLOUT, names::TRUE)),
+                false => self
+                    .state_of(&node.form)
+                    .and_then(|state| Some(state.force?.to_string())),
+            };
+            let state = match force {
+                Some(force) => format!("{state}; no window applies to it: {force}"),
+                None => state,
+            };
             let mut explanation = Explanation::of(subject, state).within(node);
             let broken = ready.is_some_and(|ready| ready.status == "False");
             explanation.next = broken.then(|| MEND_NODE.to_owned());
+            if let Some(until) = self
+                .state_of(&node.form)
+                .and_then(|f| f.watched.get(&node.key.name))
+            {
+                self.watch(&mut explanation, *until, &node.form);
+            }
             return explanation;
         }
         let what = match node.live {
@@ -114,25 +134,27 @@ impl Asked<'_> {
         let rollout = &state.rollout;
         // It alone knows of content that it could not write.
         let told = self.snapshot.forms.get(name)?.previous.as_ref();
-        let told =
-            told.filter(|told| rollout.phase == Phase::Complete && told.phase == Phase::InProgress);
+        let over = matches!(rollout.phase, Phase::Complete | Phase::Idle);
+        let told = told.filter(|told| over && told.phase == Phase::InProgress);
         let text = match told.map_or(rollout.phase, |told| told.phase) {
             Phase::Idle => "idle",
             Phase::InProgress => "in progress",
             Phase::Failed => "failed",
             Phase::Complete => "complete",
         };
-        let window = state
-            .window
-            .map_or("no window".to_owned(), |w| format!("window {w}"));
+        let edited = match state.edited.is_empty() {
+            true => String::new(),
+            false => format!("; changed since the hub wrote it: {}", state.edited),
+        };
         let mut explanation = Explanation::of(
             format!("lynqform {}/{name}", self.namespace),
             format!(
-                "{text}: {} nodes, {} updated and ready, {} updated and not ready, {} held; {window}",
+                "{text}: {} nodes, {} updated and ready, {} updated and not ready, {} held; {}{edited}",
                 rollout.total_nodes,
                 rollout.ready_updated_nodes,
                 rollout.updating_nodes,
-                rollout.held_nodes
+                rollout.held_nodes,
+                state.windows()
             ),
         );
         explanation.why = told.map(|told| told.message.clone());
@@ -142,6 +164,20 @@ impl Asked<'_> {
             let told = self.told.get(name);
             let told = told.map(|(code, text)| (code.as_str(), text.as_str()));
             self.wait(&mut explanation, reason, told, name);
+            let led = self.leader == Leader::Leads;
+            let stalled = state.stalled.as_ref().filter(|_| led);
+            if let Some((why, next)) = stalled.and_then(|text| text.split_once(NEXT)) {
+                explanation.why = Some(why.to_owned());
+                explanation.next = Some(next.to_owned());
+            }
+        } else if let Some((code, why)) = self.invalid.get(name) {
+            explanation.reason = Some(code.clone());
+            explanation.why = Some(why.clone());
+            explanation.next = Some(correction(code).to_owned());
+        } else if rollout.total_nodes == 0 {
+            let why = explanation.why.take();
+            explanation.why = Some(why.unwrap_or_else(|| rollout.message.clone()));
+            explanation.next = Some(NO_NODES.to_owned());
         } else if rollout.phase == Phase::InProgress && explanation.why.is_none() {
             explanation.why = Some(rollout.message.clone());
             explanation.next = (rollout.updating_nodes > 0).then(|| MEND.to_owned());
@@ -181,6 +217,14 @@ impl Asked<'_> {
             explanation.next = Some(next.to_owned()).filter(|next| !next.is_empty());
             return;
         }
+        if let (None, Reason::NotRendered, Some((code, text))) =
+            (&missing, reason, self.invalid.get(form))
+        {
+            explanation.reason = Some(reason.code().to_owned());
+            explanation.why = Some(format!("{reason}: {code}: {text}"));
+            explanation.next = Some(correction(code).to_owned());
+            return;
+        }
         let reason = missing.as_ref().unwrap_or(reason);
         explanation.reason = Some(reason.code().to_owned());
         explanation.why = Some(reason.to_string());
@@ -190,11 +234,33 @@ impl Asked<'_> {
         }
     }
 
+    /// Of a node that is ready and keeps its slot.
+    fn watch(&self, explanation: &mut Explanation, until: Timestamp, form: &str) {
+        let held = self
+            .state_of(form)
+            .map_or(0, |state| state.rollout.held_nodes);
+        let others = match held {
+            0 => String::new(),
+            1 => ", and one held node of the form may wait for that".to_owned(),
+            _ => format!(", and {held} held nodes of the form may wait for that"),
+        };
+        explanation.why = Some(format!(
+            "it is watched for rollout.minReadySeconds, until {}: as long as that it keeps its slot{others}",
+            until.strftime("%H:%M:%S UTC")
+        ));
+        explanation.next = Some(STAYS_READY.to_owned());
+        explanation.expected = Some(format!("its slot is free {}", self.at(until)));
+    }
+
+    fn state_of(&self, form: &str) -> Option<&FormState> {
+        self.plan.forms.get(form)
+    }
+
     fn estimate(&self, form: &str) -> Option<String> {
         if self.leader != Leader::Leads {
             return None;
         }
-        let rollout = &self.plan.forms.get(form)?.rollout;
+        let rollout = &self.state_of(form)?.rollout;
         let estimated = rollout.estimated_completion?;
         Some(match estimated > self.now {
             true => format!(
@@ -230,6 +296,22 @@ const MEND_NODE: &str = "nothing, if it becomes ready soon; else correct the for
 /// What is left to do where nothing waits, and not everything is ready.
 const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
                     what stands in their way";
+
+const STAYS_READY: &str = "nothing, as long as it stays ready";
+
+const NO_NODES: &str = "nothing, if rows are to come, or were read a moment ago; else see the table, and the hub's \
+                        conditions (kubectl describe lynqhub): Ready, RowsSkipped, RenderFailed, WriteFailed";
+
+/// What is left to do, by the reason of the form's condition Valid.
+fn correction(code: &str) -> &'static str {
+    match code {
+        "HubNotFound" => {
+            "create the hub, or name another in spec.hubId, or delete the form; until then nothing of it changes"
+        }
+        "HubInvalid" => "correct the hub; until then nothing of the form changes",
+        _ => "correct the form; until then its nodes stay as they are",
+    }
+}
 
 /// Whether the operator's own word counts for more than what the planner makes of what everybody can read: of the answers
 /// to its requests, and of what it has not looked at since its start, it alone knows.

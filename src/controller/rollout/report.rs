@@ -18,7 +18,7 @@ use crate::controller::rollout::{Look, REQUESTS_MAX};
 use crate::controller::{World, own_key};
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Plan;
-use crate::decide::rollout::status::FormState;
+use crate::decide::rollout::status::{FormState, STALLED};
 
 /// A form's status is written at once when its phase changes, its counts at most this often.
 const FORM_STATUS_EVERY: Duration = Duration::from_millis(500);
@@ -76,7 +76,7 @@ impl Look<'_> {
         plan: &Plan,
         written: &mut Written,
     ) -> Option<Duration> {
-        let forms = self.write_forms(plan, written).await;
+        let forms = self.write_forms(nodes, plan, written).await;
         let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
         let failed = nodes.len() as i32 - ready;
         if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
@@ -96,15 +96,25 @@ impl Look<'_> {
     }
 
     /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago.
-    pub async fn write_forms(&self, plan: &Plan, written: &mut Written) -> Option<Duration> {
+    pub async fn write_forms(
+        &self,
+        nodes: &[Arc<NodeDigest>],
+        plan: &Plan,
+        written: &mut Written,
+    ) -> Option<Duration> {
+        let edited = edited_of(nodes);
         let mut again: Option<Duration> = None;
         let mut due = vec![];
         for form in self.world.forms_of(&self.key) {
-            if let Some(state) = plan.forms.get(&form.name) {
+            let state = plan.forms.get(&form.name);
+            if let Some(state) = state {
                 self.world.metrics.rollout(&self.key, &form.name, state);
             }
             let error = self.invalid(&form);
-            let status = form_status(&form, plan.forms.get(&form.name), error, Timestamp::now());
+            let of_form = edited.get(&form.name);
+            let with_edited = of_form.and_then(|names| Some(state?.clone().with_edited(names)));
+            let told = with_edited.as_ref().or(state);
+            let status = form_status(&form, told, error, Timestamp::now());
             if status == form.status {
                 continue;
             }
@@ -122,14 +132,14 @@ impl Look<'_> {
                 again = Some(again.map_or(wait, |other| other.min(wait)));
                 continue;
             }
-            due.push((form, status));
+            due.push((form, status, state));
         }
         for some in due.chunks(REQUESTS_MAX) {
             let sent = join_all(
                 some.iter()
-                    .map(|(form, status)| self.write_form(form, status)),
+                    .map(|(form, status, state)| self.write_form(form, status, *state)),
             );
-            for ((form, _), ended) in some.iter().zip(sent.await) {
+            for ((form, ..), ended) in some.iter().zip(sent.await) {
                 let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
                 let turn = written.forms.entry(form.name.clone()).or_default();
                 turn.note(self.world, &about, ended);
@@ -139,7 +149,12 @@ impl Look<'_> {
         again
     }
 
-    async fn write_form(&self, form: &Form, status: &FormStatus) -> Result<(), ApiError> {
+    async fn write_form(
+        &self,
+        form: &Form,
+        status: &FormStatus,
+        state: Option<&FormState>,
+    ) -> Result<(), ApiError> {
         let mut patch = json!({"status": status});
         // A merge patch must name what it takes away.
         patch["status"]
@@ -160,7 +175,7 @@ impl Look<'_> {
         let key = own_key("LynqForm", &form.namespace, &form.name);
         let object = self.world.objects.merge_status(&key, &patch).await?;
         self.world.forms.learn(&object);
-        self.announce(form, status);
+        self.announce(form, status, state);
         Ok(())
     }
 
@@ -197,7 +212,7 @@ impl Look<'_> {
     }
 
     /// Events for what a person wants to know: a rollout that ends, halts, or a form that is not valid.
-    fn announce(&self, form: &Form, status: &FormStatus) {
+    fn announce(&self, form: &Form, status: &FormStatus, state: Option<&FormState>) {
         let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
         let phase = |status: &FormStatus| status.rollout.as_ref().map(|r| r.phase);
         let message = status
@@ -220,14 +235,26 @@ impl Look<'_> {
                 Some(Phase::Complete) => {
                     self.world.events.normal(&about, "RolloutComplete", message)
                 }
-                Some(Phase::InProgress) => {
-                    let skew = form.spec.as_ref().ok().and_then(|s| s.rollout.as_ref());
-                    let skew = skew.map(|rollout| rollout.max_skew).unwrap_or_default();
-                    let note = format!("nodes with changed content are released, maxSkew {skew}");
-                    self.world.events.normal(&about, "RolloutStarted", note)
-                }
-                Some(Phase::Idle) | None => {}
+                Some(Phase::InProgress | Phase::Idle) | None => {}
             }
+        }
+        if has_started(status)
+            && !has_started(&form.status)
+            && let Some(state) = state
+        {
+            let note = format!(
+                "nodes with changed content are released; {}",
+                state.windows()
+            );
+            self.world.events.normal(&about, "RolloutStarted", note);
+        }
+        if is_stalled(status) && !is_stalled(&form.status) {
+            self.world.metrics.halted(&self.key, &form.name);
+            let rollout = status.rollout.as_ref();
+            let text = rollout.map(|rollout| rollout.message.clone());
+            self.world
+                .events
+                .warning(&about, "RolloutStalled", text.unwrap_or_default());
         }
         // A tenant that flaps would else be told at every turn.
         let news = |status| {
@@ -268,6 +295,29 @@ impl Look<'_> {
     }
 }
 
+/// The nodes of each form that run content which was changed since the hub wrote it.
+pub fn edited_of(nodes: &[Arc<NodeDigest>]) -> BTreeMap<String, Vec<String>> {
+    let mut edited: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let runs_it =
+        |node: &&Arc<NodeDigest>| !node.held() && !node.deleting && node.is_edited() == Some(true);
+    for node in nodes.iter().filter(runs_it) {
+        let of_form = edited.entry(node.form.clone()).or_default();
+        of_form.push(node.key.name.clone());
+    }
+    edited
+}
+
+/// Nothing of a form that is not valid is on its way.
+fn has_started(status: &FormStatus) -> bool {
+    let phase = status.rollout.as_ref().map(|rollout| rollout.phase);
+    phase == Some(Phase::InProgress) && conditions::is_true(&status.conditions, "Valid")
+}
+
+fn is_stalled(status: &FormStatus) -> bool {
+    let stalled = |c: &conditions::Condition| c.type_ == "RolloutComplete" && c.reason == STALLED;
+    status.conditions.iter().any(stalled)
+}
+
 /// Why its nodes wait, in a word.
 fn reason(status: &FormStatus) -> Option<&str> {
     let condition = status.conditions.iter().find(|c| c.type_ == "Held");
@@ -294,9 +344,8 @@ fn form_status(
         status.observed_generation = Some(generation);
         status.total_nodes = Some(state.total_nodes);
         status.ready_nodes = Some(state.ready_nodes);
-        let windowed = form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some())
-            || state.rollout.slots > 0
-            || state.rollout.held_nodes > 0;
+        let windowed =
+            form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some()) || state.is_told();
         status.rollout = windowed.then(|| state.rollout.clone());
         states.clone_from(&state.conditions);
     }

@@ -156,7 +156,8 @@ impl Reason {
                  still: raise maxSkew, too"
             }
             Reason::GroupNotDone { .. } => {
-                "those nodes must run the newest content and be ready: lynqgate explain node tells why one does not"
+                "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate explain \
+                 node tells what one waits for"
             }
             Reason::NotRendered => {
                 "nothing, if that is over within seconds; else see the form's condition Valid, and the hub's conditions"

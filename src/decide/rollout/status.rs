@@ -1,15 +1,17 @@
 //! What a form's status says of its rollout: counted from the nodes, so that it is true at every moment.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::ConditionState;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
-use crate::api::stamp;
-use crate::decide::rollout::reason::{Names, Reason};
-use crate::decide::rollout::{Form, Node, Snapshot};
+use crate::api::policy::Skew;
+use crate::api::{names, stamp};
+use crate::decide::rollout::reason::{NEXT, Names, Reason};
+use crate::decide::rollout::{Form, Node, Snapshot, free_at};
 
 /// The part of a form's status that the planner knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,8 +20,18 @@ pub struct FormState {
     pub ready_nodes: i32,
     /// Nodes whose live content is not ready, whatever the reason.
     pub non_ready: i32,
-    /// The form's window; None where there is none.
+    /// The form's own window; None where there is none, and while it is forced.
     pub window: Option<usize>,
+    /// The hub's window over all of its forms; None where there is none, and while the form is forced.
+    pub hub_window: Option<usize>,
+    /// Everything of the form goes at once.
+    pub force: Option<Force>,
+    /// Nodes that are ready and keep their slots for rollout.minReadySeconds, and until when.
+    pub watched: BTreeMap<String, Timestamp>,
+    /// Why nothing goes on without a correction although the failure budget is not spent, and what must happen.
+    pub stalled: Option<String>,
+    /// Nodes that run content which was changed since the hub wrote it.
+    pub edited: Names,
     pub rollout: FormRolloutStatus,
     pub conditions: Vec<ConditionState>,
     /// Held nodes, by the reason why they wait.
@@ -30,10 +42,63 @@ pub struct FormState {
     pub wake_at: Option<Timestamp>,
 }
 
+/// What the annotation is on that lets everything of a form go at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    Form,
+    Hub,
+}
+
+impl fmt::Display for Force {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on = match self {
+            Force::Form => "the form",
+            Force::Hub => "its hub",
+        };
+        let (name, value) = (names::FORCE_ROLLOUT, names::TRUE);
+        write!(f, "{name}={value} is on {on}")
+    }
+}
+
+impl FormState {
+    /// Whether its status has a part about the rollout, were there no policy of its own.
+    pub fn is_told(&self) -> bool {
+        let windowed = self.window.is_some() || self.hub_window.is_some();
+        windowed || self.force.is_some() || self.rollout.slots > 0 || self.rollout.held_nodes > 0
+    }
+
+    /// Which windows apply.
+    pub fn windows(&self) -> String {
+        match (self.force, self.window, self.hub_window) {
+            (Some(force), ..) => format!("no window applies: {force}"),
+            (None, Some(own), Some(hub)) => format!("window {own}, and the hub's of {hub}"),
+            (None, Some(own), None) => format!("window {own}"),
+            (None, None, Some(hub)) => format!("no window of its own, but the hub's of {hub}"),
+            (None, None, None) => "no window".to_owned(),
+        }
+    }
+
+    /// Complete with somebody's own content is told apart. The planner itself does not know what the hub rendered.
+    pub fn with_edited(mut self, edited: &[String]) -> Self {
+        self.edited = Names::of(edited);
+        if self.rollout.phase == Phase::Complete && !edited.is_empty() {
+            let text = complete(self.total_nodes, edited);
+            self.rollout.message = with_force(text, self.force);
+            let told = |state: &&mut ConditionState| state.type_ == ROLLOUT_COMPLETE;
+            if let Some(state) = self.conditions.iter_mut().find(told) {
+                state.message.clone_from(&self.rollout.message);
+            }
+        }
+        self
+    }
+}
+
 /// The nodes that spend the failure budget.
 #[derive(Clone, Debug, Default)]
 pub struct Failed {
     pub names: Vec<String>,
+    /// Nodes in flight past their deadlines: these, the repairs, and what was forgiven.
+    pub late: usize,
     /// How many of them halt the rollout.
     pub allowed: usize,
     /// When the next one would fail.
@@ -67,11 +132,7 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         allowed,
         ..Failed::default()
     };
-    for slot in snapshot
-        .slots
-        .iter()
-        .filter(|slot| slot.form == form_name && !slot.repair)
-    {
+    for slot in snapshot.slots.iter().filter(|slot| slot.form == form_name) {
         let Some(node) = snapshot
             .nodes
             .get(&slot.node)
@@ -88,7 +149,13 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         };
         if deadline > now {
             failed.wake(deadline);
-        } else if form.resumed_at.is_none_or(|at| at > now || deadline > at) {
+            continue;
+        }
+        failed.late += 1;
+        let forgiven = form
+            .resumed_at
+            .is_some_and(|at| at <= now && deadline <= at);
+        if !slot.repair && !forgiven {
             failed.names.push(slot.node.clone());
             // Written ahead of its time, by a clock that is before ours.
             if let Some(at) = form.resumed_at.filter(|at| *at > now) {
@@ -175,7 +242,18 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         estimated_completion: None,
         message: String::new(),
     };
-    rollout.forced_nodes = count(&|node| node.forced);
+    let force = match () {
+        () if form.forced => Some(Force::Form),
+        () if seen.snapshot.forced => Some(Force::Hub),
+        () => None,
+    };
+    rollout.forced_nodes = match force {
+        Some(_) => total,
+        None => count(&|node| node.forced),
+    };
+    let stalled = (phase == Phase::InProgress)
+        .then(|| stalled(name, seen, blocked?))
+        .flatten();
     let not_ready = not_ready(&nodes);
     let unrendered = count(&|node| !node.held() && node.settled_since.is_some() && !node.ready);
     rollout.message = match () {
@@ -188,19 +266,35 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             Names::of(&form.unwritten),
             message(&rollout, &seen.failed.names, blocked, unrendered, not_ready)
         ),
+        () if let Some(stalled) = &stalled => format!("{}: {stalled}", counts(&rollout)),
         () if held == 0 && updated == ready_updated && !soaking.is_empty() => format!(
             "{updated}/{total} updated and ready; watched for rollout.minReadySeconds: {soaking}"
         ),
         () => message(&rollout, &seen.failed.names, blocked, unrendered, not_ready),
     };
+    rollout.message = with_force(std::mem::take(&mut rollout.message), force);
     set_times(&mut rollout, form.previous.as_ref(), now);
-    set_pace(&mut rollout, &nodes, seen.window);
+    let applies = |window: Option<usize>| window.filter(|_| force.is_none());
+    let (window, hub_window) = (applies(seen.window), applies(hub_window(seen.snapshot)));
+    let watched = watched(name, form, seen, now);
+    let pace = Pace {
+        width: window.into_iter().chain(hub_window).min(),
+        soak: SignedDuration::from_secs(form.policy.min_ready_seconds.into()),
+        watched: watched.len(),
+        stopped: form.policy.paused || form.outdated || stalled.is_some(),
+    };
+    set_pace(&mut rollout, &nodes, &pace);
     FormState {
         total_nodes: total,
         ready_nodes: ready,
-        conditions: conditions(&rollout, ready, blocked),
+        conditions: conditions(&rollout, ready, blocked, stalled.is_some()),
         non_ready: count(&|node| node.non_ready()),
-        window: seen.window,
+        window,
+        hub_window,
+        force,
+        watched,
+        stalled,
+        edited: Names::default(),
         waiting,
         blocked: blocked.cloned(),
         rollout,
@@ -216,6 +310,54 @@ fn nodes_of<'a>(
         .nodes
         .iter()
         .filter(move |(_, node)| node.form == form && !node.deleting)
+}
+
+/// How wide the window of the hub is, over all of its forms; None where there is none.
+pub fn hub_window(snapshot: &Snapshot) -> Option<usize> {
+    let total = snapshot.nodes.values().filter(|node| !node.deleting);
+    (snapshot.hub_skew != Skew::Count(0)).then(|| snapshot.hub_skew.of(total.count()))
+}
+
+/// Why nothing goes on by itself: whatever is in flight is past its deadline, and keeps the rest waiting, but is not as much
+/// as maxFailures asks for. The phase stays what it is, for no budget is spent.
+fn stalled(form_name: &str, seen: &Seen, blocked: &Reason) -> Option<String> {
+    let late = seen.failed.late;
+    let of_form = seen.slots.iter().filter(|slot| slot.form == form_name);
+    let in_the_way = match blocked {
+        Reason::WindowFull { .. } | Reason::GroupNotDone { .. } => of_form.count(),
+        // Of another form, too, may give its place up.
+        Reason::HubWindowFull { .. } => seen.slots.len(),
+        _ => return None,
+    };
+    let allowed = seen.failed.allowed;
+    (late > 0 && late == in_the_way).then(|| {
+        format!(
+            "stalled, and maxFailures ({allowed}) cannot be reached: {blocked}; whatever is in flight is past its \
+             deadline{NEXT}correct the form: those nodes get the correction first; or remove what stands in their way; or \
+             raise maxSkew"
+        )
+    })
+}
+
+/// Until when the settled nodes keep their slots.
+fn watched(
+    form_name: &str,
+    form: &Form,
+    seen: &Seen,
+    now: Timestamp,
+) -> BTreeMap<String, Timestamp> {
+    let until = |slot: &Slot| {
+        let node = seen.snapshot.nodes.get(&slot.node);
+        let node = node.filter(|node| node.uid == slot.uid && !node.held())?;
+        let until = free_at(seen.snapshot, slot, node, now)?;
+        Some((slot.node.clone(), until))
+    };
+    let of_form = |slot: &&Slot| slot.form == form_name && form.policy.min_ready_seconds > 0;
+    seen.slots
+        .iter()
+        .filter(of_form)
+        .filter_map(until)
+        .collect()
 }
 
 /// The nodes that are ready, and whose slots are kept until rollout.minReadySeconds have passed.
@@ -249,13 +391,29 @@ fn not_ready(nodes: &[(&String, &Node)]) -> Option<String> {
 const SEE_WHY: &str =
     "; if that lasts, see the form's condition Valid, and the conditions of the hub";
 
-fn message(
-    rollout: &FormRolloutStatus,
-    failed: &[String],
-    blocked: Option<&Reason>,
-    unrendered: i32,
-    not_ready: Option<String>,
-) -> String {
+/// Somebody may have forgotten that no window applies.
+fn with_force(message: String, force: Option<Force>) -> String {
+    match force {
+        Some(force) => format!("{message}; no window applies: {force}, until it is taken off"),
+        None => message,
+    }
+}
+
+fn complete(total: i32, edited: &[String]) -> String {
+    const EDITED: &str = "what was changed since the hub wrote it (condition Edited)";
+    match (total, edited.len()) {
+        (1, 0) => "the node runs the newest content and is ready".to_owned(),
+        (1, _) => format!("the node is ready, and runs {EDITED}"),
+        (_, 0) => format!("all {total} nodes run the newest content and are ready"),
+        (_, n) => format!(
+            "all {total} nodes are ready; {} run the newest content, and {n} {EDITED}: {}",
+            total - n as i32,
+            Names::of(edited)
+        ),
+    }
+}
+
+fn counts(rollout: &FormRolloutStatus) -> String {
     let FormRolloutStatus {
         total_nodes: total,
         updated_nodes: updated,
@@ -263,19 +421,25 @@ fn message(
         held_nodes: held,
         ..
     } = rollout;
+    format!("{updated}/{total} updated, {updating} not ready yet, {held} held")
+}
+
+fn message(
+    rollout: &FormRolloutStatus,
+    failed: &[String],
+    blocked: Option<&Reason>,
+    unrendered: i32,
+    not_ready: Option<String>,
+) -> String {
     match rollout.phase {
         Phase::Idle => "there are no nodes: the hub has no active row".to_owned(),
-        Phase::Complete if *total == 1 => {
-            "the node runs the newest content and is ready".to_owned()
-        }
-        Phase::Complete => format!("all {total} nodes run the newest content and are ready"),
+        Phase::Complete => complete(rollout.total_nodes, &[]),
         Phase::Failed if blocked.is_none() => format!(
             "not ready in time: {}; correct the form, and they are repaired first",
             Names::of(failed)
         ),
         Phase::Failed | Phase::InProgress => {
-            let counts =
-                format!("{updated}/{total} updated, {updating} not ready yet, {held} held");
+            let counts = counts(rollout);
             match blocked {
                 // What halts is an event, too, and there may be nothing else to read.
                 Some(reason) if rollout.phase == Phase::Failed => {
@@ -315,23 +479,42 @@ fn set_times(
     }
 }
 
+/// What the pace of a rollout follows from, besides its nodes.
+struct Pace {
+    /// The narrower of the windows that apply.
+    width: Option<usize>,
+    /// How long a node that is ready keeps its slot.
+    soak: SignedDuration,
+    /// Nodes that are ready and still watched.
+    watched: usize,
+    /// Nothing goes on until somebody does something.
+    stopped: bool,
+}
+
 /// How many windows full of nodes are through and are to come, and when it is done if it goes on as it went so far. It
 /// follows from what happened, not from the time of asking: an estimate that moves by itself would be written forever.
-fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], window: Option<usize>) {
-    let (Some(begin), Some(window)) = (rollout.start_time, window) else {
+fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pace: &Pace) {
+    let (Some(begin), Some(width)) = (rollout.start_time, pace.width) else {
         return;
     };
-    let ready = nodes.iter().filter_map(|(_, node)| {
+    // A node is through when its place is another's: known ahead, as long as it stays ready.
+    let through = nodes.iter().filter_map(|(_, node)| {
         let settled = node.settled_since.filter(|_| !node.held())?;
-        (stamp::millis(node.start?) >= begin).then_some(settled)
+        let start = node.start.filter(|at| stamp::millis(*at) >= begin)?;
+        let soak = match node.by_slot {
+            true => pace.soak,
+            false => SignedDuration::ZERO,
+        };
+        settled.max(start).checked_add(soak).ok()
     });
-    let (done, latest) = ready.fold((0, begin), |(n, last), at| (n + 1, last.max(at)));
+    let (settled, latest) = through.fold((0, begin), |(n, last), at| (n + 1, last.max(at)));
     let left = (rollout.total_nodes - rollout.ready_updated_nodes).max(0) as usize;
-    rollout.waves_done = Some((done / window) as i32);
-    rollout.waves_left = Some(left.div_ceil(window) as i32);
-    if rollout.phase == Phase::InProgress && done > 0 {
+    let done = usize::saturating_sub(settled, pace.watched);
+    rollout.waves_done = Some((done / width) as i32);
+    rollout.waves_left = Some((left + pace.watched).div_ceil(width) as i32);
+    if rollout.phase == Phase::InProgress && settled > 0 && !pace.stopped {
         let spent = latest.duration_since(begin).as_secs_f64();
-        let more = SignedDuration::try_from_secs_f64(spent * left as f64 / done as f64);
+        let more = SignedDuration::try_from_secs_f64(spent * left as f64 / settled as f64);
         rollout.estimated_completion = more
             .ok()
             .and_then(|more| latest.checked_add(more).ok())
@@ -339,10 +522,15 @@ fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], window:
     }
 }
 
+const ROLLOUT_COMPLETE: &str = "RolloutComplete";
+/// The reason of the condition RolloutComplete while nothing goes on by itself although the phase is InProgress.
+pub const STALLED: &str = "Stalled";
+
 fn conditions(
     rollout: &FormRolloutStatus,
     ready: i32,
     blocked: Option<&Reason>,
+    stalled: bool,
 ) -> Vec<ConditionState> {
     let total = rollout.total_nodes;
     let applied = match (total, ready) {
@@ -363,13 +551,14 @@ fn conditions(
     let complete = matches!(rollout.phase, Phase::Complete | Phase::Idle);
     let reason = match rollout.phase {
         Phase::Idle => "NoNodes",
+        Phase::InProgress if stalled => STALLED,
         Phase::InProgress => "InProgress",
         Phase::Failed => "Failed",
         Phase::Complete => "Complete",
     };
     vec![
         applied,
-        ConditionState::new("RolloutComplete", complete, reason, rollout.message.clone()),
+        ConditionState::new(ROLLOUT_COMPLETE, complete, reason, rollout.message.clone()),
         match blocked {
             Some(reason) => ConditionState::new("Held", true, reason.code(), reason.advice()),
             None => ConditionState::new("Held", false, "NotHeld", "no node waits for its turn"),

@@ -2,6 +2,7 @@
 
 mod policy;
 mod refusals;
+mod told;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,0 +1,451 @@
+//! Cases for what people are told: force, the hub's window, the pace, what stalls, and what `explain` makes of it.
+
+use serde_json::json;
+
+use super::*;
+use crate::api::conditions::Condition;
+use crate::api::node::NodeStatus;
+use crate::api::policy::Group;
+use crate::api::{names, stamp};
+use crate::decide::content;
+use crate::decide::explain::{Asked, Explanation, Leader};
+use crate::decide::node::NodeDigest;
+use crate::decide::rollout::status::{FormState, STALLED};
+
+fn state_of(snapshot: &Snapshot, second: i64) -> FormState {
+    plan(snapshot, at(second)).forms["web"].clone()
+}
+
+fn policy_of(snapshot: &mut Snapshot) -> &mut Rollout {
+    &mut snapshot.forms.get_mut("web").unwrap().policy
+}
+
+/// Says why its form is not valid, and asks.
+fn ask(
+    snapshot: &Snapshot,
+    second: i64,
+    invalid: Option<(&str, &str)>,
+    about: impl Fn(&Asked) -> Explanation,
+) -> Explanation {
+    let told = |(code, text): (&str, &str)| (code.to_owned(), text.to_owned());
+    about(&Asked {
+        namespace: "tenants",
+        snapshot,
+        plan: &plan(snapshot, at(second)),
+        leader: Leader::Leads,
+        told: &BTreeMap::new(),
+        invalid: &invalid
+            .map(|said| ("web".to_owned(), told(said)))
+            .into_iter()
+            .collect(),
+        now: at(second),
+    })
+}
+
+fn form(asked: &Asked) -> Explanation {
+    asked.form("web").unwrap()
+}
+
+/// A node that is live and ready since the second.
+fn ready_node(name: &str, since: i64) -> NodeDigest {
+    let spec = json!({"uid": "acme", "templateRef": "web", "hubId": "tenants"});
+    let hash = content::hash(Some(&spec)).to_string();
+    let start = stamp::millis(at(since)).to_string();
+    let object = json!({
+        "metadata": {"name": name, "namespace": "tenants", "annotations": {
+            names::DESIRED_HASH: hash, names::LIVE_HASH: hash, names::START_TIME: start,
+        }},
+        "spec": spec,
+    });
+    let ready = Condition {
+        type_: "Ready".into(),
+        status: "True".into(),
+        observed_generation: None,
+        last_transition_time: at(since),
+        reason: "Reconciled".into(),
+        message: String::new(),
+    };
+    NodeDigest {
+        status: Arc::new(NodeStatus {
+            observed_hash: Some(hash),
+            observed_start_time: Some(start),
+            conditions: vec![ready],
+            ..NodeStatus::default()
+        }),
+        ..NodeDigest::of(&object, None)
+    }
+}
+
+#[test]
+fn force_is_told_as_long_as_it_is_there() {
+    for (on_hub, on) in [(false, "the form"), (true, "its hub")] {
+        let mut snapshot = fleet("yyy", 2);
+        snapshot.forms.get_mut("web").unwrap().forced = !on_hub;
+        snapshot.forced = on_hub;
+        let state = state_of(&snapshot, 1);
+        let force = format!("no window applies: lynq.sh/force-rollout=true is on {on}");
+        assert_eq!((state.rollout.forced_nodes, state.window), (3, None));
+        assert_eq!(state.rollout.phase, Phase::Complete);
+        assert_eq!(
+            state.rollout.message,
+            format!(
+                "all 3 nodes run the newest content and are ready; {force}, until it is taken off"
+            )
+        );
+        assert_eq!(state.windows(), force);
+        let explained = ask(&snapshot, 1, None, form);
+        assert!(explained.state.ends_with(&force), "{}", explained.state);
+        let node = ready_node("n0", 0);
+        let explained = ask(&snapshot, 1, None, |asked| asked.node(&node));
+        assert!(
+            explained.state.ends_with(&format!(
+                "no window applies to it: lynq.sh/force-rollout=true is on {on}"
+            )),
+            "{}",
+            explained.state
+        );
+    }
+    let mut snapshot = fleet("yyy", 2);
+    snapshot.nodes.get_mut("n0").unwrap().forced = true;
+    let state = state_of(&snapshot, 1);
+    assert_eq!((state.rollout.forced_nodes, state.window), (1, Some(2)));
+}
+
+#[test]
+fn the_hubs_window_is_told_by_a_form_without_one() {
+    for (own, hub, told, width, waves_left) in [
+        (0, 0, "no window", false, None),
+        (
+            0,
+            2,
+            "no window of its own, but the hub's of 2",
+            true,
+            Some(1),
+        ),
+        (3, 0, "window 3", true, Some(1)),
+        (3, 1, "window 3, and the hub's of 1", true, Some(2)),
+    ] {
+        let mut snapshot = fleet("yxx", own);
+        snapshot.hub_skew = Skew::Count(hub);
+        let rolling = state_of(&snapshot, 1);
+        assert_eq!(rolling.windows(), told);
+        assert_eq!(rolling.rollout.waves_left, waves_left, "{told}");
+        assert_eq!(rolling.is_told(), width, "{told}");
+        snapshot.nodes = fleet("yyy", own).nodes;
+        assert_eq!(state_of(&snapshot, 1).is_told(), width, "{told}: it stays");
+    }
+}
+
+/// Two of four are live and ready, and keep their slots for half a minute.
+fn soaking() -> Snapshot {
+    let mut snapshot = fleet("AAAA", 2);
+    policy_of(&mut snapshot).min_ready_seconds = 30;
+    let began = state_of(&snapshot, 1).rollout;
+    snapshot.forms.get_mut("web").unwrap().previous = Some(began);
+    settle(&mut snapshot, [0, 1], 6);
+    snapshot
+}
+
+fn settle(snapshot: &mut Snapshot, nodes: [usize; 2], second: i64) {
+    for i in nodes {
+        let node = snapshot.nodes.get_mut(&format!("n{i}")).unwrap();
+        node.live = Live::Hash("new".into());
+        (node.start, node.settled_since) = (Some(at(second - 4)), Some(at(second)));
+        node.resource_version = "101".into();
+        node.by_slot = true;
+    }
+    snapshot.slots = nodes.map(|i| slot(i, "100")).into();
+}
+
+#[test]
+fn the_estimate_counts_the_time_that_a_node_is_watched() {
+    let mut snapshot = soaking();
+    let pace = |snapshot: &Snapshot, second| {
+        let rollout = state_of(snapshot, second).rollout;
+        (
+            rollout.waves_done,
+            rollout.waves_left,
+            rollout.estimated_completion,
+        )
+    };
+    let first = (Some(0), Some(2), Some(at(71)));
+    assert_eq!(
+        pace(&snapshot, 10),
+        first,
+        "35 s for the first two, until 36"
+    );
+    assert_eq!(pace(&snapshot, 30), first, "it does not move by itself");
+    snapshot.slots.clear();
+    assert_eq!(pace(&snapshot, 36), (Some(1), Some(1), Some(at(71))));
+    settle(&mut snapshot, [2, 3], 41);
+    assert_eq!(
+        pace(&snapshot, 42),
+        (Some(1), Some(1), Some(at(71))),
+        "the last are watched, and nothing is late"
+    );
+}
+
+#[test]
+fn what_does_not_go_on_by_itself_has_no_estimate() {
+    type Change = dyn Fn(&mut Snapshot);
+    let cases: [(&str, &Change, bool); 3] = [
+        ("it goes on", &|_| {}, true),
+        ("paused", &|s| policy_of(s).paused = true, false),
+        (
+            "not rendered",
+            &|s| s.forms.get_mut("web").unwrap().outdated = true,
+            false,
+        ),
+    ];
+    for (name, change, estimated) in cases {
+        let mut snapshot = soaking();
+        change(&mut snapshot);
+        let explained = ask(&snapshot, 10, None, form);
+        assert_eq!(explained.expected.is_some(), estimated, "{name}");
+    }
+}
+
+#[test]
+fn explain_says_until_when_a_ready_node_is_watched() {
+    let snapshot = soaking();
+    let node = ready_node("n0", 6);
+    let explained = ask(&snapshot, 19, None, |asked| asked.node(&node));
+    assert_eq!(explained.state, "live and ready, for 13s");
+    assert_eq!(
+        explained.why.as_deref(),
+        Some(
+            "it is watched for rollout.minReadySeconds, until 08:00:36 UTC: as long as that it keeps its slot, and 2 held \
+             nodes of the form may wait for that"
+        )
+    );
+    assert_eq!(
+        explained.expected.as_deref(),
+        Some("its slot is free in 17s (at 08:00:36 UTC)")
+    );
+    let through = ready_node("n2", 6);
+    let explained = ask(&snapshot, 19, None, |asked| asked.node(&through));
+    assert_eq!(
+        (explained.why, explained.expected),
+        (None, None),
+        "it has no slot"
+    );
+    for (held, said) in [("A", "and one held node"), ("", "keeps its slot")] {
+        let mut last = soaking();
+        last.nodes
+            .retain(|name, _| name == "n0" || (name == "n2" && !held.is_empty()));
+        let explained = ask(&last, 19, None, |asked| asked.node(&node)).why;
+        assert!(explained.is_some_and(|why| why.contains(said)), "{said}");
+    }
+}
+
+#[test]
+fn explain_says_why_a_form_has_no_nodes() {
+    let empty = ask(&fleet("", 2), 1, None, form);
+    assert_eq!(
+        empty.why.as_deref(),
+        Some("there are no nodes: the hub has no active row")
+    );
+    assert!(empty.next.is_some_and(|next| next.contains("RowsSkipped")));
+
+    // What the operator alone knows: it could not write them.
+    let mut unwritten = fleet("", 2);
+    let mut told = state_of(&unwritten, 1).rollout;
+    (told.phase, told.message) = (Phase::InProgress, "not written to n0".into());
+    unwritten.forms.get_mut("web").unwrap().previous = Some(told);
+    let explained = ask(&unwritten, 1, None, form);
+    assert!(
+        explained.state.starts_with("in progress: 0 nodes"),
+        "{explained}"
+    );
+    assert_eq!(explained.why.as_deref(), Some("not written to n0"));
+
+    for (code, said, next) in [
+        (
+            "HubNotFound",
+            "there is no LynqHub \"tenants\"",
+            "create the hub",
+        ),
+        ("HubInvalid", "no source", "correct the hub"),
+        ("ValidationFailed", "order.when: bad", "correct the form"),
+    ] {
+        let mut invalid = fleet("", 2);
+        invalid.forms.get_mut("web").unwrap().outdated = true;
+        let explained = ask(&invalid, 1, Some((code, said)), form);
+        assert_eq!(
+            (explained.reason.as_deref(), explained.why.as_deref()),
+            (Some(code), Some(said))
+        );
+        assert!(explained.next.is_some_and(|text| text.starts_with(next)));
+    }
+}
+
+#[test]
+fn explain_quotes_why_a_form_cannot_be_rendered() {
+    let mut snapshot = fleet("A", 2);
+    snapshot.forms.get_mut("web").unwrap().outdated = true;
+    let said = ("ValidationFailed", "order.when: bad");
+    let explained = ask(&snapshot, 1, Some(said), form);
+    assert_eq!(explained.reason.as_deref(), Some("NotRendered"));
+    let why = explained.why.unwrap();
+    assert!(why.ends_with("ValidationFailed: order.when: bad"), "{why}");
+    assert!(explained.next.unwrap().starts_with("correct the form"));
+    let explained = ask(&snapshot, 1, None, form);
+    let why = explained.why.unwrap();
+    assert!(why.ends_with("not rendered for every row yet"), "{why}");
+}
+
+/// Two in flight past their deadline fill the window, and five may fail.
+fn stuck() -> Snapshot {
+    let mut snapshot = fleet("xxAA", 2);
+    snapshot.slots = vec![slot(0, "99"), slot(1, "99")];
+    policy_of(&mut snapshot).max_failures = Some(Skew::Count(5));
+    snapshot
+}
+
+#[test]
+fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
+    let state = state_of(&stuck(), 600);
+    assert_eq!(
+        (state.rollout.phase, state.rollout.failed_nodes),
+        (Phase::InProgress, 2)
+    );
+    assert_eq!(
+        state.rollout.message,
+        "2/4 updated, 2 not ready yet, 2 held: stalled, and maxFailures (5) cannot be reached: the window of 2 is full; not \
+         ready: n0, n1; whatever is in flight is past its deadline. Next: correct the form: those nodes get the correction \
+         first; or remove what stands in their way; or raise maxSkew"
+    );
+    let explained = ask(&stuck(), 600, None, form);
+    assert!(explained.why.unwrap().starts_with("stalled, "));
+    assert!(explained.next.unwrap().starts_with("correct the form"));
+
+    type Change = dyn Fn(&mut Snapshot);
+    let cases: [(&str, &Change, i64, bool); 8] = [
+        ("before the deadline", &|_| {}, 599, false),
+        (
+            "one of two may become ready",
+            &|s| s.nodes.get_mut("n1").unwrap().start = Some(at(100)),
+            600,
+            false,
+        ),
+        ("paused", &|s| policy_of(s).paused = true, 600, false),
+        (
+            "nothing is held",
+            &|s| s.nodes.retain(|name, _| name.as_str() < "n2"),
+            600,
+            false,
+        ),
+        (
+            "what was forgiven fills the window still",
+            &|s| s.forms.get_mut("web").unwrap().resumed_at = Some(at(600)),
+            600,
+            true,
+        ),
+        (
+            "a group that is not done",
+            &|s| {
+                policy_of(s).max_skew = Skew::Count(9);
+                policy_of(s).order = vec![Group {
+                    name: "canaries".into(),
+                    when: None,
+                    match_labels: BTreeMap::new(),
+                }];
+                s.nodes.get_mut("n2").unwrap().group = 1;
+                s.nodes.get_mut("n3").unwrap().group = 1;
+            },
+            600,
+            true,
+        ),
+        (
+            "the hub's window",
+            &|s| {
+                policy_of(s).max_skew = Skew::Count(9);
+                s.hub_skew = Skew::Count(2);
+            },
+            600,
+            true,
+        ),
+        (
+            "the hub's window, where another form may make room",
+            &|s| {
+                policy_of(s).max_skew = Skew::Count(9);
+                s.hub_skew = Skew::Count(2);
+                let other = s.forms["web"].clone();
+                s.forms.insert("api".into(), other);
+                s.nodes.get_mut("n1").unwrap().form = "api".into();
+                s.slots[1].form = "api".into();
+            },
+            600,
+            false,
+        ),
+    ];
+    for (name, change, second, expected) in cases {
+        let mut snapshot = stuck();
+        change(&mut snapshot);
+        let state = state_of(&snapshot, second);
+        let complete = state
+            .conditions
+            .iter()
+            .find(|c| c.type_ == "RolloutComplete");
+        assert_eq!(
+            complete.is_some_and(|c| !c.status && c.reason == STALLED),
+            expected,
+            "{name}: {}",
+            state.rollout.message
+        );
+        assert_eq!(state.stalled.is_some(), expected, "{name}");
+    }
+}
+
+/// What cannot be repaired in time fills the window, too, and wakes the planner.
+#[test]
+fn a_repair_past_its_deadline_stalls() {
+    let mut snapshot = stuck();
+    snapshot.slots[0].repair = true;
+    assert_eq!(plan(&snapshot, at(1)).wake_at, Some(at(600)));
+    let state = state_of(&snapshot, 600);
+    assert_eq!(state.rollout.failed_nodes, 1, "it spends no budget");
+    assert!(state.stalled.is_some());
+}
+
+#[test]
+fn edited_content_is_not_the_newest() {
+    let edited = ["n1".to_owned()];
+    for (states, message) in [
+        (
+            "yyy",
+            "all 3 nodes are ready; 2 run the newest content, and 1 what was changed since the hub wrote it (condition \
+             Edited): n1",
+        ),
+        (
+            "y",
+            "the node is ready, and runs what was changed since the hub wrote it (condition Edited)",
+        ),
+    ] {
+        let state = state_of(&fleet(states, 1), 1).with_edited(&edited);
+        assert_eq!(state.rollout.message, message);
+        let told = |c: &&crate::api::conditions::ConditionState| c.type_ == "RolloutComplete";
+        assert_eq!(state.conditions.iter().find(told).unwrap().message, message);
+    }
+    let rolling = state_of(&fleet("yx", 1), 1);
+    let told = rolling.clone().with_edited(&edited);
+    assert_eq!(told.rollout, rolling.rollout, "only what is complete");
+    let mut explained = plan(&fleet("yy", 1), at(1));
+    let state = explained.forms.remove("web").unwrap().with_edited(&edited);
+    explained.forms.insert("web".into(), state);
+    let snapshot = fleet("yy", 1);
+    let asked = Asked {
+        namespace: "tenants",
+        snapshot: &snapshot,
+        plan: &explained,
+        leader: Leader::Leads,
+        told: &BTreeMap::new(),
+        invalid: &BTreeMap::new(),
+        now: at(1),
+    };
+    let state = form(&asked).state;
+    assert!(
+        state.ends_with("; changed since the hub wrote it: n1"),
+        "{state}"
+    );
+}
