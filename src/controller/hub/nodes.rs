@@ -10,6 +10,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::{World, own_key};
 use crate::decide::child::NodeKey;
 use crate::decide::hub_sync::{NodeDeletion, NodeWrite};
+use crate::decide::rollout::Way;
 
 /// Node writes that one hub may have under way.
 const REQUESTS_MAX: usize = 16;
@@ -69,7 +70,9 @@ pub async fn write_nodes(world: &World, writes: &[NodeWrite]) -> Vec<Failure> {
             Ok(object) => {
                 let now = world.nodes.learn_new(&object, asked);
                 world.node_queue.add(now.key.clone());
-                if let Some(way) = write.way.filter(|_| !now.held())
+                // The gate lets a forced node go, whatever the write asks for.
+                let way = write.way.or(now.forced.then_some(Way::Forced));
+                if let Some(way) = way.filter(|_| !now.held())
                     && before.as_ref().is_none_or(|before| before.live != now.live)
                 {
                     let hub = (now.key.namespace.clone(), now.hub.clone());

@@ -5,13 +5,14 @@ use serde_json::{Value, json};
 
 use crate::api::names;
 use crate::api::node::NodeStatus;
+use crate::api::stamp;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::Look;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::status;
 use crate::decide::node_plan::status::HoldReason;
-use crate::decide::rollout::Live;
+use crate::decide::rollout::{Live, Way};
 
 /// What the loop remembers of its status writes.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub struct Memory {
     hold_at: Option<Timestamp>,
     /// The node is forced, and an event has said so.
     forced: bool,
+    /// It was held when it was looked at last, and since when.
+    held: Option<Option<Timestamp>>,
 }
 
 impl Look<'_> {
@@ -37,6 +40,16 @@ impl Look<'_> {
             self.world.events.normal(&about, "Forced", note);
         }
         self.memory.report.forced = node.forced;
+        let held = node
+            .held()
+            .then(|| stamp::parse(node.held_since.as_deref()?));
+        let before = std::mem::replace(&mut self.memory.report.held, held);
+        // Only the gate saw that go. What the hub writes to it later is counted there.
+        if let Some(since) = before.filter(|_| node.forced && !node.held()) {
+            let hub = (node.key.namespace.clone(), node.hub.clone());
+            let metrics = &self.world.metrics;
+            metrics.released(&hub, &node.form, Way::Forced, since);
+        }
     }
 
     /// Why the node is held, if the release planner has said so.
