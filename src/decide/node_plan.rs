@@ -485,6 +485,8 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
         }
         Readiness::Waiting(reason) => reason.to_string(),
     };
+    // It begins with the name, and so does what it is told in.
+    let bare = reason.strip_prefix(&format!("{}: ", seen.facts.name));
     let limit = SignedDuration::from_secs(seen.facts.timeout_seconds.into());
     match seen
         .waiting_since
@@ -492,7 +494,11 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
     {
         Some(end) if end <= now => done(
             State::Failed,
-            format!("not ready after {}s: {reason}", seen.facts.timeout_seconds),
+            format!(
+                "not ready after {}s: {}",
+                seen.facts.timeout_seconds,
+                bare.unwrap_or(&reason)
+            ),
             None,
         ),
         end => done(State::Waiting, reason, end),

@@ -45,6 +45,11 @@ async fn rows_of_a_config_map_are_as_good_as_a_tables() -> Result<()> {
         Ok(())
     })
     .await?;
+    let read = ("Ready", "True", "DatabaseConnected");
+    let hub = ("LynqHub", "tenants");
+    fleet
+        .says(hub, read, "the rows of the ConfigMap were read")
+        .await?;
     let after = fleet.get("LynqNode", "t0-web").await?;
     ensure!(
         before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"],

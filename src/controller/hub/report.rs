@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::api::conditions::{self, ConditionState};
+use crate::api::hub::SourceType;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
@@ -84,7 +85,7 @@ pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Repo
         "Ready",
         true,
         "DatabaseConnected",
-        "Successfully connected to database and queried node data",
+        rows_read(hub),
     )];
     for (complaint, findings) in [
         (ROWS, report.skipped),
@@ -102,6 +103,16 @@ pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Repo
         skipped: report.skipped_rows as i32,
     };
     write_status(world, hub, states, Some(counts)).await;
+}
+
+/// Of a database in Lynq's words; the reason is Lynq's for every source.
+fn rows_read(hub: &Hub) -> &'static str {
+    match hub.spec.as_ref().map(|spec| spec.source.type_) {
+        Ok(SourceType::ConfigMap) => "the rows of the ConfigMap were read",
+        Ok(SourceType::Mysql) | Err(_) => {
+            "Successfully connected to database and queried node data"
+        }
+    }
 }
 
 /// There are no rows. The counts stay as they were.

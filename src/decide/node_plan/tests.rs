@@ -529,3 +529,22 @@ fn what_says_nothing_counts_as_ready_after_its_delay() {
         assert!(plan.outcomes[0].message.contains("nothing in it tells"));
     }
 }
+
+#[test]
+fn what_is_not_ready_in_time_is_named_once() {
+    let node = node(vec![facts("a", &[])]);
+    let mut child = child(&node.facts[0], &node);
+    let pods = Reason::Terminating { name: "a".into() };
+    child.readiness = Readiness::Waiting(pods);
+    let children = [Some(child)];
+    let mut seen = seen(&node, &children);
+    seen[0].waiting_since = Some(at(-300));
+    let plan = plan(&node, &seen, &Rest::default(), at(0));
+    assert_eq!(
+        (plan.outcomes[0].state, plan.outcomes[0].message.as_str()),
+        (
+            State::Failed,
+            "not ready after 300s: being deleted; it is applied again once it is gone"
+        )
+    );
+}
