@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, wait};
 use crate::operator;
-use crate::tenants::{Fleet, SOON};
+use crate::tenants::{Fleet, SOON, condition};
 
 const FORM: (&str, &str) = ("LynqForm", "web");
 
@@ -247,5 +247,103 @@ async fn an_endless_interval_is_only_a_long_one() -> Result<()> {
     fleet.change("LynqHub", "tenants", &interval("1s")).await?;
     fleet.complete(2, SOON).await?;
     operator.process.check()?;
+    fleet.retire().await
+}
+
+/// A form without a window of its own is told about all the same, and so is whoever goes past the hub's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_hubs_window_and_what_goes_past_it_are_told() -> Result<()> {
+    let (cluster, operator) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "hubs", 3).await?;
+    let window = json!({"rollout": {"maxSkew": 1}});
+    fleet.change("LynqHub", "tenants", &window).await?;
+    let form = |image: &str, rollout: Value| {
+        let mut form = fleet.form(image, json!(0), 0);
+        form["spec"]["rollout"] = rollout;
+        form
+    };
+    let plain = |image: &str| {
+        let mut form = form(image, Value::Null);
+        let spec = form["spec"].as_object_mut();
+        spec.map(|spec| spec.remove("rollout"));
+        form
+    };
+    let counts = async |series: String| {
+        wait::until(&series, SOON, async || {
+            let metrics = operator.metrics().await?;
+            ensure!(metrics.contains(&format!("{series}\n")), "{metrics}");
+            Ok(())
+        })
+        .await
+    };
+    let namespace = &fleet.namespace;
+    let forced = |n: u32| {
+        format!(
+            "lynqgate_released_total{{namespace=\"{namespace}\",form=\"web\",cause=\"forced\"}} {n}"
+        )
+    };
+    fleet.apply(&plain("web:1")).await?;
+    fleet.complete(3, SOON).await?;
+    let started =
+        "nodes with changed content are released; no window of its own, but the hub's of 1";
+    fleet.event("web", "RolloutStarted", started).await?;
+    counts(format!(
+        "lynqgate_hub_window_nodes{{namespace=\"{namespace}\",hub=\"tenants\"}} 1"
+    ))
+    .await?;
+
+    let force = json!({"metadata": {"annotations": {"lynq.sh/force-rollout": "true"}}});
+    fleet.merge("LynqNode", "t0-web", &force).await?;
+    fleet.apply(&plain("web:2")).await?;
+    let rollout = fleet.complete(3, SOON).await?;
+    ensure!(rollout["forcedNodes"] == 1, "{rollout}");
+    counts(forced(1)).await?;
+
+    let paused = json!({"maxSkew": 1, "paused": true});
+    fleet.apply(&form("web:3", paused)).await?;
+    let summary = "the rollout is paused; set paused: false on the form, or force this node";
+    let held = ("Held", "True", "Paused");
+    fleet.says(("LynqNode", "t1-web"), held, summary).await?;
+    fleet.merge("LynqNode", "t1-web", &force).await?;
+    counts(forced(3)).await?;
+    fleet.retire().await
+}
+
+/// More may fail than the window has places: that is no failure, but somebody has to know of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollout_that_can_neither_go_on_nor_fail_says_so() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "stalled", 3).await?;
+    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
+    fleet.complete(3, SOON).await?;
+    let mut broken = fleet.form("web:2-broken", json!(1), 0);
+    broken["spec"]["rollout"]["maxFailures"] = json!(2);
+    fleet.apply(&broken).await?;
+    wait::until("an event RolloutStalled", 2 * SOON, async || {
+        let events = fleet.events("web").await?;
+        let said = events
+            .iter()
+            .filter(|(reason, _)| reason == "RolloutStalled");
+        let said: Vec<&String> = said.map(|(_, message)| message).collect();
+        let said_once = matches!(said[..], [message] if message.contains("maxFailures (2) cannot be reached: the window of 1"));
+        ensure!(said_once, "{events:#?}");
+        Ok(())
+    })
+    .await?;
+    let form = fleet.get("LynqForm", "web").await?;
+    let complete = condition(&form, "RolloutComplete").context("RolloutComplete")?;
+    ensure!(complete["reason"] == "Stalled", "{complete}");
+    let rollout = &form["status"]["rollout"];
+    ensure!(
+        rollout["phase"] == "InProgress" && rollout["failedNodes"] == 1,
+        "{rollout}"
+    );
+    let explained = explain(cluster, &fleet, &["form", "web"]).await?;
+    ensure!(
+        explained.contains("stalled, and maxFailures (2)"),
+        "{explained}"
+    );
+    fleet.apply(&fleet.form("web:3", json!(1), 0)).await?;
+    fleet.complete(3, SOON).await?;
     fleet.retire().await
 }

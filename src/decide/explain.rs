@@ -221,7 +221,7 @@ impl Asked<'_> {
             (&missing, reason, self.invalid.get(form))
         {
             explanation.reason = Some(reason.code().to_owned());
-            explanation.why = Some(format!("{reason}: {code}: {text}"));
+            explanation.why = Some(format!("{reason}: {text}"));
             explanation.next = Some(correction(code).to_owned());
             return;
         }
@@ -309,7 +309,7 @@ fn correction(code: &str) -> &'static str {
             "create the hub, or name another in spec.hubId, or delete the form; until then nothing of it changes"
         }
         "HubInvalid" => "correct the hub; until then nothing of the form changes",
-        _ => "correct the form; until then its nodes stay as they are",
+        _ => "correct the form and apply it",
     }
 }
 
