@@ -109,7 +109,7 @@ pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Repo
 fn rows_read(hub: &Hub) -> &'static str {
     match hub.spec.as_ref().map(|spec| spec.source.type_) {
         Ok(SourceType::ConfigMap) => "the rows of the ConfigMap were read",
-        Ok(SourceType::Mysql) | Err(_) => {
+        Ok(SourceType::Mysql | SourceType::Postgresql) | Err(_) => {
             "Successfully connected to database and queried node data"
         }
     }

@@ -94,7 +94,9 @@ pub struct Node {
     /// Its changes go live whatever the window says.
     pub forced: bool,
     pub deleting: bool,
-    /// A slot let the live content go live, and it was not seen rolled out since.
+    /// A slot let the live content go live.
+    pub by_slot: bool,
+    /// The same, and it was not seen rolled out since.
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.
     pub group: usize,

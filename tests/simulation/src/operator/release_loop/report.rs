@@ -21,8 +21,7 @@ impl Look {
         let Some(state) = self.plan.forms.get(&name) else {
             return Go::On;
         };
-        let windowed =
-            form.spec.rollout.is_some() || state.rollout.slots > 0 || state.rollout.held_nodes > 0;
+        let windowed = state.is_told();
         let mut status = FormStatus {
             observed_generation: Some(state.rollout.target_generation),
             total: state.total_nodes,
