@@ -144,7 +144,8 @@ fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
         let (Live::Hash(hash), Some(flight)) = (&node.live, node.flight) else {
             return None;
         };
-        node.non_ready().then(|| Slot {
+        // On its way out it fills its place until it is gone.
+        node.settled_since.is_none().then(|| Slot {
             node: name.clone(),
             uid: node.uid.clone(),
             form: node.form.clone(),

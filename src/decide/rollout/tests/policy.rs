@@ -328,6 +328,11 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     let slots = plan_anew.ledger.expect("it is written");
     assert_eq!(slots, [slot(0, "100"), slot(1, "100")]);
 
+    snapshot.nodes.get_mut("n0").unwrap().deleting = true;
+    let slots = plan(&snapshot, at(1)).ledger.expect("it is written");
+    assert_eq!(slots.len(), 2, "what is being deleted is there still");
+    snapshot.nodes.get_mut("n0").unwrap().deleting = false;
+
     // Repairs stay repairs, and leave the place of the others free.
     for i in 0..2 {
         snapshot.nodes.get_mut(&format!("n{i}")).unwrap().flight = flight(true);
