@@ -72,7 +72,7 @@ impl Look<'_> {
     pub async fn report(
         &mut self,
         node: &NodeDigest,
-        new: NodeStatus,
+        mut new: NodeStatus,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ApiError> {
         let memory = &self.memory.report;
@@ -82,6 +82,10 @@ impl Look<'_> {
         };
         if due > now {
             return Ok(Some(due));
+        }
+        // What another process has seen since stays.
+        if new.rolled_start_time == node.status.rolled_start_time {
+            new.rolled_start_time = None;
         }
         let mut patch = json!({"status": new});
         // A merge patch must name what it takes away.

@@ -273,7 +273,14 @@ impl Cluster {
         status: &NodeStatus,
     ) -> Result<Arc<Node>, Refused> {
         let old = self.nodes.get(name).cloned().ok_or(Refused::NotFound)?;
-        let status = serde_json::to_value(status).expect("a status is JSON");
+        let mut status = serde_json::to_value(status).expect("a status is JSON");
+        // A merge patch, which takes away what it names only.
+        for field in ["rolledStartTime", "slotGivenUp"] {
+            let stored = &old.value["status"][field];
+            if status.get(field).is_none() && !stored.is_null() {
+                status[field] = stored.clone();
+            }
+        }
         if old.value["status"] == status {
             return Ok(old);
         }

@@ -253,7 +253,7 @@ fn note_looked(world: &mut World, p: usize, name: &str) {
     }
 }
 
-fn report(world: &mut World, p: usize, node: &NodeDigest, status: NodeStatus, now: Timestamp) {
+fn report(world: &mut World, p: usize, node: &NodeDigest, mut status: NodeStatus, now: Timestamp) {
     let name = &node.key.name;
     let memory = world.processes[p]
         .node_loop
@@ -268,6 +268,9 @@ fn report(world: &mut World, p: usize, node: &NodeDigest, status: NodeStatus, no
             world.processes[p].node_loop.wake(name, at);
         }
         Some(_) => {
+            if status.rolled_start_time == node.status.rolled_start_time {
+                status.rolled_start_time = None;
+            }
             let request = Request::NodeStatus {
                 name: name.clone(),
                 status: Box::new(status),
