@@ -358,7 +358,11 @@ impl Look<'_> {
             Way::Ungated | Way::Forced => names::UNGATED,
         };
         let value = format!("{}/{}", release.hash, release.resource_version);
-        let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
+        let mut annotations = json!({marker: value});
+        if release.way == Way::Slot {
+            annotations[names::REPAIR] = release.repair.then_some(names::TRUE).into();
+        }
+        let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": annotations}});
         // The watch may be faster than the reply.
         let before = self.world.nodes.get(&NodeKey {
             namespace: self.key.0.clone(),

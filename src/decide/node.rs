@@ -65,6 +65,8 @@ pub struct NodeDigest {
     pub facts: Arc<Vec<Facts>>,
     /// A slot let the live content go live.
     pub by_slot: bool,
+    /// The slot was for a repair.
+    pub repair: bool,
     /// Its annotations claim hashes that its content does not have: it was written past the gate.
     pub past_gate: bool,
     /// The live content itself, kept only until the status says that it was seen rolled out.
@@ -128,6 +130,7 @@ impl NodeDigest {
             status: Arc::new(status),
             facts: Arc::default(),
             by_slot: false,
+            repair: annotation(object, names::REPAIR) == Some(names::TRUE),
             past_gate: false,
             content: None,
             key,
@@ -277,13 +280,9 @@ impl NodeDigest {
         if !self.by_slot || landed {
             return None;
         }
-        // Not rolled out since before the release.
-        let rolled = self.status.conditions.iter().find(|c| c.type_ == "Rolled");
-        let start = self.start.as_deref().and_then(stamp::parse);
-        let repair = rolled.is_some_and(|c| {
-            c.status == "False" && start.is_none_or(|start| c.last_transition_time < start)
-        });
-        Some(rollout::Flight { repair })
+        Some(rollout::Flight {
+            repair: self.repair,
+        })
     }
 
     /// Shortened: a window has many nodes, and a form's condition has to be read.

@@ -32,6 +32,8 @@ pub struct Release {
     pub hash: String,
     pub resource_version: String,
     pub way: Way,
+    /// As its slot says.
+    pub repair: bool,
 }
 
 /// What lets a node go.
@@ -295,7 +297,9 @@ impl Pass<'_> {
                 self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
                 continue;
             }
+            let slot = slots.iter().find(|slot| slot.uid == node.uid);
             self.plan.releases.push(Release {
+                repair: way == Way::Slot && slot.map_or(node.non_ready(), |slot| slot.repair),
                 node: name.to_owned(),
                 hash: node.desired.clone(),
                 resource_version: node.resource_version.clone(),

@@ -62,6 +62,7 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         forced: false,
         labels: Arc::default(),
         by_slot: false,
+        repair: false,
         past_gate: false,
         status: Arc::new(NodeStatus::default()),
         facts: Arc::new(facts),

@@ -35,6 +35,7 @@ pub enum Request {
         name: String,
         resource_version: Option<String>,
         marker: (&'static str, String),
+        repair: bool,
     },
     GiveUp {
         name: String,

@@ -337,6 +337,7 @@ impl World {
                 name,
                 resource_version,
                 marker,
+                repair,
             } => {
                 let (key, mut value) = marker;
                 if self.mutant(Mutant::NoVersion)
@@ -353,7 +354,17 @@ impl World {
                     cluster.write_node(
                         &name,
                         admission,
-                        |new| new["metadata"]["annotations"][key] = value.into(),
+                        |new| {
+                            let annotations = &mut new["metadata"]["annotations"];
+                            annotations[key] = value.into();
+                            if let (names::RELEASE, Some(all)) = (key, annotations.as_object_mut())
+                            {
+                                all.remove(names::REPAIR);
+                                let mark =
+                                    repair.then(|| (names::REPAIR.to_owned(), names::TRUE.into()));
+                                all.extend(mark);
+                            }
+                        },
                         resource_version.as_deref(),
                     )
                 })

@@ -450,6 +450,7 @@ impl Look {
             resource_version: (!world.mutant(Mutant::NoVersion))
                 .then(|| release.resource_version.clone()),
             marker,
+            repair: release.repair,
         }
     }
 
