@@ -208,12 +208,27 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
 /// What is not rendered now, and stays, is remembered for what it was rendered from.
 fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
     let id = (node.form.clone(), node.row_uid.clone());
-    let (Some(form), Some(known)) = (seen.forms.get(&node.form), seen.rendered.get(&id)) else {
-        return;
-    };
-    if plan.rendered.contains_key(&id) || is_gone(seen, node) {
+    let (form, known) = (seen.forms.get(&node.form), seen.rendered.get(&id));
+    if plan.rendered.contains_key(&id) {
         return;
     }
+    if is_gone(seen, node) {
+        // What is to go and may not yet stays behind what the form says now.
+        let newest = form
+            .zip(known)
+            .is_some_and(|(form, known)| known.is_of(form));
+        if form.is_some() && plan.held.is_some() && !newest {
+            let name = node.key.name.clone();
+            plan.unwritten.insert((node.form.clone(), name));
+        }
+        if let Some(known) = known.filter(|_| plan.held.is_some()) {
+            plan.rendered.insert(id, known.clone());
+        }
+        return;
+    }
+    let (Some(form), Some(known)) = (form, known) else {
+        return;
+    };
     if !known.is_of(form) {
         let name = node.key.name.clone();
         plan.unwritten.insert((node.form.clone(), name));

@@ -15,6 +15,7 @@ use crate::decide::content::{self, Hash};
 use crate::decide::gate::{self, annotation};
 use crate::decide::rollout;
 use crate::decide::rollout::Live;
+use crate::decide::version;
 
 /// One resource of the live content, without its manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,8 +64,8 @@ pub struct NodeDigest {
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
-    /// A slot let the live content go live.
-    pub by_slot: bool,
+    /// The version at which a slot let the live content go live, if one did.
+    pub released_at: Option<String>,
     /// The slot was for a repair.
     pub repair: bool,
     /// Its annotations claim hashes that its content does not have: it was written past the gate.
@@ -129,7 +130,7 @@ impl NodeDigest {
             labels: labels(object, previous),
             status: Arc::new(status),
             facts: Arc::default(),
-            by_slot: false,
+            released_at: None,
             repair: annotation(object, names::REPAIR) == Some(names::TRUE),
             past_gate: false,
             content: None,
@@ -138,9 +139,7 @@ impl NodeDigest {
         let previous = previous.filter(|p| p.uid == digest.uid);
         digest.read_live(object, rebased, previous);
         digest.past_gate = digest.is_past_gate(object, previous);
-        let released = annotation(object, names::RELEASE).and_then(|m| m.split_once('/'));
-        digest.by_slot =
-            matches!((&digest.live, released), (Live::Hash(live), Some((hash, _))) if hash == live);
+        digest.released_at = released_at(object, &digest.live);
         digest
     }
 
@@ -268,20 +267,19 @@ impl NodeDigest {
             why: self.why_not_settled(),
             forced: self.forced,
             deleting: self.deleting,
-            by_slot: self.by_slot,
+            by_slot: self.released_at.is_some(),
             flight: self.flight(),
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }
     }
 
-    /// What is left of the node's slot, should the ledger be lost.
+    /// What the node tells of its slot, should the ledger be lost.
     fn flight(&self) -> Option<rollout::Flight> {
-        let landed = self.start.is_some() && self.status.rolled_start_time == self.start;
-        if !self.by_slot || landed {
-            return None;
-        }
+        let resource_version = self.released_at.clone()?;
         Some(rollout::Flight {
+            resource_version,
             repair: self.repair,
+            landed: self.start.is_some() && self.status.rolled_start_time == self.start,
         })
     }
 
@@ -304,6 +302,20 @@ impl NodeDigest {
     pub fn is_ready(&self) -> bool {
         conditions::is_true(&self.status.conditions, "Ready")
     }
+}
+
+/// The version that the release of the live content carried. The same content may have gone live without a slot since: then
+/// that marker names a newer version.
+fn released_at(object: &Value, live: &Live) -> Option<String> {
+    let Live::Hash(live) = live else { return None };
+    let of_live = |name: &str| {
+        let (hash, version) = annotation(object, name)?.split_once('/')?;
+        (hash == live).then_some(version)
+    };
+    let released = of_live(names::RELEASE)?;
+    let ungated = of_live(names::UNGATED).map(|text| text.split('/').next().unwrap_or_default());
+    let since = ungated.is_some_and(|ungated| version::is_newer(ungated, released));
+    (!since).then(|| released.to_owned())
 }
 
 /// The live content of a LynqNode, if it is the one with this hash.

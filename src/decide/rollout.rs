@@ -139,22 +139,29 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     pass.plan
 }
 
-/// A hub without a ledger is new, or has lost it. It gets one before anything is built on it, with what is in flight by what
-/// the nodes tell of their slots. What was seen rolled out since had its slot freed, and has none now, whatever broke it.
+/// A hub without a ledger is new, or has lost it. It gets one before anything is built on it, with what the nodes tell of their
+/// slots: who is in flight, and who is watched. What was rolled out and broke since had its slot freed, and has none now.
 fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let slot = |(name, node): (&String, &Node)| {
-        let (Live::Hash(hash), Some(flight)) = (&node.live, node.flight) else {
+        let (Live::Hash(hash), Some(flight)) = (&node.live, &node.flight) else {
             return None;
         };
-        // On its way out it fills its place until it is gone.
-        node.settled_since.is_none().then(|| Slot {
+        let slot = Slot {
             node: name.clone(),
             uid: node.uid.clone(),
             form: node.form.clone(),
             hash: hash.clone(),
-            resource_version: node.resource_version.clone(),
+            resource_version: flight.resource_version.clone(),
             repair: flight.repair,
-        })
+        };
+        // On its way out it fills its place until it is gone.
+        let kept = match node.settled_since {
+            None => !flight.landed,
+            // A time to come is another clock's.
+            Some(since) if since > now => false,
+            Some(_) => free_at(snapshot, &slot, node, now).is_some_and(|at| at > now),
+        };
+        kept.then_some(slot)
     };
     let found = Snapshot {
         slots: snapshot.nodes.iter().filter_map(slot).collect(),

@@ -61,7 +61,7 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         group_of_row: None,
         forced: false,
         labels: Arc::default(),
-        by_slot: false,
+        released_at: None,
         repair: false,
         past_gate: false,
         status: Arc::new(NodeStatus::default()),

@@ -96,17 +96,21 @@ pub struct Node {
     pub deleting: bool,
     /// A slot let the live content go live.
     pub by_slot: bool,
-    /// The same, and it was not seen rolled out since.
+    /// The same, in the node's own words.
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.
     pub group: usize,
 }
 
 /// What the node itself tells of the slot that let it go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flight {
+    /// The version that the release carried.
+    pub resource_version: String,
     /// The node was not ready before.
     pub repair: bool,
+    /// It was seen rolled out since.
+    pub landed: bool,
 }
 
 impl Node {

@@ -75,6 +75,7 @@ pub struct Witness {
     taken: BTreeMap<String, Widths>,
     /// The slots of a ledger that was lost, until there is another.
     lost: Vec<Slot>,
+    without_ledger: bool,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -414,6 +415,7 @@ impl Witness {
             });
         }
         let lost = std::mem::take(&mut self.lost);
+        let anew = std::mem::take(&mut self.without_ledger);
         for slot in new
             .iter()
             .filter(|slot| lost.iter().any(|old| old.uid == slot.uid))
@@ -424,8 +426,10 @@ impl Witness {
         }
         for form in cluster.forms.keys() {
             let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();
-            let (now, before) = (of_form(new), of_form(old).max(of_form(&lost)));
-            if let (Some(width), _) = self.history.widths(form, view.since)
+            let (now, before) = (of_form(new), of_form(old));
+            // What is in flight is in flight, in the ledger or not: the first after a loss may be wider.
+            if !anew
+                && let (Some(width), _) = self.history.widths(form, view.since)
                 && self.history.counts_all(form, view.since)
             {
                 self.expect(now <= width.max(before), "window", || {
@@ -438,6 +442,7 @@ impl Witness {
     /// The ledger is lost, with these slots. Whether one was a repair only the nodes tell from now on.
     pub fn ledger_lost(&mut self, slots: Vec<Slot>) {
         self.lost.extend(slots);
+        self.without_ledger = true;
     }
 
     /// The writer has the reply to its ledger write.

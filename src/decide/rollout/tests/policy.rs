@@ -310,7 +310,13 @@ fn a_slot_is_never_written_back_to_an_older_version() {
 
 #[test]
 fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
-    let flight = |repair| Some(Flight { repair });
+    let flight = |repair| {
+        Some(Flight {
+            resource_version: "99".into(),
+            repair,
+            landed: false,
+        })
+    };
     let mut snapshot = fleet("xxyAA", 2);
     snapshot.forms.get_mut("web").unwrap().policy.skew_counts = SkewCounts::Released;
     for i in 0..3 {
@@ -326,7 +332,7 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     let plan_anew = plan(&snapshot, at(1));
     assert!(released(&plan_anew).is_empty(), "{:?}", plan_anew.releases);
     let slots = plan_anew.ledger.expect("it is written");
-    assert_eq!(slots, [slot(0, "100"), slot(1, "100")]);
+    assert_eq!(slots, [slot(0, "99"), slot(1, "99")]);
 
     snapshot.nodes.get_mut("n0").unwrap().deleting = true;
     let slots = plan(&snapshot, at(1)).ledger.expect("it is written");
@@ -350,6 +356,11 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     idle.ledger_lost = true;
     idle.nodes.get_mut("n0").unwrap().flight = flight(false);
     assert_eq!(plan(&idle, at(1)).ledger, Some(vec![]), "once");
+    // Settled since 0, and watched until 30.
+    let policy = &mut idle.forms.get_mut("web").unwrap().policy;
+    policy.min_ready_seconds = 30;
+    assert_eq!(plan(&idle, at(29)).ledger, Some(vec![slot(0, "99")]));
+    assert_eq!(plan(&idle, at(30)).ledger, Some(vec![]));
 }
 
 /// A crowd that broke after it was rolled out has no slots, and a correction reaches no more of it at once than ever.
@@ -359,7 +370,14 @@ fn what_broke_since_its_slot_was_freed_gets_none_from_a_lost_ledger() {
         let mut snapshot = fleet("XXXXXX", 2);
         snapshot.forms.get_mut("web").unwrap().policy.skew_counts = counts;
         snapshot.ledger_lost = true;
-        snapshot.nodes.get_mut("n5").unwrap().flight = Some(Flight { repair: true });
+        for (name, node) in &mut snapshot.nodes {
+            let flight = Flight {
+                resource_version: "99".into(),
+                repair: name == "n5",
+                landed: name != "n5",
+            };
+            node.flight = Some(flight);
+        }
         let plan = plan(&snapshot, at(1));
         assert_eq!(released(&plan), ["n0", "n5"], "{counts:?}");
         assert_eq!(plan.ledger.map(|slots| slots.len()), Some(2));
