@@ -6,7 +6,7 @@
 
 use cel::common::ast::{Expr, LiteralValue, operators};
 use cel::parser::PrattParser;
-use cel::{Context, IdedExpr, Value as CelValue};
+use cel::{Context, ExecutionError, IdedExpr, Value as CelValue};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ fn compile(text: &str) -> Result<IdedExpr, String> {
         let said = first.map(|error| error.to_string()).unwrap_or_default();
         said.lines().next().unwrap_or_default().to_owned()
     })?;
-    check(&expression, 0, 0)?;
+    check(&expression, &Scope::default())?;
     Ok(expression)
 }
 
@@ -130,10 +130,7 @@ fn unmet(probe: &Probe, object: &Value) -> Option<String> {
                     "{text} gives {}; it has to be true or false",
                     other.type_of()
                 )),
-                Err(error) => Some(format!(
-                    "{text} has no answer yet: {}",
-                    shown(&error.to_string())
-                )),
+                Err(error) => Some(format!("{text} has no answer yet: {}", why(&error))),
             }
         }
         Probe::JsonPath {
@@ -148,9 +145,29 @@ fn unmet(probe: &Probe, object: &Value) -> Option<String> {
                     false => None,
                 };
             };
-            let other = shown(&text_of(other));
-            Some(format!("{text} is {other:?}; {expected:?} is expected"))
+            Some(match of_status(text) {
+                true => {
+                    let other = shown(&text_of(other));
+                    format!("{text} is {other:?}; {expected:?} is expected")
+                }
+                false => format!("{text} has another value; {expected:?} is expected"),
+            })
         }
+    }
+}
+
+/// What the rest of an object says (the data of a Secret, say) is not for everybody who may read conditions.
+fn of_status(path: &str) -> bool {
+    path.trim_start_matches('$').starts_with(".status")
+}
+
+/// Only such errors in their own words as tell no values of the object.
+fn why(error: &ExecutionError) -> String {
+    match error {
+        ExecutionError::NoSuchKey(_)
+        | ExecutionError::NoSuchOverload(_)
+        | ExecutionError::UndeclaredReference(_) => shown(&error.to_string()),
+        _ => "a value of the object is not of the kind that it asks for".to_owned(),
     }
 }
 
@@ -214,16 +231,30 @@ const KNOWN: [&str; 23] = [
     "uint",
 ];
 
-/// Refuses what could take long or grow; `loops` is how many it is in already, and `depth` how many expressions.
-fn check(expr: &IdedExpr, loops: u32, depth: u32) -> Result<(), String> {
-    if depth > DEPTH_MAX {
+/// Where in a probe an expression stands.
+#[derive(Clone, Default)]
+struct Scope<'a> {
+    /// Names of the loops around it.
+    variables: Vec<&'a str>,
+    loops: u32,
+    depth: u32,
+}
+
+/// Refuses what could take long or grow, and names that nothing has.
+fn check<'a>(expr: &'a IdedExpr, scope: &Scope<'a>) -> Result<(), String> {
+    if scope.depth > DEPTH_MAX {
         return Err(format!("it is more than {DEPTH_MAX} expressions deep"));
     }
-    let check = |expr: &IdedExpr, loops| check(expr, loops, depth + 1);
+    let mut inner = scope.clone();
+    inner.depth += 1;
     match &expr.expr {
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Ok(()),
-        Expr::Select(select) => check(&select.operand, loops),
-        Expr::List(list) => list.elements.iter().try_for_each(|e| check(e, loops)),
+        Expr::Unspecified | Expr::Literal(_) => Ok(()),
+        Expr::Ident(name) if name == "object" || scope.variables.contains(&name.as_str()) => Ok(()),
+        Expr::Ident(name) => Err(format!(
+            "{name} is not known to probes; the object is called object"
+        )),
+        Expr::Select(select) => check(&select.operand, &inner),
+        Expr::List(list) => list.elements.iter().try_for_each(|e| check(e, &inner)),
         Expr::Map(_) | Expr::Struct(_) => Err("a probe makes no maps and no messages".to_owned()),
         Expr::Call(call) => {
             let name = call.func_name.as_str();
@@ -237,22 +268,27 @@ fn check(expr: &IdedExpr, loops: u32, depth: u32) -> Result<(), String> {
                 ));
             }
             let target = call.target.iter().map(|target| &**target);
-            target.chain(&call.args).try_for_each(|e| check(e, loops))
+            target.chain(&call.args).try_for_each(|e| check(e, &inner))
         }
         Expr::Comprehension(over) => {
-            if loops == LOOPS_MAX {
+            if scope.loops == LOOPS_MAX {
                 return Err(format!(
                     "a probe may look through a list within a list, and no deeper than {LOOPS_MAX} lists"
                 ));
             }
-            let inner = [
+            check(&over.iter_range, &inner)?;
+            inner.loops += 1;
+            let names = [&over.iter_var, &over.accu_var];
+            let second = over.iter_var2.iter();
+            let names = names.into_iter().chain(second).map(String::as_str);
+            inner.variables.extend(names);
+            let body = [
                 &over.accu_init,
                 &over.loop_cond,
                 &over.loop_step,
                 &over.result,
             ];
-            check(&over.iter_range, loops)?;
-            inner.into_iter().try_for_each(|e| check(e, loops + 1))
+            body.into_iter().try_for_each(|e| check(e, &inner))
         }
     }
 }
@@ -376,6 +412,9 @@ mod tests {
             ("object.a.map(x, x + x) == []", "+ is not known to probes"),
             ("object.a.matches('(a+)+$')", "matches is not known"),
             ("now() > object.a", "now is not known"),
+            ("objct.a == 1", "objct is not known to probes; the object is called object"),
+            ("status.phase == 'Running'", "status is not known"),
+            ("object.a.all(x, x == 1) && x == 1", "x is not known"),
             ("object.a * 2 == 4", "* is not known"),
             ("{'a': 1}.size() == 1", "no maps"),
             (
