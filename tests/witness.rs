@@ -57,8 +57,9 @@ impl Witness {
         Witness { seen, task }
     }
 
-    /// Ends the watch.
+    /// Ends the watch, which must have seen everything until now.
     pub fn end(self) -> Seen {
+        assert!(!self.task.is_finished(), "the witness's watch ended early");
         self.task.abort();
         std::mem::take(&mut *self.seen.lock().expect("the witness's lock"))
     }

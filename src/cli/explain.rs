@@ -215,7 +215,7 @@ async fn get(
 async fn list(objects: &Objects, kind: &str, namespace: &str) -> Result<Vec<Value>, Error> {
     let mut all = vec![];
     let kind_of = own_key(kind, "", "").kind;
-    let listed = objects.list(&kind_of, namespace, None, |object| all.push(object));
+    let listed = objects.list(&kind_of, namespace, |object| all.push(object));
     listed.await.map_err(|reason| Error::Api {
         what: format!("the {kind}s of namespace {namespace}"),
         reason,

@@ -143,12 +143,11 @@ impl Objects {
         self.send(request.get(name, &GetParams::default())).await
     }
 
-    /// Hands over all objects of a kind in a namespace; with `labels`, those that have these.
+    /// Hands over all objects of a kind in a namespace.
     pub async fn list(
         &self,
         kind: &Kind,
         namespace: &str,
-        labels: Option<&str>,
         mut each: impl FnMut(Value),
     ) -> Result<(), ApiError> {
         let served = self
@@ -158,7 +157,6 @@ impl Objects {
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), namespace, &served.resource);
         let mut params = ListParams::default().limit(LIST_PAGE);
-        params.label_selector = labels.map(str::to_owned);
         loop {
             let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
             let objects = page.items.into_iter().map(serde_json::to_value);

@@ -122,7 +122,10 @@ impl Look<'_> {
         let mut unconfirmed = false;
         for _ in 0..PASSES_MAX {
             let hub = self.world.hubs.get(&self.key.0, &self.key.1);
-            if hub.as_ref().is_some_and(|hub| hub.status.rollout.is_none()) {
+            // Without the hub's spec its window is not known, so nothing is released.
+            let releases = |hub: &Arc<Hub>| !hub.deleting && hub.spec.is_ok();
+            let lost = |hub: &Arc<Hub>| releases(hub) && hub.status.rollout.is_none();
+            if hub.as_ref().is_some_and(lost) {
                 self.read_nodes().await?;
             }
             let (nodes, rendered) = self.view();
@@ -136,8 +139,7 @@ impl Look<'_> {
                     name: name.clone(),
                 });
             }
-            // Without the hub's spec its window is not known, so nothing is released.
-            let Some(hub) = hub.filter(|hub| !hub.deleting && hub.spec.is_ok()) else {
+            let Some(hub) = hub.filter(releases) else {
                 return Ok(self.write_forms(&nodes, &plan, written).await);
             };
             let of_pass = Pass {
@@ -202,10 +204,7 @@ impl Look<'_> {
         }
         let may_go = |release: &&Release| interrupted.is_none() || release.way != Way::Slot;
         let sent: Vec<Release> = pass.plan.releases.iter().filter(may_go).cloned().collect();
-        let hub_window = rollout::status::hub_window(pass.snapshot);
-        self.world
-            .metrics
-            .hub_window(&self.key, hub_window.filter(|_| !pass.snapshot.forced));
+        self.world.metrics.hub_window(&self.key, pass.plan.hub_window);
         let (refused, (), again) = join3(
             self.release(&sent),
             self.give_up(&pass.plan.give_up),
@@ -233,15 +232,14 @@ impl Look<'_> {
         (world.nodes.of_hub(&self.key), forms)
     }
 
-    /// Without a ledger nothing but the nodes tells what is in flight, and what the watch has shown of them may be old.
+    /// Without a ledger nothing but the nodes tells what is in flight, and what the watch has shown of them may be old. Whose
+    /// one is its spec says; the label anybody may change.
     async fn read_nodes(&self) -> Result<(), ApiError> {
         let world = self.world;
         let asked = world.nodes.asked();
-        let of_hub = format!("{}={}", names::LABEL_HUB, self.key.1);
         let kind = own_key("LynqNode", "", "").kind;
         let learn = |node: Value| drop(world.nodes.learn_new(&node, asked));
-        let listed = world.objects.list(&kind, &self.key.0, Some(&of_hub), learn);
-        listed.await
+        world.objects.list(&kind, &self.key.0, learn).await
     }
 
     fn snapshot(

@@ -111,7 +111,9 @@ pub enum Denial {
         reason: content::TooDeep,
     },
     #[error(
-        "lynqnode {node}: after the gate, another webhook left {what}; it must not change LynqNodes, or must ask for reinvocation"
+        "lynqnode {node}: this write leaves {what}. Either lynqgate's mutating webhook has not seen it (look at the \
+         MutatingWebhookConfiguration that lynqgate was installed with: is it there, and as installed?), or another webhook \
+         changed it afterwards (that one must leave LynqNodes alone, or have reinvocationPolicy: IfNeeded)"
     )]
     Tampered { node: String, what: &'static str },
 }

@@ -208,32 +208,23 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
 /// What is not rendered now, and stays, is remembered for what it was rendered from.
 fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
     let id = (node.form.clone(), node.row_uid.clone());
-    let (form, known) = (seen.forms.get(&node.form), seen.rendered.get(&id));
-    if plan.rendered.contains_key(&id) {
+    let going = is_gone(seen, node);
+    if plan.rendered.contains_key(&id) || (going && plan.held.is_none()) {
         return;
     }
-    if is_gone(seen, node) {
-        // What is to go and may not yet stays behind what the form says now.
-        let newest = form
-            .zip(known)
-            .is_some_and(|(form, known)| known.is_of(form));
-        if form.is_some() && plan.held.is_some() && !newest {
-            let name = node.key.name.clone();
-            plan.unwritten.insert((node.form.clone(), name));
-        }
-        if let Some(known) = known.filter(|_| plan.held.is_some()) {
-            plan.rendered.insert(id, known.clone());
-        }
-        return;
-    }
-    let (Some(form), Some(known)) = (form, known) else {
+    let Some(form) = seen.forms.get(&node.form) else {
         return;
     };
-    if !known.is_of(form) {
+    let known = seen.rendered.get(&id);
+    // What is to go and may not yet stays behind what the form says now. Of what stays and is not known, its next rendering
+    // tells.
+    if !known.map_or(!going, |known| known.is_of(form)) {
         let name = node.key.name.clone();
         plan.unwritten.insert((node.form.clone(), name));
     }
-    plan.rendered.insert(id, known.clone());
+    if let Some(known) = known {
+        plan.rendered.insert(id, known.clone());
+    }
 }
 
 /// Whether the data gives a reason to delete the node.

@@ -267,7 +267,6 @@ impl NodeDigest {
             why: self.why_not_settled(),
             forced: self.forced,
             deleting: self.deleting,
-            by_slot: self.released_at.is_some(),
             flight: self.flight(),
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }

@@ -93,6 +93,8 @@ pub struct Plan {
     pub outrun: Vec<String>,
     pub waiting: BTreeMap<String, Reason>,
     pub forms: BTreeMap<String, status::FormState>,
+    /// The hub's window over all of its forms; None where there is none, and while the hub is forced.
+    pub hub_window: Option<usize>,
     pub wake_at: Option<Timestamp>,
 }
 
@@ -123,6 +125,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     pass.give_up(&slots);
     pass.note_formless();
+    pass.plan.hub_window = windows.hub_width().filter(|_| !snapshot.forced);
     for (name, form) in &snapshot.forms {
         let seen = status::Seen {
             snapshot,
@@ -131,6 +134,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             waiting: &pass.plan.waiting,
             turns: &turns,
             window: windows.width(name),
+            hub_window: windows.hub_width(),
         };
         let state = status::of_form(name, form, &seen, now);
         pass.wake(state.wake_at);

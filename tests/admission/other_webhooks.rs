@@ -236,7 +236,7 @@ async fn a_webhook_that_keeps_changing_content_is_refused() -> Result<()> {
     let (nodes, other) = installed("restless", "IfNeeded", keep_changing).await?;
     let (code, message) = refusal(nodes.create("n", config_map(json!({"version": "1"}))).await)?;
     assert_eq!(code, 403, "{message}");
-    let said = "after the gate, another webhook left content that the desired hash does not name";
+    let said = "this write leaves content that the desired hash does not name";
     assert!(message.contains(said), "{message}");
     assert!(nodes.get("n").await.is_err(), "nothing is stored");
 

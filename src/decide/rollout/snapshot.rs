@@ -94,15 +94,13 @@ pub struct Node {
     /// Its changes go live whatever the window says.
     pub forced: bool,
     pub deleting: bool,
-    /// A slot let the live content go live.
-    pub by_slot: bool,
-    /// The same, in the node's own words.
+    /// What the node tells of the slot that let the live content go live, if one did.
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.
     pub group: usize,
 }
 
-/// What the node itself tells of the slot that let it go.
+/// A slot as its node remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// The version that the release carried.

@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::conditions::ConditionState;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
-use crate::api::policy::Skew;
 use crate::api::{names, stamp};
 use crate::decide::rollout::reason::{NEXT, Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot, free_at};
@@ -177,6 +176,8 @@ pub struct Seen<'a> {
     pub turns: &'a [&'a str],
     /// The form's window; None where there is none.
     pub window: Option<usize>,
+    /// The hub's, over all of its forms; None where there is none.
+    pub hub_window: Option<usize>,
 }
 
 pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormState {
@@ -275,7 +276,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     rollout.message = with_force(std::mem::take(&mut rollout.message), force);
     set_times(&mut rollout, form.previous.as_ref(), now);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
-    let (window, hub_window) = (applies(seen.window), applies(hub_window(seen.snapshot)));
+    let (window, hub_window) = (applies(seen.window), applies(seen.hub_window));
     let watched = watched(name, form, seen, now);
     let pace = Pace {
         width: window.into_iter().chain(hub_window).min(),
@@ -310,12 +311,6 @@ fn nodes_of<'a>(
         .nodes
         .iter()
         .filter(move |(_, node)| node.form == form && !node.deleting)
-}
-
-/// How wide the window of the hub is, over all of its forms; None where there is none.
-pub fn hub_window(snapshot: &Snapshot) -> Option<usize> {
-    let total = snapshot.nodes.values().filter(|node| !node.deleting);
-    (snapshot.hub_skew != Skew::Count(0)).then(|| snapshot.hub_skew.of(total.count()))
 }
 
 /// Why nothing goes on by itself: whatever is in flight is past its deadline, and keeps the rest waiting, but is not as much
@@ -501,9 +496,9 @@ fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pace: &
     let through = nodes.iter().filter_map(|(_, node)| {
         let settled = node.settled_since.filter(|_| !node.held())?;
         let start = node.start.filter(|at| stamp::millis(*at) >= begin)?;
-        let soak = match node.by_slot {
-            true => pace.soak,
-            false => SignedDuration::ZERO,
+        let soak = match node.flight {
+            Some(_) => pace.soak,
+            None => SignedDuration::ZERO,
         };
         settled.max(start).checked_add(soak).ok()
     });

@@ -60,7 +60,6 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             why: None,
             forced: false,
             deleting: false,
-            by_slot: false,
             flight: None,
             group: 0,
         };

@@ -125,6 +125,11 @@ impl<'a> Windows<'a> {
         self.forms.get(form)?.width
     }
 
+    /// How wide the hub's window over all forms is; None where there is none.
+    pub fn hub_width(&self) -> Option<usize> {
+        self.hub.width
+    }
+
     pub fn take(&mut self, name: &str, node: &Node) {
         let repair = node.non_ready();
         self.each(&node.form, |window| {

@@ -427,7 +427,7 @@ pub fn confirm(world: &mut World) {
 
 /// A backup restores the hub without its status. Not while a release is under way: its slot is what makes it good.
 fn lose_ledger(world: &mut World) {
-    let hub = world.cluster.hub.clone();
+    let hub = &world.cluster.hub;
     let under_way = hub.slots.iter().any(|slot| {
         let node = world.cluster.nodes.get(&slot.node);
         node.is_some_and(|node| node.digest.resource_version == slot.resource_version)
@@ -436,7 +436,6 @@ fn lose_ledger(world: &mut World) {
         return;
     }
     world.trace(|| "the hub's status is lost".to_owned());
-    let lost = hub.slots.clone();
-    world.witness.ledger_lost(lost);
+    world.witness.ledger_lost();
     world.change_hub(|hub| (hub.slots, hub.has_ledger) = (vec![], false));
 }

@@ -73,8 +73,7 @@ pub struct Witness {
     history: History,
     /// The windows in which the slots of the ledger were taken, by uid.
     taken: BTreeMap<String, Widths>,
-    /// The slots of a ledger that was lost, until there is another.
-    lost: Vec<Slot>,
+    /// The ledger was lost, and there is no other yet.
     without_ledger: bool,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
@@ -414,16 +413,7 @@ impl Witness {
                 format!("the slot of {name} was freed, and whoever did it has not read that its workload is ready")
             });
         }
-        let lost = std::mem::take(&mut self.lost);
         let anew = std::mem::take(&mut self.without_ledger);
-        for slot in new
-            .iter()
-            .filter(|slot| lost.iter().any(|old| old.uid == slot.uid))
-        {
-            if let Some(flight) = self.flights.get_mut(&slot.uid) {
-                flight.repair = slot.repair;
-            }
-        }
         for form in cluster.forms.keys() {
             let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();
             let (now, before) = (of_form(new), of_form(old));
@@ -439,9 +429,7 @@ impl Witness {
         }
     }
 
-    /// The ledger is lost, with these slots. Whether one was a repair only the nodes tell from now on.
-    pub fn ledger_lost(&mut self, slots: Vec<Slot>) {
-        self.lost.extend(slots);
+    pub fn ledger_lost(&mut self) {
         self.without_ledger = true;
     }
 

@@ -152,7 +152,11 @@ fn settle(snapshot: &mut Snapshot, nodes: [usize; 2], second: i64) {
         node.live = Live::Hash("new".into());
         (node.start, node.settled_since) = (Some(at(second - 4)), Some(at(second)));
         node.resource_version = "101".into();
-        node.by_slot = true;
+        node.flight = Some(Flight {
+            resource_version: "100".into(),
+            repair: false,
+            landed: true,
+        });
     }
     snapshot.slots = nodes.map(|i| slot(i, "100")).into();
 }
