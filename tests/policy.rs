@@ -325,7 +325,8 @@ async fn a_rollout_that_can_neither_go_on_nor_fail_says_so() -> Result<()> {
             .iter()
             .filter(|(reason, _)| reason == "RolloutStalled");
         let said: Vec<&String> = said.map(|(_, message)| message).collect();
-        let said_once = matches!(said[..], [message] if message.contains("maxFailures (2) cannot be reached: the window of 1"));
+        let said_once =
+            matches!(said[..], [message] if message.contains("stalled: the window of 1 is full"));
         ensure!(said_once, "{events:#?}");
         Ok(())
     })
@@ -340,7 +341,7 @@ async fn a_rollout_that_can_neither_go_on_nor_fail_says_so() -> Result<()> {
     );
     let explained = explain(cluster, &fleet, &["form", "web"]).await?;
     ensure!(
-        explained.contains("stalled, and maxFailures (2)"),
+        explained.contains("maxFailures (2) halts only at more failures than these 1"),
         "{explained}"
     );
     fleet.apply(&fleet.form("web:3", json!(1), 0)).await?;

@@ -95,7 +95,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             broken_forms: &BTreeSet::new(),
             rows: &rows,
             nodes: &[],
-            foreign: &|_| false,
+            foreign: &|_| None,
             rendered: &BTreeMap::new(),
         },
         Timestamp::now(),

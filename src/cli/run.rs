@@ -21,8 +21,10 @@ use crate::cluster::objects::Objects;
 use crate::cluster::vital;
 use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
+use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Workers, World};
 use crate::decide::child::key_of;
+use crate::decide::rollout::status::Force;
 use crate::server::{probes, tls, webhook};
 
 #[derive(clap::Args)]
@@ -278,10 +280,21 @@ fn readiness(
 }
 
 fn policy_of(world: &Arc<World>) -> webhook::PolicyOf {
-    let forms = world.forms.clone();
+    let (forms, hubs) = (world.forms.clone(), world.hubs.clone());
     Arc::new(move |namespace, form| {
         let form = forms.get(namespace, form)?;
-        Some(form.spec.as_ref().ok()?.rollout.clone().unwrap_or_default())
+        let hub = hubs.get(namespace, &form.hub_id);
+        let of_hub = hub.as_ref().and_then(|hub| hub.spec.as_ref().ok());
+        let of_hub = of_hub.and_then(|spec| spec.rollout.as_ref());
+        Some(webhook::Policy {
+            of_form: form.spec.as_ref().ok()?.rollout.clone().unwrap_or_default(),
+            hub_skew: of_hub.map(|rollout| rollout.max_skew).unwrap_or_default(),
+            force: match () {
+                () if is_forced(&form.annotations) => Some(Force::Form),
+                () if hub.is_some_and(|hub| is_forced(&hub.annotations)) => Some(Force::Hub),
+                () => None,
+            },
+        })
     })
 }
 

@@ -173,10 +173,8 @@ async fn act(
         seed,
     };
     let foreign = |node: &crate::decide::child::NodeKey| {
-        world
-            .nodes
-            .get(node)
-            .is_some_and(|node| node.hub != hub.name)
+        let of = world.nodes.get(node)?.hub.clone();
+        (of != hub.name).then_some(of)
     };
     let seen = Seen {
         hub: &view,

@@ -283,7 +283,7 @@ impl Metrics {
         self.inner.hub_window.remove(&OfHub::new(hub));
     }
 
-    /// A form that is gone is not counted any more.
+    /// A form that is gone is not counted any more, nor is what it did.
     pub fn forget(&self, namespace: &str, form: &str) {
         let form = OfForm {
             namespace: namespace.to_owned(),
@@ -300,6 +300,16 @@ impl Metrics {
             family.remove(&form);
         }
         inner.set_waiting(&form, &BTreeMap::new());
+        inner.held_seconds.remove(&form);
+        inner.settle_seconds.remove(&form);
+        inner.halts.remove(&form);
+        for way in Way::ALL {
+            inner.released.remove(&Released {
+                namespace: form.namespace.clone(),
+                form: form.form.clone(),
+                cause: way.code(),
+            });
+        }
     }
 
     pub fn halted(&self, hub: &HubKey, form: &str) {

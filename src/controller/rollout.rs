@@ -204,7 +204,9 @@ impl Look<'_> {
         }
         let may_go = |release: &&Release| interrupted.is_none() || release.way != Way::Slot;
         let sent: Vec<Release> = pass.plan.releases.iter().filter(may_go).cloned().collect();
-        self.world.metrics.hub_window(&self.key, pass.plan.hub_window);
+        self.world
+            .metrics
+            .hub_window(&self.key, pass.plan.hub_window);
         let (refused, (), again) = join3(
             self.release(&sent),
             self.give_up(&pass.plan.give_up),

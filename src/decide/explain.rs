@@ -146,14 +146,15 @@ impl Asked<'_> {
             true => String::new(),
             false => format!("; changed since the hub wrote it: {}", state.edited),
         };
+        let counted = told.unwrap_or(rollout);
         let mut explanation = Explanation::of(
             format!("lynqform {}/{name}", self.namespace),
             format!(
                 "{text}: {} nodes, {} updated and ready, {} updated and not ready, {} held; {}{edited}",
-                rollout.total_nodes,
-                rollout.ready_updated_nodes,
-                rollout.updating_nodes,
-                rollout.held_nodes,
+                counted.total_nodes,
+                counted.ready_updated_nodes,
+                counted.updating_nodes,
+                counted.held_nodes,
                 state.windows()
             ),
         );
@@ -164,12 +165,6 @@ impl Asked<'_> {
             let told = self.told.get(name);
             let told = told.map(|(code, text)| (code.as_str(), text.as_str()));
             self.wait(&mut explanation, reason, told, name);
-            let led = self.leader == Leader::Leads;
-            let stalled = state.stalled.as_ref().filter(|_| led);
-            if let Some((why, next)) = stalled.and_then(|text| text.split_once(NEXT)) {
-                explanation.why = Some(why.to_owned());
-                explanation.next = Some(next.to_owned());
-            }
         } else if let Some((code, why)) = self.invalid.get(name) {
             explanation.reason = Some(code.clone());
             explanation.why = Some(why.clone());
@@ -231,6 +226,15 @@ impl Asked<'_> {
         explanation.next = Some(reason.next().to_owned());
         if let Reason::Soaking { holders, .. } = reason {
             explanation.expected = holders.soaked_at.map(|at| self.at(at));
+        }
+        let stalled = || {
+            let state = self.state_of(form)?;
+            let of_this = state.blocked.as_ref()?.code() == reason.code();
+            state.stalled.as_ref().filter(|_| of_this)?.split_once(NEXT)
+        };
+        if let Some((why, next)) = stalled() {
+            explanation.why = Some(why.to_owned());
+            explanation.next = Some(next.to_owned());
         }
     }
 

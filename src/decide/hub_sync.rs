@@ -72,8 +72,8 @@ pub struct Seen<'a> {
     pub rows: &'a Rows,
     /// The hub's nodes.
     pub nodes: &'a [Arc<NodeDigest>],
-    /// A node of this name that is not the hub's.
-    pub foreign: &'a (dyn Fn(&NodeKey) -> bool + Sync),
+    /// The hub of a node of this name, where that is another one.
+    pub foreign: &'a (dyn Fn(&NodeKey) -> Option<String> + Sync),
     pub rendered: &'a Rendered,
 }
 
@@ -184,16 +184,22 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
                 namespace: seen.hub.namespace.clone(),
                 name,
             };
-            let taken = (seen.foreign)(&key)
-                || node.is_some_and(|node| node.form != *form_name || node.row_uid != row.uid);
-            if taken {
+            let others = node.filter(|node| node.form != *form_name || node.row_uid != row.uid);
+            let taken = match ((seen.foreign)(&key), others) {
+                (Some(hub), _) => Some(format!(
+                    "the node of this name is of hub {hub:?}, and is made here once it is gone there: see the condition \
+                     DeletionsHeld of that hub; or rename the form"
+                )),
+                (None, Some(other)) => Some(format!(
+                    "the node of this name is of form {:?} and another row; rename one of the forms",
+                    other.form
+                )),
+                (None, None) => None,
+            };
+            if let Some(cause) = taken {
                 let unwritten = (form_name.clone(), key.name.clone());
                 plan.unwritten.insert(unwritten);
-                plan.skipped.add(
-                    Subject::Node,
-                    key.name,
-                    "there is one of this name that belongs to another hub or form; rename the form, or delete that node",
-                );
+                plan.skipped.add(Subject::Node, key.name, cause);
                 continue;
             }
             render_node(seen, &mut plan, form_name, form, row, &key, node, now);

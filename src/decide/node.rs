@@ -285,6 +285,10 @@ impl NodeDigest {
     /// Shortened: a window has many nodes, and a form's condition has to be read.
     fn why_not_settled(&self) -> Option<String> {
         const SHOWN_MAX: usize = 300;
+        if self.deleting {
+            let why = "it is being deleted, and something keeps it: see its finalizers";
+            return Some(why.to_owned());
+        }
         let type_ = match self.live {
             Live::Unknown => "Ready",
             _ => "Rolled",

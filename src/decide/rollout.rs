@@ -48,6 +48,8 @@ pub enum Way {
 }
 
 impl Way {
+    pub const ALL: [Way; 3] = [Way::Slot, Way::Ungated, Way::Forced];
+
     /// The label of metrics and events.
     pub fn code(self) -> &'static str {
         match self {

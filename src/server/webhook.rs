@@ -23,6 +23,7 @@ use crate::api::names;
 use crate::api::policy::{Rollout, Skew};
 use crate::decide::gate::{self, Write};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
+use crate::decide::rollout::status::Force;
 
 /// An AdmissionReview has the object twice, and a held object has its content twice: the largest seen was 4.3 MB.
 pub const BODY_MAX: usize = 7 * 1024 * 1024;
@@ -30,7 +31,17 @@ pub const BODY_MAX: usize = 7 * 1024 * 1024;
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The policy of a form, by namespace and name, for the warning that a held write gets.
-pub type PolicyOf = Arc<dyn Fn(&str, &str) -> Option<Rollout> + Send + Sync>;
+pub type PolicyOf = Arc<dyn Fn(&str, &str) -> Option<Policy> + Send + Sync>;
+
+/// What a held write waits for.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    pub of_form: Rollout,
+    /// The hub's window over all of its forms.
+    pub hub_skew: Skew,
+    /// Everything of the form goes at once.
+    pub force: Option<Force>,
+}
 
 #[derive(Clone)]
 pub struct Webhook {
@@ -170,16 +181,27 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
         text("/spec/templateRef"),
     );
     match (webhook.policy_of)(namespace, form) {
-        Some(policy) if policy.paused => {
+        Some(Policy {
+            force: Some(force), ..
+        }) => format!(
+            "held: lynqnode {name} goes live as soon as lynqgate has looked at it; no window applies: {force}"
+        ),
+        Some(policy) if policy.of_form.paused => {
             format!("held: lynqnode {name} waits, because form {form} is paused")
         }
-        Some(policy) if policy.max_skew == Skew::Count(0) => format!(
-            "held: lynqnode {name} goes live as soon as lynqgate has looked at it; form {form} has no window of its own"
-        ),
-        Some(policy) => {
-            let skew = policy.max_skew;
-            format!("held: lynqnode {name} waits for a slot of form {form} (maxSkew {skew})")
-        }
+        Some(Policy {
+            of_form, hub_skew, ..
+        }) => match (of_form.max_skew, hub_skew) {
+            (Skew::Count(0), Skew::Count(0)) => format!(
+                "held: lynqnode {name} goes live as soon as lynqgate has looked at it; form {form} has no window"
+            ),
+            (Skew::Count(0), skew) => format!(
+                "held: lynqnode {name} waits for a slot of the hub of form {form} (maxSkew {skew})"
+            ),
+            (skew, _) => {
+                format!("held: lynqnode {name} waits for a slot of form {form} (maxSkew {skew})")
+            }
+        },
         None => format!(
             "held: lynqnode {name} waits for form {form:?}, which is not there or cannot be read"
         ),

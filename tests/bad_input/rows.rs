@@ -184,11 +184,11 @@ async fn a_name_that_is_taken() -> Result<()> {
     let node = json!({
         "apiVersion": "operator.lynq.sh/v1", "kind": "LynqNode",
         "metadata": {"name": "t1-web", "labels": {"lynq.sh/hub": "other"}},
-        "spec": {"uid": "t1", "templateRef": "web"},
+        "spec": {"uid": "t1", "templateRef": "web", "hubId": "other"},
     });
     fleet.apply(&node).await?;
     fleet.insert(1..3).await?;
-    let said = "LynqNode t1-web: there is one of this name that belongs to another hub or form; rename the form, or delete that node";
+    let said = "LynqNode t1-web: the node of this name is of hub \"other\", and is made here once it is gone there: see the condition DeletionsHeld of that hub; or rename the form";
     let bad = ("RowsSkipped", "True", "UnusableRows");
     fleet.says(("LynqHub", "tenants"), bad, said).await?;
     fleet.event("tenants", "RowsSkipped", said).await?;

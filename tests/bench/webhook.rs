@@ -19,7 +19,6 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use lynqgate::api::names;
-use lynqgate::api::policy::Rollout;
 use lynqgate::server::{tls, webhook};
 use prometheus_client::registry::Registry;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -151,7 +150,7 @@ fn serve(config: ServerConfig, null_answer: Arc<std::sync::OnceLock<Bytes>>) -> 
     };
     let webhook = webhook::Webhook {
         operator: samples::OPERATOR.to_owned(),
-        policy_of: Arc::new(|_, _| Some(Rollout::default())),
+        policy_of: Arc::new(|_, _| Some(webhook::Policy::default())),
         metrics: webhook::Metrics::register(&mut Registry::default()),
     };
     let app = webhook::router(webhook).route("/null", post(null));

@@ -9,14 +9,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use libfuzzer_sys::fuzz_target;
 use lynqgate::api::names;
-use lynqgate::api::policy::Rollout;
-use lynqgate::server::webhook::{Half, Metrics, Webhook, judge};
+use lynqgate::server::webhook::{Half, Metrics, Policy, Webhook, judge};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 static WEBHOOK: LazyLock<Webhook> = LazyLock::new(|| Webhook {
     operator: "operator".to_owned(),
-    policy_of: Arc::new(|_, form| (form == "web").then(Rollout::default)),
+    policy_of: Arc::new(|_, form| (form == "web").then(Policy::default)),
     metrics: Metrics::register(&mut Registry::default()),
 });
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::cluster::database::Product;
 use crate::cluster::{Cluster, wait};
-use crate::hub::{fleet, fleet_on, until_maps};
+use crate::hub::{fleet, fleet_on, form, map, until_maps};
 use crate::operator;
 use crate::tenants::{Fleet, SOON, condition};
 use crate::words::all;
@@ -52,6 +52,10 @@ async fn many_nodes_go_only_when_the_count_is_confirmed() -> Result<()> {
             a_row_without_uid(cluster).boxed_local(),
         ),
         ("form gone", form_gone(cluster).boxed_local()),
+        (
+            "form changed while deletions are held",
+            form_changed_while_deletions_are_held(cluster).boxed_local(),
+        ),
         ("own limit", own_limit(cluster).boxed_local()),
     ])
     .await
@@ -259,6 +263,41 @@ async fn form_gone(cluster: &Cluster) -> Result<()> {
     confirm(&fleet, "7").await?;
     fleet.until_names("LynqNode", &[]).await?;
     until_spent(&fleet).await?;
+    fleet.retire().await
+}
+
+/// What is to go runs on as it is, and the form does not call that complete.
+async fn form_changed_while_deletions_are_held(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 9).await?;
+    let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    fleet
+        .database
+        .execute("DELETE FROM tenants WHERE id < 't6'")
+        .await?;
+    let said = "6 of 9 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
+    fleet.says(HUB, HELD, said).await?;
+    let mut changed = map("app", "-app");
+    changed["spec"]["data"]["plan"] = json!("new-{{ .plan }}");
+    fleet.apply(&form(&fleet, "web", &[changed])).await?;
+    let not_complete = ("RolloutComplete", "False", "InProgress");
+    let behind = "the newest content could not be written to t0-web, t1-web, t2-web, t3-web, t4-web and 1 more: see the hub's conditions; 3/9 updated, 0 not ready yet, 0 held";
+    fleet
+        .says(("LynqForm", "web"), not_complete, behind)
+        .await?;
+    let after = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    let touched: Vec<&String> = before
+        .difference(&after)
+        .map(|[_, name, ..]| name)
+        .collect();
+    let of_staying = ["t6", "t7", "t8"];
+    ensure!(
+        touched
+            .iter()
+            .all(|name| of_staying.iter().any(|t| name.starts_with(t))),
+        "{touched:?}"
+    );
+    confirm(&fleet, "6").await?;
+    fleet.complete(3, SOON).await?;
     fleet.retire().await
 }
 

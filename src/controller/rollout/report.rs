@@ -267,14 +267,10 @@ impl Look<'_> {
             })
         };
         if news(status) != news(&form.status)
-            && let Some(held) = status
-                .conditions
-                .iter()
-                .find(|c| c.type_ == "Held" && c.status == "True")
+            && let Some(blocked) = state.and_then(|state| state.blocked.as_ref())
         {
-            self.world
-                .events
-                .normal(&about, &held.reason, held.message.clone());
+            let told = blocked.announcement();
+            self.world.events.normal(&about, blocked.code(), told);
         }
         if valid(status) != valid(&form.status)
             && let Some(condition) = status.conditions.iter().find(|c| c.type_ == "Valid")

@@ -412,7 +412,10 @@ mod tests {
             ("object.a.map(x, x + x) == []", "+ is not known to probes"),
             ("object.a.matches('(a+)+$')", "matches is not known"),
             ("now() > object.a", "now is not known"),
-            ("objct.a == 1", "objct is not known to probes; the object is called object"),
+            (
+                "objct.a == 1",
+                "objct is not known to probes; the object is called object",
+            ),
             ("status.phase == 'Running'", "status is not known"),
             ("object.a.all(x, x == 1) && x == 1", "x is not known"),
             ("object.a * 2 == 4", "* is not known"),

@@ -172,8 +172,8 @@ impl Reason {
                 "nothing, if that is over within seconds; else the operator's log says what keeps it from those nodes"
             }
             Reason::NoForm { .. } => {
-                "bring the form back, or correct it; or delete the node: the hub's condition DeletionsHeld may say why it is \
-                 still there"
+                "bring the form back to this hub, or correct it; or let the node go: the hub's condition DeletionsHeld says how, \
+                 if that is what keeps it"
             }
             Reason::NoLeader { .. } => "start the operator: kubectl -n lynq-system get pods",
         }
@@ -182,6 +182,22 @@ impl Reason {
     /// For those who read no more than this: the whole story, and what must happen.
     pub fn advice(&self) -> String {
         format!("{self}{NEXT}{}", self.next())
+    }
+
+    /// What is told when it begins: at that moment the causes of those that fill a window are mostly that their updates have
+    /// just begun.
+    pub fn announcement(&self) -> String {
+        let mut told = self.clone();
+        match &mut told {
+            Reason::WindowFull { holders, .. } | Reason::HubWindowFull { holders, .. } => {
+                *holders = Arc::new(Holders {
+                    why: None,
+                    ..Holders::clone(holders)
+                });
+            }
+            _ => {}
+        }
+        told.advice()
     }
 
     /// What the node's own condition says: nothing that changes while its word stays.
@@ -225,7 +241,7 @@ impl Reason {
                 "the operator has just started, and looks at every node before it releases any; the form's condition Held names some that are left"
             }
             Reason::NoForm { .. } => {
-                "its form is gone, cannot be read, or is another hub's, so that nobody releases it; bring the form back or correct it, or delete this node"
+                "its form is gone, cannot be read, or is another hub's, so that nobody releases it; bring the form back or correct it, or let the node go: the hub's condition DeletionsHeld says how, if that is what keeps it"
             }
             Reason::NoLeader { .. } => "no operator leads, so that nothing is released",
         }

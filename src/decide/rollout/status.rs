@@ -325,11 +325,14 @@ fn stalled(form_name: &str, seen: &Seen, blocked: &Reason) -> Option<String> {
         _ => return None,
     };
     let allowed = seen.failed.allowed;
+    let counted = match seen.failed.names.len() {
+        0 => "and none of it counts as a failure: it was not ready before, or lynq.sh/resume forgave it".to_owned(),
+        n => format!("and maxFailures ({allowed}) halts only at more failures than these {n}"),
+    };
     (late > 0 && late == in_the_way).then(|| {
         format!(
-            "stalled, and maxFailures ({allowed}) cannot be reached: {blocked}; whatever is in flight is past its \
-             deadline{NEXT}correct the form: those nodes get the correction first; or remove what stands in their way; or \
-             raise maxSkew"
+            "stalled: {blocked}; whatever is in flight is past its deadline, {counted}{NEXT}correct the form: those nodes \
+             get the correction first; or remove what stands in their way; or raise maxSkew"
         )
     })
 }
@@ -500,16 +503,21 @@ fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pace: &
             Some(_) => pace.soak,
             None => SignedDuration::ZERO,
         };
-        settled.max(start).checked_add(soak).ok()
+        let through = settled.max(start).checked_add(soak).ok()?;
+        Some((through, through.duration_since(start).as_secs_f64()))
     });
-    let (settled, latest) = through.fold((0, begin), |(n, last), at| (n + 1, last.max(at)));
+    let none = (0, begin, 0.0);
+    let (settled, latest, spent) = through.fold(none, |(n, last, spent), (at, took)| {
+        (n + 1, last.max(at), spent + took)
+    });
     let left = (rollout.total_nodes - rollout.ready_updated_nodes).max(0) as usize;
     let done = usize::saturating_sub(settled, pace.watched);
     rollout.waves_done = Some((done / width) as i32);
     rollout.waves_left = Some((left + pace.watched).div_ceil(width) as i32);
     if rollout.phase == Phase::InProgress && settled > 0 && !pace.stopped {
-        let spent = latest.duration_since(begin).as_secs_f64();
-        let more = SignedDuration::try_from_secs_f64(spent * left as f64 / settled as f64);
+        // As a full window goes on: the first groups of an order fill only a part of it.
+        let each = spent / settled as f64;
+        let more = SignedDuration::try_from_secs_f64(each * left as f64 / width as f64);
         rollout.estimated_completion = more
             .ok()
             .and_then(|more| latest.checked_add(more).ok())

@@ -13,9 +13,12 @@ use crate::decide::content;
 const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
 
 fn webhook() -> Webhook {
-    let policy = Rollout {
-        max_skew: Skew::Count(3),
-        ..Rollout::default()
+    let policy = Policy {
+        of_form: Rollout {
+            max_skew: Skew::Count(3),
+            ..Rollout::default()
+        },
+        ..Policy::default()
     };
     Webhook {
         operator: OPERATOR.to_owned(),

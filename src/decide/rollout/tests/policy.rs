@@ -262,7 +262,8 @@ fn the_status_estimates_the_end_from_what_went_through() {
     snapshot.forms.get_mut("web").unwrap().previous = Some(began);
     for i in 0..4 {
         let node = snapshot.nodes.get_mut(&format!("n{i}")).unwrap();
-        (node.start, node.settled_since) = (Some(at(1)), Some(at(11 + 10 * (i / 2))));
+        let began = 1 + 10 * (i / 2);
+        (node.start, node.settled_since) = (Some(at(began)), Some(at(began + 10)));
     }
     let status = |now: i64| plan(&snapshot, at(now)).forms["web"].rollout.clone();
     let later = status(40);
@@ -270,9 +271,19 @@ fn the_status_estimates_the_end_from_what_went_through() {
     assert_eq!(
         later.estimated_completion,
         Some(at(41)),
-        "4 of 8 in 20 s, the last of them at 21"
+        "10 s for each of 4 more, two at a time, from 21 on"
     );
     assert_eq!(later, status(90), "it does not move by itself");
+
+    // One canary alone took as long as a full window does.
+    let canary = &mut snapshot;
+    for i in 1..4 {
+        let node = canary.nodes.get_mut(&format!("n{i}")).unwrap();
+        node.live = Live::Hash("old".into());
+        (node.start, node.settled_since) = (Some(at(-100)), Some(at(-90)));
+    }
+    let early = plan(canary, at(12)).forms["web"].rollout.clone();
+    assert_eq!(early.estimated_completion, Some(at(46)), "7 * 10 s / 2");
 }
 
 #[test]

@@ -172,15 +172,15 @@ fn the_estimate_counts_the_time_that_a_node_is_watched() {
             rollout.estimated_completion,
         )
     };
-    let first = (Some(0), Some(2), Some(at(71)));
+    let first = (Some(0), Some(2), Some(at(70)));
     assert_eq!(
         pace(&snapshot, 10),
         first,
-        "35 s for the first two, until 36"
+        "34 s for each, the first two until 36"
     );
     assert_eq!(pace(&snapshot, 30), first, "it does not move by itself");
     snapshot.slots.clear();
-    assert_eq!(pace(&snapshot, 36), (Some(1), Some(1), Some(at(71))));
+    assert_eq!(pace(&snapshot, 36), (Some(1), Some(1), Some(at(70))));
     settle(&mut snapshot, [2, 3], 41);
     assert_eq!(
         pace(&snapshot, 42),
@@ -315,12 +315,12 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
     );
     assert_eq!(
         state.rollout.message,
-        "2/4 updated, 2 not ready yet, 2 held: stalled, and maxFailures (5) cannot be reached: the window of 2 is full; not \
-         ready: n0, n1; whatever is in flight is past its deadline. Next: correct the form: those nodes get the correction \
+        "2/4 updated, 2 not ready yet, 2 held: stalled: the window of 2 is full; not ready: n0, n1; whatever is in flight is \
+         past its deadline, and maxFailures (5) halts only at more failures than these 2. Next: correct the form: those nodes get the correction \
          first; or remove what stands in their way; or raise maxSkew"
     );
     let explained = ask(&stuck(), 600, None, form);
-    assert!(explained.why.unwrap().starts_with("stalled, "));
+    assert!(explained.why.unwrap().starts_with("stalled: "));
     assert!(explained.next.unwrap().starts_with("correct the form"));
 
     type Change = dyn Fn(&mut Snapshot);

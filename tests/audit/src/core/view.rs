@@ -52,8 +52,13 @@ pub struct Policy {
 impl Policy {
     pub fn of(object: &Value) -> Policy {
         let rollout = &object["spec"]["rollout"];
+        let is_ordered = rollout["order"].as_array().is_some_and(|o| !o.is_empty());
         Policy {
-            skew: Skew::of(rollout.get("maxSkew")).unwrap_or(Skew::Count(0)),
+            skew: match Skew::of(rollout.get("maxSkew")).unwrap_or(Skew::Count(0)) {
+                // Groups that come one after the other need slots, of which there are so many at most.
+                Skew::Count(0) if is_ordered => Skew::Count(WINDOW_MAX as u64),
+                skew => skew,
+            },
             paused: rollout["paused"] == true,
             immediate: rollout["creation"] == "Immediate",
             only_released: rollout["skewCounts"] == "Released",

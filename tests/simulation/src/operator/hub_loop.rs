@@ -145,7 +145,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         broken_forms: &BTreeSet::new(),
         rows: &rows,
         nodes: &nodes,
-        foreign: &|_| false,
+        foreign: &|_| None,
         rendered: &process.hub_loop.rendered,
     };
     let mut plan = hub_sync::plan(&seen, process.now(world.time));

@@ -156,6 +156,19 @@ fn what_is_broken_is_found() {
             broken: &[Rule::Ungated],
         },
         Case {
+            name: "ungated in spite of an order",
+            play: |f| {
+                f.policy(json!({"order": [{"name": "canary", "matchLabels": {"tier": "canary"}}]}));
+                f.wait(30);
+                f.hold(&["n0"], "web:2");
+                f.edit(&node("n0"), |node| {
+                    annotations(node)["lynq.sh/ungated"] = hash("n0", "web:2").into();
+                    go_live(node);
+                });
+            },
+            broken: &[Rule::Ungated],
+        },
+        Case {
             name: "released while paused",
             play: |f| {
                 f.policy(json!({"maxSkew": 2, "paused": true}));
