@@ -5,9 +5,12 @@ RUN rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /src
 COPY . .
 RUN cargo build --release --locked --target "$(uname -m)-unknown-linux-musl" --bin lynqgate \
-    && mv "target/$(uname -m)-unknown-linux-musl/release/lynqgate" /lynqgate
+    && mkdir /out \
+    && mv "target/$(uname -m)-unknown-linux-musl/release/lynqgate" /out/lynqgate \
+    && ln -s lynqgate /out/manager
 
 FROM gcr.io/distroless/static-debian12:nonroot
-COPY --from=build /lynqgate /lynqgate
+# As `/manager`, Lynq's program, it takes Lynq's arguments.
+COPY --from=build /out/ /
 USER 65532:65532
 ENTRYPOINT ["/lynqgate"]

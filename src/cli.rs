@@ -8,6 +8,8 @@ mod manifests;
 mod render;
 mod run;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,8 +36,31 @@ enum Command {
     Generate(generate::Arguments),
 }
 
+/// As Lynq's own program, which is called `manager`, there are no commands, and a flag may have one dash.
+fn as_lynqs(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut given = given.peekable();
+    let called = given
+        .peek()
+        .and_then(|program| Path::new(program).file_name());
+    if called.is_none_or(|name| name != "manager") {
+        return given.collect();
+    }
+    let program = given.next();
+    let flags = given.map(|flag| match flag.to_str() {
+        Some(text) if text.starts_with('-') && !text.starts_with("--") => {
+            OsString::from(format!("-{text}"))
+        }
+        _ => flag,
+    });
+    program
+        .into_iter()
+        .chain([OsString::from("run")])
+        .chain(flags)
+        .collect()
+}
+
 pub fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let done = match Arguments::parse_from(as_lynqs(std::env::args_os())).command {
         Command::Run(arguments) => run::run(*arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Render(arguments) => render::render(&arguments),
@@ -48,5 +73,40 @@ pub fn main() -> ExitCode {
             eprintln!("lynqgate: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lynqs_arguments_run_the_operator() {
+        let of_lynq = [
+            "/manager",
+            "--metrics-bind-address=:8443",
+            "--leader-elect",
+            "--health-probe-bind-address=:8081",
+            "--metrics-cert-path=/tmp/k8s-metrics-server/metrics-certs",
+            "--webhook-cert-path=/tmp/k8s-webhook-server/serving-certs",
+            "-zap-log-level=debug",
+            "--metrics-secure=true",
+            "--enable-http2=false",
+            "--hub-concurrency=3",
+            "--form-concurrency=5",
+            "-node-concurrency",
+            "10",
+            "--enable-pprof",
+            "--zap-devel",
+            "--zap-encoder=json",
+            "--zap-stacktrace-level=error",
+            "--zap-time-encoding=iso8601",
+            "--leader-elect=false",
+        ];
+        let given = as_lynqs(of_lynq.iter().map(OsString::from));
+        let parsed = Arguments::try_parse_from(given).map_err(|error| error.to_string());
+        assert!(matches!(parsed.unwrap().command, Command::Run(_)));
+        let own = ["lynqgate", "explain", "node", "a", "-n", "b"].map(OsString::from);
+        assert_eq!(as_lynqs(own.clone().into_iter()), own);
     }
 }

@@ -3,6 +3,7 @@
 //! A decision takes one immutable snapshot, and `now` where time matters, and returns a plan that leaves nothing to
 //! choose to the shell that carries it out.
 
+pub mod admission;
 pub mod child;
 pub mod content;
 pub mod election;

@@ -8,7 +8,7 @@ mod markers;
 mod other_webhooks;
 mod schema;
 mod sizes;
-mod tls;
+pub mod tls;
 mod upgrades;
 
 use std::collections::BTreeMap;

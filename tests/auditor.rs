@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::cluster::{Cluster, Options, wait};
+use crate::cluster::{Cluster, Options, etcd, wait};
 use crate::operator::Operator;
 use crate::tenants::{Fleet, SOON};
 
@@ -149,27 +149,13 @@ async fn plant_a_write_in_the_operators_name(fleet: &Fleet) -> Result<()> {
 
 /// A live hash that no release made, past the API server and its webhooks.
 async fn plant_a_live_hash(cluster: &Cluster, fleet: &Fleet) -> Result<()> {
-    use base64::Engine;
-    use base64::engine::general_purpose::STANDARD;
     let key = format!(
         "/registry/operator.lynq.sh/lynqnodes/{}/t1-web",
         fleet.namespace
     );
-    let key = STANDARD.encode(key);
-    let found = ask_etcd(cluster, "kv/range", &json!({"key": key})).await?;
-    let value = STANDARD.decode(text(&found["kvs"][0]["value"]))?;
-    let mut node: Value = serde_json::from_slice(&value)?;
+    let mut node = etcd::read(cluster, &key).await?.context("no such node")?;
     node["metadata"]["annotations"]["lynq.sh/live-hash"] = format!("1:{}", "5".repeat(32)).into();
-    let value = STANDARD.encode(node.to_string());
-    ask_etcd(cluster, "kv/put", &json!({"key": key, "value": value})).await?;
-    Ok(())
-}
-
-async fn ask_etcd(cluster: &Cluster, what: &str, body: &Value) -> Result<Value> {
-    let mut config = kube::Config::new(cluster.etcd_url().parse()?);
-    config.proxy_url = None;
-    let request = http::Request::post(format!("/v3/{what}")).body(body.to_string().into_bytes())?;
-    Ok(kube::Client::try_from(config)?.request(request).await?)
+    etcd::write(cluster, &key, &node.to_string()).await
 }
 
 fn text(value: &Value) -> &str {

@@ -11,6 +11,7 @@ pub mod access;
 pub mod audit;
 pub mod credentials;
 pub mod database;
+pub mod etcd;
 pub mod ports;
 pub mod process;
 pub mod programs;

@@ -150,6 +150,9 @@ async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     // What the form waits for changes a few times, whatever the number of nodes.
     change.assert("create events", 0, 6);
     change.assert("patch events", 0, 6);
+    // The form was tried on the rows before it was stored, and its author's rights were asked for.
+    change.assert("create subjectaccessreviews", 2, 2);
+    change.assert("get secrets", 1, 1);
     let rest = change.without(&QUIET);
     assert!(rest.is_empty(), "nothing else is asked: {rest:?}");
     Ok(())

@@ -56,19 +56,24 @@ async fn a_fresh_cluster_takes_every_overlay() -> Result<()> {
         json!({"apiVersion": "operator.lynq.sh/v1", "kind": kind, "metadata": metadata, "spec": spec})
             .to_string()
     };
-    let form = object("LynqForm", json!({"hubId": "x"}));
     wait::until("the CRDs are served", SOON, async || {
-        kubectl(&["apply", "-f", "-"], Some(&form)).await
+        kubectl(&["get", "lynqforms"], None).await
     })
     .await?;
-    let node = object("LynqNode", json!({"uid": "x", "templateRef": "x"}));
-    let refused = cluster.kubectl(&["create", "-f", "-"], Some(&node)).await?;
-    assert!(
-        !refused.success && refused.stderr.contains("failed calling webhook"),
-        "the gate fails closed: {}{}",
-        refused.stdout,
-        refused.stderr
-    );
+    for object in [
+        object("LynqForm", json!({"hubId": "x"})),
+        object("LynqNode", json!({"uid": "x", "templateRef": "x"})),
+    ] {
+        let refused = cluster
+            .kubectl(&["create", "-f", "-"], Some(&object))
+            .await?;
+        assert!(
+            !refused.success && refused.stderr.contains("failed calling webhook"),
+            "the webhooks fail closed: {}{}",
+            refused.stdout,
+            refused.stderr
+        );
+    }
     kubectl(&["delete", "-k", directory, "--wait=false"], None).await?;
     Ok(())
 }
@@ -311,7 +316,10 @@ async fn the_crds_refuse_what_cannot_be_meant() -> Result<()> {
         let dry_run = ["create", "--dry-run=server", "--validate=ignore", "-f", "-"];
         cluster.kubectl(&dry_run, Some(&object.to_string())).await
     };
-    let resource = |id: &str| json!({"id": id, "spec": {"apiVersion": "v1", "kind": "ConfigMap"}});
+    let resource = |id: &str| {
+        let spec = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        json!({"id": id, "nameTemplate": id, "spec": spec})
+    };
     let percentage = "1% to 100%";
     for (name, path, value, said) in [
         (

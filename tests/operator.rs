@@ -149,6 +149,7 @@ impl Operator {
                 "--health-probe-bind-address=127.0.0.1:{health_port}"
             ))
             .arg(format!("--metrics-bind-address=127.0.0.1:{metrics_port}"))
+            .arg("--metrics-secure=false")
             .arg(format!("--webhook-bind-address=127.0.0.1:{webhook_port}"))
             .arg(format!("--webhook-url={webhook_url}"))
             .args(extra)

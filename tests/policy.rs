@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, wait};
+use crate::cluster::{Cluster, etcd, wait};
 use crate::operator;
 use crate::tenants::{Fleet, SOON, condition};
 
@@ -170,7 +170,7 @@ async fn what_does_not_render_is_not_complete() -> Result<()> {
             }]},
         })
     };
-    fleet.apply(&map("{{ .nosuch }}")).await?;
+    etcd::store(cluster, &map("{{ .nosuch }}")).await?;
     let said = "2 have resources that did not render or cannot be applied; see the hub's condition RenderFailed, and their own";
     let incomplete = ("RolloutComplete", "False", "InProgress");
     let said = format!("2/2 updated, 2 not ready yet, 0 held: {said}");
@@ -182,7 +182,7 @@ async fn what_does_not_render_is_not_complete() -> Result<()> {
     let complete = ("RolloutComplete", "True", "Complete");
     let said = "all 2 nodes run the newest content and are ready";
     fleet.says(FORM, complete, said).await?;
-    fleet.apply(&map("{{ .plan")).await?;
+    etcd::store(cluster, &map("{{ .plan")).await?;
     let said = "the newest templates have not reached every node yet; if that lasts, see the form's condition Valid, and the \
                 conditions of the hub";
     fleet.says(FORM, incomplete, said).await?;

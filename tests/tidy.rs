@@ -26,7 +26,7 @@ const ONLY_IN: [(&str, &[&str]); 17] = [
     ("Timestamp::now", SHELLS),
     ("Instant", SHELLS),
     ("SystemTime", &[]),
-    ("std::fs", &["cli"]),
+    ("std::fs", &["cli", "server"]),
     ("std::env", &["cli"]),
     ("std::process", &["cluster", "cli"]),
     ("std::thread", &["datasource"]),

@@ -27,6 +27,14 @@ pub const IDENTITY_CONFIG_MAP: &str = "lynqgate-identity";
 pub const MUTATE_NODE_PATH: &str = "/mutate-operator-lynq-sh-v1-lynqnode";
 pub const VALIDATE_NODE_PATH: &str = "/validate-operator-lynq-sh-v1-lynqnode";
 
+/// The webhooks of forms and hubs, and the paths of those that Lynq had besides.
+pub const FORM_WEBHOOK: &str = "vlynqform.kb.io";
+pub const HUB_WEBHOOK: &str = "vlynqhub.kb.io";
+pub const VALIDATE_FORM_PATH: &str = "/validate-operator-lynq-sh-v1-lynqform";
+pub const VALIDATE_HUB_PATH: &str = "/validate-operator-lynq-sh-v1-lynqhub";
+pub const MUTATE_FORM_PATH: &str = "/mutate-operator-lynq-sh-v1-lynqform";
+pub const MUTATE_HUB_PATH: &str = "/mutate-operator-lynq-sh-v1-lynqhub";
+
 /// Finalizers.
 pub const HUB_FINALIZER: &str = "lynq.sh/hub-finalizer";
 pub const NODE_FINALIZER: &str = "lynqnode.operator.lynq.sh/finalizer";

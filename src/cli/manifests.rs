@@ -46,50 +46,66 @@ fn yaml(documents: &[Value]) -> String {
 
 /// Both configurations, without the `caBundle`: that is kept by the operator.
 pub fn webhook_configurations(address: &Address) -> [Value; 2] {
-    let configuration = |kind: &str, name: &str, webhook: &str, path: &str, extra: Value| {
+    let entry = |name: &str, path: &str, resource: &str, seconds: u8| {
         let client_config = match address {
             Address::Service => {
                 json!({"service": {"name": "lynq-webhook-service", "namespace": "lynq-system", "path": path}})
             }
             Address::Url(base) => json!({"url": format!("{}{path}", base.trim_end_matches('/'))}),
         };
-        let mut entry = json!({
-            "name": webhook,
+        json!({
+            "name": name,
             "admissionReviewVersions": ["v1"],
             "clientConfig": client_config,
             "failurePolicy": "Fail",
             "matchPolicy": "Equivalent",
             "sideEffects": "None",
-            "timeoutSeconds": 5,
-            "rules": [{"apiGroups": [names::GROUP], "apiVersions": [names::VERSION], "operations": ["CREATE", "UPDATE"], "resources": ["lynqnodes"], "scope": "Namespaced"}],
-            // A node on its way out must be able to lose its finalizer while no webhook answers.
+            "timeoutSeconds": seconds,
+            "rules": [{"apiGroups": [names::GROUP], "apiVersions": [names::VERSION], "operations": ["CREATE", "UPDATE"], "resources": [resource], "scope": "Namespaced"}],
+            // What is on its way out must be able to lose its finalizer while no webhook answers.
             "matchConditions": [{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}],
-        });
-        entry
-            .as_object_mut()
-            .expect("an object")
-            .extend(extra.as_object().expect("an object").clone());
+        })
+    };
+    let configuration = |kind: &str, name: &str, webhooks: Vec<Value>| {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": kind,
             "metadata": {"name": name},
-            "webhooks": [entry],
+            "webhooks": webhooks,
         })
     };
+    let mut gate = entry(
+        names::MUTATING_WEBHOOK,
+        names::MUTATE_NODE_PATH,
+        "lynqnodes",
+        5,
+    );
+    gate["reinvocationPolicy"] = json!("IfNeeded");
+    let validating = vec![
+        entry(
+            names::VALIDATING_WEBHOOK,
+            names::VALIDATE_NODE_PATH,
+            "lynqnodes",
+            5,
+        ),
+        entry(
+            names::FORM_WEBHOOK,
+            names::VALIDATE_FORM_PATH,
+            "lynqforms",
+            10,
+        ),
+        entry(names::HUB_WEBHOOK, names::VALIDATE_HUB_PATH, "lynqhubs", 5),
+    ];
     [
         configuration(
             "MutatingWebhookConfiguration",
             names::MUTATING_CONFIGURATION,
-            names::MUTATING_WEBHOOK,
-            names::MUTATE_NODE_PATH,
-            json!({"reinvocationPolicy": "IfNeeded"}),
+            vec![gate],
         ),
         configuration(
             "ValidatingWebhookConfiguration",
             names::VALIDATING_CONFIGURATION,
-            names::VALIDATING_WEBHOOK,
-            names::VALIDATE_NODE_PATH,
-            json!({}),
+            validating,
         ),
     ]
 }
@@ -223,7 +239,8 @@ fn cluster_role() -> Value {
             rule(&["policy"], &["poddisruptionbudgets"], &all),
             rule(&["autoscaling"], &["horizontalpodautoscalers"], &all),
             rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
-            rule(&["authentication.k8s.io"], &["selfsubjectreviews"], &["create"]),
+            rule(&["authentication.k8s.io"], &["selfsubjectreviews", "tokenreviews"], &["create"]),
+            rule(&["authorization.k8s.io"], &["subjectaccessreviews"], &["create"]),
             rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["list", "watch"]),
             named(
                 rule(&["apiextensions.k8s.io"], &["customresourcedefinitions"], &["list", "watch"]),
@@ -269,13 +286,14 @@ mod tests {
     #[test]
     fn the_gate_has_no_way_round() {
         for configuration in webhook_configurations(&Address::Service) {
-            let webhook = &configuration["webhooks"][0];
-            assert_eq!(webhook["failurePolicy"], "Fail");
-            for selector in ["namespaceSelector", "objectSelector"] {
-                assert!(
-                    webhook.get(selector).is_none(),
-                    "a {selector} is a way round the gate"
-                );
+            for webhook in configuration["webhooks"].as_array().unwrap() {
+                assert_eq!(webhook["failurePolicy"], "Fail");
+                for selector in ["namespaceSelector", "objectSelector"] {
+                    assert!(
+                        webhook.get(selector).is_none(),
+                        "a {selector} is a way round the gate"
+                    );
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `lynqgate run`: puts the parts together and takes them apart again in order.
 
+mod flags;
+
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -7,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use flags::OfLynq;
 use prometheus_client::registry::Registry;
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use webhook_certs::WebhookCerts;
@@ -19,15 +23,19 @@ use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
 use crate::cluster::objects::Objects;
 use crate::cluster::vital;
+use crate::controller::hub::rows_now;
 use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Workers, World};
 use crate::decide::child::key_of;
 use crate::decide::rollout::status::Force;
-use crate::server::{probes, tls, webhook};
+use crate::server::webhook::definitions::{self, Authorize, Definitions};
+use crate::server::{files, metrics, probes, tls, webhook};
 
+/// Of a flag that is given twice, the last counts, as with Go's flags.
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub struct Arguments {
     /// Kubeconfig to use. Default: the KUBECONFIG variable, ~/.kube/config, or the service account of the pod.
     #[arg(long)]
@@ -38,6 +46,18 @@ pub struct Arguments {
     /// Where metrics are served; 0 turns them off.
     #[arg(long, default_value = "0")]
     metrics_bind_address: String,
+    /// Serve them over TLS, to those only whom the API server lets get /metrics.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
+    metrics_secure: bool,
+    /// Directory of a certificate for that. Default: the webhooks' own.
+    #[arg(long)]
+    metrics_cert_path: Option<PathBuf>,
+    /// Its file in there.
+    #[arg(long, default_value = "tls.crt")]
+    metrics_cert_name: String,
+    /// Its key's file in there.
+    #[arg(long, default_value = "tls.key")]
+    metrics_cert_key: String,
     /// Where /healthz and /readyz are served.
     #[arg(long, default_value = ":8081")]
     health_probe_bind_address: String,
@@ -61,24 +81,40 @@ pub struct Arguments {
     /// Nodes to work on at a time.
     #[arg(long, default_value_t = NonZero::new(10).expect("it is not"))]
     node_concurrency: NonZero<usize>,
+    /// What becomes of a form whose author may not make or change what the form makes lynqgate make or change.
+    #[arg(long, default_value = "enforce")]
+    authorize_forms: AuthorizeForms,
     /// The user name of the operator, where it is not the one of its own credentials.
     #[arg(long)]
     operator_user: Option<String>,
     /// Seconds between the signal to stop and the end of the webhooks: Services take a moment to send requests elsewhere.
     #[arg(long, default_value_t = 5)]
     shutdown_settle_seconds: u64,
-    /// What is logged: error, warn, info, debug, trace, or a filter such as lynqgate=debug.
-    #[arg(long, default_value = "info")]
-    zap_log_level: String,
-    /// Form of the log: json or console.
-    #[arg(long, default_value = "json")]
-    zap_encoder: Encoder,
+    /// What is logged: error, warn, info, debug, trace, a number as zap has them, or a filter such as lynqgate=debug.
+    /// Default: info.
+    #[arg(long)]
+    zap_log_level: Option<String>,
+    /// Form of the log. Default: json.
+    #[arg(long)]
+    zap_encoder: Option<Encoder>,
+    #[command(flatten)]
+    of_lynq: OfLynq,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Encoder {
     Json,
     Console,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum AuthorizeForms {
+    /// It is refused.
+    Enforce,
+    /// It is stored, with a warning.
+    Warn,
+    /// Nobody is asked.
+    Off,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +127,8 @@ pub enum Error {
         address: SocketAddr,
         reason: std::io::Error,
     },
+    #[error("--metrics-cert-path: {0}")]
+    MetricsCertificate(#[from] files::Unreadable),
     #[error("--webhook-url {0:?}: give https://HOST:PORT")]
     WebhookUrl(String),
     #[error("the webhook configuration {name} could not be registered: {reason}")]
@@ -103,12 +141,16 @@ type AnyError = Box<dyn std::error::Error>;
 
 pub fn run(arguments: Arguments) -> Result<(), AnyError> {
     // The client logs replies that it cannot read, whole: what is in them is nobody's business.
-    let filter = tracing_subscriber::EnvFilter::try_new(&arguments.zap_log_level)?
-        .add_directive("kube_client::client=off".parse()?);
+    let (level, encoder) = match arguments.of_lynq.zap_devel {
+        true => ("debug", Encoder::Console),
+        false => ("info", Encoder::Json),
+    };
+    let level = arguments.zap_log_level.as_deref().unwrap_or(level);
+    let filter = flags::log_filter(level)?.add_directive("kube_client::client=off".parse()?);
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    match arguments.zap_encoder {
+    match arguments.zap_encoder.unwrap_or(encoder) {
         Encoder::Json => log.json().flatten_event(true).init(),
         Encoder::Console => log.init(),
     }
@@ -124,6 +166,9 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let (kube, user) = client::connect(kubeconfig.as_deref()).await?;
     let operator = arguments.operator_user.clone().unwrap_or(user);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), operator, "starting");
+    for said in arguments.of_lynq.unused() {
+        tracing::warn!("{said}");
+    }
 
     let mut registry = Registry::default();
     let metrics = Metrics::default();
@@ -160,17 +205,33 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     ))];
     if arguments.metrics_bind_address != "0" {
         let listener = listen("metrics-bind-address", &arguments.metrics_bind_address).await?;
-        tasks.push(tokio::spawn(probes::serve(
-            listener,
-            probes::metrics(registry),
-            reached(stop.clone(), Stage::Ended),
-        )));
+        let stop = reached(stop.clone(), Stage::Ended);
+        tasks.push(match arguments.metrics_secure {
+            true => {
+                let tls = metrics_certificate(&arguments)?.unwrap_or_else(|| certs.server_config());
+                let app = metrics::guarded(registry, objects.clone());
+                tokio::spawn(tls::serve(listener, tls, app, stop))
+            }
+            false => tokio::spawn(probes::serve(listener, metrics::router(registry), stop)),
+        });
     }
-    let app = webhook::router(webhook::Webhook {
+    let of_definitions = definitions::router(Definitions {
+        operator: operator.clone(),
+        objects: objects.clone(),
+        rows_of: rows_of(&world),
+        authorize: match arguments.authorize_forms {
+            AuthorizeForms::Enforce => Authorize::Enforce,
+            AuthorizeForms::Warn => Authorize::Warn,
+            AuthorizeForms::Off => Authorize::Off,
+        },
+        metrics: webhook_metrics.clone(),
+    });
+    let of_nodes = webhook::router(webhook::Webhook {
         operator,
         policy_of: policy_of(&world),
         metrics: webhook_metrics,
     });
+    let app = of_nodes.merge(of_definitions);
     let listener = listen("webhook-bind-address", &arguments.webhook_bind_address).await?;
     tasks.push(tokio::spawn(tls::serve(
         listener,
@@ -296,6 +357,24 @@ fn policy_of(world: &Arc<World>) -> webhook::PolicyOf {
             },
         })
     })
+}
+
+fn rows_of(world: &Arc<World>) -> definitions::RowsOf {
+    let world = world.clone();
+    Arc::new(move |namespace, hub| {
+        let world = world.clone();
+        Box::pin(async move { rows_now(&world, &namespace, &hub).await })
+    })
+}
+
+/// The certificate that somebody else keeps in files, if there is one.
+fn metrics_certificate(arguments: &Arguments) -> Result<Option<Arc<ServerConfig>>, Error> {
+    let Some(directory) = &arguments.metrics_cert_path else {
+        return Ok(None);
+    };
+    let certificate = directory.join(&arguments.metrics_cert_name);
+    let key = directory.join(&arguments.metrics_cert_key);
+    Ok(Some(files::server_config(certificate, key)?))
 }
 
 fn certificates(arguments: &Arguments) -> Result<webhook_certs::Config, Error> {

@@ -168,6 +168,21 @@ impl Objects {
         }
     }
 
+    /// The answer to a SubjectAccessReview.
+    pub async fn may(&self, review: &Value) -> Result<bool, ApiError> {
+        let kind = Kind {
+            api_version: "authorization.k8s.io/v1".into(),
+            kind: "SubjectAccessReview".into(),
+        };
+        let key = ObjectKey {
+            kind,
+            namespace: String::new(),
+            name: String::new(),
+        };
+        let answered = self.create(&key, review).await?;
+        Ok(answered["status"]["allowed"] == true)
+    }
+
     pub async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Value, ApiError> {
         let (request, _) = self.locate(key).await?;
         let params = PostParams {

@@ -97,6 +97,23 @@ pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) ->
     again
 }
 
+/// The rows of a hub as they are now, for whoever is not its loop; or why there are none.
+pub async fn rows_now(world: &World, namespace: &str, name: &str) -> Result<Rows, String> {
+    let key = own_key("LynqHub", namespace, name);
+    let hub = match world.objects.get(&key).await {
+        Ok(hub) => Hub::of(&hub),
+        Err(ApiError::NotFound(_)) => {
+            return Err(format!(
+                "there is no LynqHub {name:?} in namespace {namespace}"
+            ));
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let spec = hub.spec.clone()?;
+    let rows = source::read_rows(world, &hub, &spec, &mut None).await;
+    rows.map_err(|problem| problem.message)
+}
+
 /// One sync; returns when the next one is due.
 async fn sync(
     world: &World,

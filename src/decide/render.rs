@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::api::form::{FormSpec, TemplateEngine};
 use crate::api::resource::Resource;
 use crate::decide::content;
-use crate::decide::graph::{Graph, Vertex};
+use crate::decide::graph::{Graph, GraphError, Vertex};
 use crate::decide::path::Path;
 use crate::decide::readiness::Probe;
 use crate::decide::rows::Row;
@@ -54,6 +54,7 @@ pub enum FormError {
     Order { group: String, message: String },
     #[error("rollout.order: two groups have the name {0:?}; give each its own")]
     SameGroup(String),
+    /// In Lynq's words.
     #[error("{0}")]
     Graph(String),
     /// In Lynq's words.
@@ -102,7 +103,14 @@ impl CompiledForm {
                 wait_for_ready: r.wait_for_ready,
             })
             .collect();
-        Graph::new(&vertices).map_err(|e| FormError::Graph(e.to_string()))?;
+        Graph::new(&vertices).map_err(|error| match error {
+            GraphError::DuplicateIds { .. } | GraphError::EmptyId => {
+                FormError::Graph(error.to_string())
+            }
+            GraphError::MissingDependency { .. } | GraphError::Cycle { .. } => {
+                FormError::Graph(format!("dependency validation failed: {error}"))
+            }
+        })?;
         let mut resources = vec![];
         for (array, list) in spec.content.arrays() {
             for resource in list {

@@ -28,6 +28,29 @@ pub struct Request {
 pub struct UserInfo {
     #[serde(default)]
     pub username: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    groups: Vec<String>,
+    #[serde(default)]
+    extra: Value,
+}
+
+impl UserInfo {
+    /// The question whether this user has the right: a SubjectAccessReview with these resource attributes.
+    pub fn review(&self, right: Value) -> Value {
+        let mut spec = json!({"user": self.username, "resourceAttributes": right});
+        for (field, value, given) in [
+            ("uid", json!(self.uid), !self.uid.is_empty()),
+            ("groups", json!(self.groups), !self.groups.is_empty()),
+            ("extra", self.extra.clone(), self.extra.is_object()),
+        ] {
+            if given {
+                spec[field] = value;
+            }
+        }
+        json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
+    }
 }
 
 /// A body that cannot be judged.

@@ -1,11 +1,13 @@
 //! The admission webhook for LynqNodes: HTTP in, the gate's decision out. Fails closed: whatever goes wrong denies.
 
+pub mod definitions;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Request, StatusCode};
@@ -71,7 +73,7 @@ impl Metrics {
         };
         registry.register(
             "lynqgate_admission_decisions",
-            "Answers of the LynqNode webhooks",
+            "Answers of the webhooks",
             metrics.decisions.clone(),
         );
         registry.register(
@@ -82,11 +84,16 @@ impl Metrics {
         metrics
     }
 
-    fn decided(&self, half: Half, outcome: &'static str) {
-        let webhook = half.label();
+    fn decided(&self, webhook: &'static str, outcome: &'static str) {
         self.decisions
             .get_or_create(&Decided { webhook, outcome })
             .inc();
+    }
+}
+
+impl Metrics {
+    fn took(&self, time: Duration) {
+        self.duration.observe(time.as_secs_f64());
     }
 }
 
@@ -209,56 +216,46 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
 }
 
 async fn answer(webhook: &Webhook, request: Request<Body>, half: Half) -> Response {
-    let json = |value: &str| {
-        value
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .eq_ignore_ascii_case("application/json")
+    let body = match read_body(request).await {
+        Ok(body) => body,
+        Err((status, reason)) => return refuse(&webhook.metrics, half.label(), status, reason),
     };
-    if !request
-        .headers()
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(json)
-    {
-        return refuse(
-            webhook,
-            half,
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "send application/json".to_owned(),
-        );
-    }
-    let body =
-        match tokio::time::timeout(BODY_TIMEOUT, to_bytes(request.into_body(), BODY_MAX)).await {
-            Err(_) => {
-                return refuse(
-                    webhook,
-                    half,
-                    StatusCode::REQUEST_TIMEOUT,
-                    format!("the body did not come in {} s", BODY_TIMEOUT.as_secs()),
-                );
-            }
-            // The only other error is a client that went away, which reads no answer.
-            Ok(Err(_)) => {
-                return refuse(
-                    webhook,
-                    half,
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    format!("the body has more than {BODY_MAX} bytes"),
-                );
-            }
-            Ok(Ok(body)) => body,
-        };
     match judge(webhook, half, &body) {
         Ok((uid, answer)) => reply(&answer, &uid),
-        Err(malformed) => refuse(
-            webhook,
-            half,
-            StatusCode::BAD_REQUEST,
-            malformed.to_string(),
-        ),
+        Err(malformed) => {
+            let status = StatusCode::BAD_REQUEST;
+            refuse(
+                &webhook.metrics,
+                half.label(),
+                status,
+                malformed.to_string(),
+            )
+        }
+    }
+}
+
+/// The body, or how to answer what has none that can be read.
+async fn read_body(request: Request<Body>) -> Result<Bytes, (StatusCode, String)> {
+    let type_ = request.headers().get(CONTENT_TYPE);
+    let type_ = type_
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let media = type_.split(';').next().unwrap_or_default().trim();
+    if !media.eq_ignore_ascii_case("application/json") {
+        let reason = "send application/json".to_owned();
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(request.into_body(), BODY_MAX)).await {
+        Ok(Ok(body)) => Ok(body),
+        Err(_) => Err((
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body did not come in {} s", BODY_TIMEOUT.as_secs()),
+        )),
+        // The only other error is a client that went away, which reads no answer.
+        Ok(Err(_)) => Err((
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body has more than {BODY_MAX} bytes"),
+        )),
     }
 }
 
@@ -268,7 +265,7 @@ pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<(String, Answ
     let request = match review::read(body) {
         Ok(request) => request,
         Err(ref malformed @ Malformed::Request { ref uid, .. }) => {
-            webhook.metrics.decided(half, MALFORMED);
+            webhook.metrics.decided(half.label(), MALFORMED);
             let denied = Answer::deny(Refusal::BadRequest, malformed.to_string());
             return Ok((uid.clone(), denied));
         }
@@ -277,11 +274,8 @@ pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<(String, Answ
     let (outcome, answer) = catch_unwind(AssertUnwindSafe(|| decided(webhook, &request, half))).unwrap_or_else(|_| {
         (PANIC, Answer::deny(Refusal::Forbidden, "lynqgate failed inside while it decided on this write; see its log, and report it"))
     });
-    webhook.metrics.decided(half, outcome);
-    webhook
-        .metrics
-        .duration
-        .observe(start.elapsed().as_secs_f64());
+    webhook.metrics.decided(half.label(), outcome);
+    webhook.metrics.took(start.elapsed());
     Ok((request.uid, answer))
 }
 
@@ -333,14 +327,19 @@ fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'stati
     )
 }
 
-fn refuse(webhook: &Webhook, half: Half, status: StatusCode, reason: String) -> Response {
+fn refuse(
+    metrics: &Metrics,
+    webhook: &'static str,
+    status: StatusCode,
+    reason: String,
+) -> Response {
     tracing::warn!(
-        webhook = half.label(),
+        webhook,
         status = status.as_u16(),
         reason,
         "an admission request could not be read"
     );
-    webhook.metrics.decided(half, MALFORMED);
+    metrics.decided(webhook, MALFORMED);
     (status, reason).into_response()
 }
 

@@ -1,11 +1,11 @@
 //! Bad input on the way to the rows: the hub, its Secret, the server, the table.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bad_input::fleet_on;
 use crate::cluster::database::Product;
-use crate::cluster::{Cluster, wait};
+use crate::cluster::{Cluster, etcd, wait};
 use crate::operator;
 use crate::tenants::SOON;
 use crate::words::{all, keeps_secrets};
@@ -213,7 +213,23 @@ async fn fail_and_mend(
 
     fleet.database.execute(case.sql).await?;
     let changed = json!({"source": {product.source(): case.server}});
-    fleet.change("LynqHub", "tenants", &changed).await?;
+    match case.server {
+        // The webhook does not let it in.
+        Value::Null => {
+            let refused = fleet.change("LynqHub", "tenants", &changed).await;
+            let why = format!("{:#}", refused.err().context("it was let in")?);
+            let source = product.source();
+            let said = format!("{source} configuration is required when source type is {source}");
+            ensure!(why.contains(&said), "{why}");
+            let mut hub = fleet.hub();
+            hub["spec"]["source"]
+                .as_object_mut()
+                .context("a source")?
+                .remove(source);
+            etcd::store(cluster, &hub).await?;
+        }
+        _ => fleet.change("LynqHub", "tenants", &changed).await?,
+    }
     let bad = ("Ready", "False", case.reason);
     fleet
         .says(("LynqHub", "tenants"), bad, case.message)

@@ -1,11 +1,12 @@
 //! Forms that cannot be rendered: for no row, for some rows, for some resources.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::bad_input::{config_map, fleet, form};
 use crate::cluster::Cluster;
-use crate::cluster::wait;
+use crate::cluster::{etcd, wait};
 use crate::operator::{self, Operator};
 use crate::policy;
 use crate::tenants::{Fleet, SOON};
@@ -70,7 +71,7 @@ fn invalid() -> Vec<(&'static str, Value, &'static str)> {
         (
             "unknown dependency",
             maps(json!([with("app", "dependIds", json!(["database"]))])),
-            "resource 'app' depends on non-existent resource 'database'",
+            "dependency validation failed: resource 'app' depends on non-existent resource 'database'",
         ),
         (
             "circle of dependencies",
@@ -78,7 +79,7 @@ fn invalid() -> Vec<(&'static str, Value, &'static str)> {
                 with("a", "dependIds", json!(["b"])),
                 with("b", "dependIds", json!(["a"])),
             ])),
-            "circular dependency detected: a -> b -> a",
+            "dependency validation failed: circular dependency detected: a -> b -> a",
         ),
         (
             "no kind",
@@ -102,20 +103,18 @@ fn invalid() -> Vec<(&'static str, Value, &'static str)> {
 async fn an_invalid_form_changes_nothing_and_says_why() -> Result<()> {
     let (cluster, operator) = operator::shared().await?;
     let invalid = invalid();
-    let cases = invalid.iter().map(|(name, spec, said)| {
-        let said = format!("{said}. Until this is corrected, the form's nodes stay as they are");
-        (*name, break_form(cluster, operator, Some(spec), said))
-    });
+    let cases = invalid
+        .iter()
+        .map(|(name, spec, said)| (*name, break_form(cluster, operator, Some(spec), said)));
     all(cases.collect()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_form_or_hub_that_cannot_be_read_changes_nothing_and_says_why() -> Result<()> {
     let (cluster, operator) = operator::shared().await?;
-    let (form, (hub, lost)) = tokio::join!(
-        break_form(cluster, operator, None, NO_SPEC.to_owned()),
-        async { tokio::join!(hub_without_spec(cluster), form_without_hub(cluster)) }
-    );
+    let (form, (hub, lost)) = tokio::join!(break_form(cluster, operator, None, NO_SPEC), async {
+        tokio::join!(hub_without_spec(cluster), form_without_hub(cluster))
+    });
     form?;
     hub?;
     lost
@@ -123,12 +122,13 @@ async fn a_form_or_hub_that_cannot_be_read_changes_nothing_and_says_why() -> Res
 
 const NO_SPEC: &str = "the object has no spec; add one, or delete the object";
 
-/// A second form works, is broken, and works again. `web` beside it does not notice.
+/// A second form works, is broken, and works again. `web` beside it does not notice. The webhook refuses to break it; what
+/// is stored all the same is told in its status.
 async fn break_form(
     cluster: &Cluster,
     operator: &Operator,
     spec: Option<&Value>,
-    said: String,
+    said: &str,
 ) -> Result<()> {
     let fleet = fleet(cluster, 2).await?;
     let good = form(
@@ -145,14 +145,20 @@ async fn break_form(
     fleet.complete(2, SOON).await?;
 
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
-    match spec {
-        Some(spec) => drop(fleet.apply(&form(&fleet, "bad", spec)).await?),
-        None => {
-            fleet
-                .merge("LynqForm", "bad", &json!({"spec": null}))
-                .await?
-        }
+    let mut broken = form(&fleet, "bad", spec.unwrap_or(&json!({})));
+    if spec.is_none() {
+        broken["spec"] = Value::Null;
     }
+    let denied = match spec {
+        Some(_) => said,
+        None => "hubId is required",
+    };
+    refused(&fleet, &broken, denied).await?;
+    etcd::store(cluster, &broken).await?;
+    let said = match spec {
+        Some(_) => format!("{said}. Until this is corrected, the form's nodes stay as they are"),
+        None => said.to_owned(),
+    };
     let invalid = ("Valid", "False", "ValidationFailed");
     fleet.says(("LynqForm", "bad"), invalid, &said).await?;
     fleet.event("bad", "ValidationFailed", &said).await?;
@@ -175,7 +181,7 @@ async fn break_form(
         )
         .await?;
 
-    fleet.apply(&good).await?;
+    replace(&fleet, &good).await?;
     fleet
         .says(("LynqForm", "bad"), valid, "All validations passed")
         .await?;
@@ -186,6 +192,31 @@ async fn break_form(
     .await?;
     keeps_secrets(&[&fleet], operator).await?;
     fleet.retire().await
+}
+
+/// The webhook does not let this form in.
+async fn refused(fleet: &Fleet, form: &Value, why: &str) -> Result<()> {
+    let name = form["metadata"]["name"].as_str().unwrap_or_default();
+    let form = match &form["spec"] {
+        Value::Null => json!({"spec": null}),
+        _ => form.clone(),
+    };
+    let patched = fleet
+        .api("LynqForm")
+        .patch(name, &PatchParams::default(), &Patch::Merge(form))
+        .await;
+    let error = patched.err().context("it was let in")?.to_string();
+    ensure!(error.contains(why), "{why:?} is not in {error}");
+    Ok(())
+}
+
+/// Whoever wrote it before: an apply would leave the fields of others.
+async fn replace(fleet: &Fleet, form: &Value) -> Result<()> {
+    let api = fleet.api("LynqForm");
+    let mut stored = api.get("bad").await?;
+    stored.data["spec"] = form["spec"].clone();
+    api.replace("bad", &PostParams::default(), &stored).await?;
+    Ok(())
 }
 
 /// Until these are the operator's ConfigMaps.
@@ -199,9 +230,9 @@ async fn until_maps(fleet: &Fleet, names: &[&str]) -> Result<()> {
 async fn hub_without_spec(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 2).await?;
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
-    fleet
-        .merge("LynqHub", "tenants", &json!({"spec": null}))
-        .await?;
+    let mut without = fleet.hub();
+    without["spec"] = Value::Null;
+    etcd::store(cluster, &without).await?;
     let (hub, form) = (("LynqHub", "tenants"), ("LynqForm", "web"));
     let said = format!("LynqHub \"tenants\": {NO_SPEC}");
     fleet
@@ -373,13 +404,15 @@ async fn fail_some(cluster: &Cluster, operator: &Operator, case: &Failing) -> Re
     fleet.apply(&form(&fleet, "bad", &old)).await?;
     until_maps(&fleet, &["t0-app", "t0-bad", "t1-app", "t1-bad"]).await?;
 
-    fleet
-        .apply(&form(
-            &fleet,
-            "bad",
-            &json!({"configMaps": case.config_maps}),
-        ))
-        .await?;
+    let failing = form(&fleet, "bad", &json!({"configMaps": case.config_maps}));
+    let cause = case
+        .said
+        .strip_prefix("resource ")
+        .map_or(case.said, |said| {
+            said.split_once(": ").map_or(said, |(_, cause)| cause)
+        });
+    refused(&fleet, &failing, cause).await?;
+    etcd::store(cluster, &failing).await?;
     let (hub, bad) = (
         ("LynqHub", "tenants"),
         ("RenderFailed", "True", "TemplateErrors"),
@@ -436,7 +469,7 @@ async fn fail_some(cluster: &Cluster, operator: &Operator, case: &Failing) -> Re
         "the next sync says so still"
     );
 
-    fleet.apply(&form(&fleet, "bad", &old)).await?;
+    replace(&fleet, &form(&fleet, "bad", &old)).await?;
     fleet
         .says(hub, ("RenderFailed", "False", "AllRendered"), "")
         .await?;

@@ -1,11 +1,11 @@
 //! What the API server cannot do for one node, again and again: that node says what, its other objects are applied, and its
 //! hub's other forms roll out, also after a restart.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bad_input::{config_map, fleet, form};
-use crate::cluster::{Cluster, Options, wait};
+use crate::cluster::{Cluster, Options, etcd, wait};
 use crate::operator::Operator;
 use crate::tenants::SOON;
 
@@ -54,7 +54,11 @@ async fn what_fails_for_one_node_again_and_again_keeps_no_other_waiting() -> Res
     let dead = json!({
         "configMaps": [config_map("beside", "{{ .uid }}-beside", "x")], "manifests": [widget],
     });
-    fleet.apply(&form(&fleet, "dead", &dead)).await?;
+    let dead = form(&fleet, "dead", &dead);
+    let refused = fleet.apply(&dead).await.err().context("it was let in")?;
+    let said = "whether you may do what this form makes lynqgate do is not known: ";
+    ensure!(format!("{refused:#}").contains(said), "{refused:#}");
+    etcd::store(&cluster, &dead).await?;
     let said = "Widget t0-widget: the API server does not say whether it has kind Widget in dead.example.com/v1: ";
     wait::until("the node says which kind", SOON, async || {
         let node = fleet.get("LynqNode", "t0-dead").await?;

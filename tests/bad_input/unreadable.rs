@@ -1,10 +1,10 @@
 //! What the API server stores and nobody here can read, and kinds that it does not answer for: both must hide nothing else.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::bad_input::{config_map, fleet, form};
-use crate::cluster::{Cluster, Options, wait};
+use crate::cluster::{Cluster, Options, etcd, wait};
 use crate::operator::{self, Operator};
 use crate::tenants::SOON;
 
@@ -86,8 +86,16 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
     ];
     cluster.kubectl(&patch, None).await?.expect_success()?;
     // And a form.
-    let written = form(&fleet, "deep", &of(custom("Widget", "DEEP"))).to_string();
-    cluster.apply(&written.replace("\"DEEP\"", &nested)).await?;
+    let deep = form(&fleet, "deep", &of(custom("Widget", "DEEP")));
+    let nests = |text: String| text.replace("\"DEEP\"", &nested);
+    let refused = cluster.apply(&nests(deep.to_string())).await;
+    let why = refused.err().context("it was let in")?.to_string();
+    ensure!(why.contains("it is nested too deeply"), "{why}");
+    etcd::store(&cluster, &deep).await?;
+    let key = etcd::key_of(&deep)?;
+    let mut stored = etcd::read(&cluster, &key).await?.context("not stored")?;
+    stored["metadata"]["generation"] = json!(2);
+    etcd::write(&cluster, &key, &nests(stored.to_string())).await?;
     let path = "jsonpath={.status.conditions[?(@.type==\"Valid\")].message}";
     let get = ["get", "lynqform", "deep", "-n", namespace, "-o", path];
     let said = "resource 'widget' is nested too deeply: spec may have 64 levels, itself included. Until this is corrected, the \

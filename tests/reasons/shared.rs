@@ -5,7 +5,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::shot::{View, shows};
-use crate::cluster::{Cluster, wait};
+use crate::cluster::{Cluster, etcd, wait};
 use crate::obstacles::{
     forbid, forbid_ledger, lift, matching, until_refused, until_status_refused,
 };
@@ -166,7 +166,7 @@ pub async fn not_rendered(cluster: &Cluster) -> Result<()> {
     fleet
         .rollout("it is held", SOON, |rollout| rollout["heldNodes"] == 1)
         .await?;
-    fleet.apply(&form(&fleet, "{{ .image", paused)).await?;
+    etcd::store(cluster, &form(&fleet, "{{ .image", paused)).await?;
     let view = waits("t0-web", "NotRendered");
     shows(cluster, &fleet, "NotRendered", view).await?;
     fleet.retire().await

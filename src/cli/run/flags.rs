@@ -1,0 +1,141 @@
+//! Flags of Lynq's operator that are accepted, so that its Deployment's arguments go on working, and change nothing here.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+#[derive(clap::Args)]
+pub struct OfLynq {
+    /// Lynq's: not needed, forms are part of the work on their hubs.
+    #[arg(long, value_name = "N")]
+    form_concurrency: Option<u32>,
+    /// Lynq's: not used. lynqgate makes the certificate of its webhooks itself, and renews it.
+    #[arg(long, value_name = "DIRECTORY")]
+    webhook_cert_path: Option<String>,
+    /// Lynq's: not used, like --webhook-cert-path.
+    #[arg(long, value_name = "FILE")]
+    webhook_cert_name: Option<String>,
+    /// Lynq's: not used, like --webhook-cert-path.
+    #[arg(long, value_name = "FILE")]
+    webhook_cert_key: Option<String>,
+    /// Lynq's: not used, HTTP/1.1 is all that is served.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    enable_http2: bool,
+    /// Lynq's: not used, there is no such profile of a program that is not written in Go.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    enable_pprof: bool,
+    /// Lynq's: the same as --zap-encoder=console --zap-log-level=debug, where these are not given.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub zap_devel: bool,
+    /// Lynq's: not used, no stack is logged.
+    #[arg(long, value_name = "LEVEL")]
+    zap_stacktrace_level: Option<String>,
+    /// Lynq's: not used, times are logged as RFC 3339 has them.
+    #[arg(long, value_name = "ENCODING")]
+    zap_time_encoding: Option<String>,
+}
+
+impl OfLynq {
+    /// What is said of those that were given.
+    pub fn unused(&self) -> Vec<&'static str> {
+        let certificate = [
+            &self.webhook_cert_path,
+            &self.webhook_cert_name,
+            &self.webhook_cert_key,
+        ];
+        let given = [
+            (
+                self.form_concurrency.is_some(),
+                "--form-concurrency is not needed: forms are part of the work on their hubs (--hub-concurrency)",
+            ),
+            (
+                certificate.iter().any(|flag| flag.is_some()),
+                "--webhook-cert-path, -name and -key are not used: lynqgate makes the certificate of its webhooks itself, and renews it",
+            ),
+            (
+                self.enable_http2,
+                "--enable-http2 is not used: HTTP/1.1 is all that is served",
+            ),
+            (
+                self.enable_pprof,
+                "--enable-pprof is not used: there is no such profile of a program that is not written in Go",
+            ),
+            (
+                self.zap_stacktrace_level.is_some(),
+                "--zap-stacktrace-level is not used: no stack is logged",
+            ),
+            (
+                self.zap_time_encoding.is_some(),
+                "--zap-time-encoding is not used: times are logged as RFC 3339 has them",
+            ),
+        ];
+        let given = given.into_iter().filter(|(given, _)| *given);
+        given.map(|(_, said)| said).collect()
+    }
+}
+
+/// The filter of a level as zap has them (a word, or a number that grows with the detail), or of one of tracing's own.
+pub fn log_filter(level: &str) -> Result<EnvFilter, ParseError> {
+    let level = match level {
+        "panic" | "dpanic" | "fatal" => "error",
+        "0" => "info",
+        "1" => "debug",
+        number if number.parse::<u32>().is_ok() => "trace",
+        other => other,
+    };
+    EnvFilter::try_new(level)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::*;
+
+    fn given(flags: &[&str]) -> OfLynq {
+        let command = OfLynq::augment_args(Command::new("run").no_binary_name(true));
+        OfLynq::from_arg_matches(&command.get_matches_from(flags)).unwrap()
+    }
+
+    #[test]
+    fn each_flag_without_effect_is_told() {
+        assert!(given(&[]).unused().is_empty());
+        assert!(
+            given(&["--zap-devel", "--enable-http2=false"])
+                .unused()
+                .is_empty()
+        );
+        for flag in [
+            "--form-concurrency=5",
+            "--webhook-cert-path=/certs",
+            "--webhook-cert-name=tls.crt",
+            "--webhook-cert-key=tls.key",
+            "--enable-http2",
+            "--enable-pprof=true",
+            "--zap-stacktrace-level=error",
+            "--zap-time-encoding=epoch",
+        ] {
+            let said = given(&[flag]).unused();
+            let name = flag.split('=').next().unwrap();
+            let of_certificate = name.starts_with("--webhook-cert");
+            assert!(
+                matches!(said[..], [said] if said.starts_with(name) || of_certificate && said.contains("-cert-")),
+                "{flag}: {said:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn levels_are_zaps_or_tracings() {
+        for (level, filter) in [
+            ("info", "info"),
+            ("panic", "error"),
+            ("0", "info"),
+            ("1", "debug"),
+            ("7", "trace"),
+            ("lynqgate=debug,warn", "lynqgate=debug,warn"),
+        ] {
+            assert_eq!(log_filter(level).unwrap().to_string(), filter, "{level}");
+        }
+        assert!(log_filter("a=b=c").is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! What may be stored as a hub or a form: in Lynq's words where Lynq has them, and beyond them whether the fleet renders, how
+//! much a change changes, and whether its author may do what it makes the operator do.
+
+pub mod form;
+pub mod hub;
+pub mod trial;
+
+use serde_json::Value;
+
+use crate::api::{names, stamp};
+
+/// What is said of a write.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Why it is refused; None allows.
+    pub denied: Option<String>,
+    pub warnings: Vec<String>,
+}
+
+impl Verdict {
+    pub fn deny(why: impl Into<String>) -> Self {
+        Verdict {
+            denied: Some(why.into()),
+            ..Verdict::default()
+        }
+    }
+}
+
+/// What the annotations ask for in vain: they are heeded only where they are spelled right.
+fn misspelled(object: &Value) -> Vec<String> {
+    let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
+    let force =
+        annotation(names::FORCE_ROLLOUT).filter(|text| !["true", "false", ""].contains(text));
+    let force = force.map(|text| {
+        format!(
+            "{}: {text:?} forces nothing; only \"true\" does",
+            names::FORCE_ROLLOUT
+        )
+    });
+    let resume = annotation(names::RESUME).filter(|text| stamp::parse(text).is_none());
+    let resume = resume.map(|text| {
+        format!(
+            "{}: {text:?} is no point in time, and resumes nothing; write it like 2026-03-01T12:00:00Z",
+            names::RESUME
+        )
+    });
+    let confirm = annotation(names::CONFIRM_DELETIONS).filter(|text| text.parse::<u64>().is_err());
+    let confirm = confirm.map(|text| {
+        format!(
+            "{}: {text:?} is no number of deletions, and confirms none",
+            names::CONFIRM_DELETIONS
+        )
+    });
+    [force, resume, confirm].into_iter().flatten().collect()
+}

@@ -1,0 +1,164 @@
+//! Whether a form can be rendered, as far as the form itself tells.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::form::FormSpec;
+use crate::decide::admission::{Verdict, misspelled};
+use crate::decide::content;
+use crate::decide::render::CompiledForm;
+
+/// A form that can be, and what it was.
+pub struct Judged {
+    pub verdict: Verdict,
+    /// None where it is refused, and where a write leaves the spec as it is.
+    pub change: Option<Change>,
+}
+
+/// What is to be tried on the rows.
+#[derive(Clone)]
+pub struct Change {
+    pub spec: Arc<FormSpec>,
+    pub new: Arc<CompiledForm>,
+    /// None for a new form, and for one that could not be rendered before.
+    pub old: Option<Arc<CompiledForm>>,
+}
+
+pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
+    let warnings = misspelled(new);
+    let spec = &new["spec"];
+    // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
+    if old.is_some_and(|old| old["spec"] == *spec) {
+        let verdict = Verdict {
+            denied: None,
+            warnings,
+        };
+        return Judged {
+            verdict,
+            change: None,
+        };
+    }
+    let name = new["metadata"]["name"].as_str().unwrap_or("form");
+    let (denied, change) = match read(name, spec) {
+        Ok((spec, compiled)) => {
+            let old = old.and_then(|old| read(name, &old["spec"]).ok());
+            let change = Change {
+                spec: Arc::new(spec),
+                new: Arc::new(compiled),
+                old: old.map(|(_, compiled)| Arc::new(compiled)),
+            };
+            (None, Some(change))
+        }
+        Err(why) => (Some(why), None),
+    };
+    Judged {
+        verdict: Verdict { denied, warnings },
+        change,
+    }
+}
+
+fn read(name: &str, spec: &Value) -> Result<(FormSpec, CompiledForm), String> {
+    if spec["hubId"].as_str().unwrap_or_default().is_empty() {
+        return Err("hubId is required".to_owned());
+    }
+    content::check_size(Some(spec)).map_err(|error| error.to_string())?;
+    content::check_depth(Some(spec)).map_err(|error| error.to_string())?;
+    let parsed: FormSpec =
+        serde_json::from_value(spec.clone()).map_err(|error| format!("spec: {error}"))?;
+    let compiled = CompiledForm::parse(name, &parsed).map_err(|error| error.to_string())?;
+    Ok((parsed, compiled))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn form(spec: Value) -> Value {
+        json!({"metadata": {"name": "web"}, "spec": spec})
+    }
+
+    fn map(id: &str, extra: Value) -> Value {
+        let mut map = json!({"id": id, "nameTemplate": "{{ .uid }}-x", "spec": {"apiVersion": "v1", "kind": "ConfigMap"}});
+        map.as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
+        map
+    }
+
+    fn said(spec: Value) -> String {
+        judge(None, &form(spec)).verdict.denied.unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_lynqs_words() {
+        let of = |maps: Value| json!({"hubId": "h", "configMaps": maps});
+        assert_eq!(said(of(json!([map("a", json!({}))]))), "");
+        for (spec, words) in [
+            (json!({"configMaps": []}), "hubId is required"),
+            (json!({"hubId": ""}), "hubId is required"),
+            (
+                json!({"hubId": "h", "configMaps": [map("a", json!({}))], "manifests": [map("a", json!({}))]}),
+                "duplicate resource IDs found: [a]",
+            ),
+            (
+                of(json!([map("", json!({}))])),
+                "resource must have a non-empty ID",
+            ),
+            (
+                of(json!([map("x", json!({"dependIds": ["y"]}))])),
+                "dependency validation failed: resource 'x' depends on non-existent resource 'y'",
+            ),
+            (
+                of(json!([
+                    map("x", json!({"dependIds": ["y"]})),
+                    map("y", json!({"dependIds": ["x"]}))
+                ])),
+                "dependency validation failed: circular dependency detected: x -> y -> x",
+            ),
+            (
+                of(json!([map("a", json!({"nameTemplate": "{{ f .uid }}"}))])),
+                "template validation failed: invalid NameTemplate in resource 'a': failed to parse template: template: web:1: function \"f\" not defined",
+            ),
+            (
+                of(json!([map("a", json!({"ignoreFields": ["$.a["]}))])),
+                "ignoreFields validation failed: invalid ignoreFields in resource 'a': invalid JSONPath \"$.a[\"; write it like $.spec.replicas",
+            ),
+            (
+                of(json!([map(
+                    "a",
+                    json!({"readyProbe": {"cel": "object.a +"}})
+                )])),
+                "invalid readyProbe in resource 'a': cel: ",
+            ),
+            (
+                of(json!([map("a", json!({"waitForReady": "no"}))])),
+                "spec: invalid type: string \"no\", expected a boolean",
+            ),
+            (
+                of(json!([map(
+                    "a",
+                    json!({"spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "x".repeat(700_000)}}})
+                )])),
+                "the largest resource is \"a\" in configMaps",
+            ),
+        ] {
+            let said = said(spec);
+            assert!(said.contains(words), "{words:?} is not in {said:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_already_is_not_judged_again() {
+        let bad = form(json!({"hubId": ""}));
+        let again = judge(Some(&bad), &bad);
+        assert!(again.verdict.denied.is_none() && again.change.is_none());
+        // The way out of a form that could never be rendered.
+        let good = form(json!({"hubId": "h", "configMaps": [map("a", json!({}))]}));
+        let mended = judge(Some(&bad), &good).change.unwrap();
+        assert!(mended.old.is_none());
+        assert!(judge(Some(&good), &good).change.is_none());
+    }
+}

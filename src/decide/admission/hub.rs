@@ -1,0 +1,137 @@
+//! Whether a hub can be synced, as far as its own fields tell.
+
+use serde_json::Value;
+
+use crate::api::hub::HubSpec;
+use crate::decide::admission::{Verdict, misspelled};
+
+pub fn judge(old: Option<&Value>, new: &Value) -> Verdict {
+    let mut verdict = Verdict {
+        denied: None,
+        warnings: misspelled(new),
+    };
+    let spec = &new["spec"];
+    // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
+    if old.is_some_and(|old| old["spec"] == *spec) {
+        return verdict;
+    }
+    verdict.denied = refusal(spec);
+    if !spec["valueMappings"]["hostOrUrl"].is_null() {
+        verdict.warnings.push(
+            "valueMappings.hostOrUrl is deprecated; map the column in extraValueMappings, and use the function toHost"
+                .to_owned(),
+        );
+    }
+    verdict
+}
+
+/// In Lynq's words and order; then what only lynqgate has.
+fn refusal(spec: &Value) -> Option<String> {
+    let is_empty = |pointer: &str| {
+        let text = spec.pointer(pointer).and_then(Value::as_str);
+        text.is_none_or(str::is_empty)
+    };
+    for (pointer, field) in [
+        ("/valueMappings/uid", "valueMappings.uid"),
+        ("/valueMappings/activate", "valueMappings.activate"),
+    ] {
+        if is_empty(pointer) {
+            return Some(format!("{field} is required"));
+        }
+    }
+    let type_ = spec["source"]["type"].as_str().unwrap_or_default();
+    if spec["source"][type_].is_null() {
+        return Some(match type_ {
+            "" => "source.type is required".to_owned(),
+            _ => format!("{type_} configuration is required when source type is {type_}"),
+        });
+    }
+    let needed: &[&str] = match type_ {
+        "configMap" => &["name", "key"],
+        _ => &["host", "username", "database", "table"],
+    };
+    if let Some(field) = needed
+        .iter()
+        .find(|field| is_empty(&format!("/source/{type_}/{field}")))
+    {
+        return Some(format!("{type_}.{field} is required"));
+    }
+    let unread = serde_json::from_value::<HubSpec>(spec.clone()).err();
+    unread.map(|error| format!("spec: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn hub(spec: Value) -> Value {
+        json!({"metadata": {}, "spec": spec})
+    }
+
+    fn good() -> Value {
+        json!({
+            "source": {"type": "mysql", "mysql": {"host": "db", "username": "u", "database": "d", "table": "t"}},
+            "valueMappings": {"uid": "id", "activate": "active"},
+        })
+    }
+
+    #[test]
+    fn what_is_missing_is_named_in_lynqs_words() {
+        assert_eq!(judge(None, &hub(good())), Verdict::default());
+        for (pointer, said) in [
+            ("/valueMappings/uid", "valueMappings.uid is required"),
+            (
+                "/valueMappings/activate",
+                "valueMappings.activate is required",
+            ),
+            (
+                "/source/mysql",
+                "mysql configuration is required when source type is mysql",
+            ),
+            ("/source/type", "source.type is required"),
+            ("/source/mysql/host", "mysql.host is required"),
+            ("/source/mysql/username", "mysql.username is required"),
+            ("/source/mysql/database", "mysql.database is required"),
+            ("/source/mysql/table", "mysql.table is required"),
+        ] {
+            let mut spec = good();
+            *spec.pointer_mut(pointer).unwrap() = Value::Null;
+            assert_eq!(judge(None, &hub(spec)).denied.as_deref(), Some(said));
+        }
+        let mut spec = good();
+        spec["source"]["type"] = json!("configMap");
+        let said = "configMap configuration is required when source type is configMap";
+        assert_eq!(judge(None, &hub(spec)).denied.as_deref(), Some(said));
+    }
+
+    /// A stored one may be changed beside its spec, however bad that is.
+    #[test]
+    fn what_is_stored_already_is_not_judged_again() {
+        let bad = hub(json!({"source": {}}));
+        assert_eq!(judge(Some(&bad), &bad).denied, None);
+        assert!(judge(Some(&hub(good())), &bad).denied.is_some());
+    }
+
+    #[test]
+    fn what_is_heeded_otherwise_than_meant_is_warned_of() {
+        let mut hub = hub(good());
+        hub["spec"]["valueMappings"]["hostOrUrl"] = json!("url");
+        hub["metadata"]["annotations"] = json!({
+            "lynq.sh/force-rollout": "yes", "lynq.sh/confirm-deletions": "all", "lynq.sh/resume": "yesterday",
+        });
+        let warnings = judge(None, &hub).warnings;
+        for said in [
+            "\"yes\" forces nothing",
+            "\"all\" is no number",
+            "\"yesterday\" is no point in time",
+            "hostOrUrl is deprecated",
+        ] {
+            assert!(
+                warnings.iter().any(|w| w.contains(said)),
+                "{said}: {warnings:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! A form tried on the rows there are, before it is stored: for whom it does not render, how much it changes, and what it
+//! makes the operator touch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::api::form::FormSpec;
+use crate::api::policy::{Creation, Rollout};
+use crate::decide::admission::form::Change;
+use crate::decide::child::{Kind, kind_of};
+use crate::decide::content;
+use crate::decide::render::{CompiledForm, RowInputs};
+use crate::decide::rows::{Row, Rows};
+
+/// How many rows an answer names.
+const ROWS_SHOWN: usize = 5;
+
+/// What the trial found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trial {
+    /// Rows there are, and rows tried: it may have taken too long.
+    pub rows: usize,
+    pub tried: usize,
+    /// The rows that it does not render for, and did before or was not there; and why.
+    broken: Vec<(String, String)>,
+    /// Rows that did not render before either.
+    broken_before: usize,
+    /// Nodes whose content changes.
+    changed: usize,
+    /// Whether there was something to compare with.
+    compared: bool,
+    /// Workloads by kind whose pods are made anew.
+    restarts: BTreeMap<String, usize>,
+    /// Kinds and namespaces that the form touches; an empty namespace is the node's own.
+    pub touched: BTreeSet<(Kind, String)>,
+}
+
+/// `go_on` is asked before each row.
+pub fn of(
+    change: &Change,
+    rows: &Rows,
+    (hub, form): (&str, &str),
+    go_on: &dyn Fn() -> bool,
+) -> Trial {
+    let mut trial = Trial {
+        rows: rows.rows.len(),
+        compared: change.old.is_some(),
+        ..Trial::default()
+    };
+    for row in rows.rows.values() {
+        if !go_on() {
+            break;
+        }
+        trial.tried += 1;
+        let render = |form_: &CompiledForm| form_.render(&inputs(row, hub, form));
+        let (new, errors) = render(&change.new);
+        let old = change.old.as_ref().map(|old| render(old));
+        trial.touch(&new);
+        let (old, old_errors) = old.unzip();
+        let old_errors = old_errors.unwrap_or_default();
+        trial.broken_before += usize::from(!old_errors.is_empty());
+        let was_broken = |id: &String| old_errors.iter().any(|(old, _)| old == id);
+        let resource = errors.into_iter().find(|(id, _)| !was_broken(id));
+        let resource = resource.map(|(id, cause)| format!("resource '{id}': {cause}"));
+        let too_large = || {
+            content::check_size(Some(&new))
+                .err()
+                .map(|error| error.to_string())
+        };
+        let group = || change.new.group(&inputs(row, hub, form)).err();
+        let cause = resource.or_else(too_large).or_else(group);
+        trial
+            .broken
+            .extend(cause.map(|cause| (row.uid.clone(), cause)));
+        if old
+            .as_ref()
+            .is_none_or(|old| content::hash(Some(old)) != content::hash(Some(&new)))
+        {
+            trial.changed += 1;
+        }
+        if let Some(old) = old {
+            trial.count_restarts(&old, &new);
+        }
+    }
+    trial
+}
+
+/// What a form touches as far as its own text tells, where there are no rows to try it on.
+pub fn untried(spec: &FormSpec) -> Trial {
+    let mut trial = Trial::default();
+    let is_fixed = |text: &String| !text.contains("{{") && !text.contains("{%");
+    for resource in spec.content.iter() {
+        let kind = kind_of(&resource.spec);
+        if is_fixed(&kind.kind) && is_fixed(&kind.api_version) {
+            let namespace = Some(&resource.target_namespace).filter(|text| is_fixed(text));
+            let namespace = namespace.cloned().unwrap_or_default();
+            trial.touched.insert((kind, namespace));
+        }
+    }
+    trial
+}
+
+/// The same for both renderings: random values and times do not differ between them.
+fn inputs<'a>(row: &'a Row, hub: &'a str, form: &'a str) -> RowInputs<'a> {
+    RowInputs {
+        hub,
+        form,
+        row,
+        first_seen: Timestamp::UNIX_EPOCH,
+        seed: [0; 32],
+    }
+}
+
+fn resources(content: &Value) -> impl Iterator<Item = &Value> {
+    let arrays = content.as_object().into_iter().flat_map(|all| all.values());
+    arrays.filter_map(Value::as_array).flatten()
+}
+
+impl Trial {
+    fn touch(&mut self, content: &Value) {
+        for resource in resources(content) {
+            let kind = kind_of(&resource["spec"]);
+            if kind.kind.is_empty() {
+                continue;
+            }
+            let namespace = [
+                &resource["targetNamespace"],
+                &resource["spec"]["metadata"]["namespace"],
+            ]
+            .into_iter()
+            .find_map(Value::as_str)
+            .unwrap_or_default();
+            self.touched.insert((kind, namespace.to_owned()));
+        }
+    }
+
+    fn count_restarts(&mut self, old: &Value, new: &Value) {
+        let template = |resource: &Value| resource["spec"]["spec"]["template"].clone();
+        for resource in resources(new) {
+            let kind = kind_of(&resource["spec"]).kind;
+            if !["Deployment", "StatefulSet", "DaemonSet"].contains(&kind.as_str()) {
+                continue;
+            }
+            let before = resources(old).find(|other| other["id"] == resource["id"]);
+            if before.is_some_and(|before| template(before) != template(resource)) {
+                *self.restarts.entry(kind).or_default() += 1;
+            }
+        }
+    }
+
+    /// Why the form is not stored.
+    pub fn refusal(&self) -> Option<String> {
+        let total = self.broken.len();
+        let (first, rest) = self.broken.split_first()?;
+        let (row, cause) = first;
+        let others: Vec<&str> = rest
+            .iter()
+            .take(ROWS_SHOWN - 1)
+            .map(|(row, _)| row.as_str())
+            .collect();
+        let others = match others.is_empty() {
+            true => String::new(),
+            false => format!("; likewise {}", others.join(", ")),
+        };
+        let more = match total.saturating_sub(ROWS_SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "it does not render for {total} of {} rows: row {row}: {cause}{others}{more}. Correct the template, or the rows",
+            self.tried
+        ))
+    }
+
+    /// What the change does, for whoever makes it.
+    pub fn warnings(&self, policy: &Rollout) -> Vec<String> {
+        let mut warnings = vec![];
+        if self.tried > 0 {
+            warnings.push(self.reach(policy));
+        }
+        if self.tried < self.rows {
+            warnings.push(format!(
+                "tried on {} of {} rows, there was no time for more: that it renders for the others is not known",
+                self.tried, self.rows
+            ));
+        }
+        if self.broken_before > 0 {
+            warnings.push(format!(
+                "{} rows did not render before this change; see the conditions of the hub",
+                self.broken_before
+            ));
+        }
+        warnings
+    }
+
+    fn reach(&self, policy: &Rollout) -> String {
+        let (changed, tried) = (self.changed, self.tried);
+        let what = match self.compared {
+            false => format!("makes {}", counted(tried, "node")),
+            true => format!(
+                "changes {changed} of {} ({} identical)",
+                counted(tried, "node"),
+                tried - changed
+            ),
+        };
+        let mut said = vec![what];
+        let at_once = !self.compared && policy.creation == Creation::Immediate;
+        match policy.max_skew.of(self.rows) {
+            _ if changed == 0 => {}
+            _ if policy.paused => said.push("paused: they wait".to_owned()),
+            0 => said.push("no maxSkew: all at once".to_owned()),
+            _ if at_once => said.push("creation Immediate: all at once".to_owned()),
+            window => said.push(format!(
+                "maxSkew {}: at least {}",
+                policy.max_skew,
+                counted(changed.div_ceil(window), "wave")
+            )),
+        }
+        let restarts = self.restarts.iter();
+        said.extend(restarts.map(|(kind, n)| format!("{} will restart", counted(*n, kind))));
+        said.join("; ")
+    }
+}
+
+fn counted(n: usize, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::policy::Skew;
+    use crate::decide::admission::form::judge;
+    use crate::decide::rows::RowCount;
+
+    fn rows(all: &[(&str, &str)]) -> Rows {
+        let row = |(uid, plan): &(&str, &str)| {
+            let variables = BTreeMap::from([("plan".to_owned(), plan.to_string())]);
+            let row = Row {
+                uid: uid.to_string(),
+                variables,
+            };
+            (uid.to_string(), row)
+        };
+        Rows {
+            read: RowCount(all.len() as u64),
+            rows: all.iter().map(row).collect(),
+            inactive: BTreeSet::new(),
+            skipped: vec![],
+            protected: BTreeSet::new(),
+            unidentified: 0,
+        }
+    }
+
+    fn form(plan: &str, namespace: &str) -> Value {
+        json!({"metadata": {"name": "web"}, "spec": {"hubId": "h", "deployments": [{
+            "id": "app", "nameTemplate": "{{ .uid }}", "targetNamespace": namespace,
+            "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1, "template": {"x": plan}}},
+        }]}})
+    }
+
+    fn tried(old: Option<&Value>, new: &Value, rows: &Rows) -> Trial {
+        let change = judge(old, new).change.unwrap();
+        of(&change, rows, ("h", "web"), &|| true)
+    }
+
+    fn window(skew: u32) -> Rollout {
+        Rollout {
+            max_skew: Skew::Count(skew),
+            ..Rollout::default()
+        }
+    }
+
+    #[test]
+    fn a_change_says_how_far_it_reaches() {
+        let rows = rows(&[("a", "pro"), ("b", "free"), ("c", "free")]);
+        let old = form("{{ .plan }}", "");
+        let new = form(
+            "{{ if eq .plan \"free\" }}none{{ else }}{{ .plan }}{{ end }}",
+            "",
+        );
+        let trial = tried(Some(&old), &new, &rows);
+        assert_eq!(trial.refusal(), None);
+        assert_eq!(
+            trial.warnings(&window(1)),
+            [
+                "changes 2 of 3 nodes (1 identical); maxSkew 1: at least 2 waves; 2 Deployments will restart"
+            ]
+        );
+        assert_eq!(
+            trial.warnings(&window(0)),
+            [
+                "changes 2 of 3 nodes (1 identical); no maxSkew: all at once; 2 Deployments will restart"
+            ]
+        );
+        let created = tried(None, &new, &rows);
+        assert_eq!(
+            created.warnings(&window(2)),
+            ["makes 3 nodes; maxSkew 2: at least 2 waves"]
+        );
+        let replicas = {
+            let mut new = old.clone();
+            new["spec"]["rollout"] = json!({"maxSkew": 5});
+            new
+        };
+        assert_eq!(
+            tried(Some(&old), &replicas, &rows).warnings(&window(5)),
+            ["changes 0 of 3 nodes (3 identical)"]
+        );
+    }
+
+    #[test]
+    fn what_a_change_breaks_is_refused_and_what_was_broken_is_not() {
+        let rows = rows(&[
+            ("a", "pro"),
+            ("b", ""),
+            ("c", ""),
+            ("d", ""),
+            ("e", ""),
+            ("f", ""),
+            ("g", ""),
+        ]);
+        let good = form("{{ .plan }}", "");
+        let bad = form("{{ if eq .plan \"\" }}{{ fail \"no plan\" }}{{ end }}", "");
+        let refusal = tried(Some(&good), &bad, &rows).refusal().unwrap();
+        assert!(
+            refusal.starts_with("it does not render for 6 of 7 rows: row b: resource 'app': ")
+                && refusal.ends_with(
+                    "no plan; likewise c, d, e, f and 1 more. Correct the template, or the rows"
+                ),
+            "{refusal}"
+        );
+        assert!(tried(None, &bad, &rows).refusal().is_some());
+        let mut again = bad.clone();
+        again["spec"]["deployments"][0]["spec"]["spec"]["replicas"] = json!(2);
+        let trial = tried(Some(&bad), &again, &rows);
+        assert_eq!(trial.refusal(), None);
+        assert!(trial.warnings(&window(1))[1].starts_with("6 rows did not render before"));
+    }
+
+    #[test]
+    fn what_it_touches_and_how_far_it_got() {
+        let rows = rows(&[("a", "x"), ("b", "y")]);
+        let kind = Kind {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+        };
+        let all = tried(None, &form("x", "t-{{ .uid }}"), &rows);
+        let touched: Vec<_> = all.touched.into_iter().collect();
+        assert_eq!(
+            touched,
+            [(kind.clone(), "t-a".to_owned()), (kind, "t-b".to_owned())]
+        );
+        let change = judge(None, &form("x", "")).change.unwrap();
+        let first = std::cell::Cell::new(true);
+        let trial = of(&change, &rows, ("h", "web"), &|| first.replace(false));
+        assert!(trial.warnings(&window(0))[1].starts_with("tried on 1 of 2 rows"));
+    }
+}

@@ -1,0 +1,143 @@
+//! The metrics over TLS: for whom, and with whose certificate.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::io::AsyncWriteExt;
+use tokio_rustls::TlsConnector;
+
+use crate::admission::tls::{Client, answer};
+use crate::cluster::{Cluster, Options, wait};
+use crate::operator::{Operator, get};
+
+async fn scrape(client: &Client, token: Option<&str>) -> Result<(u16, String)> {
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
+    let head = format!(
+        "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{}\r\n",
+        token.unwrap_or_default()
+    );
+    let mut stream = client.connect().await?;
+    stream.write_all(head.as_bytes()).await?;
+    stream.flush().await?;
+    answer(&mut stream).await
+}
+
+async fn kubectl(cluster: &Cluster, arguments: &str) -> Result<String> {
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    let said = cluster.kubectl(&arguments, None).await?.expect_success()?;
+    Ok(said.trim().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_who_may_get_the_metrics_gets_them() -> Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    let operator = Operator::start(&cluster, "operator", &["--metrics-secure"]).await?;
+    operator.ready().await?;
+    for command in [
+        "create serviceaccount prometheus",
+        "create serviceaccount stranger",
+        "create clusterrolebinding prometheus --clusterrole=lynq-metrics-reader --serviceaccount=default:prometheus",
+    ] {
+        kubectl(&cluster, command).await?;
+    }
+    let prometheus = kubectl(&cluster, "create token prometheus").await?;
+    let stranger = kubectl(&cluster, "create token stranger").await?;
+    let client = Client::new(cluster.admin().await?, operator.metrics_port).await?;
+    let mut audit = cluster.audit().await?;
+    for _ in 0..3 {
+        let (status, text) = scrape(&client, Some(&prometheus)).await?;
+        ensure!(
+            status == 200 && text.contains("lynqgate_gate_bypasses"),
+            "{status}: {text}"
+        );
+    }
+    let asked = audit
+        .read()
+        .await?
+        .iter()
+        .filter(|request| request.resource == "tokenreviews")
+        .count();
+    ensure!(
+        asked == 1,
+        "the API server was asked {asked} times about one token"
+    );
+    let may_not = "system:serviceaccount:default:stranger may not get /metrics; bind it to the ClusterRole lynq-metrics-reader";
+    for (token, expected, said) in [
+        (None, 401, "send the token of a service account"),
+        (
+            Some("nobody's"),
+            401,
+            "the API server does not know this token",
+        ),
+        (Some(stranger.as_str()), 403, may_not),
+    ] {
+        let (status, text) = scrape(&client, token).await?;
+        ensure!(
+            (status, text.contains(said)) == (expected, true),
+            "{status}: {text}"
+        );
+    }
+    let plain = get(operator.metrics_port, "/metrics")
+        .await
+        .unwrap_or_default();
+    ensure!(!plain.contains("lynqgate_"), "in plain: {plain}");
+    let log = std::fs::read_to_string(operator.process.log())?;
+    ensure!(!log.contains(&prometheus), "the token stands in the log");
+    Ok(())
+}
+
+/// Lynq's arguments, with a certificate of cert-manager's that is renewed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_in_files_is_served_and_read_anew() -> Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    let directory = tempfile::tempdir()?;
+    let renew = || -> Result<CertificateDer<'static>> {
+        let identity = rcgen::generate_simple_self_signed(["metrics.local".to_owned()])?;
+        std::fs::write(
+            directory.path().join("key.pem"),
+            identity.signing_key.serialize_pem(),
+        )?;
+        std::fs::write(directory.path().join("cert.pem"), identity.cert.pem())?;
+        Ok(CertificateDer::from_pem_slice(
+            identity.cert.pem().as_bytes(),
+        )?)
+    };
+    let first = renew()?;
+    let path = format!("--metrics-cert-path={}", directory.path().display());
+    let operator = Operator::start(
+        &cluster,
+        "operator",
+        &[
+            "--metrics-secure=true",
+            &path,
+            "--metrics-cert-name=cert.pem",
+            "--metrics-cert-key=key.pem",
+            "--enable-http2=false",
+            "--webhook-cert-path=/tmp/k8s-webhook-server/serving-certs",
+        ],
+    )
+    .await?;
+    operator.ready().await?;
+    let serves = async |certificate: &CertificateDer<'static>| -> Result<()> {
+        let config = crate::admission::tls::trusting([certificate.clone()])?;
+        let tcp = tokio::net::TcpStream::connect(("127.0.0.1", operator.metrics_port)).await?;
+        let name = ServerName::try_from("metrics.local")?;
+        TlsConnector::from(config).connect(name, tcp).await?;
+        Ok(())
+    };
+    serves(&first).await?;
+    let second = renew()?;
+    wait::until(
+        "the renewed one is served",
+        Duration::from_secs(10),
+        async || serves(&second).await,
+    )
+    .await?;
+    ensure!(serves(&first).await.is_err(), "the old one is served still");
+    let log = std::fs::read_to_string(operator.process.log())?;
+    let said = "--webhook-cert-path, -name and -key are not used";
+    ensure!(log.contains(said), "no {said:?} in the log");
+    Ok(())
+}
