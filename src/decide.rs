@@ -13,6 +13,7 @@ pub mod gate;
 pub mod graph;
 pub mod hub_sync;
 pub mod installation;
+pub mod marker;
 pub mod node;
 pub mod node_plan;
 pub mod path;

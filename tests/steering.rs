@@ -146,6 +146,77 @@ async fn a_lost_ledger_makes_no_slots_for_what_broke_since() -> Result<()> {
     fleet.retire().await
 }
 
+/// While nodes are watched for a while, a lost ledger keeps the slots of those, and makes none for others that blinked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_ledger_keeps_who_is_watched_and_nobody_else() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "watched", 6).await?;
+    let form = |image: &str, seconds: u32| {
+        let mut form = form(&fleet, image, &json!({"minReadySeconds": seconds}));
+        form["spec"]["configMaps"] = json!([{
+            "id": "map", "nameTemplate": "{{ .uid }}-map",
+            "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": "ours"}},
+        }]);
+        form
+    };
+    let ready = async |wanted: i64| {
+        wait::until(&format!("{wanted} are ready"), SOON, async || {
+            let form = fleet.get("LynqForm", "web").await?;
+            ensure!(form["status"]["readyNodes"] == wanted, "{}", form["status"]);
+            Ok(())
+        })
+        .await
+    };
+    let set = async |nodes: &[usize], plan: &str| -> Result<()> {
+        for i in nodes {
+            let name = format!("t{i}-map");
+            let map = json!({"data": {"plan": plan}});
+            fleet.merge("ConfigMap", &name, &map).await?;
+        }
+        Ok(())
+    };
+    let slots = async || -> Result<Vec<String>> {
+        let hub = fleet.get("LynqHub", "tenants").await?;
+        let slots = hub["status"]["rollout"]["slots"].as_array().cloned();
+        let slots = slots.with_context(|| hub["status"].to_string())?;
+        let name = |slot: &Value| slot["node"].as_str().unwrap_or_default().to_owned();
+        Ok(slots.iter().map(name).collect())
+    };
+    fleet.apply(&form("web:1", 2)).await?;
+    fleet.complete(6, 2 * SOON).await?;
+    // They blink within the time, which is longer by now.
+    fleet.apply(&form("web:1", 30)).await?;
+    fleet.complete(6, SOON).await?;
+    set(&[0, 1, 2, 3, 4, 5], "theirs").await?;
+    ready(0).await?;
+    set(&[0, 1, 2, 3, 4, 5], "ours").await?;
+    ready(6).await?;
+    lose_ledger(&fleet).await?;
+    wait::until("the ledger is there again", SOON, async || {
+        ensure!(slots().await?.is_empty(), "{:?}", slots().await?);
+        Ok(())
+    })
+    .await?;
+
+    fleet.apply(&form("web:2", 600)).await?;
+    let two = |rollout: &Value| rollout["readyUpdatedNodes"] == 2 && rollout["heldNodes"] == 4;
+    fleet.rollout("two are watched", SOON, two).await?;
+    let watched = slots().await?;
+    ensure!(watched == ["t0-web", "t1-web"], "{watched:?}");
+    set(&[0, 1], "theirs").await?;
+    ready(4).await?;
+    lose_ledger(&fleet).await?;
+    wait::until("the ledger is there again", SOON, async || {
+        ensure!(slots().await? == watched, "{:?}", slots().await?);
+        Ok(())
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let held = |rollout: &Value| rollout["updatedNodes"] == 2 && rollout["heldNodes"] == 4;
+    fleet.rollout("nobody else goes", SOON, held).await?;
+    fleet.retire().await
+}
+
 /// An order holds also for a change that comes with the rows, whose nodes are written one after the other; and a condition
 /// that fails stops everybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

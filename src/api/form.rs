@@ -136,6 +136,9 @@ pub struct FormRolloutStatus {
     pub held_nodes: i32,
     /// Nodes that were released and did not become ready before the deadline.
     pub failed_nodes: i32,
+    /// Nodes that the newest content could not be written to.
+    #[serde(default)]
+    pub unwritten_nodes: i32,
     /// Nodes whose changes go live at once: the annotation lynq.sh/force-rollout is on them, on the form or on its hub.
     #[serde(default)]
     pub forced_nodes: i32,

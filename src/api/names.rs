@@ -56,8 +56,6 @@ pub const HELD_SINCE: &str = "lynq.sh/held-since";
 pub const HELD_BY: &str = "lynq.sh/held-by";
 /// Markers by which the operator asks the gate to let content go live.
 pub const RELEASE: &str = "lynq.sh/release";
-/// Beside a release: the node was not ready when its slot was taken. Read only should the ledger be lost.
-pub const REPAIR: &str = "lynq.sh/released-for-repair";
 pub const UNGATED: &str = "lynq.sh/ungated";
 /// At the end of an ungated marker's value: it counts only where nothing was ever live.
 pub const UNGATED_IF_NEW: &str = "/if-new";

@@ -148,6 +148,9 @@ pub struct NodeStatus {
     /// use the slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot_given_up: Option<String>,
+    /// The version that the last release carried whose slot was freed, where the node was watched for minReadySeconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freed_release: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

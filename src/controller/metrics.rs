@@ -272,6 +272,14 @@ impl Metrics {
         inner.set_waiting(&form, &state.waiting);
     }
 
+    /// Held nodes without a form.
+    pub fn formless(&self, hub: &HubKey, form: &str, reason: &'static str, nodes: i64) {
+        let form = OfForm::new(hub, form);
+        self.inner.held.get_or_create(&form).set(nodes);
+        let waiting = BTreeMap::from([(reason, nodes)]);
+        self.inner.set_waiting(&form, &waiting);
+    }
+
     /// The window over all forms of a hub.
     pub fn hub_window(&self, hub: &HubKey, window: Option<usize>) {
         let gauge = self.inner.hub_window.get_or_create(&OfHub::new(hub));

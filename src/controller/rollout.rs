@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join, join_all, join3};
+use futures::future::{join, join_all, join4};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{
-    self, Confirm, Confirmation, GiveUp, Live, Plan, Release, Snapshot, Way,
+    self, Confirm, Confirmation, Freed, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
 
 pub use report::edited_of;
@@ -190,9 +190,13 @@ impl Look<'_> {
         written: &mut report::Written,
     ) -> Result<Option<Carried>, ApiError> {
         let mut interrupted = None;
+        let mut freed: &[Freed] = &[];
         if let Some(slots) = &pass.plan.ledger {
             match self.write_ledger(pass.snapshot, slots).await {
-                Ok(()) => self.note_settled(pass.snapshot, slots),
+                Ok(()) => {
+                    self.note_settled(pass.snapshot, slots);
+                    freed = &pass.plan.freed;
+                }
                 Err(ApiError::Conflict(_)) => {
                     self.world.metrics.ledger_conflict();
                     let key = own_key("LynqHub", &self.key.0, &self.key.1);
@@ -207,9 +211,10 @@ impl Look<'_> {
         self.world
             .metrics
             .hub_window(&self.key, pass.plan.hub_window);
-        let (refused, (), again) = join3(
+        let (refused, (), (), again) = join4(
             self.release(&sent),
             self.give_up(&pass.plan.give_up),
+            self.say_freed(freed),
             self.write_statuses(pass.hub, pass.nodes, pass.plan, written),
         )
         .await;
@@ -353,16 +358,8 @@ impl Look<'_> {
     /// Sends one release; an error says why it did not go live.
     async fn release_one(&self, release: &Release) -> Result<(), NotReleased> {
         let key = own_key("LynqNode", &self.key.0, &release.node);
-        let marker = match release.way {
-            Way::Slot => names::RELEASE,
-            Way::Ungated | Way::Forced => names::UNGATED,
-        };
-        let value = format!("{}/{}", release.hash, release.resource_version);
-        let mut annotations = json!({marker: value});
-        if release.way == Way::Slot {
-            annotations[names::REPAIR] = release.repair.then_some(names::TRUE).into();
-        }
-        let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": annotations}});
+        let (marker, value) = release.marker();
+        let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
         // The watch may be faster than the reply.
         let before = self.world.nodes.get(&NodeKey {
             namespace: self.key.0.clone(),
@@ -426,6 +423,23 @@ impl Look<'_> {
                     tracing::warn!(node, %error, "an unused slot could not be given up; it is tried again");
                 }
             }
+        }
+    }
+
+    /// Whose word is lost keeps a slot for longer than it must, should the ledger be lost as well.
+    async fn say_freed(&self, freed: &[Freed]) {
+        for some in freed.chunks(REQUESTS_MAX) {
+            let said = some.iter().map(|Freed { node, release }| async move {
+                let key = own_key("LynqNode", &self.key.0, node);
+                let patch = json!({"status": {"freedRelease": release}});
+                match self.world.objects.merge_status(&key, &patch).await {
+                    Ok(object) => drop(self.world.nodes.learn(&object)),
+                    Err(error) => {
+                        tracing::debug!(node, %error, "that its slot is free was not said")
+                    }
+                }
+            });
+            join_all(said).await;
         }
     }
 

@@ -71,6 +71,12 @@ impl Asked<'_> {
     pub fn node(&self, node: &NodeDigest) -> Explanation {
         let subject = format!("lynqnode {}", node.key);
         let reason = self.plan.waiting.get(&node.key.name);
+        if node.deleting {
+            let state = "is being deleted, and something keeps it".to_owned();
+            let mut explanation = Explanation::of(subject, state).within(node);
+            explanation.next = Some(GOING.to_owned());
+            return explanation;
+        }
         if !node.held() {
             let ready = node.status.conditions.iter().find(|c| c.type_ == "Ready");
             let state = match ready.filter(|_| node.status_is_current()) {
@@ -78,7 +84,16 @@ impl Asked<'_> {
                 Some(ready) => format!("live, and not ready: {}", ready.message),
                 None => "live; the operator has not reported on it yet".to_owned(),
             };
-            let state = format!("{state}{}", self.ago(node.start.as_deref()));
+            let state = match self.ago(node.start.as_deref()) {
+                ago if ago.is_empty() => state,
+                ago => format!("{state}; live{}", ago.trim_start_matches(',')),
+            };
+            let state = match self.is_behind(node) {
+                true => format!(
+                    "{state}; the form's newest content may not have been written to it: see the form"
+                ),
+                false => state,
+            };
             let force = match node.forced {
                 true => Some(format!("{}={} is on it", names::FORCE_ROLLOUT, names::TRUE)),
                 false => self
@@ -135,7 +150,8 @@ impl Asked<'_> {
         // It alone knows of content that it could not write.
         let told = self.snapshot.forms.get(name)?.previous.as_ref();
         let over = matches!(rollout.phase, Phase::Complete | Phase::Idle);
-        let told = told.filter(|told| over && told.phase == Phase::InProgress);
+        let unwritten = told.is_some_and(|told| told.unwritten_nodes > 0);
+        let told = told.filter(|told| (over || unwritten) && told.phase == Phase::InProgress);
         let text = match told.map_or(rollout.phase, |told| told.phase) {
             Phase::Idle => "idle",
             Phase::InProgress => "in progress",
@@ -159,6 +175,11 @@ impl Asked<'_> {
             ),
         );
         explanation.why = told.map(|told| told.message.clone());
+        if unwritten && state.blocked.is_none() {
+            explanation.next = Some(UNWRITTEN.to_owned());
+            explanation.expected = self.estimate(name);
+            return Some(explanation);
+        }
         // What goes on by itself says less than what stops the rest.
         let goes = (rollout.held_nodes > 0).then_some(&Reason::Releasing);
         if let Some(reason) = state.blocked.as_ref().or(goes) {
@@ -225,7 +246,11 @@ impl Asked<'_> {
         explanation.why = Some(reason.to_string());
         explanation.next = Some(reason.next().to_owned());
         if let Reason::Soaking { holders, .. } = reason {
-            explanation.expected = holders.soaked_at.map(|at| self.at(at));
+            let free = holders.soaked_at.map(|at| self.at(at));
+            let estimate = self.estimate(form);
+            let free = free.map(|at| format!("the next slot is free {at}"));
+            let told: Vec<String> = free.into_iter().chain(estimate).collect();
+            explanation.expected = (!told.is_empty()).then(|| told.join("; "));
         }
         let stalled = || {
             let state = self.state_of(form)?;
@@ -254,6 +279,15 @@ impl Asked<'_> {
         ));
         explanation.next = Some(STAYS_READY.to_owned());
         explanation.expected = Some(format!("its slot is free {}", self.at(until)));
+    }
+
+    /// Some nodes of its form could not be written, and it was written last from an older version of the form.
+    fn is_behind(&self, node: &NodeDigest) -> bool {
+        let form = self.snapshot.forms.get(&node.form);
+        let told = form.and_then(|form| form.previous.as_ref());
+        told.is_some_and(|told| {
+            told.unwritten_nodes > 0 && node.written_from != Some(told.target_generation)
+        })
     }
 
     fn state_of(&self, form: &str) -> Option<&FormState> {
@@ -301,6 +335,12 @@ const MEND_NODE: &str = "nothing, if it becomes ready soon; else correct the for
 const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
                     what stands in their way";
 
+const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped and WriteFailed (kubectl describe lynqhub): they say why, \
+                         and of which nodes; correct the form or the rows";
+
+const GOING: &str = "see its finalizers and the objects that it is to take along (kubectl describe lynqnode); the operator's log \
+                     says what it cannot delete";
+
 const STAYS_READY: &str = "nothing, as long as it stays ready";
 
 const NO_NODES: &str = "nothing, if rows are to come, or were read a moment ago; else see the table, and the hub's \
@@ -310,7 +350,7 @@ const NO_NODES: &str = "nothing, if rows are to come, or were read a moment ago;
 fn correction(code: &str) -> &'static str {
     match code {
         "HubNotFound" => {
-            "create the hub, or name another in spec.hubId, or delete the form; until then nothing of it changes"
+            "create the hub; or delete the form, and make it anew for another one (a form's hubId cannot be changed); until then nothing of it changes"
         }
         "HubInvalid" => "correct the hub; until then nothing of the form changes",
         _ => "correct the form and apply it",

@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::api::names;
 use crate::decide::content;
 use crate::decide::content::Hash;
+use crate::decide::marker::ReleaseMarker;
 pub use state::annotation;
 use state::{Live, Source, State};
 
@@ -80,7 +81,7 @@ pub struct Decision {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     #[error(
-        "stale release: {marker:?} does not name the content that lynqnode {node} has now ({current}); read the node again"
+        "stale release: {marker:?} was decided on another version of lynqnode {node}, or on other content than it has now ({current}); read the node again"
     )]
     StaleRelease {
         node: String,
@@ -360,9 +361,10 @@ fn check_marker(
     desired: &Hash,
     release: bool,
 ) -> Result<(), Denial> {
-    let (hash, version) = match value.rsplit_once('/') {
-        Some((hash, version)) if release => (hash, Some(version)),
-        _ => (value, None),
+    let parsed = ReleaseMarker::parse(value).filter(|_| release);
+    let (hash, version) = match &parsed {
+        Some(marker) => (marker.hash.as_str(), Some(marker.resource_version.as_str())),
+        None => (value, None),
     };
     // An operator of another version decided on the hash that it reads on the object.
     let stored = write

@@ -178,6 +178,7 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             let name = node_name(&row.uid, form_name);
             let node = existing.get(name.as_str()).copied();
             if node.is_some_and(|node| node.deleting) {
+                plan.unwritten.insert((form_name.clone(), name));
                 continue;
             }
             let key = NodeKey {

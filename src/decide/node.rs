@@ -13,6 +13,7 @@ use crate::api::{conditions, names, stamp};
 use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, kind_of, object_key};
 use crate::decide::content::{self, Hash};
 use crate::decide::gate::{self, annotation};
+use crate::decide::marker::ReleaseMarker;
 use crate::decide::rollout;
 use crate::decide::rollout::Live;
 use crate::decide::version;
@@ -55,6 +56,8 @@ pub struct NodeDigest {
     pub start: Option<String>,
     pub held_since: Option<String>,
     pub rendered_hash: Option<String>,
+    /// The generation of the form that it was last written from.
+    pub written_from: Option<i64>,
     pub first_seen: Option<String>,
     /// The group of the form's order that the hub found for the row.
     pub group_of_row: Option<usize>,
@@ -64,10 +67,8 @@ pub struct NodeDigest {
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
-    /// The version at which a slot let the live content go live, if one did.
-    pub released_at: Option<String>,
-    /// The slot was for a repair.
-    pub repair: bool,
+    /// The release that let the live content go live, if a slot did.
+    pub released_by: Option<ReleaseMarker>,
     /// Its annotations claim hashes that its content does not have: it was written past the gate.
     pub past_gate: bool,
     /// The live content itself, kept only until the status says that it was seen rolled out.
@@ -123,6 +124,8 @@ impl NodeDigest {
             start: annotation(object, names::START_TIME).map(str::to_owned),
             held_since: annotation(object, names::HELD_SINCE).map(str::to_owned),
             rendered_hash: annotation(object, names::RENDERED_HASH).map(str::to_owned),
+            written_from: annotation(object, names::TEMPLATE_GENERATION)
+                .and_then(|text| text.parse().ok()),
             first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
             group_of_row: annotation(object, names::GROUP_OF_ROW)
                 .and_then(|text| text.parse().ok()),
@@ -130,8 +133,7 @@ impl NodeDigest {
             labels: labels(object, previous),
             status: Arc::new(status),
             facts: Arc::default(),
-            released_at: None,
-            repair: annotation(object, names::REPAIR) == Some(names::TRUE),
+            released_by: None,
             past_gate: false,
             content: None,
             key,
@@ -139,7 +141,7 @@ impl NodeDigest {
         let previous = previous.filter(|p| p.uid == digest.uid);
         digest.read_live(object, rebased, previous);
         digest.past_gate = digest.is_past_gate(object, previous);
-        digest.released_at = released_at(object, &digest.live);
+        digest.released_by = released_by(object, &digest.live);
         digest
     }
 
@@ -274,11 +276,21 @@ impl NodeDigest {
 
     /// What the node tells of its slot, should the ledger be lost.
     fn flight(&self) -> Option<rollout::Flight> {
-        let resource_version = self.released_at.clone()?;
+        let ReleaseMarker {
+            resource_version: release,
+            repair,
+            watched,
+            ..
+        } = self.released_by.clone()?;
+        let landed = match watched {
+            true => self.status.freed_release.as_ref() == Some(&release),
+            false => self.start.is_some() && self.status.rolled_start_time == self.start,
+        };
         Some(rollout::Flight {
-            resource_version,
-            repair: self.repair,
-            landed: self.start.is_some() && self.status.rolled_start_time == self.start,
+            release,
+            repair,
+            watched,
+            landed,
         })
     }
 
@@ -307,18 +319,17 @@ impl NodeDigest {
     }
 }
 
-/// The version that the release of the live content carried. The same content may have gone live without a slot since: then
-/// that marker names a newer version.
-fn released_at(object: &Value, live: &Live) -> Option<String> {
+/// The release of the live content. The same content may have gone live without a slot since: then that marker names a
+/// newer version.
+fn released_by(object: &Value, live: &Live) -> Option<ReleaseMarker> {
     let Live::Hash(live) = live else { return None };
-    let of_live = |name: &str| {
-        let (hash, version) = annotation(object, name)?.split_once('/')?;
-        (hash == live).then_some(version)
-    };
-    let released = of_live(names::RELEASE)?;
-    let ungated = of_live(names::UNGATED).map(|text| text.split('/').next().unwrap_or_default());
-    let since = ungated.is_some_and(|ungated| version::is_newer(ungated, released));
-    (!since).then(|| released.to_owned())
+    let released = ReleaseMarker::parse(annotation(object, names::RELEASE)?)?;
+    let ungated = annotation(object, names::UNGATED).and_then(|text| {
+        let mut parts = text.split('/');
+        (parts.next()? == live).then_some(parts.next()?)
+    });
+    let since = ungated.is_some_and(|at| version::is_newer(at, &released.resource_version));
+    (released.hash == *live && !since).then_some(released)
 }
 
 /// The live content of a LynqNode, if it is the one with this hash.

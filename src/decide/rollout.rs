@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
+use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
+use crate::decide::marker::ReleaseMarker;
 use crate::decide::version;
 use order::Turns;
 use reason::{Names, Reason};
@@ -34,6 +36,29 @@ pub struct Release {
     pub way: Way,
     /// As its slot says.
     pub repair: bool,
+    /// Its slot will be kept for some time after the node is ready.
+    pub watched: bool,
+}
+
+impl Release {
+    /// The annotation that asks the gate for it.
+    pub fn marker(&self) -> (&'static str, String) {
+        match self.way {
+            Way::Slot => {
+                let marker = ReleaseMarker {
+                    hash: self.hash.clone(),
+                    resource_version: self.resource_version.clone(),
+                    repair: self.repair,
+                    watched: self.watched,
+                };
+                (names::RELEASE, marker.to_string())
+            }
+            Way::Ungated | Way::Forced => {
+                let marker = format!("{}/{}", self.hash, self.resource_version);
+                (names::UNGATED, marker)
+            }
+        }
+    }
 }
 
 /// What lets a node go.
@@ -58,6 +83,14 @@ impl Way {
             Way::Forced => "forced",
         }
     }
+}
+
+/// A node that was watched until its slot was freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Freed {
+    pub node: String,
+    /// The version that its release carried.
+    pub release: String,
 }
 
 /// A node whose slot was not used and is to be given up. Its version must move first, so that no late release can use the
@@ -91,6 +124,8 @@ pub struct Plan {
     pub releases: Vec<Release>,
     pub confirm: Vec<Confirm>,
     pub give_up: Vec<GiveUp>,
+    /// Nodes whose watched slots this ledger does not have any more, once it is written: their statuses are to say so.
+    pub freed: Vec<Freed>,
     /// Nodes in flight that are settled since a time to come: a clock was ahead, and their statuses are to be written anew.
     pub outrun: Vec<String>,
     pub waiting: BTreeMap<String, Reason>,
@@ -126,6 +161,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         pass.plan.ledger = Some(slots.clone());
     }
     pass.give_up(&slots);
+    pass.note_freed();
     pass.note_formless();
     pass.plan.hub_window = windows.hub_width().filter(|_| !snapshot.forced);
     for (name, form) in &snapshot.forms {
@@ -146,7 +182,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 }
 
 /// A hub without a ledger is new, or has lost it. It gets one before anything is built on it, with what the nodes tell of their
-/// slots: who is in flight, and who is watched. What was rolled out and broke since had its slot freed, and has none now.
+/// slots. Whose slot was freed has none now, whatever became of it since.
 fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let slot = |(name, node): (&String, &Node)| {
         let (Live::Hash(hash), Some(flight)) = (&node.live, &node.flight) else {
@@ -157,17 +193,10 @@ fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
             uid: node.uid.clone(),
             form: node.form.clone(),
             hash: hash.clone(),
-            resource_version: flight.resource_version.clone(),
+            resource_version: flight.release.clone(),
             repair: flight.repair,
         };
-        // On its way out it fills its place until it is gone.
-        let kept = match node.settled_since {
-            None => !flight.landed,
-            // A time to come is another clock's.
-            Some(since) if since > now => false,
-            Some(_) => free_at(snapshot, &slot, node, now).is_some_and(|at| at > now),
-        };
-        kept.then_some(slot)
+        (!flight.landed).then_some(slot)
     };
     let found = Snapshot {
         slots: snapshot.nodes.iter().filter_map(slot).collect(),
@@ -313,6 +342,7 @@ impl Pass<'_> {
             let slot = slots.iter().find(|slot| slot.uid == node.uid);
             self.plan.releases.push(Release {
                 repair: way == Way::Slot && slot.map_or(node.non_ready(), |slot| slot.repair),
+                watched: form.policy.min_ready_seconds > 0,
                 node: name.to_owned(),
                 hash: node.desired.clone(),
                 resource_version: node.resource_version.clone(),
@@ -326,6 +356,24 @@ impl Pass<'_> {
             }
         }
         slots.sort();
+    }
+
+    /// Once a ledger is written, no newer one was there: who was let go and is not in it had its slot freed. (One that was
+    /// freed by a process that ended before it could say so is found here as well.)
+    fn note_freed(&mut self) {
+        let Some(slots) = &self.plan.ledger else {
+            return;
+        };
+        let unsaid = |(name, node): (&String, &Node)| {
+            let flight = node.flight.as_ref()?;
+            let unsaid = flight.watched && !flight.landed;
+            let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
+            (unsaid && !has_slot).then(|| Freed {
+                node: name.clone(),
+                release: flight.release.clone(),
+            })
+        };
+        self.plan.freed = self.snapshot.nodes.iter().filter_map(unsaid).collect();
     }
 
     /// Nobody releases a node whose form is gone, or cannot be read.

@@ -196,6 +196,9 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
         Some(policy) if policy.of_form.paused => {
             format!("held: lynqnode {name} waits, because form {form} is paused")
         }
+        Some(policy) if !policy.of_form.order.is_empty() => {
+            format!("held: lynqnode {name} waits for its turn in the order of form {form}")
+        }
         Some(Policy {
             of_form, hub_skew, ..
         }) => match (of_form.max_skew, hub_skew) {

@@ -87,6 +87,8 @@ impl Look<'_> {
         if new.rolled_start_time == node.status.rolled_start_time {
             new.rolled_start_time = None;
         }
+        // The release loop's own.
+        (new.slot_given_up, new.freed_release) = (None, None);
         let mut patch = json!({"status": new});
         // A merge patch must name what it takes away.
         for field in [

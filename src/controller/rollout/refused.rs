@@ -27,6 +27,8 @@ pub struct Refused {
     why: String,
     /// How often in a row.
     times: u32,
+    /// How many of the last ones were conflicts.
+    conflicts: u32,
     retry_at: Option<Instant>,
 }
 
@@ -83,11 +85,13 @@ impl Look<'_> {
             let times = before
                 .as_ref()
                 .map_or(1, |before| before.times.saturating_add(1));
+            let mut conflicts = 0;
             let (why, retry_at) = match refused.remove(&release.node) {
                 None => continue,
                 // As a rule the node had only changed meanwhile.
                 Some(NotReleased::Conflict(why)) => {
-                    let lasting = times.checked_sub(CONFLICTS_MAX);
+                    conflicts = before.as_ref().map_or(0, |before| before.conflicts) + 1;
+                    let lasting = conflicts.checked_sub(CONFLICTS_MAX);
                     let wait = lasting.map(|more| Instant::now() + refused_retry(more));
                     // It says less than a refusal of the same content before it.
                     let refusal = before
@@ -103,6 +107,7 @@ impl Look<'_> {
                 hash,
                 why,
                 times,
+                conflicts,
                 retry_at,
             };
             self.memory.refused.insert(release.node.clone(), refused);

@@ -1,6 +1,6 @@
 //! What the release loop writes for people: the statuses of hub and forms, and events for what a person wants to know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::controller::rollout::{Look, REQUESTS_MAX};
 use crate::controller::{World, own_key};
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Plan;
+use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::status::{FormState, STALLED};
 
 /// A form's status is written at once when its phase changes, its counts at most this often.
@@ -29,6 +30,8 @@ const HUB_STATUS_EVERY: Duration = Duration::from_secs(1);
 pub struct Written {
     forms: BTreeMap<String, Turn>,
     hub: Turn,
+    /// Forms that are gone, whose nodes wait.
+    formless: BTreeSet<String>,
 }
 
 /// The writes of one object's status.
@@ -102,6 +105,7 @@ impl Look<'_> {
         plan: &Plan,
         written: &mut Written,
     ) -> Option<Duration> {
+        self.note_formless(nodes, plan, written);
         let edited = edited_of(nodes);
         let mut again: Option<Duration> = None;
         let mut due = vec![];
@@ -147,6 +151,37 @@ impl Look<'_> {
             }
         }
         again
+    }
+
+    /// A form that is gone has no status, so that what waits for it is told on the hub.
+    fn note_formless(&self, nodes: &[Arc<NodeDigest>], plan: &Plan, written: &mut Written) {
+        let mut formless: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+        for node in nodes {
+            if let Some(Reason::NoForm { form }) = plan.waiting.get(&node.key.name) {
+                formless.entry(form).or_default().push(&node.key.name);
+            }
+        }
+        let now: BTreeSet<String> = formless.keys().map(|form| (*form).to_owned()).collect();
+        for form in written.formless.difference(&now) {
+            if !plan.forms.contains_key(form) {
+                self.world.metrics.forget(&self.key.0, form);
+            }
+        }
+        for (form, waiting) in &formless {
+            let reason = Reason::NoForm {
+                form: (*form).to_owned(),
+            };
+            let (code, count) = (reason.code(), waiting.len() as i64);
+            (self.world.metrics).formless(&self.key, form, code, count);
+            let hub = self.world.hubs.get(&self.key.0, &self.key.1);
+            if let Some(hub) = hub.filter(|_| !written.formless.contains(*form)) {
+                let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+                let names = Names::of(waiting.iter().copied());
+                let text = format!("held: {names}: {}", reason.advice());
+                self.world.events.normal(&about, code, text);
+            }
+        }
+        written.formless = now;
     }
 
     async fn write_form(

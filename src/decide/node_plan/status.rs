@@ -50,6 +50,7 @@ pub fn of_node(
                 .filter_map(|s| s.fields_hash.map(|hash| (s.facts, hash))),
         ),
         slot_given_up: node.status.slot_given_up.clone(),
+        freed_release: node.status.freed_release.clone(),
         conditions: node.status.conditions.clone(),
     };
     let states = states(node, &status, seen, plan, hold);

@@ -147,8 +147,8 @@ impl Reason {
                 "repair those nodes, deactivate their rows, raise maxSkew, or set rollout.skewCounts: Released"
             }
             Reason::HubWindowFull { .. } => {
-                "one of those nodes, of whatever form, must become ready (kubectl describe lynqnode); or raise \
-                 rollout.maxSkew of the hub"
+                "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \
+                 that they are of: they get the correction first; or raise rollout.maxSkew of the hub"
             }
             Reason::BudgetSpent { .. } => {
                 "correct the form: the failed nodes get the correction first; or remove what stands in their way; or, to go on \

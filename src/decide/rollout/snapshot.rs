@@ -104,10 +104,11 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// The version that the release carried.
-    pub resource_version: String,
-    /// The node was not ready before.
+    pub release: String,
     pub repair: bool,
-    /// It was seen rolled out since.
+    /// Its slot is kept for some time after the node is ready.
+    pub watched: bool,
+    /// The slot was freed, or the node was seen rolled out and its slot is not watched.
     pub landed: bool,
 }
 

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::conditions::ConditionState;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
+use crate::api::policy::Skew;
 use crate::api::{names, stamp};
 use crate::decide::rollout::reason::{NEXT, Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot, free_at};
@@ -234,6 +235,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         ready_updated_nodes: ready_updated,
         held_nodes: held,
         failed_nodes: seen.failed.names.len() as i32,
+        unwritten_nodes: form.unwritten.len() as i32,
         forced_nodes: 0,
         slots,
         waves_done: None,
@@ -276,7 +278,11 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     rollout.message = with_force(std::mem::take(&mut rollout.message), force);
     set_times(&mut rollout, form.previous.as_ref(), now);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
-    let (window, hub_window) = (applies(seen.window), applies(seen.hub_window));
+    // An order without maxSkew has only the ledger's room for a window.
+    let own = seen
+        .window
+        .filter(|_| form.policy.max_skew != Skew::Count(0));
+    let (window, hub_window) = (applies(own), applies(seen.hub_window));
     let watched = watched(name, form, seen, now);
     let pace = Pace {
         width: window.into_iter().chain(hub_window).min(),
@@ -288,7 +294,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     FormState {
         total_nodes: total,
         ready_nodes: ready,
-        conditions: conditions(&rollout, ready, blocked, stalled.is_some()),
+        conditions: conditions(&rollout, ready, blocked, stalled.as_deref()),
         non_ready: count(&|node| node.non_ready()),
         window,
         hub_window,
@@ -533,7 +539,7 @@ fn conditions(
     rollout: &FormRolloutStatus,
     ready: i32,
     blocked: Option<&Reason>,
-    stalled: bool,
+    stalled: Option<&str>,
 ) -> Vec<ConditionState> {
     let total = rollout.total_nodes;
     let applied = match (total, ready) {
@@ -554,7 +560,7 @@ fn conditions(
     let complete = matches!(rollout.phase, Phase::Complete | Phase::Idle);
     let reason = match rollout.phase {
         Phase::Idle => "NoNodes",
-        Phase::InProgress if stalled => STALLED,
+        Phase::InProgress if stalled.is_some() => STALLED,
         Phase::InProgress => "InProgress",
         Phase::Failed => "Failed",
         Phase::Complete => "Complete",
@@ -563,7 +569,10 @@ fn conditions(
         applied,
         ConditionState::new(ROLLOUT_COMPLETE, complete, reason, rollout.message.clone()),
         match blocked {
-            Some(reason) => ConditionState::new("Held", true, reason.code(), reason.advice()),
+            Some(reason) => {
+                let text = stalled.map_or_else(|| reason.advice(), str::to_owned);
+                ConditionState::new("Held", true, reason.code(), text)
+            }
             None => ConditionState::new("Held", false, "NotHeld", "no node waits for its turn"),
         },
     ]

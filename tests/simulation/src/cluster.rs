@@ -275,7 +275,7 @@ impl Cluster {
         let old = self.nodes.get(name).cloned().ok_or(Refused::NotFound)?;
         let mut status = serde_json::to_value(status).expect("a status is JSON");
         // A merge patch, which takes away what it names only.
-        for field in ["rolledStartTime", "slotGivenUp"] {
+        for field in ["rolledStartTime", "slotGivenUp", "freedRelease"] {
             let stored = &old.value["status"][field];
             if status.get(field).is_none() && !stored.is_null() {
                 status[field] = stored.clone();
@@ -296,6 +296,13 @@ impl Cluster {
         }
         let mut new = old.value.clone();
         new["status"]["slotGivenUp"] = version.into();
+        Ok(self.store_node(name, new))
+    }
+
+    pub fn say_freed(&mut self, name: &str, release: &str) -> Result<Arc<Node>, Refused> {
+        let old = self.nodes.get(name).cloned().ok_or(Refused::NotFound)?;
+        let mut new = old.value.clone();
+        new["status"]["freedRelease"] = release.into();
         Ok(self.store_node(name, new))
     }
 

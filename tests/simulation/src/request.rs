@@ -35,7 +35,11 @@ pub enum Request {
         name: String,
         resource_version: Option<String>,
         marker: (&'static str, String),
-        repair: bool,
+    },
+    /// That the slot of a watched node is free.
+    Freed {
+        name: String,
+        release: String,
     },
     GiveUp {
         name: String,
@@ -137,6 +141,9 @@ impl Request {
                 },
                 marker.1
             ),
+            Request::Freed { name, release } => {
+                format!("say that the slot of {name} is free, released at {release}")
+            }
             Request::GiveUp {
                 name,
                 resource_version,

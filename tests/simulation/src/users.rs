@@ -229,7 +229,7 @@ fn change_policy(world: &mut World, form: &str) {
         0 => json!({"maxSkew": 0}),
         1 => json!({"paused": true}),
         2 => json!({"paused": false}),
-        3 => json!({"minReadySeconds": world.users.random.below(4)}),
+        3 => json!({"minReadySeconds": *world.users.random.pick(&[0, 1, 3, 8])}),
         4 => {
             let creation = *world.users.random.pick(&["Gated", "Immediate"]);
             json!({"creation": creation})
@@ -427,7 +427,7 @@ pub fn confirm(world: &mut World) {
 
 /// A backup restores the hub without its status. Not while a release is under way: its slot is what makes it good.
 fn lose_ledger(world: &mut World) {
-    let hub = &world.cluster.hub;
+    let hub = world.cluster.hub.clone();
     let under_way = hub.slots.iter().any(|slot| {
         let node = world.cluster.nodes.get(&slot.node);
         node.is_some_and(|node| node.digest.resource_version == slot.resource_version)
@@ -436,6 +436,6 @@ fn lose_ledger(world: &mut World) {
         return;
     }
     world.trace(|| "the hub's status is lost".to_owned());
-    world.witness.ledger_lost();
+    world.witness.ledger_lost(&hub.slots);
     world.change_hub(|hub| (hub.slots, hub.has_ledger) = (vec![], false));
 }

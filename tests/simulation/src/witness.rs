@@ -73,8 +73,8 @@ pub struct Witness {
     history: History,
     /// The windows in which the slots of the ledger were taken, by uid.
     taken: BTreeMap<String, Widths>,
-    /// The ledger was lost, and there is no other yet.
-    without_ledger: bool,
+    /// Whose slots were in a ledger that was lost, until there is another; by uid.
+    lost: Option<BTreeSet<String>>,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -413,13 +413,26 @@ impl Witness {
                 format!("the slot of {name} was freed, and whoever did it has not read that its workload is ready")
             });
         }
-        let anew = std::mem::take(&mut self.without_ledger);
+        // Who had a slot in a ledger that was lost has it again; and who was watched, and of whom nobody has said that the
+        // slot was freed since.
+        let lost = self.lost.take();
+        let is_back = |slot: &Slot| {
+            let node = cluster.nodes.get(&slot.node).map(|node| &node.digest);
+            let unsaid = || {
+                let release = node?.released_by.as_ref()?;
+                let said = node?.status.freed_release.as_ref() == Some(&release.resource_version);
+                Some(release.watched && !said)
+            };
+            let lost = lost.as_ref();
+            lost.is_some_and(|lost| lost.contains(&slot.uid) || unsaid() == Some(true))
+        };
         for form in cluster.forms.keys() {
             let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();
-            let (now, before) = (of_form(new), of_form(old));
-            // What is in flight is in flight, in the ledger or not: the first after a loss may be wider.
-            if !anew
-                && let (Some(width), _) = self.history.widths(form, view.since)
+            let back = new
+                .iter()
+                .filter(|slot| slot.form == *form && is_back(slot));
+            let (now, before) = (of_form(new), of_form(old) + back.count());
+            if let (Some(width), _) = self.history.widths(form, view.since)
                 && self.history.counts_all(form, view.since)
             {
                 self.expect(now <= width.max(before), "window", || {
@@ -429,8 +442,10 @@ impl Witness {
         }
     }
 
-    pub fn ledger_lost(&mut self) {
-        self.without_ledger = true;
+    /// The ledger is lost, with these slots.
+    pub fn ledger_lost(&mut self, slots: &[Slot]) {
+        let lost = self.lost.get_or_insert_default();
+        lost.extend(slots.iter().map(|slot| slot.uid.clone()));
     }
 
     /// The writer has the reply to its ledger write.

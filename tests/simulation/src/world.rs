@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lynqgate::api::names;
+use lynqgate::decide::marker::ReleaseMarker;
 use serde_json::Value;
 
 use crate::cluster::{Admission, Cluster, OPERATOR, Refused};
@@ -337,15 +338,19 @@ impl World {
                 name,
                 resource_version,
                 marker,
-                repair,
             } => {
                 let (key, mut value) = marker;
                 if self.mutant(Mutant::NoVersion)
                     && key == names::RELEASE
-                    && let (Some((hash, _)), Some(node)) =
-                        (value.rsplit_once('/'), self.cluster.nodes.get(&name))
+                    && let (Some(marker), Some(node)) =
+                        (ReleaseMarker::parse(&value), self.cluster.nodes.get(&name))
                 {
-                    value = format!("{hash}/{}", node.digest.resource_version);
+                    let resource_version = node.digest.resource_version.clone();
+                    let marker = ReleaseMarker {
+                        resource_version,
+                        ..marker
+                    };
+                    value = marker.to_string();
                 }
                 if !self.cluster.nodes.contains_key(&name) {
                     return Err(Refused::NotFound);
@@ -354,20 +359,13 @@ impl World {
                     cluster.write_node(
                         &name,
                         admission,
-                        |new| {
-                            let annotations = &mut new["metadata"]["annotations"];
-                            annotations[key] = value.into();
-                            if let (names::RELEASE, Some(all)) = (key, annotations.as_object_mut())
-                            {
-                                all.remove(names::REPAIR);
-                                let mark =
-                                    repair.then(|| (names::REPAIR.to_owned(), names::TRUE.into()));
-                                all.extend(mark);
-                            }
-                        },
+                        |new| new["metadata"]["annotations"][key] = value.into(),
                         resource_version.as_deref(),
                     )
                 })
+            }
+            Request::Freed { name, release } => {
+                self.cluster.say_freed(&name, &release).map(Reply::Node)
             }
             Request::GiveUp {
                 name,

@@ -323,8 +323,9 @@ fn a_slot_is_never_written_back_to_an_older_version() {
 fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     let flight = |repair| {
         Some(Flight {
-            resource_version: "99".into(),
+            release: "99".into(),
             repair,
+            watched: false,
             landed: false,
         })
     };
@@ -333,6 +334,8 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     for i in 0..3 {
         snapshot.nodes.get_mut(&format!("n{i}")).unwrap().flight = flight(false);
     }
+    let rolled_out = snapshot.nodes.get_mut("n2").unwrap();
+    rolled_out.flight.as_mut().unwrap().landed = true;
     let at_once = plan(&snapshot, at(1));
     assert_eq!(
         released(&at_once),
@@ -363,15 +366,75 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
         Some(vec![slot(2, "100")]),
         "a hub that is new"
     );
-    let mut idle = fleet("yy", 2);
-    idle.ledger_lost = true;
-    idle.nodes.get_mut("n0").unwrap().flight = flight(false);
-    assert_eq!(plan(&idle, at(1)).ledger, Some(vec![]), "once");
-    // Settled since 0, and watched until 30.
-    let policy = &mut idle.forms.get_mut("web").unwrap().policy;
-    policy.min_ready_seconds = 30;
-    assert_eq!(plan(&idle, at(29)).ledger, Some(vec![slot(0, "99")]));
-    assert_eq!(plan(&idle, at(30)).ledger, Some(vec![]));
+    // Rolled out, and its slot not freed yet: it is watched, and may blink meanwhile.
+    for (state, freed) in [("y", Some(30)), ("x", None)] {
+        let mut watched = fleet(&format!("{state}y"), 2);
+        watched.ledger_lost = true;
+        watched
+            .forms
+            .get_mut("web")
+            .unwrap()
+            .policy
+            .min_ready_seconds = 30;
+        let node = watched.nodes.get_mut("n0").unwrap();
+        node.flight = flight(false);
+        node.flight.as_mut().unwrap().watched = true;
+        assert_eq!(plan(&watched, at(29)).ledger, Some(vec![slot(0, "99")]));
+        watched.ledger_lost = false;
+        watched.slots = vec![slot(0, "99")];
+        let plan = plan(&watched, at(29));
+        assert_eq!((plan.ledger, plan.confirm.len()), (None, 0), "{state}");
+        let later = super::plan(&watched, at(30));
+        assert_eq!(later.confirm.len(), usize::from(freed.is_some()), "{state}");
+    }
+}
+
+/// Its node says so, in case that the ledger is lost: what blinks later has no slot any more.
+#[test]
+fn that_a_watched_slot_is_freed_is_said_once_the_ledger_is_written() {
+    let mut snapshot = fleet("yyA", 2);
+    snapshot
+        .forms
+        .get_mut("web")
+        .unwrap()
+        .policy
+        .min_ready_seconds = 30;
+    for i in 0..2 {
+        let node = snapshot.nodes.get_mut(&format!("n{i}")).unwrap();
+        node.flight = Some(Flight {
+            release: format!("9{i}"),
+            repair: false,
+            watched: true,
+            landed: false,
+        });
+    }
+    snapshot.slots = vec![slot(1, "91")];
+    let plan = |snapshot: &Snapshot| super::plan(snapshot, at(1));
+    let freed = |plan: &Plan| {
+        let freed = plan.freed.iter();
+        freed
+            .map(|freed| (freed.node.clone(), freed.release.clone()))
+            .collect::<Vec<_>>()
+    };
+    let planned = plan(&snapshot);
+    assert!(planned.ledger.is_some());
+    assert_eq!(freed(&planned), [("n0".to_owned(), "90".to_owned())]);
+    snapshot.nodes.remove("n2");
+    let without_write = plan(&snapshot);
+    assert!(without_write.ledger.is_none() && without_write.freed.is_empty());
+
+    snapshot
+        .nodes
+        .get_mut("n0")
+        .unwrap()
+        .flight
+        .as_mut()
+        .unwrap()
+        .landed = true;
+    snapshot.ledger_lost = true;
+    let anew = plan(&snapshot);
+    assert_eq!(anew.ledger, Some(vec![slot(1, "91")]));
+    assert!(anew.freed.is_empty());
 }
 
 /// A crowd that broke after it was rolled out has no slots, and a correction reaches no more of it at once than ever.
@@ -383,8 +446,9 @@ fn what_broke_since_its_slot_was_freed_gets_none_from_a_lost_ledger() {
         snapshot.ledger_lost = true;
         for (name, node) in &mut snapshot.nodes {
             let flight = Flight {
-                resource_version: "99".into(),
+                release: "99".into(),
                 repair: name == "n5",
+                watched: name == "n4",
                 landed: name != "n5",
             };
             node.flight = Some(flight);

@@ -153,9 +153,10 @@ fn settle(snapshot: &mut Snapshot, nodes: [usize; 2], second: i64) {
         (node.start, node.settled_since) = (Some(at(second - 4)), Some(at(second)));
         node.resource_version = "101".into();
         node.flight = Some(Flight {
-            resource_version: "100".into(),
+            release: "100".into(),
             repair: false,
-            landed: true,
+            watched: true,
+            landed: false,
         });
     }
     snapshot.slots = nodes.map(|i| slot(i, "100")).into();
@@ -214,7 +215,7 @@ fn explain_says_until_when_a_ready_node_is_watched() {
     let snapshot = soaking();
     let node = ready_node("n0", 6);
     let explained = ask(&snapshot, 19, None, |asked| asked.node(&node));
-    assert_eq!(explained.state, "live and ready, for 13s");
+    assert_eq!(explained.state, "live and ready; live for 13s");
     assert_eq!(
         explained.why.as_deref(),
         Some(

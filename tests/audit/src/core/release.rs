@@ -291,7 +291,9 @@ impl Audit {
 
 impl Marker<'_> {
     pub fn of(text: &str) -> Option<Marker<'_>> {
-        let (hash, version) = text.rsplit_once('/')?;
+        // Words may follow that say what the slot is for.
+        let mut parts = text.split('/');
+        let (hash, version) = (parts.next()?, parts.next()?);
         Some(Marker { hash, version })
     }
 }

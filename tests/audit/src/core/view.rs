@@ -60,7 +60,7 @@ impl Policy {
                 skew => skew,
             },
             paused: rollout["paused"] == true,
-            immediate: rollout["creation"] == "Immediate",
+            immediate: rollout["creation"] == "Immediate" && !is_ordered,
             only_released: rollout["skewCounts"] == "Released",
             forced: annotation(object, kinds::FORCE) == Some("true"),
         }

@@ -271,6 +271,7 @@ fn report(world: &mut World, p: usize, node: &NodeDigest, mut status: NodeStatus
             if status.rolled_start_time == node.status.rolled_start_time {
                 status.rolled_start_time = None;
             }
+            (status.slot_given_up, status.freed_release) = (None, None);
             let request = Request::NodeStatus {
                 name: name.clone(),
                 status: Box::new(status),

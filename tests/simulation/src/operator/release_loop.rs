@@ -12,10 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lynqgate::api::hub::Slot;
-use lynqgate::api::names;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::rollout::reason::{Names, Reason};
-use lynqgate::decide::rollout::{Confirm, Confirmation, GiveUp, Live, Plan, Release, Way};
+use lynqgate::decide::rollout::{Confirm, Confirmation, Freed, GiveUp, Live, Plan, Release, Way};
 
 use crate::cluster::{Hub, Refused};
 use crate::mutant::Mutant;
@@ -84,6 +83,9 @@ enum Stage {
     Release {
         left: Vec<Release>,
         read: Vec<String>,
+    },
+    Freed {
+        left: Vec<Freed>,
     },
     GiveUp {
         left: Vec<GiveUp>,
@@ -183,6 +185,18 @@ impl Look {
                     let request = self.release_one(world, &release);
                     return self.ask(world, p, request, Sent::Release(release));
                 }
+                self.stage = Stage::Freed {
+                    left: self.plan.freed.clone(),
+                };
+            }
+            Stage::Freed { left } => {
+                if let Some(Freed { node, release }) = left.pop() {
+                    let request = Request::Freed {
+                        name: node,
+                        release,
+                    };
+                    return self.ask(world, p, request, Sent::GiveUp);
+                }
                 self.stage = Stage::GiveUp {
                     left: self.plan.give_up.clone(),
                 };
@@ -264,6 +278,7 @@ impl Look {
                 // Without its slot nothing goes but what needs none.
                 _ => {
                     self.interrupted = true;
+                    self.plan.freed.clear();
                     self.plan
                         .releases
                         .retain(|release| release.way != Way::Slot);
@@ -437,20 +452,11 @@ impl Look {
     }
 
     fn release_one(&self, world: &World, release: &Release) -> Request {
-        let which = match release.way {
-            Way::Slot => names::RELEASE,
-            Way::Ungated | Way::Forced => names::UNGATED,
-        };
-        let marker = (
-            which,
-            format!("{}/{}", release.hash, release.resource_version),
-        );
         Request::Release {
             name: release.node.clone(),
             resource_version: (!world.mutant(Mutant::NoVersion))
                 .then(|| release.resource_version.clone()),
-            marker,
-            repair: release.repair,
+            marker: release.marker(),
         }
     }
 
