@@ -1,7 +1,7 @@
 //! Forms that cannot be rendered: for no row, for some rows, for some resources.
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::bad_input::{config_map, fleet, form};
@@ -212,10 +212,10 @@ async fn refused(fleet: &Fleet, form: &Value, why: &str) -> Result<()> {
 
 /// Whoever wrote it before: an apply would leave the fields of others.
 async fn replace(fleet: &Fleet, form: &Value) -> Result<()> {
-    let api = fleet.api("LynqForm");
-    let mut stored = api.get("bad").await?;
-    stored.data["spec"] = form["spec"].clone();
-    api.replace("bad", &PostParams::default(), &stored).await?;
+    let patch = json!([{"op": "replace", "path": "/spec", "value": form["spec"]}]);
+    let patch: json_patch::Patch = serde_json::from_value(patch)?;
+    let (api, params) = (fleet.api("LynqForm"), PatchParams::default());
+    api.patch("bad", &params, &Patch::Json::<()>(patch)).await?;
     Ok(())
 }
 

@@ -164,10 +164,14 @@ fn timeless(line: &str) -> String {
         return line;
     };
     // Some time ahead, or just over.
-    let rest = expected.split_once(')').map_or("", |(_, rest)| rest);
-    let what = match expected.strip_prefix("the rollout is complete ") {
-        Some(_) => "the rollout is complete ",
-        None => "",
-    };
-    format!("  expected   {what}in DURATION (at TIME UTC){rest}")
+    let parts = expected.split("; ").map(|part| {
+        let at = ["in ", "any moment "]
+            .iter()
+            .find_map(|when| part.find(when));
+        let Some((at, (_, rest))) = at.zip(part.split_once(')')) else {
+            return part.to_owned();
+        };
+        format!("{}in DURATION (at TIME UTC){rest}", &part[..at])
+    });
+    format!("  expected   {}", parts.collect::<Vec<_>>().join("; "))
 }
