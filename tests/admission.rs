@@ -4,6 +4,7 @@
 mod bodies;
 mod connections;
 mod edits;
+mod forms;
 mod markers;
 mod other_webhooks;
 mod schema;

@@ -10,6 +10,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::admission::tls::{Client, answer};
 use crate::cluster::{Cluster, Options, wait};
+use crate::operating;
 use crate::operator::{Operator, get};
 
 async fn scrape(client: &Client, token: Option<&str>) -> Result<(u16, String)> {
@@ -36,13 +37,14 @@ async fn only_who_may_get_the_metrics_gets_them() -> Result<()> {
     let operator = Operator::start(&cluster, "operator", &["--metrics-secure"]).await?;
     operator.ready().await?;
     for command in [
-        "create serviceaccount prometheus",
+        "create namespace monitoring",
+        "create serviceaccount prometheus -n monitoring",
         "create serviceaccount stranger",
-        "create clusterrolebinding prometheus --clusterrole=lynq-metrics-reader --serviceaccount=default:prometheus",
     ] {
         kubectl(&cluster, command).await?;
     }
-    let prometheus = kubectl(&cluster, "create token prometheus").await?;
+    operating::run(&cluster, &operating::commands("let a scraper in")?).await?;
+    let prometheus = kubectl(&cluster, "create token prometheus -n monitoring").await?;
     let stranger = kubectl(&cluster, "create token stranger").await?;
     let client = Client::new(cluster.admin().await?, operator.metrics_port).await?;
     let mut audit = cluster.audit().await?;

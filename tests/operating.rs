@@ -10,7 +10,7 @@ use crate::operator::{Operator, root};
 use crate::tenants::{Fleet, SOON};
 
 /// The commands under this comment.
-fn commands(name: &str) -> Result<String> {
+pub fn commands(name: &str) -> Result<String> {
     let page = std::fs::read_to_string(root().join("docs/OPERATING.md"))?;
     let (_, from) = page
         .split_once(&format!("```sh\n# {name}\n"))
@@ -19,7 +19,7 @@ fn commands(name: &str) -> Result<String> {
     Ok(lines.to_owned())
 }
 
-async fn run(cluster: &Cluster, commands: &str) -> Result<()> {
+pub async fn run(cluster: &Cluster, commands: &str) -> Result<()> {
     cluster.shell(commands).await?.expect_success()?;
     Ok(())
 }

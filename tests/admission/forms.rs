@@ -1,0 +1,259 @@
+//! Forms and hubs as their authors meet the webhook: what is refused, what is said of what is not, and whose rights count.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::{Options, etcd};
+use crate::operator::Operator;
+
+/// What `kubectl apply` says, and whether it was taken.
+async fn apply(cluster: &Cluster, object: &Value, flags: &[&str]) -> Result<(bool, String)> {
+    let arguments = [&["apply", "-f", "-"], flags].concat();
+    let outcome = cluster
+        .kubectl(&arguments, Some(&object.to_string()))
+        .await?;
+    Ok((outcome.success, outcome.stdout + &outcome.stderr))
+}
+
+async fn refused(cluster: &Cluster, object: &Value, why: &str, flags: &[&str]) -> Result<()> {
+    let (taken, said) = apply(cluster, object, flags).await?;
+    ensure!(
+        !taken && said.contains(why),
+        "taken: {taken}, not {why:?}: {said}"
+    );
+    Ok(())
+}
+
+async fn taken(cluster: &Cluster, object: &Value, warning: &str, flags: &[&str]) -> Result<()> {
+    let (taken, said) = apply(cluster, object, flags).await?;
+    ensure!(
+        taken && said.contains(warning),
+        "taken: {taken}, not {warning:?}: {said}"
+    );
+    Ok(())
+}
+
+/// A form of one ConfigMap a tenant.
+fn maps(fleet: &Fleet, value: &str) -> Value {
+    json!({
+        "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+        "metadata": {"name": "maps", "namespace": fleet.namespace},
+        "spec": {"hubId": "tenants", "configMaps": [{
+            "id": "map", "nameTemplate": "{{ .uid }}-map",
+            "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": value}},
+        }]},
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let plans = "UPDATE tenants SET plan = IF(id = 't0', 'free', 'pro')";
+    let fleet = Fleet::new_with(cluster, "authors", 4, plans).await?;
+    let dry = ["--dry-run=server"];
+    let new = fleet.form("web:1", json!(2), 0);
+    let makes = "Warning: makes 4 nodes; maxSkew 2: at least 2 waves";
+    taken(cluster, &new, makes, &dry).await?;
+    ensure!(
+        fleet.get("LynqForm", "web").await.is_err(),
+        "a dry run stores nothing"
+    );
+    taken(cluster, &new, makes, &[]).await?;
+    fleet.complete(4, SOON).await?;
+
+    let image = r#"{{ if eq .plan "pro" }}web:2{{ else }}web:1{{ end }}"#;
+    let change = fleet.form(image, json!(2), 0);
+    let reach = "Warning: changes 3 of 4 nodes (1 identical); maxSkew 2: at least 2 waves; 3 Deployments will restart";
+    taken(cluster, &change, reach, &[]).await?;
+    let nothing = fleet.form(image, json!(1), 0);
+    let none = "Warning: changes 0 of 4 nodes (4 identical)";
+    taken(cluster, &nothing, none, &dry).await?;
+
+    let bad = fleet.form(
+        r#"{{ if eq .plan "pro" }}{{ fail "no" }}{{ end }}"#,
+        json!(2),
+        0,
+    );
+    let why = "it does not render for 3 of 4 rows: row t1: resource 'app': spec.spec.template.spec.containers[0].image: ";
+    refused(cluster, &bad, why, &[]).await?;
+    refused(
+        cluster,
+        &bad,
+        "; likewise t2, t3. Correct the template, or the rows",
+        &[],
+    )
+    .await?;
+
+    // Without its rows a form is judged by itself.
+    let mut elsewhere = maps(&fleet, "{{ .nosuch }}");
+    elsewhere["spec"]["hubId"] = json!("nowhere");
+    let untried = format!(
+        "Warning: not tried on the rows: there is no LynqHub \"nowhere\" in namespace {}",
+        fleet.namespace
+    );
+    taken(cluster, &elsewhere, &untried, &dry).await?;
+    fleet.retire().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lynq_refuses_is_refused_in_its_words() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "words", 1).await?;
+    let with = |field: &str, value: Value| {
+        let mut form = maps(&fleet, "x");
+        form["spec"]["configMaps"][0][field] = value;
+        form
+    };
+    for (form, why) in [
+        (
+            with("dependIds", json!(["db"])),
+            "dependency validation failed: resource 'map' depends on non-existent resource 'db'",
+        ),
+        (
+            with("nameTemplate", json!("{{ .uid")),
+            "template validation failed: invalid NameTemplate in resource 'map': failed to parse template: ",
+        ),
+        (
+            with("ignoreFields", json!(["$.data["])),
+            "ignoreFields validation failed: invalid ignoreFields in resource 'map': invalid JSONPath \"$.data[\"",
+        ),
+    ] {
+        refused(cluster, &form, why, &[]).await?;
+    }
+    let mut hub = fleet.hub();
+    hub["metadata"]["name"] = json!("other");
+    let source = hub["spec"]["source"].as_object_mut().context("a source")?;
+    source.remove("mysql").context("its block")?;
+    let why = "mysql configuration is required when source type is mysql";
+    refused(cluster, &hub, why, &[]).await?;
+
+    // What is stored already, however bad it is, takes a label, and goes.
+    let bad = with("nameTemplate", json!("{{ .uid"));
+    etcd::store(cluster, &bad).await?;
+    let namespace = fleet.namespace.as_str();
+    for command in [
+        vec!["label", "lynqform", "maps", "a=b", "-n", namespace],
+        vec!["delete", "lynqform", "maps", "-n", namespace],
+    ] {
+        cluster.kubectl(&command, None).await?.expect_success()?;
+    }
+    fleet.retire().await
+}
+
+/// Whoever lets lynqgate make something must be allowed to make it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_gives_its_author_no_rights() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "rights", 1).await?;
+    let may = async |role: &str, verbs: &str, resources: &str| -> Result<()> {
+        let binding = [
+            "create",
+            "rolebinding",
+            role,
+            "-n",
+            &fleet.namespace,
+            "--role",
+            role,
+            "--user=alice",
+        ];
+        let (verbs, resources) = (format!("--verb={verbs}"), format!("--resource={resources}"));
+        let role = [
+            "create",
+            "role",
+            role,
+            "-n",
+            &fleet.namespace,
+            &verbs,
+            &resources,
+        ];
+        cluster.kubectl(&role, None).await?.expect_success()?;
+        cluster.kubectl(&binding, None).await?.expect_success()?;
+        Ok(())
+    };
+    may(
+        "forms",
+        "get,create,patch,update",
+        "lynqforms.operator.lynq.sh",
+    )
+    .await?;
+    let alice = ["--as=alice"];
+    let form = maps(&fleet, "x");
+    let why = format!(
+        "user \"alice\" may not create configmaps in namespace \"{}\", and this form makes lynqgate do that; ask for that right, \
+         or have somebody apply the form who has it",
+        fleet.namespace
+    );
+    refused(cluster, &form, &why, &alice).await?;
+    may("maps", "create,patch", "configmaps").await?;
+    wait::until("alice may", SOON, async || {
+        taken(cluster, &form, "makes 1 node", &alice).await
+    })
+    .await?;
+
+    let mut elsewhere = form.clone();
+    elsewhere["spec"]["configMaps"][0]["targetNamespace"] = json!("kube-system");
+    refused(cluster, &elsewhere, "in namespace \"kube-system\"", &alice).await?;
+
+    may("roles", "create,patch", "roles.rbac.authorization.k8s.io").await?;
+    let mut role = form.clone();
+    role["spec"]["manifests"] = json!([{
+        "id": "role", "nameTemplate": "{{ .uid }}-role",
+        "spec": {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": []},
+    }]);
+    let escalates = "user \"alice\" may not escalate roles.rbac.authorization.k8s.io";
+    wait::until("alice may make roles", SOON, async || {
+        refused(cluster, &role, escalates, &alice).await
+    })
+    .await?;
+    // What changes nothing of that needs no rights.
+    let mut labelled = form.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    taken(cluster, &labelled, "", &alice).await?;
+    fleet.retire().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whether_authors_are_asked_for_is_a_flag() -> Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    let said = "user \"bob\" may not create configmaps in namespace";
+    for (mode, warned) in [("warn", true), ("off", false)] {
+        let flag = format!("--authorize-forms={mode}");
+        let operator = Operator::start(&cluster, mode, &[&flag]).await?;
+        operator.ready().await?;
+        let fleet = Fleet::new(&cluster, mode, 1).await?;
+        for command in [
+            vec![
+                "create",
+                "role",
+                "forms",
+                "--verb=get,create,patch",
+                "--resource=lynqforms.operator.lynq.sh",
+            ],
+            vec![
+                "create",
+                "rolebinding",
+                "forms",
+                "--role=forms",
+                "--user=bob",
+            ],
+        ] {
+            let command = [command, vec!["-n", &fleet.namespace]].concat();
+            cluster.kubectl(&command, None).await?.expect_success()?;
+        }
+        let form = maps(&fleet, "x");
+        let (taken, text) = wait::until("bob's role is known", SOON, async || {
+            let (taken, text) = apply(&cluster, &form, &["--as=bob"]).await?;
+            ensure!(!text.contains("cannot"), "{text}");
+            Ok((taken, text))
+        })
+        .await?;
+        ensure!(
+            taken && text.contains(said) == warned,
+            "{mode}: {taken} {text}"
+        );
+        fleet.retire().await?;
+        operator.process.kill().context("the operator ends")?;
+    }
+    Ok(())
+}
