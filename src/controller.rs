@@ -190,15 +190,6 @@ impl World {
         let (world, client) = (self.clone(), self.objects.client.clone());
         vital::spawn(async move {
             let on_change = |change| {
-                for (before, now) in world.hubs.change(change) {
-                    world.hub_changed(before.as_deref(), now.as_deref());
-                }
-            };
-            follow(client, LynqHub::api_resource(), Which::All, on_change).await;
-        });
-        let (world, client) = (self.clone(), self.objects.client.clone());
-        vital::spawn(async move {
-            let on_change = |change| {
                 for node in world.namespaces.change(change) {
                     world.node_queue.add(node);
                 }
@@ -213,8 +204,17 @@ impl World {
         });
     }
 
-    /// Every replica follows the forms: the webhook's warnings name their windows.
-    pub fn follow_forms(self: &Arc<Self>) {
+    /// Every replica follows forms and hubs: the webhook's warnings name their windows.
+    pub fn follow_definitions(self: &Arc<Self>) {
+        let (world, client) = (self.clone(), self.objects.client.clone());
+        vital::spawn(async move {
+            let on_change = |change| {
+                for (before, now) in world.hubs.change(change) {
+                    world.hub_changed(before.as_deref(), now.as_deref());
+                }
+            };
+            follow(client, LynqHub::api_resource(), Which::All, on_change).await;
+        });
         let (world, client) = (self.clone(), self.objects.client.clone());
         vital::spawn(async move {
             let on_change = |change| {

@@ -13,7 +13,7 @@ mod hub;
 mod idle;
 mod install;
 mod installation;
-mod metrics_access;
+mod metrics;
 mod obstacles;
 mod offline;
 mod operating;

@@ -26,6 +26,7 @@ use crate::cluster::vital;
 use crate::controller::hub::rows_now;
 use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
+use crate::controller::metrics::lynq::LynqMetrics;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Workers, World};
 use crate::decide::child::key_of;
@@ -58,6 +59,9 @@ pub struct Arguments {
     /// Its key's file in there.
     #[arg(long, default_value = "tls.key")]
     metrics_cert_key: String,
+    /// Whether each node has series of its own, under Lynq's names. Off, they are bounded by the forms.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
+    node_metrics: bool,
     /// Where /healthz and /readyz are served.
     #[arg(long, default_value = ":8081")]
     health_probe_bind_address: String,
@@ -174,7 +178,6 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let metrics = Metrics::default();
     metrics.register(&mut registry);
     let webhook_metrics = webhook::Metrics::register(&mut registry);
-    let registry = Arc::new(registry);
     let hostname = std::env::var("HOSTNAME").unwrap_or_else(|_| "lynqgate".to_owned());
     let objects = Objects::new(kube.clone());
     let world = World::new(
@@ -183,12 +186,17 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         metrics,
     );
 
+    registry.register_collector(Box::new(LynqMetrics {
+        world: world.clone(),
+        nodes: arguments.node_metrics,
+    }));
+    let registry = Arc::new(registry);
     if let Some(url) = &arguments.webhook_url {
         register(&objects, url).await?;
     }
     let (certs, keep_certs) = WebhookCerts::start(kube.clone(), certificates(&arguments)?)?;
     vital::spawn(keep_certs);
-    world.follow_forms();
+    world.follow_definitions();
 
     let stopping = Arc::new(AtomicBool::new(false));
     let installation = Installation::follow(&kube, &arguments.namespace, &operator);

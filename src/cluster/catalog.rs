@@ -121,6 +121,11 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
             .cloned()
     }
 
+    pub fn all(&self) -> Vec<Shared<Spec, Status>> {
+        let entries = self.entries.read().expect("the catalog's lock");
+        entries.all.values().cloned().collect()
+    }
+
     pub fn in_namespace(&self, namespace: &str) -> Vec<Shared<Spec, Status>> {
         let entries = self.entries.read().expect("the catalog's lock");
         entries

@@ -69,6 +69,11 @@ impl Nodes {
             .collect()
     }
 
+    pub fn all(&self) -> Vec<Arc<NodeDigest>> {
+        let inner = self.inner.read().expect("the nodes' lock");
+        inner.nodes.values().cloned().collect()
+    }
+
     pub fn keys(&self) -> Vec<NodeKey> {
         self.inner
             .read()

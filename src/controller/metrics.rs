@@ -1,7 +1,10 @@
 //! The metrics of the loops. Labels are forms with their namespaces, kinds and results: never nodes or rows.
 
+pub mod lynq;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -70,6 +73,11 @@ struct Synced {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Looked {
+    result: &'static str,
+}
+
 /// Cheap to clone; all clones count together.
 #[derive(Clone, Default)]
 pub struct Metrics {
@@ -94,6 +102,7 @@ struct Inner {
     ledger_conflicts: Counter,
     bypasses: Counter,
     syncs: Family<Synced, Counter>,
+    looks: Family<Looked, Histogram, fn() -> Histogram>,
 }
 
 impl Default for Inner {
@@ -116,6 +125,9 @@ impl Default for Inner {
             ledger_conflicts: Counter::default(),
             bypasses: Counter::default(),
             syncs: Family::default(),
+            looks: Family::new_with_constructor(|| {
+                Histogram::new([0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0])
+            }),
         }
     }
 }
@@ -218,6 +230,12 @@ impl Metrics {
             "lynqgate_ledger_conflicts",
             "Ledger writes that lost the compare-and-swap",
             inner.ledger_conflicts.clone(),
+        );
+        registry.register_with_unit(
+            "lynqnode_reconcile_duration",
+            "How long a look at a node took, by its result",
+            Unit::Seconds,
+            inner.looks.clone(),
         );
         registry.register(
             "lynqgate_hub_syncs",
@@ -323,6 +341,12 @@ impl Metrics {
     pub fn halted(&self, hub: &HubKey, form: &str) {
         let form = OfForm::new(hub, form);
         self.inner.halts.get_or_create(&form).inc();
+    }
+
+    /// `result` as Lynq calls it.
+    pub fn looked(&self, result: &'static str, took: Duration) {
+        let histogram = self.inner.looks.get_or_create(&Looked { result });
+        histogram.observe(took.as_secs_f64());
     }
 
     pub fn bypassed(&self) {

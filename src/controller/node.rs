@@ -9,7 +9,7 @@ mod report;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -109,7 +109,19 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         key: key.clone(),
         memory,
     };
-    let again = match look.go(node).await {
+    let began = Instant::now();
+    let looked = look.go(node).await;
+    let failed = || {
+        let node = world.nodes.get(&key);
+        node.is_some_and(|node| node.status.failed_resources > 0)
+    };
+    let result = match &looked {
+        Err(_) => "error",
+        Ok(_) if failed() => "partial_failure",
+        Ok(_) => "success",
+    };
+    world.metrics.looked(result, began.elapsed());
+    let again = match looked {
         Ok(wake_at) => wake_at
             .map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()),
         Err(ApiError::NotFound(_)) if world.nodes.get(&key).is_none() => None,

@@ -1,17 +1,19 @@
-//! The metrics over TLS: for whom, and with whose certificate.
+//! The metrics: over TLS for whom, with whose certificate, and under Lynq's names.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsConnector;
 
 use crate::admission::tls::{Client, answer};
 use crate::cluster::{Cluster, Options, wait};
 use crate::operating;
-use crate::operator::{Operator, get};
+use crate::operator::{self, Operator, get};
+use crate::tenants::{Fleet, SOON};
 
 async fn scrape(client: &Client, token: Option<&str>) -> Result<(u16, String)> {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
@@ -142,4 +144,72 @@ async fn a_certificate_in_files_is_served_and_read_anew() -> Result<()> {
     let said = "--webhook-cert-path, -name and -key are not used";
     ensure!(log.contains(said), "no {said:?} in the log");
     Ok(())
+}
+
+/// As Lynq's dashboards and alerts read them; of what is gone nothing stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lynqs_metrics_have_their_names() -> Result<()> {
+    let (cluster, operator) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "dashboards", 2).await?;
+    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
+    fleet.complete(2, SOON).await?;
+    let namespace = fleet.namespace.clone();
+    let series = [
+        format!("hub_desired{{hub=\"tenants\",namespace=\"{namespace}\"}} 2"),
+        format!("hub_ready{{hub=\"tenants\",namespace=\"{namespace}\"}} 2"),
+        format!("hub_failed{{hub=\"tenants\",namespace=\"{namespace}\"}} 0"),
+        format!("lynqform_rollout_updating_nodes{{form=\"web\",namespace=\"{namespace}\"}} 0"),
+        format!("lynqform_rollout_phase{{form=\"web\",namespace=\"{namespace}\"}} 3"),
+        format!("lynqform_rollout_progress{{form=\"web\",namespace=\"{namespace}\"}} 100"),
+        format!("lynqnode_resources_ready{{lynqnode=\"t0-web\",namespace=\"{namespace}\"}} 1"),
+        format!("lynqnode_resources_desired{{lynqnode=\"t1-web\",namespace=\"{namespace}\"}} 1"),
+        format!("lynqnode_resources_failed{{lynqnode=\"t1-web\",namespace=\"{namespace}\"}} 0"),
+        format!("lynqnode_resources_conflicted{{lynqnode=\"t1-web\",namespace=\"{namespace}\"}} 0"),
+        format!(
+            "lynqnode_condition_status{{lynqnode=\"t0-web\",namespace=\"{namespace}\",type=\"Ready\"}} 1"
+        ),
+    ];
+    wait::until("they are served", SOON, async || {
+        let text = operator.metrics().await?;
+        for line in &series {
+            ensure!(text.lines().any(|found| found == line), "no {line}");
+        }
+        let looks = "lynqnode_reconcile_duration_seconds_count{result=\"success\"}";
+        ensure!(text.contains(looks), "no {looks}");
+        Ok(())
+    })
+    .await?;
+    // Somebody else's object.
+    let owner = fleet.get("ConfigMap", "kube-root-ca.crt").await?;
+    let theirs = json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt", "uid": owner["metadata"]["uid"], "controller": true,
+    }]}});
+    fleet.merge("Deployment", "t0-app", &theirs).await?;
+    let degraded =
+        format!("lynqnode_degraded_status{{lynqnode=\"t0-web\",namespace=\"{namespace}\",reason=");
+    wait::until("it is degraded", SOON, async || {
+        ensure!(
+            operator.metrics().await?.contains(&degraded),
+            "no {degraded}"
+        );
+        Ok(())
+    })
+    .await?;
+    fleet
+        .merge(
+            "Deployment",
+            "t0-app",
+            &json!({"metadata": {"ownerReferences": null}}),
+        )
+        .await?;
+    fleet.retire().await?;
+    let gone = Default::default();
+    fleet.api("LynqForm").delete("web", &gone).await?;
+    wait::until("nothing stays", SOON, async || {
+        let text = operator.metrics().await?;
+        let left = text.lines().find(|line| line.contains(&namespace));
+        ensure!(left.is_none(), "{left:?}");
+        Ok(())
+    })
+    .await
 }
