@@ -64,6 +64,10 @@ pub struct FormSpec {
     /// How a change of this form reaches its nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+    /// Namespaces that a template may lead to, beside those that the form itself creates for the row; * stands for any text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    pub allowed_namespaces: Vec<String>,
     #[serde(flatten)]
     pub content: ResourceArrays,
 }
@@ -74,6 +78,7 @@ impl FormSpec {
         let order = |form: &FormSpec| form.rollout.as_ref().map(|r| r.order.clone());
         self.hub_id == other.hub_id
             && self.template_engine == other.template_engine
+            && self.allowed_namespaces == other.allowed_namespaces
             && self.content == other.content
             && order(self).unwrap_or_default() == order(other).unwrap_or_default()
     }

@@ -1,6 +1,7 @@
 //! A form rendered for one row: every text of it once, by the hub. What comes out is resolved content; the values of a
 //! row are never parsed as templates.
 
+mod namespaces;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,7 @@ pub struct CompiledForm {
     resources: Vec<(&'static str, CompiledResource)>,
     /// The groups of the order that go by the row: number and condition.
     groups: Vec<(usize, Template)>,
+    allowed_namespaces: Vec<String>,
 }
 
 struct CompiledResource {
@@ -38,6 +40,8 @@ struct CompiledResource {
     labels: BTreeMap<String, Template>,
     annotations: BTreeMap<String, Template>,
     spec: Tree,
+    /// A template, and so a row, says which namespace it goes to.
+    namespace_is_chosen: bool,
 }
 
 /// Why a form cannot be rendered for any row.
@@ -135,9 +139,16 @@ impl CompiledForm {
             groups.push((number, parsed?));
         }
         let order: Vec<_> = order.map(|group| group.when.as_ref()).collect();
-        let hash = content::hash_value(&json!([spec.template_engine, spec.content, order]));
+        let allowed_namespaces = spec.allowed_namespaces.clone();
+        let of_all = json!([
+            spec.template_engine,
+            spec.content,
+            order,
+            allowed_namespaces
+        ]);
         Ok(CompiledForm {
-            hash,
+            hash: content::hash_value(&of_all),
+            allowed_namespaces,
             resources,
             groups,
         })
@@ -153,8 +164,8 @@ impl CompiledForm {
     pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
         let variables = variables(inputs);
         let (mut arrays, mut errors) = (Map::new(), vec![]);
-        let mut objects = BTreeSet::new();
-        for (array, resource) in &self.resources {
+        let mut rendered = vec![];
+        for (_, resource) in &self.resources {
             let facts = Facts {
                 first_seen: inputs.first_seen,
                 seed: Seed {
@@ -164,8 +175,19 @@ impl CompiledForm {
                 },
             };
             let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default());
-            let rendered = resource
-                .render(&inputs)
+            rendered.push(resource.render(&inputs));
+        }
+        let created = namespaces::created(rendered.iter().flatten());
+        let mut objects = BTreeSet::new();
+        for ((array, resource), rendered) in self.resources.iter().zip(rendered) {
+            let rendered = rendered
+                .and_then(|rendered| {
+                    let namespace = namespaces::of(&rendered);
+                    let chosen = resource.namespace_is_chosen;
+                    let allowed = &self.allowed_namespaces;
+                    let refused = || namespaces::refusal(&namespace, &created, allowed);
+                    chosen.then(refused).flatten().map_or(Ok(rendered), Err)
+                })
                 .and_then(|rendered| complete(rendered, &mut objects))
                 .unwrap_or_else(|error| {
                     let error = without_values(hinted(error, &variables), &variables);
@@ -270,6 +292,10 @@ fn without_values(mut message: String, variables: &BTreeMap<String, String>) -> 
     message
 }
 
+fn is_template(text: &str) -> bool {
+    text.contains("{{") || text.contains("{%")
+}
+
 /// What no API server needs to be asked: that the object has a kind and a name, and is no other resource's too.
 fn complete(resource: Resource, objects: &mut BTreeSet<[String; 4]>) -> Result<Resource, String> {
     let text = |pointer: &str| {
@@ -290,7 +316,7 @@ fn complete(resource: Resource, objects: &mut BTreeSet<[String; 4]>) -> Result<R
     if name.is_empty() {
         return Err("nameTemplate: the name is empty for this row".to_owned());
     }
-    let namespace = or(&resource.target_namespace, "/metadata/namespace");
+    let namespace = namespaces::of(&resource);
     let group = api_version
         .rsplit_once('/')
         .map_or(String::new(), |(group, _)| group.to_owned());
@@ -361,8 +387,13 @@ impl CompiledResource {
                 why,
             })?;
         }
+        let chosen = match resource.target_namespace.as_str() {
+            "" => text("/metadata/namespace"),
+            template => template,
+        };
         Ok(CompiledResource {
             fixed,
+            namespace_is_chosen: is_template(chosen),
             name: parse("NameTemplate", &resource.name_template)?,
             namespace: parse("TargetNamespace", &resource.target_namespace)?,
             labels: all("LabelsTemplate", &resource.labels_template)?,

@@ -85,6 +85,20 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     )
     .await?;
 
+    // A row leads nowhere that the form does not name.
+    let mut away = maps(&fleet, "x");
+    away["spec"]["configMaps"][0]["targetNamespace"] = json!("team-{{ .plan }}");
+    let why = "resource 'map': targetNamespace: a template may lead to a namespace that this form creates for the row, or that \
+               the form's allowedNamespaces lists, but not to \"team-free\"";
+    refused(cluster, &away, why, &dry).await?;
+    away["spec"]["allowedNamespaces"] = json!(["team-*"]);
+    taken(cluster, &away, "makes 4 nodes", &dry).await?;
+    away["spec"]["allowedNamespaces"] = json!([]);
+    away["spec"]["namespaces"] = json!([{
+        "id": "team", "nameTemplate": "team-{{ .plan }}", "spec": {"apiVersion": "v1", "kind": "Namespace"},
+    }]);
+    taken(cluster, &away, "makes 4 nodes", &dry).await?;
+
     // Without its rows a form is judged by itself.
     let mut elsewhere = maps(&fleet, "{{ .nosuch }}");
     elsewhere["spec"]["hubId"] = json!("nowhere");

@@ -370,6 +370,18 @@ fn failing() -> Vec<Failing> {
             values: [NEW, NEW, NEW],
         },
         Failing {
+            name: "a namespace that the row chooses",
+            config_maps: {
+                let mut map = config_map("app", "{{ .uid }}-bad", "new");
+                map["targetNamespace"] = json!(r#"{{ if eq .uid "t1" }}kube-system{{ end }}"#);
+                json!([map])
+            },
+            nodes: "LynqNode t1-bad",
+            said: "resource \"app\": targetNamespace: a template may lead to a namespace that this form creates for the row, or that the form's allowedNamespaces lists, but not to \"kube-system\"",
+            written: true,
+            values: [NEW, OLD, NEW],
+        },
+        Failing {
             name: "over 600 KiB",
             config_maps: bad(r#"{{ if eq .uid "t1" }}{{ repeat 614400 "x" }}{{ end }}new"#),
             nodes: "LynqNode t1-bad",
