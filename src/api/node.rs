@@ -117,9 +117,9 @@ pub struct NodeStatus {
     /// again, is not taken for settled because of what was seen then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_start_time: Option<String>,
-    /// The start time of the content that was last seen rolled out.
+    /// The version that the newest release carried when the node was last seen rolled out, whatever was live then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rolled_start_time: Option<String>,
+    pub landed_release: Option<String>,
     /// Resources of the live content that are ready.
     #[serde(default)]
     pub ready_resources: i32,

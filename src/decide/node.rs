@@ -67,8 +67,10 @@ pub struct NodeDigest {
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
-    /// The release that let the live content go live, if a slot did.
-    pub released_by: Option<ReleaseMarker>,
+    /// The newest release by a slot.
+    pub release: Option<ReleaseMarker>,
+    /// It let the live content go live: nothing that needs no slot did so since.
+    pub live_by_slot: bool,
     /// Its annotations claim hashes that its content does not have: it was written past the gate.
     pub past_gate: bool,
     /// The live content itself, kept only until the status says that it was seen rolled out.
@@ -133,7 +135,8 @@ impl NodeDigest {
             labels: labels(object, previous),
             status: Arc::new(status),
             facts: Arc::default(),
-            released_by: None,
+            release: annotation(object, names::RELEASE).and_then(ReleaseMarker::parse),
+            live_by_slot: false,
             past_gate: false,
             content: None,
             key,
@@ -141,7 +144,7 @@ impl NodeDigest {
         let previous = previous.filter(|p| p.uid == digest.uid);
         digest.read_live(object, rebased, previous);
         digest.past_gate = digest.is_past_gate(object, previous);
-        digest.released_by = released_by(object, &digest.live);
+        digest.live_by_slot = digest.is_live_by_slot(object);
         digest
     }
 
@@ -274,6 +277,19 @@ impl NodeDigest {
         }
     }
 
+    /// The same content may have gone live without a slot since: then that marker names a newer version.
+    fn is_live_by_slot(&self, object: &Value) -> bool {
+        let (Live::Hash(live), Some(release)) = (&self.live, &self.release) else {
+            return false;
+        };
+        let ungated = annotation(object, names::UNGATED).and_then(|text| {
+            let mut parts = text.split('/');
+            (parts.next()? == live).then_some(parts.next()?)
+        });
+        let since = ungated.is_some_and(|at| version::is_newer(at, &release.resource_version));
+        release.hash == *live && !since
+    }
+
     /// What the node tells of its slot, should the ledger be lost.
     fn flight(&self) -> Option<rollout::Flight> {
         let ReleaseMarker {
@@ -281,12 +297,14 @@ impl NodeDigest {
             repair,
             watched,
             ..
-        } = self.released_by.clone()?;
-        let landed = match watched {
-            true => self.status.freed_release.as_ref() == Some(&release),
-            false => self.start.is_some() && self.status.rolled_start_time == self.start,
+        } = self.release.clone()?;
+        let said = match watched {
+            true => &self.status.freed_release,
+            false => &self.status.landed_release,
         };
+        let landed = said.as_ref() == Some(&release);
         Some(rollout::Flight {
+            is_live: self.live_by_slot,
             release,
             repair,
             watched,
@@ -317,19 +335,6 @@ impl NodeDigest {
     pub fn is_ready(&self) -> bool {
         conditions::is_true(&self.status.conditions, "Ready")
     }
-}
-
-/// The release of the live content. The same content may have gone live without a slot since: then that marker names a
-/// newer version.
-fn released_by(object: &Value, live: &Live) -> Option<ReleaseMarker> {
-    let Live::Hash(live) = live else { return None };
-    let released = ReleaseMarker::parse(annotation(object, names::RELEASE)?)?;
-    let ungated = annotation(object, names::UNGATED).and_then(|text| {
-        let mut parts = text.split('/');
-        (parts.next()? == live).then_some(parts.next()?)
-    });
-    let since = ungated.is_some_and(|at| version::is_newer(at, &released.resource_version));
-    (released.hash == *live && !since).then_some(released)
 }
 
 /// The live content of a LynqNode, if it is the one with this hash.

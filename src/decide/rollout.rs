@@ -196,7 +196,7 @@ fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
             resource_version: flight.release.clone(),
             repair: flight.repair,
         };
-        (!flight.landed).then_some(slot)
+        (flight.is_live && !flight.landed).then_some(slot)
     };
     let found = Snapshot {
         slots: snapshot.nodes.iter().filter_map(slot).collect(),

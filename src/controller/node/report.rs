@@ -84,8 +84,8 @@ impl Look<'_> {
             return Ok(Some(due));
         }
         // What another process has seen since stays.
-        if new.rolled_start_time == node.status.rolled_start_time {
-            new.rolled_start_time = None;
+        if new.landed_release == node.status.landed_release {
+            new.landed_release = None;
         }
         // The release loop's own.
         (new.slot_given_up, new.freed_release) = (None, None);

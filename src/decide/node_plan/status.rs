@@ -37,7 +37,7 @@ pub fn of_node(
             Live::None | Live::Unknown => None,
         },
         observed_start_time: node.start.clone(),
-        rolled_start_time: node.status.rolled_start_time.clone(),
+        landed_release: node.status.landed_release.clone(),
         desired_resources: seen.len() as i32,
         ready_resources: count(&|o| o.state == State::Ready && o.step == StepKind::Go),
         failed_resources: count(&|o| is_failed(o)),
@@ -56,7 +56,8 @@ pub fn of_node(
     let states = states(node, &status, seen, plan, hold);
     conditions::merge(&mut status.conditions, &states, Some(node.generation), now);
     if conditions::is_true(&status.conditions, "Rolled") {
-        status.rolled_start_time = node.start.clone();
+        let release = node.release.as_ref();
+        status.landed_release = release.map(|release| release.resource_version.clone());
     }
     // Whoever reads `settled since` must not see an older roll-out of the same content.
     if !node.status_is_current() {

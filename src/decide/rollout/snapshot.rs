@@ -94,7 +94,7 @@ pub struct Node {
     /// Its changes go live whatever the window says.
     pub forced: bool,
     pub deleting: bool,
-    /// What the node tells of the slot that let the live content go live, if one did.
+    /// What the node tells of its newest slot.
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.
     pub group: usize,
@@ -110,6 +110,8 @@ pub struct Flight {
     pub watched: bool,
     /// The slot was freed, or the node was seen rolled out and its slot is not watched.
     pub landed: bool,
+    /// It let go what is live now.
+    pub is_live: bool,
 }
 
 impl Node {

@@ -505,9 +505,10 @@ fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pace: &
     let through = nodes.iter().filter_map(|(_, node)| {
         let settled = node.settled_since.filter(|_| !node.held())?;
         let start = node.start.filter(|at| stamp::millis(*at) >= begin)?;
-        let soak = match node.flight {
-            Some(_) => pace.soak,
-            None => SignedDuration::ZERO,
+        let by_slot = node.flight.as_ref().is_some_and(|flight| flight.is_live);
+        let soak = match by_slot {
+            true => pace.soak,
+            false => SignedDuration::ZERO,
         };
         let through = settled.max(start).checked_add(soak).ok()?;
         Some((through, through.duration_since(start).as_secs_f64()))

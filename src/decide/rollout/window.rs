@@ -35,6 +35,8 @@ struct Place {
     busy: Busy,
     /// Of a node with a slot: whether the slot is for a repair.
     slot: Option<bool>,
+    /// Of a node with a slot: it runs the newest content, or is about to.
+    goes: bool,
 }
 
 /// One window: a form's, or the hub's over all forms.
@@ -47,6 +49,8 @@ struct Window<'a> {
     places: BTreeMap<String, Place>,
     slots: usize,
     repairs: usize,
+    /// Slots whose nodes run the newest content, or are about to.
+    going: usize,
     holders: Option<Arc<Holders>>,
 }
 
@@ -80,7 +84,7 @@ impl<'a> Windows<'a> {
         };
         for (name, node) in snapshot.nodes.iter().filter(|(_, node)| node.non_ready()) {
             windows.each(&node.form, |window| {
-                window.put(&node.uid, name, Busy::Broken, None);
+                window.put(&node.uid, name, Busy::Broken, None, false);
             });
         }
         for slot in slots {
@@ -89,8 +93,9 @@ impl<'a> Windows<'a> {
                 .get(&slot.node)
                 .filter(|node| node.uid == slot.uid);
             let busy = node.map_or(Busy::NotReady, |node| busy(snapshot, slot, node, now));
+            let goes = node.is_none_or(|node| !node.held());
             windows.each(&slot.form, |window| {
-                window.put(&slot.uid, &slot.node, busy, Some(slot.repair));
+                window.put(&slot.uid, &slot.node, busy, Some(slot.repair), goes);
             });
         }
         windows
@@ -142,6 +147,7 @@ impl<'a> Windows<'a> {
                     false => Busy::Releasing,
                 },
                 Some(taken.unwrap_or(repair)),
+                true,
             );
         });
     }
@@ -196,17 +202,21 @@ impl<'a> Window<'a> {
             places: BTreeMap::new(),
             slots: 0,
             repairs: 0,
+            going: 0,
             holders: None,
         }
     }
 
-    fn put(&mut self, uid: &str, name: &str, busy: Busy, slot: Option<bool>) {
+    fn put(&mut self, uid: &str, name: &str, busy: Busy, slot: Option<bool>, goes: bool) {
         let place = Place {
             name: name.to_owned(),
             busy,
             slot,
+            goes,
         };
         let before = self.places.insert(uid.to_owned(), place);
+        self.going += usize::from(goes);
+        self.going -= usize::from(before.as_ref().is_some_and(|place| place.goes));
         for (place, more) in [(before.and_then(|place| place.slot), false), (slot, true)] {
             let step = |n: &mut usize| if more { *n += 1 } else { *n -= 1 };
             place.into_iter().for_each(|_| step(&mut self.slots));
@@ -224,8 +234,8 @@ impl<'a> Window<'a> {
         let place = self.places.get(&node.uid);
         let slot = place.and_then(|place| place.slot);
         // With a slot and not ready, it fills the window whether it goes or not: also a window that was made narrower
-        // than the slots that are out, whose nodes nothing but this could repair.
-        let fills_anyway = slot.is_some() && node.non_ready();
+        // than the slots that are out, whose nodes nothing but this could repair. A window full of them goes at a time.
+        let fills_anyway = slot.is_some() && node.non_ready() && self.going < width;
         let fits = fills_anyway
             || match self.counts {
                 SkewCounts::All => {

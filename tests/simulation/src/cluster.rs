@@ -275,7 +275,7 @@ impl Cluster {
         let old = self.nodes.get(name).cloned().ok_or(Refused::NotFound)?;
         let mut status = serde_json::to_value(status).expect("a status is JSON");
         // A merge patch, which takes away what it names only.
-        for field in ["rolledStartTime", "slotGivenUp", "freedRelease"] {
+        for field in ["landedRelease", "slotGivenUp", "freedRelease"] {
             let stored = &old.value["status"][field];
             if status.get(field).is_none() && !stored.is_null() {
                 status[field] = stored.clone();

@@ -419,7 +419,7 @@ impl Witness {
         let is_back = |slot: &Slot| {
             let node = cluster.nodes.get(&slot.node).map(|node| &node.digest);
             let unsaid = || {
-                let release = node?.released_by.as_ref()?;
+                let release = node?.release.as_ref()?;
                 let said = node?.status.freed_release.as_ref() == Some(&release.resource_version);
                 Some(release.watched && !said)
             };

@@ -157,6 +157,7 @@ fn settle(snapshot: &mut Snapshot, nodes: [usize; 2], second: i64) {
             repair: false,
             watched: true,
             landed: false,
+            is_live: true,
         });
     }
     snapshot.slots = nodes.map(|i| slot(i, "100")).into();

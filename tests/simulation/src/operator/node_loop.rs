@@ -268,8 +268,8 @@ fn report(world: &mut World, p: usize, node: &NodeDigest, mut status: NodeStatus
             world.processes[p].node_loop.wake(name, at);
         }
         Some(_) => {
-            if status.rolled_start_time == node.status.rolled_start_time {
-                status.rolled_start_time = None;
+            if status.landed_release == node.status.landed_release {
+                status.landed_release = None;
             }
             (status.slot_given_up, status.freed_release) = (None, None);
             let request = Request::NodeStatus {
