@@ -13,7 +13,7 @@ use flags::OfLynq;
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use webhook_certs::WebhookCerts;
 
 use crate::api::names;
@@ -233,6 +233,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
             AuthorizeForms::Off => Authorize::Off,
         },
         metrics: webhook_metrics.clone(),
+        trials: Arc::new(Semaphore::new(1)),
     });
     let of_nodes = webhook::router(webhook::Webhook {
         operator,

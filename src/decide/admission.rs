@@ -3,6 +3,7 @@
 
 pub mod form;
 pub mod hub;
+pub mod rights;
 pub mod trial;
 
 use serde_json::Value;

@@ -292,7 +292,8 @@ fn without_values(mut message: String, variables: &BTreeMap<String, String>) -> 
     message
 }
 
-fn is_template(text: &str) -> bool {
+/// Whether rows, or the hour, may have a say in this text.
+pub fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 

@@ -65,7 +65,10 @@ async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) 
     let given = request.headers().get(AUTHORIZATION);
     let token = given
         .and_then(|value| value.to_str().ok())
-        .and_then(|text| text.strip_prefix("Bearer "));
+        .and_then(|text| text.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim())
+        .filter(|token| !token.is_empty());
     let Some(token) = token else {
         let text = "send the token of a service account: Authorization: Bearer ...";
         return (StatusCode::UNAUTHORIZED, text).into_response();

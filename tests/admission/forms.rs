@@ -66,9 +66,15 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     let change = fleet.form(image, json!(2), 0);
     let reach = "Warning: changes 3 of 4 nodes (1 identical); maxSkew 2: at least 2 waves; 3 Deployments will restart";
     taken(cluster, &change, reach, &[]).await?;
-    let nothing = fleet.form(image, json!(1), 0);
-    let none = "Warning: changes 0 of 4 nodes (4 identical)";
-    taken(cluster, &nothing, none, &dry).await?;
+    let mut labelled = change.clone();
+    labelled["spec"]["deployments"][0]["deletionPolicy"] = json!("Retain");
+    taken(
+        cluster,
+        &labelled,
+        "changes 4 of 4 nodes (0 identical)",
+        &dry,
+    )
+    .await?;
 
     let bad = fleet.form(
         r#"{{ if eq .plan "pro" }}{{ fail "no" }}{{ end }}"#,
@@ -89,7 +95,7 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     let mut away = maps(&fleet, "x");
     away["spec"]["configMaps"][0]["targetNamespace"] = json!("team-{{ .plan }}");
     let why = "resource 'map': targetNamespace: a template may lead to a namespace that this form creates for the row, or that \
-               the form's allowedNamespaces lists, but not to \"team-free\"";
+               the form's allowedNamespaces lists, but not to \"team-(value of plan)\"";
     refused(cluster, &away, why, &dry).await?;
     away["spec"]["allowedNamespaces"] = json!(["team-*"]);
     taken(cluster, &away, "makes 4 nodes", &dry).await?;
@@ -220,10 +226,40 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
         refused(cluster, &role, escalates, &alice).await
     })
     .await?;
-    // What changes nothing of that needs no rights.
-    let mut labelled = form.clone();
-    labelled["metadata"]["labels"] = json!({"a": "b"});
-    taken(cluster, &labelled, "", &alice).await?;
+    // Neither rows nor the hour decide what she is asked for.
+    let any = |field: &str, value: &str| {
+        let mut form = form.clone();
+        form["spec"]["configMaps"][0][field] = json!(value);
+        form
+    };
+    let anywhere = any("targetNamespace", "{{ .plan }}");
+    let why = "may not create configmaps in all namespaces (a template says which)";
+    refused(cluster, &anywhere, why, &alice).await?;
+    let mut kind = form.clone();
+    let by_the_hour = r#"{{ if eq (now | date "2006") "1970" }}Nope{{ else }}Secret{{ end }}"#;
+    kind["spec"]["configMaps"][0]["spec"]["kind"] = json!(by_the_hour);
+    let why = "may not create objects of every kind (a template says which) in namespace";
+    refused(cluster, &kind, why, &alice).await?;
+    fleet
+        .database
+        .execute("UPDATE tenants SET active = 0")
+        .await?;
+    refused(cluster, &elsewhere, "in namespace \"kube-system\"", &alice).await?;
+
+    // What renders as before needs no rights: whoever is on call may pause.
+    cluster
+        .kubectl(&["delete", "role", "maps", "-n", &fleet.namespace], None)
+        .await?
+        .expect_success()?;
+    wait::until("alice may not", SOON, async || {
+        let changed = any("nameTemplate", "{{ .uid }}-other");
+        refused(cluster, &changed, "may not create configmaps", &alice).await
+    })
+    .await?;
+    let mut paused = form.clone();
+    paused["metadata"]["labels"] = json!({"a": "b"});
+    paused["spec"]["rollout"] = json!({"paused": true});
+    taken(cluster, &paused, "", &alice).await?;
     fleet.retire().await
 }
 

@@ -12,7 +12,7 @@ use crate::decide::render::CompiledForm;
 /// A form that can be, and what it was.
 pub struct Judged {
     pub verdict: Verdict,
-    /// None where it is refused, and where a write leaves the spec as it is.
+    /// None where it is refused, and where it renders as before.
     pub change: Option<Change>,
 }
 
@@ -43,12 +43,14 @@ pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
     let (denied, change) = match read(name, spec) {
         Ok((spec, compiled)) => {
             let old = old.and_then(|old| read(name, &old["spec"]).ok());
+            // Who pauses a rollout at night need not be allowed to make what the form makes.
+            let same = old.as_ref().is_some_and(|(old, _)| old.renders_like(&spec));
             let change = Change {
                 spec: Arc::new(spec),
                 new: Arc::new(compiled),
                 old: old.map(|(_, compiled)| Arc::new(compiled)),
             };
-            (None, Some(change))
+            (None, (!same).then_some(change))
         }
         Err(why) => (Some(why), None),
     };

@@ -1,15 +1,13 @@
-//! A form tried on the rows there are, before it is stored: for whom it does not render, how much it changes, and what it
-//! makes the operator touch.
+//! A form tried on the rows there are, before it is stored: for whom it does not render, and how much it changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::form::FormSpec;
 use crate::api::policy::{Creation, Rollout};
 use crate::decide::admission::form::Change;
-use crate::decide::child::{Kind, kind_of};
+use crate::decide::child::kind_of;
 use crate::decide::content;
 use crate::decide::render::{CompiledForm, RowInputs};
 use crate::decide::rows::{Row, Rows};
@@ -33,8 +31,6 @@ pub struct Trial {
     compared: bool,
     /// Workloads by kind whose pods are made anew.
     restarts: BTreeMap<String, usize>,
-    /// Kinds and namespaces that the form touches; an empty namespace is the node's own.
-    pub touched: BTreeSet<(Kind, String)>,
 }
 
 /// `go_on` is asked before each row.
@@ -57,7 +53,6 @@ pub fn of(
         let render = |form_: &CompiledForm| form_.render(&inputs(row, hub, form));
         let (new, errors) = render(&change.new);
         let old = change.old.as_ref().map(|old| render(old));
-        trial.touch(&new);
         let (old, old_errors) = old.unzip();
         let old_errors = old_errors.unwrap_or_default();
         trial.broken_before += usize::from(!old_errors.is_empty());
@@ -87,21 +82,6 @@ pub fn of(
     trial
 }
 
-/// What a form touches as far as its own text tells, where there are no rows to try it on.
-pub fn untried(spec: &FormSpec) -> Trial {
-    let mut trial = Trial::default();
-    let is_fixed = |text: &String| !text.contains("{{") && !text.contains("{%");
-    for resource in spec.content.iter() {
-        let kind = kind_of(&resource.spec);
-        if is_fixed(&kind.kind) && is_fixed(&kind.api_version) {
-            let namespace = Some(&resource.target_namespace).filter(|text| is_fixed(text));
-            let namespace = namespace.cloned().unwrap_or_default();
-            trial.touched.insert((kind, namespace));
-        }
-    }
-    trial
-}
-
 /// The same for both renderings: random values and times do not differ between them.
 fn inputs<'a>(row: &'a Row, hub: &'a str, form: &'a str) -> RowInputs<'a> {
     RowInputs {
@@ -119,23 +99,6 @@ fn resources(content: &Value) -> impl Iterator<Item = &Value> {
 }
 
 impl Trial {
-    fn touch(&mut self, content: &Value) {
-        for resource in resources(content) {
-            let kind = kind_of(&resource["spec"]);
-            if kind.kind.is_empty() {
-                continue;
-            }
-            let namespace = [
-                &resource["targetNamespace"],
-                &resource["spec"]["metadata"]["namespace"],
-            ]
-            .into_iter()
-            .find_map(Value::as_str)
-            .unwrap_or_default();
-            self.touched.insert((kind, namespace.to_owned()));
-        }
-    }
-
     fn count_restarts(&mut self, old: &Value, new: &Value) {
         let template = |resource: &Value| resource["spec"]["spec"]["template"].clone();
         for resource in resources(new) {
@@ -233,7 +196,7 @@ fn counted(n: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use serde_json::json;
 
@@ -348,18 +311,8 @@ mod tests {
     }
 
     #[test]
-    fn what_it_touches_and_how_far_it_got() {
+    fn how_far_it_got_is_said() {
         let rows = rows(&[("a", "x"), ("b", "y")]);
-        let kind = Kind {
-            api_version: "apps/v1".into(),
-            kind: "Deployment".into(),
-        };
-        let all = tried(None, &form("x", "t-{{ .uid }}"), &rows);
-        let touched: Vec<_> = all.touched.into_iter().collect();
-        assert_eq!(
-            touched,
-            [(kind.clone(), "t-a".to_owned()), (kind, "t-b".to_owned())]
-        );
         let change = judge(None, &form("x", "")).change.unwrap();
         let first = std::cell::Cell::new(true);
         let trial = of(&change, &rows, ("h", "web"), &|| first.replace(false));

@@ -13,12 +13,14 @@ use axum::response::Response;
 use axum::routing::post;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use tokio::task::block_in_place;
+use tokio::sync::Semaphore;
+use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::api::names;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::decide::admission::form::{self, Change};
+use crate::decide::admission::rights::{self, Place, Right};
 use crate::decide::admission::trial::{self, Trial};
 use crate::decide::admission::{Verdict, hub};
 use crate::decide::child::{Kind, Scope};
@@ -28,8 +30,6 @@ use crate::server::webhook::{MALFORMED, Metrics, read_body, refuse, reply};
 
 /// For the rows, and as much again for the trial and for the questions about the author: the API server waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Namespaces that are asked for one by one, where the author may not do it in all.
-const NAMESPACES_MAX: usize = 20;
 
 /// The rows of a hub, by namespace and name, or why there are none.
 pub type RowsOf =
@@ -51,6 +51,8 @@ pub struct Definitions {
     pub rows_of: RowsOf,
     pub authorize: Authorize,
     pub metrics: Metrics,
+    /// One trial at a time.
+    pub trials: Arc<Semaphore>,
 }
 
 pub fn router(definitions: Definitions) -> Router {
@@ -137,58 +139,62 @@ impl Definitions {
             return verdict;
         };
         let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
-        let trial = match self.tried(&change, text("namespace"), text("name")).await {
-            Ok(trial) => trial,
-            Err(why) => {
-                verdict
-                    .warnings
-                    .push(format!("not tried on the rows: {why}"));
-                trial::untried(&change.spec)
+        // First the author: what rows make of a form is not for everybody.
+        if request.user_info.username != self.operator {
+            self.ask_for(&request.user_info, &change, text("namespace"), &mut verdict)
+                .await;
+        }
+        if verdict.denied.is_some() {
+            return verdict;
+        }
+        match self.tried(&change, text("namespace"), text("name")).await {
+            Ok(trial) => {
+                verdict.denied = trial.refusal();
+                let policy = change.spec.rollout.clone().unwrap_or_default();
+                verdict.warnings.extend(trial.warnings(&policy));
             }
-        };
-        verdict.denied = trial.refusal();
-        let policy = change.spec.rollout.clone().unwrap_or_default();
-        verdict.warnings.extend(trial.warnings(&policy));
-        if verdict.denied.is_none() && request.user_info.username != self.operator {
-            self.ask_for(
-                &request.user_info,
-                &trial.touched,
-                text("namespace"),
-                &mut verdict,
-            )
-            .await;
+            Err(why) => {
+                let warning = format!("not tried on the rows: {why}");
+                verdict.warnings.push(warning);
+            }
         }
         verdict
     }
 
     async fn tried(&self, change: &Change, namespace: &str, name: &str) -> Result<Trial, String> {
-        let hub = &change.spec.hub_id;
+        // Rendering takes a processor, and the gate needs one, too.
+        let turn = timeout(PATIENCE, self.trials.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| "others are tried just now".to_owned())?;
+        let turn = turn.expect("the semaphore is never closed");
+        let hub = change.spec.hub_id.clone();
         let rows = (self.rows_of)(namespace.to_owned(), hub.clone());
-        let rows = timeout(PATIENCE, rows).await.unwrap_or_else(|_| {
-            Err(format!(
-                "the rows did not come within {} s",
-                PATIENCE.as_secs()
-            ))
-        })?;
-        let start = Instant::now();
-        let go_on = || start.elapsed() < PATIENCE;
-        Ok(block_in_place(|| {
-            trial::of(change, &rows, (hub, name), &go_on)
-        }))
+        let too_late = |what: &str| format!("{what} did not come within {} s", PATIENCE.as_secs());
+        let rows = timeout(PATIENCE, rows).await;
+        let rows = rows.unwrap_or_else(|_| Err(too_late("the rows")))?;
+        let (change, name) = (change.clone(), name.to_owned());
+        let trial = spawn_blocking(move || {
+            let start = Instant::now();
+            let trial = trial::of(&change, &rows, (&hub, &name), &|| {
+                start.elapsed() < PATIENCE
+            });
+            drop(turn);
+            trial
+        });
+        // One row may take long; it ends beside the answer.
+        match timeout(2 * PATIENCE, trial).await {
+            Ok(Ok(trial)) => Ok(trial),
+            Ok(Err(_)) => Err("lynqgate failed inside; see its log, and report it".to_owned()),
+            Err(_) => Err(too_late("the first row's result")),
+        }
     }
 
     /// Whether the author may make and change what the form makes the operator make and change.
-    async fn ask_for(
-        &self,
-        user: &UserInfo,
-        touched: &BTreeSet<(Kind, String)>,
-        home: &str,
-        verdict: &mut Verdict,
-    ) {
+    async fn ask_for(&self, user: &UserInfo, change: &Change, home: &str, verdict: &mut Verdict) {
         if self.authorize == Authorize::Off {
             return;
         }
-        let said = match timeout(PATIENCE, self.missing_right(user, touched, home)).await {
+        let needed = rights::needed(&change.spec);
+        let said = match timeout(PATIENCE, self.missing_right(user, needed, home)).await {
             Ok(Ok(None)) => return,
             Ok(Ok(Some(missing))) => missing,
             Ok(Err(error)) => {
@@ -209,31 +215,36 @@ impl Definitions {
     async fn missing_right(
         &self,
         user: &UserInfo,
-        touched: &BTreeSet<(Kind, String)>,
+        needed: BTreeSet<Right>,
         home: &str,
     ) -> Result<Option<String>, ApiError> {
-        let mut kinds: BTreeMap<&Kind, BTreeSet<&str>> = BTreeMap::new();
-        for (kind, namespace) in touched {
-            let namespace = if namespace.is_empty() {
-                home
-            } else {
-                namespace
-            };
-            kinds.entry(kind).or_default().insert(namespace);
+        let mut kinds: BTreeMap<Option<Kind>, BTreeSet<Place>> = BTreeMap::new();
+        for right in needed {
+            kinds.entry(right.kind).or_default().insert(right.place);
         }
-        for (kind, namespaces) in kinds {
-            // What cannot be, or is not installed, cannot be made; the node says so.
-            if kind.impossible().is_some() {
-                continue;
-            }
-            let Some(served) = self.objects.served(kind).await? else {
-                continue;
+        for (kind, places) in kinds {
+            let (group, version, plural, scope) = match &kind {
+                None => (
+                    "*".to_owned(),
+                    "*".to_owned(),
+                    "*".to_owned(),
+                    Scope::Namespaced,
+                ),
+                // What cannot be, or is not installed, cannot be made; the node says so.
+                Some(kind) if kind.impossible().is_some() => continue,
+                Some(kind) => match self.objects.served(kind).await? {
+                    None => continue,
+                    Some(served) => {
+                        let resource = &served.resource;
+                        let (group, version) = (resource.group.clone(), resource.version.clone());
+                        (group, version, resource.plural.clone(), served.scope)
+                    }
+                },
             };
-            let resource = &served.resource;
             let may = async |namespace: &str| -> Result<Option<&'static str>, ApiError> {
-                for (plural, verb) in rights_for(&resource.group, &resource.plural) {
+                for (plural, verb) in rights_for(&group, &plural) {
                     let right = json!({
-                        "group": resource.group, "version": resource.version, "resource": plural,
+                        "group": group, "version": version, "resource": plural,
                         "verb": verb, "namespace": namespace,
                     });
                     if !self.objects.may(&user.review(right)).await? {
@@ -245,9 +256,10 @@ impl Definitions {
             let Some(verb) = may("").await? else {
                 continue;
             };
-            let name = match resource.group.as_str() {
-                "" => resource.plural.clone(),
-                group => format!("{}.{group}", resource.plural),
+            let name = match (&kind, group.as_str()) {
+                (None, _) => "objects of every kind (a template says which)".to_owned(),
+                (_, "") => plural.clone(),
+                (_, group) => format!("{plural}.{group}"),
             };
             let refused = |verb: &str, place: String| {
                 Some(format!(
@@ -256,14 +268,18 @@ impl Definitions {
                     user.username
                 ))
             };
-            if served.scope == Scope::Cluster {
+            if scope == Scope::Cluster {
                 return Ok(refused(verb, "in the cluster".to_owned()));
             }
-            if namespaces.len() > NAMESPACES_MAX {
-                let place = format!("in all namespaces (the form reaches {})", namespaces.len());
-                return Ok(refused(verb, place));
-            }
-            for namespace in namespaces {
+            for place in places {
+                let namespace = match &place {
+                    Place::Any => {
+                        let place = "in all namespaces (a template says which)";
+                        return Ok(refused(verb, place.to_owned()));
+                    }
+                    Place::Home => home,
+                    Place::Namespace(namespace) => namespace,
+                };
                 if let Some(verb) = may(namespace).await? {
                     return Ok(refused(verb, format!("in namespace {namespace:?}")));
                 }

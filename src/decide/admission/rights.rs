@@ -1,0 +1,85 @@
+//! What a form makes the operator make, and where, as far as its own text tells: neither the rows nor the hour may decide what
+//! its author is asked for.
+
+use std::collections::BTreeSet;
+
+use crate::api::form::FormSpec;
+use crate::decide::child::{Kind, kind_of};
+use crate::decide::render::is_template;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Right {
+    /// None where a template says the kind: then it may be any.
+    pub kind: Option<Kind>,
+    pub place: Place,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The form's own namespace.
+    Home,
+    Namespace(String),
+    /// A template says which.
+    Any,
+}
+
+pub fn needed(spec: &FormSpec) -> BTreeSet<Right> {
+    let of_resource = |resource: &crate::api::resource::Resource| {
+        let kind = kind_of(&resource.spec);
+        let is_fixed = !is_template(&kind.kind) && !is_template(&kind.api_version);
+        let of_spec = resource.spec.pointer("/metadata/namespace");
+        let of_spec = of_spec.and_then(serde_json::Value::as_str);
+        let namespace = match resource.target_namespace.as_str() {
+            "" => of_spec.unwrap_or_default(),
+            namespace => namespace,
+        };
+        Right {
+            kind: is_fixed.then_some(kind),
+            place: match namespace {
+                "" => Place::Home,
+                text if is_template(text) => Place::Any,
+                text => Place::Namespace(text.to_owned()),
+            },
+        }
+    };
+    spec.content.iter().map(of_resource).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_template_says_may_be_anything() {
+        let spec = json!({"hubId": "h", "manifests": [
+            {"id": "a", "spec": {"apiVersion": "v1", "kind": "Secret"}},
+            {"id": "b", "targetNamespace": "kube-system", "spec": {"apiVersion": "v1", "kind": "Secret"}},
+            {"id": "c", "spec": {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "x"}}},
+            {"id": "d", "targetNamespace": "t-{{ .uid }}", "spec": {"apiVersion": "v1", "kind": "Secret"}},
+            {"id": "e", "spec": {"apiVersion": "v1", "kind": "{{ .kind }}"}},
+        ]});
+        let needed = needed(&serde_json::from_value(spec).unwrap());
+        let secret = |place| Right {
+            kind: Some(Kind {
+                api_version: "v1".into(),
+                kind: "Secret".into(),
+            }),
+            place,
+        };
+        let any = Right {
+            kind: None,
+            place: Place::Home,
+        };
+        let named = |name: &str| secret(Place::Namespace(name.into()));
+        let expected = [
+            any,
+            secret(Place::Home),
+            named("kube-system"),
+            named("x"),
+            secret(Place::Any),
+        ];
+        assert_eq!(needed, BTreeSet::from(expected));
+    }
+}
