@@ -14,6 +14,8 @@ mod idle;
 mod install;
 mod installation;
 mod metrics;
+mod lynq;
+mod metrics_access;
 mod obstacles;
 mod offline;
 mod operating;

@@ -1,0 +1,279 @@
+//! docs/LYNQ.md is read here: a table that leaves out what is there, or names what is not, fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use lynqgate::api::resource::ARRAYS;
+use serde_json::Value;
+
+use crate::operator::program;
+use crate::tidy::{root, rust_files};
+
+const PAGE: &str = "docs/LYNQ.md";
+
+/// Metrics of Lynq that the page has and that nobody looks for yet. Take out what is registered: then it is looked for.
+const NOT_YET: [&str; 14] = [
+    "lynqnode_reconcile_duration_seconds",
+    "lynqnode_resources_ready",
+    "lynqnode_resources_desired",
+    "lynqnode_resources_failed",
+    "lynqnode_resources_conflicted",
+    "lynqnode_condition_status",
+    "lynqnode_degraded_status",
+    "lynqnode_conflicts_total",
+    "hub_desired",
+    "hub_ready",
+    "hub_failed",
+    "lynqform_rollout_updating_nodes",
+    "lynqform_rollout_phase",
+    "lynqform_rollout_progress",
+];
+
+/// The flags of Lynq's operator.
+const FLAGS_OF_LYNQ: &str = "--metrics-bind-address --metrics-secure --metrics-cert-path --metrics-cert-name --metrics-cert-key \
+    --health-probe-bind-address --leader-elect --webhook-cert-path --webhook-cert-name --webhook-cert-key --enable-http2 \
+    --hub-concurrency --form-concurrency --node-concurrency --enable-pprof --kubeconfig --zap-devel --zap-encoder --zap-log-level \
+    --zap-stacktrace-level --zap-time-encoding";
+
+const FAULTS: [(char, usize); 3] = [('S', 8), ('C', 28), ('P', 7)];
+
+/// A row of a table: its three cells.
+type Row = [String; 3];
+/// Whether a name is there.
+type Holds<'a> = &'a dyn Fn(&str) -> bool;
+
+#[test]
+fn the_page_says_what_is_there() -> Result<()> {
+    let page = read(PAGE);
+    let (tables, faults) = page
+        .split_once("\n## Lynq's faults\n")
+        .context("two parts")?;
+    let (_, tables) = tables
+        .split_once("\n## What Lynq has\n")
+        .context("tables")?;
+    let sections: BTreeMap<&str, Vec<Row>> = tables
+        .split("\n### ")
+        .skip(1)
+        .filter_map(|section| section.split_once('\n'))
+        .map(|(title, text)| (title, rows(text)))
+        .collect();
+    let mut problems = vec![];
+    for row in sections.values().flatten() {
+        let has_reason = !row[2].is_empty();
+        match row[1].as_str() {
+            "`same`" | "`missing`" => {}
+            "`better`" | "`refused`" if has_reason => {}
+            mark => problems.push(format!("{}: {mark} without a reason", row[0])),
+        }
+    }
+
+    let there = |row: &Row| matches!(row[1].as_str(), "`same`" | "`better`");
+    for (section, found) in [
+        ("LynqHub", fields("hubs", "")?),
+        ("LynqForm", fields("forms", "")?),
+        ("LynqNode", fields("nodes", "")?),
+        (
+            "A resource",
+            fields("nodes", "/properties/spec/properties/serviceAccounts/items")?,
+        ),
+        (
+            "A condition",
+            fields("hubs", "/properties/status/properties/conditions/items")?,
+        ),
+        ("Printer columns", columns()?),
+    ] {
+        let named = names(sections[section].iter().filter(|row| there(row)));
+        problems.extend(differences(section, &named, &found));
+    }
+    // A flag that is taken and does nothing is there.
+    let flags = flags()?;
+    problems.extend(differences("Flags", &names(&sections["Flags"]), &flags));
+    let lost = FLAGS_OF_LYNQ
+        .split_whitespace()
+        .filter(|flag| !flags.contains(*flag));
+    problems.extend(lost.map(|flag| format!("Flags: {flag} of Lynq is not taken")));
+
+    let source = texts(&["src"], |text| {
+        text.split("#[cfg(test)]").next().unwrap_or_default()
+    });
+    let wire = read("src/api/names.rs");
+    let manifests = yaml_files()?;
+    let says = |name: &str| source.contains(&format!("{name:?}"));
+    let has_metric = |name: &str| {
+        let stem = name.trim_end_matches("_total").trim_end_matches("_seconds");
+        NOT_YET.contains(&name) || says(name) || says(stem)
+    };
+    let on_the_wire = |name: &str| wire.contains(&format!("{name:?}"));
+    let checks: [(&str, Holds); 6] = [
+        ("Conditions", &says),
+        ("Events", &says),
+        ("Metrics", &has_metric),
+        ("Names on the wire", &on_the_wire),
+        ("Webhooks", &on_the_wire),
+        ("Installation and rights", &|name| manifests.contains(name)),
+    ];
+    for (section, holds) in checks {
+        let named = names(sections[section].iter().filter(|row| there(row)));
+        let gone = named.iter().filter(|name| !holds(name));
+        problems.extend(gone.map(|name| format!("{section}: there is no {name}")));
+    }
+    for row in sections["Metrics"]
+        .iter()
+        .filter(|row| row[1] == "`missing`")
+    {
+        let came = names([row]).into_iter().filter(|name| has_metric(name));
+        problems.extend(came.map(|name| format!("Metrics: {name} is not missing any more")));
+    }
+
+    let tests = texts(&["src", "webhook-certs", "tests"], |text| text);
+    let faults = rows(faults);
+    for [fault, _, shown] in &faults {
+        let shown = quoted(shown);
+        let none = shown
+            .iter()
+            .filter(|name| !tests.contains(&format!("fn {name}(")));
+        problems.extend(none.map(|name| format!("{fault}: there is no test {name}")));
+    }
+    for (letter, count) in FAULTS {
+        let absent = (1..=count)
+            .map(|number| format!("{letter}{number}: "))
+            .filter(|number| !faults.iter().any(|row| row[0].starts_with(number)));
+        problems.extend(absent.map(|number| format!("{number}no row")));
+    }
+    ensure!(problems.is_empty(), "{PAGE}:\n{}\n", problems.join("\n"));
+    Ok(())
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The rows of all tables in the text, without those that head them.
+fn rows(text: &str) -> Vec<Row> {
+    let lines = text.lines().collect::<Vec<_>>();
+    let heads = |at: usize| {
+        lines
+            .get(at + 1)
+            .is_some_and(|next| next.starts_with("|--"))
+    };
+    let of_tables = lines
+        .iter()
+        .enumerate()
+        .filter(|(at, line)| line.starts_with('|') && !line.starts_with("|--") && !heads(*at));
+    of_tables
+        .map(|(_, line)| {
+            // A bar inside of backticks is text.
+            let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+            let cells: Result<Row, _> = cells
+                .into_iter()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+                .try_into();
+            cells.unwrap_or_else(|cells| panic!("not three cells: {cells:?}"))
+        })
+        .collect()
+}
+
+/// What stands in backticks, without the labels of metrics.
+fn quoted(text: &str) -> BTreeSet<String> {
+    let inside = text.split('`').skip(1).step_by(2);
+    inside
+        .map(|name| name.split('{').next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+fn names<'a>(rows: impl IntoIterator<Item = &'a Row>) -> BTreeSet<String> {
+    rows.into_iter().flat_map(|row| quoted(&row[0])).collect()
+}
+
+fn differences(section: &str, named: &BTreeSet<String>, there: &BTreeSet<String>) -> Vec<String> {
+    let unnamed = there
+        .difference(named)
+        .map(|name| format!("{section}: no row has {name}"));
+    let gone = named
+        .difference(there)
+        .map(|name| format!("{section}: there is no {name}"));
+    unnamed.chain(gone).collect()
+}
+
+fn version(kind: &str) -> Result<Value> {
+    let definition: Value =
+        serde_saphyr::from_str(&read(&format!("manifests/crd-lynq{kind}.yaml")))?;
+    Ok(definition["spec"]["versions"][0].clone())
+}
+
+/// The fields of the schema at that place of a kind.
+fn fields(kind: &str, place: &str) -> Result<BTreeSet<String>> {
+    let version = version(kind)?;
+    let schema = version
+        .pointer(&format!("/schema/openAPIV3Schema{place}"))
+        .context("a schema")?;
+    let mut found = BTreeSet::new();
+    walk(schema, "", &mut found);
+    found.retain(|name| !place.is_empty() || !["spec", "status"].contains(&name.as_str()));
+    Ok(found)
+}
+
+/// What is in resources and conditions has tables of its own.
+fn walk(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+    for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let at = format!("{path}{name}");
+        if !ARRAYS.contains(&name.as_str()) && name != "conditions" {
+            walk(inner, &format!("{at}."), found);
+            walk(&inner["items"], &format!("{at}[]."), found);
+        }
+        found.insert(at);
+    }
+}
+
+fn columns() -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for (kind, title) in [
+        ("hubs", "LynqHub"),
+        ("forms", "LynqForm"),
+        ("nodes", "LynqNode"),
+    ] {
+        let columns = version(kind)?["additionalPrinterColumns"].clone();
+        let names = columns
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|column| column["name"].as_str());
+        found.extend(names.map(|name| format!("{title} {name}")));
+    }
+    Ok(found)
+}
+
+/// The flags that the program says it takes.
+fn flags() -> Result<BTreeSet<String>> {
+    let output = Command::new(program("lynqgate")?)
+        .args(["run", "--help"])
+        .output()?;
+    let help = String::from_utf8(output.stdout)?;
+    let flags = help
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("--"));
+    let names = flags.filter_map(|flag| flag.split([' ', '[', '=']).next());
+    Ok(names.map(|name| format!("--{name}")).collect())
+}
+
+fn texts(roots: &[&'static str], part: impl Fn(&str) -> &str) -> String {
+    let files = roots.iter().flat_map(|root| rust_files([root]));
+    let files =
+        files.filter(|path| !(roots.len() == 1 && path.to_string_lossy().contains("tests")));
+    files
+        .map(|path| part(&read(&path.to_string_lossy())).to_owned())
+        .collect()
+}
+
+fn yaml_files() -> Result<String> {
+    let mut text = String::new();
+    for directory in ["manifests", "kustomize/base"] {
+        for entry in fs::read_dir(root().join(directory))? {
+            text += &fs::read_to_string(entry?.path())?;
+        }
+    }
+    Ok(text)
+}
