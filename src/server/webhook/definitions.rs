@@ -28,7 +28,8 @@ use crate::decide::review::{self, Answer, Malformed, Refusal, UserInfo};
 use crate::decide::rows::Rows;
 use crate::server::webhook::{MALFORMED, Metrics, read_body, refuse, reply};
 
-/// For the rows, and as much again for the trial and for the questions about the author: the API server waits 10 s.
+/// For the questions about the author, and as much for the rows; three times as much for all of the trial. The API server
+/// waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The rows of a hub, by namespace and name, or why there are none.
@@ -147,7 +148,10 @@ impl Definitions {
         if verdict.denied.is_some() {
             return verdict;
         }
-        match self.tried(&change, text("namespace"), text("name")).await {
+        let tried = self.tried(&change, text("namespace"), text("name"));
+        let tried = timeout(3 * PATIENCE, tried).await;
+        let too_late = || Err(format!("it took more than {} s", 3 * PATIENCE.as_secs()));
+        match tried.unwrap_or_else(|_| too_late()) {
             Ok(trial) => {
                 verdict.denied = trial.refusal();
                 let policy = change.spec.rollout.clone().unwrap_or_default();
@@ -163,14 +167,18 @@ impl Definitions {
 
     async fn tried(&self, change: &Change, namespace: &str, name: &str) -> Result<Trial, String> {
         // Rendering takes a processor, and the gate needs one, too.
-        let turn = timeout(PATIENCE, self.trials.clone().acquire_owned()).await;
-        let turn = turn.map_err(|_| "others are tried just now".to_owned())?;
+        let turn = self.trials.clone().acquire_owned().await;
         let turn = turn.expect("the semaphore is never closed");
         let hub = change.spec.hub_id.clone();
         let rows = (self.rows_of)(namespace.to_owned(), hub.clone());
-        let too_late = |what: &str| format!("{what} did not come within {} s", PATIENCE.as_secs());
+        let too_late = || {
+            Err(format!(
+                "the rows did not come within {} s",
+                PATIENCE.as_secs()
+            ))
+        };
         let rows = timeout(PATIENCE, rows).await;
-        let rows = rows.unwrap_or_else(|_| Err(too_late("the rows")))?;
+        let rows = rows.unwrap_or_else(|_| too_late())?;
         let (change, name) = (change.clone(), name.to_owned());
         let trial = spawn_blocking(move || {
             let start = Instant::now();
@@ -180,12 +188,9 @@ impl Definitions {
             drop(turn);
             trial
         });
-        // One row may take long; it ends beside the answer.
-        match timeout(2 * PATIENCE, trial).await {
-            Ok(Ok(trial)) => Ok(trial),
-            Ok(Err(_)) => Err("lynqgate failed inside; see its log, and report it".to_owned()),
-            Err(_) => Err(too_late("the first row's result")),
-        }
+        // A row that takes long ends beside the answer.
+        let failed = |_| "lynqgate failed inside; see its log, and report it".to_owned();
+        trial.await.map_err(failed)
     }
 
     /// Whether the author may make and change what the form makes the operator make and change.
