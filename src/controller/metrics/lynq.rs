@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::api::conditions::Condition;
-use crate::api::form::Phase;
+use crate::api::conditions::{Condition, is_true};
+use crate::api::form::{FormRolloutStatus, Phase};
+use crate::api::hub::HubStatus;
 use crate::controller::World;
 use crate::decide::node::NodeDigest;
 
@@ -26,7 +27,7 @@ impl fmt::Debug for LynqMetrics {
     }
 }
 
-type Labels<'a> = Vec<(&'static str, &'a str)>;
+type Label<'a> = (&'static str, &'a str);
 
 /// 0, 1 and 2, as Lynq counts them.
 fn number(condition: &Condition) -> i64 {
@@ -46,18 +47,12 @@ fn phase(phase: Phase) -> i64 {
     }
 }
 
-fn is_true(node: &NodeDigest, type_: &str) -> bool {
-    let of_type = |c: &&Condition| c.type_ == type_;
-    let condition = node.status.conditions.iter().find(of_type);
-    condition.is_some_and(|c| c.status == "True")
-}
-
 /// One metric with its series.
-fn gauge<'a>(
+fn gauge<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
-    series: impl Iterator<Item = (Labels<'a>, i64)>,
+    series: impl Iterator<Item = (L, i64)>,
 ) -> Result<(), fmt::Error> {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in series {
@@ -68,141 +63,115 @@ fn gauge<'a>(
 
 impl Collector for LynqMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let encoder = &mut encoder;
-        let hubs = self.world.hubs.all();
-        let of_hubs = |value: fn(&crate::api::hub::HubStatus) -> Option<i32>| {
-            hubs.iter().map(move |hub| {
-                let labels = vec![
-                    ("hub", hub.name.as_str()),
-                    ("namespace", hub.namespace.as_str()),
-                ];
-                (labels, value(&hub.status).unwrap_or_default().into())
-            })
-        };
-        gauge(
-            encoder,
-            "hub_desired",
-            "Nodes that there should be",
-            of_hubs(|s| s.desired),
-        )?;
-        gauge(
-            encoder,
-            "hub_ready",
-            "Nodes that are ready",
-            of_hubs(|s| s.ready),
-        )?;
-        gauge(
-            encoder,
-            "hub_failed",
-            "Nodes that are not ready",
-            of_hubs(|s| s.failed),
-        )?;
-        self.forms(encoder)?;
+        hubs(&self.world, &mut encoder)?;
+        forms(&self.world, &mut encoder)?;
         match self.nodes {
-            true => self.nodes(encoder),
+            true => nodes(&self.world, &mut encoder),
             false => Ok(()),
         }
     }
 }
 
-impl LynqMetrics {
-    fn forms(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let forms = self.world.forms.all();
-        let rolling = || {
-            forms.iter().filter_map(|form| {
-                let labels = vec![
-                    ("form", form.name.as_str()),
-                    ("namespace", form.namespace.as_str()),
-                ];
-                Some((labels, form.status.rollout.as_ref()?))
-            })
-        };
-        gauge(
-            encoder,
-            "lynqform_rollout_updating_nodes",
-            "Updated nodes that are not ready",
-            rolling().map(|(labels, rollout)| (labels, rollout.updating_nodes.into())),
-        )?;
-        gauge(
-            encoder,
-            "lynqform_rollout_phase",
-            "0 Idle, 1 InProgress, 2 Failed, 3 Complete",
-            rolling().map(|(labels, rollout)| (labels, phase(rollout.phase))),
-        )?;
-        gauge(
-            encoder,
-            "lynqform_rollout_progress",
-            "Updated nodes that are ready, in percent",
-            rolling().map(|(labels, rollout)| {
-                let (ready, total) = (rollout.ready_updated_nodes, rollout.total_nodes);
-                (
-                    labels,
-                    (100 * ready).checked_div(total).unwrap_or(100).into(),
-                )
-            }),
-        )
-    }
+fn hubs(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let hubs = world.hubs.all();
+    let mut of_hubs = |name, help, value: fn(&HubStatus) -> Option<i32>| {
+        let series = hubs.iter().map(|hub| {
+            let labels = [("hub", hub.name.as_str()), ("namespace", &hub.namespace)];
+            (labels, value(&hub.status).unwrap_or_default().into())
+        });
+        gauge(encoder, name, help, series)
+    };
+    of_hubs("hub_desired", "Nodes that there should be", |s| s.desired)?;
+    of_hubs("hub_ready", "Nodes that are ready", |s| s.ready)?;
+    of_hubs("hub_failed", "Nodes that are not ready", |s| s.failed)
+}
 
-    fn nodes(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let nodes = self.world.nodes.all();
-        let labels = |node: &'_ Arc<NodeDigest>| -> [(&'static str, String); 2] {
-            [
-                ("lynqnode", node.key.name.clone()),
-                ("namespace", node.key.namespace.clone()),
-            ]
-        };
-        let mut of_nodes = |name: &str, help: &str, value: fn(&NodeDigest) -> i64| {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for node in &nodes {
-                ConstGauge::new(value(node)).encode(metric.encode_family(&labels(node))?)?;
-            }
-            Ok(())
-        };
-        of_nodes(
-            "lynqnode_resources_ready",
-            "Resources that are ready",
-            |n| n.status.ready_resources.into(),
-        )?;
-        of_nodes(
-            "lynqnode_resources_desired",
-            "Resources of the live content",
-            |n| n.status.desired_resources.into(),
-        )?;
-        of_nodes("lynqnode_resources_failed", "Resources that failed", |n| {
-            n.status.failed_resources.into()
-        })?;
-        of_nodes(
-            "lynqnode_resources_conflicted",
-            "1 where objects are somebody else's",
-            |n| is_true(n, "Conflicted").into(),
-        )?;
-        let mut metric = encoder.encode_descriptor(
-            "lynqnode_condition_status",
-            "Conditions: 0 False, 1 True, 2 Unknown",
-            None,
-            MetricType::Gauge,
-        )?;
-        for node in &nodes {
-            for condition in &node.status.conditions {
-                let [name, namespace] = labels(node);
-                let labels = [name, namespace, ("type", condition.type_.clone())];
-                ConstGauge::new(number(condition)).encode(metric.encode_family(&labels)?)?;
-            }
-        }
-        let mut metric = encoder.encode_descriptor(
-            "lynqnode_degraded_status",
-            "1 for each node that is degraded, by the reason",
-            None,
-            MetricType::Gauge,
-        )?;
-        for node in &nodes {
-            let degraded = |c: &&Condition| c.type_ == "Degraded" && c.status == "True";
-            for condition in node.status.conditions.iter().filter(degraded) {
-                let [name, namespace] = labels(node);
-                let labels = [name, namespace, ("reason", condition.reason.clone())];
-                ConstGauge::new(1i64).encode(metric.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
-    }
+fn forms(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let forms = world.forms.all();
+    let mut of_forms = |name, help, value: fn(&FormRolloutStatus) -> i64| {
+        let series = forms.iter().filter_map(|form| {
+            let labels = [("form", form.name.as_str()), ("namespace", &form.namespace)];
+            Some((labels, value(form.status.rollout.as_ref()?)))
+        });
+        gauge(encoder, name, help, series)
+    };
+    of_forms(
+        "lynqform_rollout_updating_nodes",
+        "Updated nodes that are not ready",
+        |rollout| rollout.updating_nodes.into(),
+    )?;
+    of_forms(
+        "lynqform_rollout_phase",
+        "0 Idle, 1 InProgress, 2 Failed, 3 Complete",
+        |rollout| phase(rollout.phase),
+    )?;
+    of_forms(
+        "lynqform_rollout_progress",
+        "Updated nodes that are ready, in percent",
+        |rollout| {
+            let ready = 100 * i64::from(rollout.ready_updated_nodes);
+            ready.checked_div(rollout.total_nodes.into()).unwrap_or(100)
+        },
+    )
+}
+
+fn of_node(node: &NodeDigest) -> [Label<'_>; 2] {
+    [
+        ("lynqnode", &node.key.name),
+        ("namespace", &node.key.namespace),
+    ]
+}
+
+fn nodes(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let nodes = world.nodes.all();
+    let mut of_nodes = |name, help, value: fn(&NodeDigest) -> i64| {
+        let series = nodes.iter().map(|node| (of_node(node), value(node)));
+        gauge(encoder, name, help, series)
+    };
+    of_nodes(
+        "lynqnode_resources_ready",
+        "Resources that are ready",
+        |node| node.status.ready_resources.into(),
+    )?;
+    of_nodes(
+        "lynqnode_resources_desired",
+        "Resources of the live content",
+        |node| node.status.desired_resources.into(),
+    )?;
+    of_nodes(
+        "lynqnode_resources_failed",
+        "Resources that failed",
+        |node| node.status.failed_resources.into(),
+    )?;
+    of_nodes(
+        "lynqnode_resources_conflicted",
+        "1 where objects are somebody else's",
+        |node| is_true(&node.status.conditions, "Conflicted").into(),
+    )?;
+    let conditions = || {
+        nodes.iter().flat_map(|node| {
+            let of_node = of_node(node);
+            let conditions = node.status.conditions.iter();
+            conditions.map(move |condition| (of_node, condition))
+        })
+    };
+    gauge(
+        encoder,
+        "lynqnode_condition_status",
+        "Conditions: 0 False, 1 True, 2 Unknown",
+        conditions().map(|([name, namespace], condition)| {
+            let labels: [Label<'_>; 3] = [name, namespace, ("type", &condition.type_)];
+            (labels, number(condition))
+        }),
+    )?;
+    let degraded = conditions().filter(|(_, c)| c.type_ == "Degraded" && c.status == "True");
+    gauge(
+        encoder,
+        "lynqnode_degraded_status",
+        "1 for each node that is degraded, by the reason",
+        degraded.map(|([name, namespace], condition)| {
+            let labels: [Label<'_>; 3] = [name, namespace, ("reason", &condition.reason)];
+            (labels, 1)
+        }),
+    )
 }
