@@ -26,7 +26,7 @@ use crate::cluster::nodes::{Changed, HubKey, Nodes};
 use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
 use crate::cluster::vital;
-use crate::cluster::watch::{Which, follow};
+use crate::cluster::watch::{Change, Which, follow};
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
 use crate::decide::node_plan::status::HoldReason;
 use metrics::Metrics;
@@ -178,52 +178,39 @@ impl World {
     }
 
     fn watch(self: &Arc<Self>) {
-        let (world, client) = (self.clone(), self.objects.client.clone());
-        vital::spawn(async move {
-            let on_change = |change| {
-                for changed in world.nodes.change(change) {
-                    world.node_changed(&changed);
-                }
-            };
-            follow(client, LynqNode::api_resource(), Which::All, on_change).await;
+        let world = self.clone();
+        self.follow(LynqNode::api_resource(), move |change| {
+            for changed in world.nodes.change(change) {
+                world.node_changed(&changed);
+            }
         });
-        let (world, client) = (self.clone(), self.objects.client.clone());
-        vital::spawn(async move {
-            let on_change = |change| {
-                for node in world.namespaces.change(change) {
-                    world.node_queue.add(node);
-                }
-            };
-            follow(
-                client,
-                ApiResource::erase::<Namespace>(&()),
-                Which::All,
-                on_change,
-            )
-            .await;
+        let world = self.clone();
+        self.follow(ApiResource::erase::<Namespace>(&()), move |change| {
+            for node in world.namespaces.change(change) {
+                world.node_queue.add(node);
+            }
         });
     }
 
     /// Every replica follows forms and hubs: the webhook's warnings name their windows.
     pub fn follow_definitions(self: &Arc<Self>) {
-        let (world, client) = (self.clone(), self.objects.client.clone());
-        vital::spawn(async move {
-            let on_change = |change| {
-                for (before, now) in world.hubs.change(change) {
-                    world.hub_changed(before.as_deref(), now.as_deref());
-                }
-            };
-            follow(client, LynqHub::api_resource(), Which::All, on_change).await;
+        let world = self.clone();
+        self.follow(LynqHub::api_resource(), move |change| {
+            for (before, now) in world.hubs.change(change) {
+                world.hub_changed(before.as_deref(), now.as_deref());
+            }
         });
-        let (world, client) = (self.clone(), self.objects.client.clone());
-        vital::spawn(async move {
-            let on_change = |change| {
-                for (before, now) in world.forms.change(change) {
-                    world.form_changed(before.as_deref(), now.as_deref());
-                }
-            };
-            follow(client, LynqForm::api_resource(), Which::All, on_change).await;
+        let world = self.clone();
+        self.follow(LynqForm::api_resource(), move |change| {
+            for (before, now) in world.forms.change(change) {
+                world.form_changed(before.as_deref(), now.as_deref());
+            }
         });
+    }
+
+    fn follow(&self, resource: ApiResource, on_change: impl FnMut(Change) + Send + 'static) {
+        let client = self.objects.client.clone();
+        vital::spawn(follow(client, resource, Which::All, on_change));
     }
 
     /// A node's event concerns its own loop and its hub's releases; a node that is gone may have to be made again.

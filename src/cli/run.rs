@@ -87,7 +87,7 @@ pub struct Arguments {
     node_concurrency: NonZero<usize>,
     /// What becomes of a form whose author may not make or change what the form makes lynqgate make or change.
     #[arg(long, default_value = "enforce")]
-    authorize_forms: AuthorizeForms,
+    authorize_forms: Authorize,
     /// The user name of the operator, where it is not the one of its own credentials.
     #[arg(long)]
     operator_user: Option<String>,
@@ -109,16 +109,6 @@ pub struct Arguments {
 enum Encoder {
     Json,
     Console,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum AuthorizeForms {
-    /// It is refused.
-    Enforce,
-    /// It is stored, with a warning.
-    Warn,
-    /// Nobody is asked.
-    Off,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -227,11 +217,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         operator: operator.clone(),
         objects: objects.clone(),
         rows_of: rows_of(&world),
-        authorize: match arguments.authorize_forms {
-            AuthorizeForms::Enforce => Authorize::Enforce,
-            AuthorizeForms::Warn => Authorize::Warn,
-            AuthorizeForms::Off => Authorize::Off,
-        },
+        authorize: arguments.authorize_forms,
         metrics: webhook_metrics.clone(),
         trials: Arc::new(Semaphore::new(1)),
     });

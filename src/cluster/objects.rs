@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
-use crate::decide::child::{Kind, ObjectKey, Scope};
+use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
 use crate::decide::refusal::{is_denied, misfit, without_values};
 
 /// Objects of one page of a list.
@@ -170,16 +170,7 @@ impl Objects {
 
     /// The answer to a SubjectAccessReview.
     pub async fn may(&self, review: &Value) -> Result<bool, ApiError> {
-        let kind = Kind {
-            api_version: "authorization.k8s.io/v1".into(),
-            kind: "SubjectAccessReview".into(),
-        };
-        let key = ObjectKey {
-            kind,
-            namespace: String::new(),
-            name: String::new(),
-        };
-        let answered = self.create(&key, review).await?;
+        let answered = self.create(&key_of(review), review).await?;
         Ok(answered["status"]["allowed"] == true)
     }
 

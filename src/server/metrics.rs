@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use crate::cluster::objects::{ApiError, Objects};
-use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::child::key_of;
 
 const PATH: &str = "/metrics";
 /// How long an answer holds: a scraper comes every few seconds, and a right that is taken away is to end soon.
@@ -108,17 +108,8 @@ impl Access {
     }
 
     async fn ask(&self, token: &str) -> Result<Option<Refused>, ApiError> {
-        let kind = Kind {
-            api_version: "authentication.k8s.io/v1".into(),
-            kind: "TokenReview".into(),
-        };
-        let key = ObjectKey {
-            kind,
-            namespace: String::new(),
-            name: String::new(),
-        };
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
-        let status = &self.objects.create(&key, &review).await?["status"];
+        let status = &self.objects.create(&key_of(&review), &review).await?["status"];
         if status["authenticated"] != true {
             let text = "the API server does not know this token";
             return Ok(Some((StatusCode::UNAUTHORIZED, text.to_owned())));
