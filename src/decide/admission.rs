@@ -18,15 +18,6 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
-impl Verdict {
-    pub fn deny(why: impl Into<String>) -> Self {
-        Verdict {
-            denied: Some(why.into()),
-            ..Verdict::default()
-        }
-    }
-}
-
 /// What the annotations ask for in vain: they are heeded only where they are spelled right.
 fn misspelled(object: &Value) -> Vec<String> {
     let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
@@ -38,6 +29,14 @@ fn misspelled(object: &Value) -> Vec<String> {
             names::FORCE_ROLLOUT
         )
     });
+    let allow = annotation(names::ALLOW_RENDER_ERRORS)
+        .filter(|text| !["true", "false", ""].contains(text))
+        .map(|text| {
+            format!(
+                "{}: {text:?} allows nothing; only \"true\" does",
+                names::ALLOW_RENDER_ERRORS
+            )
+        });
     let resume = annotation(names::RESUME).filter(|text| stamp::parse(text).is_none());
     let resume = resume.map(|text| {
         format!(
@@ -52,5 +51,8 @@ fn misspelled(object: &Value) -> Vec<String> {
             names::CONFIRM_DELETIONS
         )
     });
-    [force, resume, confirm].into_iter().flatten().collect()
+    [force, allow, resume, confirm]
+        .into_iter()
+        .flatten()
+        .collect()
 }

@@ -26,21 +26,11 @@ pub struct Change {
 }
 
 pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
-    let warnings = misspelled(new);
-    let spec = &new["spec"];
-    // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
-    if old.is_some_and(|old| old["spec"] == *spec) {
-        let verdict = Verdict {
-            denied: None,
-            warnings,
-        };
-        return Judged {
-            verdict,
-            change: None,
-        };
-    }
     let name = new["metadata"]["name"].as_str().unwrap_or("form");
+    let spec = &new["spec"];
     let (denied, change) = match read(name, spec) {
+        // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
+        _ if old.is_some_and(|old| old["spec"] == *spec) => (None, None),
         Ok((spec, compiled)) => {
             let old = old.and_then(|old| read(name, &old["spec"]).ok());
             // Who pauses a rollout at night need not be allowed to make what the form makes.
@@ -55,7 +45,10 @@ pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
         Err(why) => (Some(why), None),
     };
     Judged {
-        verdict: Verdict { denied, warnings },
+        verdict: Verdict {
+            denied,
+            warnings: misspelled(new),
+        },
         change,
     }
 }

@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 
 use crate::api::form::FormSpec;
+use crate::api::names;
 use crate::decide::child::{Kind, kind_of};
 use crate::decide::render::is_template;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// None where a template says the kind: then it may be any.
+    /// None where it may be any: where a template says the kind, and where the form makes forms or nodes, whose contents are
+    /// the rows' to say.
     pub kind: Option<Kind>,
     pub place: Place,
 }
@@ -26,6 +28,12 @@ pub enum Place {
 pub fn needed(spec: &FormSpec) -> BTreeSet<Right> {
     let of_resource = |resource: &crate::api::resource::Resource| {
         let kind = kind_of(&resource.spec);
+        if kind.group() == names::GROUP && ["LynqForm", "LynqNode"].contains(&kind.kind.as_str()) {
+            return Right {
+                kind: None,
+                place: Place::Any,
+            };
+        }
         let is_fixed = !is_template(&kind.kind) && !is_template(&kind.api_version);
         let of_spec = resource.spec.pointer("/metadata/namespace");
         let of_spec = of_spec.and_then(serde_json::Value::as_str);
@@ -59,6 +67,7 @@ mod tests {
             {"id": "c", "spec": {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "x"}}},
             {"id": "d", "targetNamespace": "t-{{ .uid }}", "spec": {"apiVersion": "v1", "kind": "Secret"}},
             {"id": "e", "spec": {"apiVersion": "v1", "kind": "{{ .kind }}"}},
+            {"id": "f", "spec": {"apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm"}},
         ]});
         let needed = needed(&serde_json::from_value(spec).unwrap());
         let secret = |place| Right {
@@ -68,13 +77,11 @@ mod tests {
             }),
             place,
         };
-        let any = Right {
-            kind: None,
-            place: Place::Home,
-        };
+        let any = |place| Right { kind: None, place };
         let named = |name: &str| secret(Place::Namespace(name.into()));
         let expected = [
-            any,
+            any(Place::Home),
+            any(Place::Any),
             secret(Place::Home),
             named("kube-system"),
             named("x"),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::api::names;
 use crate::api::policy::{Creation, Rollout};
+use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
 use crate::decide::child::kind_of;
 use crate::decide::content;
@@ -113,8 +115,29 @@ impl Trial {
         }
     }
 
-    /// Why the form is not stored.
-    pub fn refusal(&self) -> Option<String> {
+    /// `allowed`: whether the form may break rows.
+    pub fn verdict(&self, allowed: bool, policy: &Rollout) -> Verdict {
+        let advice = match allowed {
+            true => "; their nodes keep what they have".to_owned(),
+            false => format!(
+                ". Correct the template, or the rows; or annotate the form with {}=\"{}\": then those nodes keep what they have",
+                names::ALLOW_RENDER_ERRORS,
+                names::TRUE
+            ),
+        };
+        let broken = self.broken().map(|broken| broken + &advice);
+        let (warned, denied) = match allowed {
+            true => (broken, None),
+            false => (None, broken),
+        };
+        Verdict {
+            denied,
+            warnings: self.reached(policy).into_iter().chain(warned).collect(),
+        }
+    }
+
+    /// The rows that did render.
+    fn broken(&self) -> Option<String> {
         let total = self.broken.len();
         let (first, rest) = self.broken.split_first()?;
         let (row, cause) = first;
@@ -132,13 +155,13 @@ impl Trial {
             more => format!(" and {more} more"),
         };
         Some(format!(
-            "it does not render for {total} of {} rows: row {row}: {cause}{others}{more}. Correct the template, or the rows",
+            "it does not render for {total} of {} rows: row {row}: {cause}{others}{more}",
             self.tried
         ))
     }
 
     /// What the change does, for whoever makes it.
-    pub fn warnings(&self, policy: &Rollout) -> Vec<String> {
+    fn reached(&self, policy: &Rollout) -> Vec<String> {
         let mut warnings = vec![];
         if self.tried > 0 {
             warnings.push(self.reach(policy));
@@ -252,22 +275,22 @@ mod tests {
             "",
         );
         let trial = tried(Some(&old), &new, &rows);
-        assert_eq!(trial.refusal(), None);
+        assert_eq!(trial.broken(), None);
         assert_eq!(
-            trial.warnings(&window(1)),
+            trial.reached(&window(1)),
             [
                 "changes 2 of 3 nodes (1 identical); maxSkew 1: at least 2 waves; 2 Deployments will restart"
             ]
         );
         assert_eq!(
-            trial.warnings(&window(0)),
+            trial.reached(&window(0)),
             [
                 "changes 2 of 3 nodes (1 identical); no maxSkew: all at once; 2 Deployments will restart"
             ]
         );
         let created = tried(None, &new, &rows);
         assert_eq!(
-            created.warnings(&window(2)),
+            created.reached(&window(2)),
             ["makes 3 nodes; maxSkew 2: at least 2 waves"]
         );
         let mut same = old.clone();
@@ -288,20 +311,27 @@ mod tests {
         ]);
         let good = form("{{ .plan }}", "");
         let bad = form("{{ if eq .plan \"\" }}{{ fail \"no plan\" }}{{ end }}", "");
-        let refusal = tried(Some(&good), &bad, &rows).refusal().unwrap();
+        let verdict = |trial: &Trial, allowed| trial.verdict(allowed, &window(1));
+        let broken = tried(Some(&good), &bad, &rows);
+        let refusal = verdict(&broken, false).denied.unwrap();
         assert!(
             refusal.starts_with("it does not render for 6 of 7 rows: row b: resource 'app': ")
                 && refusal.ends_with(
-                    "no plan; likewise c, d, e, f and 1 more. Correct the template, or the rows"
+                    "no plan; likewise c, d, e, f and 1 more. Correct the template, or the rows; or annotate the form with \
+                     lynq.sh/allow-render-errors=\"true\": then those nodes keep what they have"
                 ),
             "{refusal}"
         );
-        assert!(tried(None, &bad, &rows).refusal().is_some());
+        let allowed = verdict(&broken, true);
+        assert_eq!(allowed.denied, None);
+        assert!(allowed.warnings[1].ends_with("and 1 more; their nodes keep what they have"));
+        assert!(verdict(&tried(None, &bad, &rows), false).denied.is_some());
         let mut again = bad.clone();
         again["spec"]["deployments"][0]["spec"]["spec"]["replicas"] = json!(2);
         let trial = tried(Some(&bad), &again, &rows);
-        assert_eq!(trial.refusal(), None);
-        assert!(trial.warnings(&window(1))[1].starts_with("6 rows did not render before"));
+        let verdict = verdict(&trial, false);
+        assert_eq!(verdict.denied, None);
+        assert!(verdict.warnings[1].starts_with("6 rows did not render before"));
     }
 
     #[test]
@@ -310,6 +340,6 @@ mod tests {
         let change = judge(None, &form("x", "")).change.unwrap();
         let first = std::cell::Cell::new(true);
         let trial = of(&change, &rows, ("h", "web"), &|| first.replace(false));
-        assert!(trial.warnings(&window(0))[1].starts_with("tried on 1 of 2 rows"));
+        assert!(trial.reached(&window(0))[1].starts_with("tried on 1 of 2 rows"));
     }
 }

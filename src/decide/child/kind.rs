@@ -35,7 +35,7 @@ impl Kind {
         })
     }
 
-    fn group(&self) -> &str {
+    pub fn group(&self) -> &str {
         self.api_version
             .split_once('/')
             .map_or("", |(group, _)| group)

@@ -37,10 +37,13 @@ pub type RowsOf =
     Arc<dyn Fn(String, String) -> BoxFuture<'static, Result<Rows, String>> + Send + Sync>;
 
 /// What becomes of a form whose author may not do what it makes the operator do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Authorize {
+    /// It is refused.
     Enforce,
+    /// It is stored, with a warning.
     Warn,
+    /// Nobody is asked.
     Off,
 }
 
@@ -153,9 +156,11 @@ impl Definitions {
         let too_late = || Err(format!("it took more than {} s", 3 * PATIENCE.as_secs()));
         match tried.unwrap_or_else(|_| too_late()) {
             Ok(trial) => {
-                verdict.denied = trial.refusal();
                 let policy = change.spec.rollout.clone().unwrap_or_default();
-                verdict.warnings.extend(trial.warnings(&policy));
+                let allowed = &new["metadata"]["annotations"][names::ALLOW_RENDER_ERRORS];
+                let found = trial.verdict(*allowed == names::TRUE, &policy);
+                verdict.denied = found.denied;
+                verdict.warnings.extend(found.warnings);
             }
             Err(why) => {
                 let warning = format!("not tried on the rows: {why}");
@@ -262,7 +267,7 @@ impl Definitions {
                 continue;
             };
             let name = match (&kind, group.as_str()) {
-                (None, _) => "objects of every kind (a template says which)".to_owned(),
+                (None, _) => "objects of every kind (only its templates tell which)".to_owned(),
                 (_, "") => plural.clone(),
                 (_, group) => format!("{plural}.{group}"),
             };
@@ -279,7 +284,7 @@ impl Definitions {
             for place in places {
                 let namespace = match &place {
                     Place::Any => {
-                        let place = "in all namespaces (a template says which)";
+                        let place = "in all namespaces (only its templates tell which)";
                         return Ok(refused(verb, place.to_owned()));
                     }
                     Place::Home => home,
