@@ -8,7 +8,7 @@ use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
 use serde::Serialize;
 
 use crate::api::form::Phase;
-use crate::api::names;
+use crate::api::{names, stamp};
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{NEXT, Reason};
 use crate::decide::rollout::status::FormState;
@@ -41,6 +41,15 @@ pub struct Explanation {
     /// When that may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
+    /// When the rollout is complete, if it goes on as it went so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_completion: Option<Timestamp>,
+    /// Of a held node: since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<Timestamp>,
+    /// Of a live node that is on its way: when it counts as failed, unless it is ready before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
     /// Of a form: the nodes in flight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub in_flight: Vec<String>,
@@ -107,6 +116,8 @@ impl Asked<'_> {
             let mut explanation = Explanation::of(subject, state).within(node);
             let broken = ready.is_some_and(|ready| ready.status == "False");
             explanation.next = broken.then(|| MEND_NODE.to_owned());
+            explanation.deadline = self.deadline(node).filter(|_| broken);
+            explanation.expected = explanation.deadline.map(|at| self.before(at));
             if let Some(until) = self
                 .state_of(&node.form)
                 .and_then(|f| f.watched.get(&node.key.name))
@@ -122,6 +133,7 @@ impl Asked<'_> {
         };
         let state = format!("{what}{}", self.ago(node.held_since.as_deref()));
         let mut explanation = Explanation::of(subject, state).within(node);
+        explanation.held_since = node.held_since.as_deref().and_then(stamp::parse);
         if let Some(reason) = reason {
             let held = node.status.conditions.iter().find(|c| c.type_ == "Held");
             let told = held.filter(|c| c.status == "True");
@@ -139,8 +151,7 @@ impl Asked<'_> {
         // If it waits for something else than the planner knows of, so may the others.
         let as_planned = reason.filter(|r| explanation.reason.as_deref() == Some(r.code()));
         explanation.waits_behind = as_planned.map(|_| waiting.count());
-        explanation.expected = explanation.expected.or_else(|| self.estimate(&node.form));
-        explanation
+        self.estimated(explanation, &node.form)
     }
 
     /// None where the planner has not seen the form.
@@ -177,8 +188,7 @@ impl Asked<'_> {
         explanation.why = told.map(|told| told.message.clone());
         if unwritten && state.blocked.is_none() {
             explanation.next = Some(UNWRITTEN.to_owned());
-            explanation.expected = self.estimate(name);
-            return Some(explanation);
+            return Some(self.estimated(explanation, name));
         }
         // What goes on by itself says less than what stops the rest.
         let goes = (rollout.held_nodes > 0).then_some(&Reason::Releasing);
@@ -198,7 +208,6 @@ impl Asked<'_> {
             explanation.why = Some(rollout.message.clone());
             explanation.next = (rollout.updating_nodes > 0).then(|| MEND.to_owned());
         }
-        explanation.expected = self.estimate(name);
         explanation.in_flight = self
             .snapshot
             .slots
@@ -206,7 +215,7 @@ impl Asked<'_> {
             .filter(|slot| slot.form == name)
             .map(|slot| slot.node.clone())
             .collect();
-        Some(explanation)
+        Some(self.estimated(explanation, name))
     }
 
     /// `told`: what the operator itself wrote, code and message.
@@ -247,10 +256,7 @@ impl Asked<'_> {
         explanation.next = Some(reason.next().to_owned());
         if let Reason::Soaking { holders, .. } = reason {
             let free = holders.soaked_at.map(|at| self.at(at));
-            let estimate = self.estimate(form);
-            let free = free.map(|at| format!("the next slot is free {at}"));
-            let told: Vec<String> = free.into_iter().chain(estimate).collect();
-            explanation.expected = (!told.is_empty()).then(|| told.join("; "));
+            explanation.expected = free.map(|at| format!("the next slot is free {at}"));
         }
         let stalled = || {
             let state = self.state_of(form)?;
@@ -294,22 +300,47 @@ impl Asked<'_> {
         self.plan.forms.get(form)
     }
 
-    fn estimate(&self, form: &str) -> Option<String> {
-        if self.leader != Leader::Leads {
-            return None;
-        }
-        let rollout = &self.state_of(form)?.rollout;
-        let estimated = rollout.estimated_completion?;
-        Some(match estimated > self.now {
+    /// With what is expected of the whole rollout.
+    fn estimated(&self, mut explanation: Explanation, form: &str) -> Explanation {
+        let state = self.state_of(form).filter(|_| self.leader == Leader::Leads);
+        let Some(at) = state.and_then(|state| state.rollout.estimated_completion) else {
+            return explanation;
+        };
+        let whole = match at > self.now {
             true => format!(
                 "the rollout is complete {}, if it goes on as it went so far",
-                self.at(estimated)
+                self.at(at)
             ),
             false => format!(
                 "late: as it went before, the rollout would be complete since {}",
-                estimated.strftime("%H:%M:%S UTC")
+                at.strftime("%H:%M:%S UTC")
             ),
-        })
+        };
+        let told: Vec<String> = explanation.expected.into_iter().chain([whole]).collect();
+        explanation.expected = Some(told.join("; "));
+        explanation.estimated_completion = Some(at);
+        explanation
+    }
+
+    /// Of a node with a slot.
+    fn deadline(&self, node: &NodeDigest) -> Option<Timestamp> {
+        let has_slot = self.snapshot.slots.iter().any(|s| s.node == node.key.name);
+        let policy = &self.snapshot.forms.get(&node.form)?.policy;
+        let limit = SignedDuration::from_secs(policy.progress_deadline_seconds.into());
+        let start = node.start.as_deref().and_then(stamp::parse)?;
+        start.checked_add(limit).ok().filter(|_| has_slot)
+    }
+
+    fn before(&self, deadline: Timestamp) -> String {
+        let at = deadline.strftime("%H:%M:%S UTC");
+        match deadline > self.now {
+            true => format!(
+                "ready before {at}; after that it counts as failed (rollout.progressDeadlineSeconds)"
+            ),
+            false => format!(
+                "late: it counts as failed since {at} (rollout.progressDeadlineSeconds, rollout.maxFailures)"
+            ),
+        }
     }
 
     fn at(&self, at: Timestamp) -> String {
@@ -321,7 +352,7 @@ impl Asked<'_> {
     }
 
     fn ago(&self, stamp: Option<&str>) -> String {
-        let since = stamp.and_then(crate::api::stamp::parse);
+        let since = stamp.and_then(stamp::parse);
         since.map_or(String::new(), |since| {
             format!(", for {}", short(self.now.duration_since(since)))
         })
@@ -336,7 +367,7 @@ const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe 
                     what stands in their way";
 
 const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped and WriteFailed (kubectl describe lynqhub): they say why, \
-                         and of which nodes; correct the form or the rows";
+                         and of which nodes; correct the form or the rows. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
 
 const GOING: &str = "see its finalizers and the objects that it is to take along (kubectl describe lynqnode); the operator's log \
                      says what it cannot delete";
@@ -399,6 +430,9 @@ impl Explanation {
             waits_behind: None,
             next: None,
             expected: None,
+            estimated_completion: None,
+            held_since: None,
+            deadline: None,
             in_flight: vec![],
         }
     }

@@ -8,6 +8,7 @@
 //! its slot names, and is sent only after the planner's own successful compare-and-swap of the ledger wrote that slot.
 
 mod order;
+mod pace;
 pub mod reason;
 mod snapshot;
 pub mod status;

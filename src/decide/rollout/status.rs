@@ -1,6 +1,6 @@
 //! What a form's status says of its rollout: counted from the nodes, so that it is true at every moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,6 +10,7 @@ use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
 use crate::api::policy::Skew;
 use crate::api::{names, stamp};
+use crate::decide::rollout::pace::{Pace, set_pace};
 use crate::decide::rollout::reason::{NEXT, Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot, free_at};
 
@@ -258,13 +259,23 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         .then(|| stalled(name, seen, blocked?))
         .flatten();
     let not_ready = not_ready(&nodes);
+    let (going, unwritten): (BTreeSet<_>, BTreeSet<_>) = form
+        .unwritten
+        .iter()
+        .cloned()
+        .partition(|name| seen.snapshot.nodes.get(name).is_some_and(|n| n.deleting));
     let unrendered = count(&|node| !node.held() && node.settled_since.is_some() && !node.ready);
     rollout.message = match () {
         () if form.outdated && total == 0 => format!("there are no nodes yet{SEE_WHY}"),
         () if form.outdated => {
             format!("the newest templates have not reached every node yet{SEE_WHY}")
         }
-        () if !form.unwritten.is_empty() => format!(
+        () if unwritten.is_empty() && !going.is_empty() => format!(
+            "being deleted, and made anew once gone: {}: see their finalizers, and the operator's log; {}",
+            Names::of(&going),
+            message(&rollout, &seen.failed.names, blocked, unrendered, not_ready)
+        ),
+        () if !unwritten.is_empty() => format!(
             "the newest content could not be written to {}: see the hub's conditions; {}",
             Names::of(&form.unwritten),
             message(&rollout, &seen.failed.names, blocked, unrendered, not_ready)
@@ -294,7 +305,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     FormState {
         total_nodes: total,
         ready_nodes: ready,
-        conditions: conditions(&rollout, ready, blocked, stalled.as_deref()),
+        conditions: conditions(&rollout, ready, going.len(), blocked, stalled.as_deref()),
         non_ready: count(&|node| node.non_ready()),
         window,
         hub_window,
@@ -483,55 +494,6 @@ fn set_times(
     }
 }
 
-/// What the pace of a rollout follows from, besides its nodes.
-struct Pace {
-    /// The narrower of the windows that apply.
-    width: Option<usize>,
-    /// How long a node that is ready keeps its slot.
-    soak: SignedDuration,
-    /// Nodes that are ready and still watched.
-    watched: usize,
-    /// Nothing goes on until somebody does something.
-    stopped: bool,
-}
-
-/// How many windows full of nodes are through and are to come, and when it is done if it goes on as it went so far. It
-/// follows from what happened, not from the time of asking: an estimate that moves by itself would be written forever.
-fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pace: &Pace) {
-    let (Some(begin), Some(width)) = (rollout.start_time, pace.width) else {
-        return;
-    };
-    // A node is through when its place is another's: known ahead, as long as it stays ready.
-    let through = nodes.iter().filter_map(|(_, node)| {
-        let settled = node.settled_since.filter(|_| !node.held())?;
-        let start = node.start.filter(|at| stamp::millis(*at) >= begin)?;
-        let by_slot = node.flight.as_ref().is_some_and(|flight| flight.is_live);
-        let soak = match by_slot {
-            true => pace.soak,
-            false => SignedDuration::ZERO,
-        };
-        let through = settled.max(start).checked_add(soak).ok()?;
-        Some((through, through.duration_since(start).as_secs_f64()))
-    });
-    let none = (0, begin, 0.0);
-    let (settled, latest, spent) = through.fold(none, |(n, last, spent), (at, took)| {
-        (n + 1, last.max(at), spent + took)
-    });
-    let left = (rollout.total_nodes - rollout.ready_updated_nodes).max(0) as usize;
-    let done = usize::saturating_sub(settled, pace.watched);
-    rollout.waves_done = Some((done / width) as i32);
-    rollout.waves_left = Some((left + pace.watched).div_ceil(width) as i32);
-    if rollout.phase == Phase::InProgress && settled > 0 && !pace.stopped {
-        // As a full window goes on: the first groups of an order fill only a part of it.
-        let each = spent / settled as f64;
-        let more = SignedDuration::try_from_secs_f64(each * left as f64 / width as f64);
-        rollout.estimated_completion = more
-            .ok()
-            .and_then(|more| latest.checked_add(more).ok())
-            .map(stamp::millis);
-    }
-}
-
 const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 /// The reason of the condition RolloutComplete while nothing goes on by itself although the phase is InProgress.
 pub const STALLED: &str = "Stalled";
@@ -539,11 +501,18 @@ pub const STALLED: &str = "Stalled";
 fn conditions(
     rollout: &FormRolloutStatus,
     ready: i32,
+    going: usize,
     blocked: Option<&Reason>,
     stalled: Option<&str>,
 ) -> Vec<ConditionState> {
     let total = rollout.total_nodes;
     let applied = match (total, ready) {
+        _ if going > 0 => ConditionState::new(
+            "Applied",
+            false,
+            "NotAllNodesReady",
+            format!("{ready}/{total} nodes ready; being deleted, and made anew once gone: {going}"),
+        ),
         (0, _) => ConditionState::new("Applied", false, "NoNodes", "there are no nodes"),
         _ if ready == total => ConditionState::new(
             "Applied",

@@ -245,6 +245,56 @@ fn explain_says_until_when_a_ready_node_is_watched() {
 }
 
 #[test]
+fn explain_says_until_when_a_node_may_be_on_its_way() {
+    let mut snapshot = fleet("xAA", 1);
+    policy_of(&mut snapshot).progress_deadline_seconds = 60;
+    snapshot.slots = vec![slot(0, "99")];
+    let mut node = ready_node("n0", 0);
+    let status = Arc::make_mut(&mut node.status);
+    "False".clone_into(&mut status.conditions[0].status);
+    for (second, expected) in [
+        (
+            5,
+            "ready before 08:01:00 UTC; after that it counts as failed (rollout.progressDeadlineSeconds)",
+        ),
+        (
+            61,
+            "late: it counts as failed since 08:01:00 UTC (rollout.progressDeadlineSeconds, rollout.maxFailures)",
+        ),
+    ] {
+        let explained = ask(&snapshot, second, None, |asked| asked.node(&node));
+        assert_eq!(explained.expected.as_deref(), Some(expected));
+        assert_eq!(explained.deadline, Some(at(60)));
+    }
+    snapshot.slots.clear();
+    let explained = ask(&snapshot, 61, None, |asked| asked.node(&node));
+    assert_eq!(explained.deadline, None, "no release made it so");
+}
+
+/// A tenant whose node does not go is not there, whatever the others are.
+#[test]
+fn what_is_on_its_way_out_and_wanted_is_told_of() {
+    let mut snapshot = fleet("yyy", 1);
+    snapshot.nodes.get_mut("n1").unwrap().deleting = true;
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.unwritten.insert("n1".into());
+    let state = state_of(&snapshot, 1);
+    let applied = &state.conditions[0];
+    assert_eq!(
+        (applied.status, applied.message.as_str()),
+        (
+            false,
+            "2/2 nodes ready; being deleted, and made anew once gone: 1"
+        )
+    );
+    let message = state.rollout.message;
+    assert!(
+        message.starts_with("being deleted, and made anew once gone: n1: see their finalizers"),
+        "{message}"
+    );
+}
+
+#[test]
 fn explain_says_why_a_form_has_no_nodes() {
     let empty = ask(&fleet("", 2), 1, None, form);
     assert_eq!(

@@ -1,0 +1,56 @@
+//! How far a rollout is, and when it will be done.
+
+use jiff::SignedDuration;
+
+use crate::api::form::{FormRolloutStatus, Phase};
+use crate::api::stamp;
+use crate::decide::rollout::Node;
+
+/// What the pace of a rollout follows from, besides its nodes.
+pub struct Pace {
+    /// The narrower of the windows that apply.
+    pub width: Option<usize>,
+    /// How long a node that is ready keeps its slot.
+    pub soak: SignedDuration,
+    /// Nodes that are ready and still watched.
+    pub watched: usize,
+    /// Nothing goes on until somebody does something.
+    pub stopped: bool,
+}
+
+/// How many windows full of nodes are through and are to come, and when it is done if it goes on as it went so far. It
+/// follows from what happened, not from the time of asking: an estimate that moves by itself would be written forever.
+pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pace: &Pace) {
+    let (Some(begin), Some(width)) = (rollout.start_time, pace.width) else {
+        return;
+    };
+    // A node is through when its place is another's: known ahead, as long as it stays ready.
+    let through = nodes.iter().filter_map(|(_, node)| {
+        let settled = node.settled_since.filter(|_| !node.held())?;
+        let start = node.start.filter(|at| stamp::millis(*at) >= begin)?;
+        let by_slot = node.flight.as_ref().is_some_and(|flight| flight.is_live);
+        let soak = match by_slot {
+            true => pace.soak,
+            false => SignedDuration::ZERO,
+        };
+        let through = settled.max(start).checked_add(soak).ok()?;
+        Some((through, through.duration_since(start).as_secs_f64()))
+    });
+    let none = (0, begin, 0.0);
+    let (settled, latest, spent) = through.fold(none, |(n, last, spent), (at, took)| {
+        (n + 1, last.max(at), spent + took)
+    });
+    let left = (rollout.total_nodes - rollout.ready_updated_nodes).max(0) as usize;
+    let done = usize::saturating_sub(settled, pace.watched);
+    rollout.waves_done = Some((done / width) as i32);
+    rollout.waves_left = Some((left + pace.watched).div_ceil(width) as i32);
+    if rollout.phase == Phase::InProgress && settled > 0 && !pace.stopped {
+        // As a full window goes on: the first groups of an order fill only a part of it.
+        let each = spent / settled as f64;
+        let more = SignedDuration::try_from_secs_f64(each * left as f64 / width as f64);
+        rollout.estimated_completion = more
+            .ok()
+            .and_then(|more| latest.checked_add(more).ok())
+            .map(stamp::millis);
+    }
+}
