@@ -11,13 +11,16 @@ demo: cluster ## Play a rollout, a bad change and its repair on a real control p
 	@cargo build --bins --example demo
 	@KEEP=$(KEEP) cargo run --quiet --example demo
 
+# Built with the workspace, it is not built once more for itself alone, with fewer features of what it depends on.
+CHAOS := $(or $(CARGO_TARGET_DIR),target)/debug/examples/chaos
+
 chaos: cluster ## Faults from a SEED for DURATION seconds, and users who edit; an auditor judges (KEEP=1 leaves it after a failure)
 	@cargo build --workspace --bins --example chaos
-	@DURATION=$(DURATION) SEED=$(SEED) KEEP=$(KEEP) cargo run --quiet --example chaos
+	@DURATION=$(DURATION) SEED=$(SEED) KEEP=$(KEEP) $(CHAOS)
 
 plants: cluster ## Planted bugs that need real parts: the auditor must find each, and nothing where none is planted
 	@cargo build --workspace --bins --example chaos
-	@PLANT=all cargo run --quiet --example chaos
+	@PLANT=all $(CHAOS)
 
 test: cluster ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and real databases
 	cargo test --workspace --lib --bins

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, wait};
@@ -86,7 +85,7 @@ async fn a_lost_ledger_lets_no_more_nodes_go() -> Result<()> {
         .await?;
     let two = |rollout: &Value| rollout["updatingNodes"] == 2 && rollout["slots"] == 2;
     fleet.rollout("two are broken", SOON, two).await?;
-    lose_ledger(&fleet).await?;
+    fleet.lose_ledger().await?;
     wait::until("the ledger is there again", SOON, async || {
         let hub = fleet.get("LynqHub", "tenants").await?;
         let slots = hub["status"]["rollout"]["slots"].as_array().map(Vec::len);
@@ -130,7 +129,7 @@ async fn a_lost_ledger_makes_no_slots_for_what_broke_since() -> Result<()> {
     })
     .await?;
     let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
-    lose_ledger(&fleet).await?;
+    fleet.lose_ledger().await?;
     fleet.apply(&form("web:2-broken")).await?;
     form_status("two are broken", &|r| {
         r["updatedNodes"] == 2 && r["slots"] == 2
@@ -191,7 +190,7 @@ async fn a_lost_ledger_keeps_who_is_watched_and_nobody_else() -> Result<()> {
     ready(0).await?;
     set(&[0, 1, 2, 3, 4, 5], "ours").await?;
     ready(6).await?;
-    lose_ledger(&fleet).await?;
+    fleet.lose_ledger().await?;
     wait::until("the ledger is there again", SOON, async || {
         ensure!(slots().await?.is_empty(), "{:?}", slots().await?);
         Ok(())
@@ -205,7 +204,7 @@ async fn a_lost_ledger_keeps_who_is_watched_and_nobody_else() -> Result<()> {
     ensure!(watched == ["t0-web", "t1-web"], "{watched:?}");
     set(&[0, 1], "theirs").await?;
     ready(4).await?;
-    lose_ledger(&fleet).await?;
+    fleet.lose_ledger().await?;
     wait::until("the ledger is there again", SOON, async || {
         ensure!(slots().await? == watched, "{:?}", slots().await?);
         Ok(())
@@ -281,15 +280,6 @@ async fn a_form_that_moves_to_another_hub_takes_its_nodes_along() -> Result<()> 
     .await?;
     fleet.complete(3, SOON).await?;
     fleet.retire().await
-}
-
-/// As a backup does that has no statuses.
-async fn lose_ledger(fleet: &Fleet) -> Result<()> {
-    let lost = Patch::Merge(json!({"status": {"rollout": null}}));
-    let hubs = fleet.api("LynqHub");
-    let params = PatchParams::default();
-    hubs.patch_status("tenants", &params, &lost).await?;
-    Ok(())
 }
 
 /// Who is watched fills the window, and the rollout is complete only after the last one was.

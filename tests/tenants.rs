@@ -125,6 +125,15 @@ impl Fleet {
         )?)
     }
 
+    /// As a backup does that has no statuses.
+    pub async fn lose_ledger(&self) -> Result<()> {
+        let lost = Patch::Merge(json!({"status": {"rollout": null}}));
+        let hubs = self.api("LynqHub");
+        let params = PatchParams::default();
+        hubs.patch_status("tenants", &params, &lost).await?;
+        Ok(())
+    }
+
     pub fn api(&self, kind: &str) -> Api<DynamicObject> {
         let (group, version) = match kind {
             "LynqHub" | "LynqForm" | "LynqNode" => ("operator.lynq.sh", "v1"),

@@ -82,6 +82,7 @@ impl Bot {
                 self.content.max_skew = self.dice.one_of(&skews).clone();
                 self.content.paused = self.dice.percent(15);
                 self.content.immediate = self.dice.percent(30);
+                self.content.soak = *self.dice.one_of(&[0, 0, 1, 3]);
                 self.apply().await
             }
             11 | 12 => self.force().await,

@@ -48,6 +48,7 @@ pub const NETWORK: Deck = Deck {
         Fault::ReplyLost,
         Fault::Cut,
         Fault::Delayed,
+        Fault::LedgerLost,
     ],
 };
 

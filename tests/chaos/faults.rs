@@ -13,7 +13,7 @@ use crate::dice::Dice;
 use crate::etcd;
 use crate::intruders;
 use crate::proxy::rules::{Action, Rule};
-use crate::stage::{Replica, Stage};
+use crate::stage::{Replica, Stage, soon};
 use crate::widgets;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,11 @@ pub enum Fault {
     RestartStorm,
     TwoLeaders,
     ClockJump,
+    LedgerLost,
 }
+
+/// The longest that a request is held back.
+const DELAY_MAX: Duration = Duration::from_secs(14);
 
 /// The resources that an operator watches and the release loop believes.
 const WATCHED: [&str; 5] = ["lynqnodes", "lynqhubs", "lynqforms", "deployments", "*"];
@@ -107,7 +111,7 @@ pub async fn strike(stage: &Arc<Stage>, fault: Fault, dice: &mut Dice) -> Result
         }
         Fault::Delayed => {
             // Longer than an operator waits for an answer, too.
-            let rule = Rule::new(Action::Delay(dice.seconds(1, 14))).verbs(WRITES);
+            let rule = Rule::new(Action::Delay(dice.seconds(1, DELAY_MAX.as_secs()))).verbs(WRITES);
             rules(stage, rule.chance(*dice.one_of(&[10, 40])));
             heal_after(stage, dice.seconds(5, 15)).await
         }
@@ -155,6 +159,11 @@ pub async fn strike(stage: &Arc<Stage>, fault: Fault, dice: &mut Dice) -> Result
             sleep(dice.seconds(5, 15)).await;
             clock.set(0)
         }
+        Fault::LedgerLost => {
+            // A release on its way goes through, slot or no slot: docs/decisions/0014.
+            sleep(DELAY_MAX).await;
+            soon("lose the ledger", stage.fleet.lose_ledger()).await
+        }
         Fault::TwoLeaders => {
             stage.replicas[1].proxy.set_rules(intruders::two_leaders());
             heal_after(stage, dice.seconds(10, 20)).await
@@ -188,6 +197,7 @@ impl Fault {
             Fault::RestartStorm => "restart storm",
             Fault::TwoLeaders => "two leaders",
             Fault::ClockJump => "clock jump",
+            Fault::LedgerLost => "ledger lost",
         }
     }
 }

@@ -116,6 +116,7 @@ impl Stage {
         };
         form["spec"]["rollout"]["creation"] = json!(creation);
         form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(60);
+        form["spec"]["rollout"]["minReadySeconds"] = json!(content.soak);
         // A failed one is nothing to wait for: the test breaks many on purpose.
         form["spec"]["rollout"]["maxFailures"] = json!("100%");
         let mut workload = deployment(&image, content.delay);
@@ -273,6 +274,8 @@ pub struct Content {
     pub paused: bool,
     /// New nodes do not wait.
     pub immediate: bool,
+    /// Seconds that a node has to stay ready.
+    pub soak: u32,
 }
 
 impl Content {
@@ -284,6 +287,7 @@ impl Content {
             max_skew: json!(0),
             paused: false,
             immediate: false,
+            soak: 0,
         }
     }
 }
