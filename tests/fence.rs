@@ -92,6 +92,16 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
     ] {
         refused(&fleet, name, &patch, said).await?;
     }
+    // In two writes: the hash of what is to come first, and then that.
+    let claimed = annotate("lynq.sh/desired-hash", &other_hash);
+    fleet.merge("LynqNode", NODE, &claimed).await?;
+    let mut then = content("evil");
+    then["metadata"] = annotate("lynq.sh/desired-hash", &live)["metadata"].clone();
+    let said = "changed content is held until its release";
+    refused(&fleet, "content that claims to be live", &then, said).await?;
+    let mut before = annotate("lynq.sh/desired-hash", &live);
+    before["spec"] = node["spec"].clone();
+    fleet.merge("LynqNode", NODE, &before).await?;
     fleet
         .merge("LynqNode", NODE, &annotate("note", &json!("harmless")))
         .await?;
@@ -100,15 +110,19 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
         "metadata": {"name": "made", "namespace": fleet.namespace, "annotations": {"lynq.sh/live-hash": live}},
         "spec": {"uid": "made", "templateRef": "web", "configMaps": node["spec"]["configMaps"]},
     });
-    let error = fleet
-        .apply(&made)
-        .await
-        .err()
-        .context("a live node is accepted")?;
-    ensure!(
-        format!("{error:#}").contains("a new LynqNode is held until its release"),
-        "{error:#}"
-    );
+    let mut empty = made.clone();
+    empty["spec"]["configMaps"] = json!([]);
+    for made in [&made, &empty] {
+        let error = fleet
+            .apply(made)
+            .await
+            .err()
+            .context("a live node is accepted")?;
+        ensure!(
+            format!("{error:#}").contains("a new LynqNode is held until its release"),
+            "{error:#}"
+        );
+    }
 
     // Past the policy, too: found by the operator, and held.
     delete(

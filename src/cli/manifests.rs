@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::resource::ARRAYS;
 use crate::api::{crd, names};
-use crate::decide::content::HASH_VERSION;
+use crate::decide::content::{self, HASH_VERSION};
 use crate::decide::installation::{STORED, definition_of};
 
 /// Where the API server finds the webhooks.
@@ -112,12 +112,12 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
 
 /// The second fence: what of the gate's rules can be said without computing a hash, for when the webhooks are away.
 fn fence() -> [Value; 2] {
-    let same_content: Vec<String> = ARRAYS
-        .iter()
-        .map(|array| {
-            format!("object.spec.?{array}.orValue([]) == oldObject.spec.?{array}.orValue([])")
-        })
-        .collect();
+    let same = |content: &str| -> String {
+        let same = ARRAYS.iter().map(|array| {
+            format!("object.spec.?{array}.orValue([]) == {content}.?{array}.orValue([])")
+        });
+        same.collect::<Vec<_>>().join(" && ")
+    };
     let empty: Vec<String> = ARRAYS
         .iter()
         .map(|array| format!("size(object.spec.?{array}.orValue([])) == 0"))
@@ -145,7 +145,14 @@ fn fence() -> [Value; 2] {
             "sameContent",
             format!(
                 "oldObject != null && (has(object.spec) == has(oldObject.spec)) && (!has(object.spec) || ({}))",
-                same_content.join(" && ")
+                same("oldObject.spec")
+            ),
+        ),
+        variable(
+            "reverts",
+            format!(
+                "oldObject != null && has(object.spec) && oldObject.?spec.?released.hasValue() && {}",
+                same("oldObject.spec.released")
             ),
         ),
         variable(
@@ -158,27 +165,64 @@ fn fence() -> [Value; 2] {
     let bypassed = "lynqgate's mutating webhook did not see this write: see that its configuration is as installed";
     let validations = [
         rule(
-            format!("oldObject == null || variables.sameContent || !({})", unchanged(names::DESIRED_HASH)),
+            format!(
+                "oldObject == null || variables.sameContent || !({})",
+                unchanged(names::DESIRED_HASH)
+            ),
             &format!("the content changed, but its lynq.sh/desired-hash did not; {bypassed}"),
+        ),
+        rule(
+            format!(
+                "oldObject == null || variables.sameContent || variables.operator || variables.forced || variables.reverts || \
+                 {} != variables.live",
+                value("now", names::DESIRED_HASH)
+            ),
+            &format!(
+                "changed content is held until its release, so its lynq.sh/desired-hash is not its lynq.sh/live-hash; {bypassed}"
+            ),
         ),
         rule(
             format!(
                 "oldObject == null || variables.live == variables.wasLive || variables.operator || variables.forced || \
                  variables.live == 'unknown' || variables.wasLive.matches('^[0-9]+:') && !variables.wasLive.startsWith('{HASH_VERSION}:')"
             ),
-            &format!("only lynqgate itself lets content go live (lynq.sh/live-hash), or the annotation {}=true", names::FORCE_ROLLOUT),
+            &format!(
+                "only lynqgate itself lets content go live (lynq.sh/live-hash), or the annotation {}=true",
+                names::FORCE_ROLLOUT
+            ),
         ),
         rule(
-            format!("oldObject == null || variables.operator || variables.live != variables.wasLive || {}", unchanged(names::START_TIME)),
-            &format!("only lynqgate itself sets {}; leave it out of the change", names::START_TIME),
+            format!(
+                "oldObject == null || variables.operator || variables.live != variables.wasLive || {}",
+                unchanged(names::START_TIME)
+            ),
+            &format!(
+                "only lynqgate itself sets {}; leave it out of the change",
+                names::START_TIME
+            ),
         ),
         rule(
-            "oldObject != null || variables.live in ['', 'none', 'unknown'] || variables.operator || variables.forced || variables.empty".to_owned(),
-            &format!("a new LynqNode is held until its release, so its lynq.sh/live-hash is none; {bypassed}"),
+            format!(
+                "oldObject != null || variables.live in ['', 'none', 'unknown'] || variables.operator || variables.forced || \
+                 variables.empty && variables.live == '{}'",
+                content::hash(None)
+            ),
+            &format!(
+                "a new LynqNode is held until its release, so its lynq.sh/live-hash is none; {bypassed}"
+            ),
         ),
         rule(
-            format!("variables.operator || ({} && {})", unchanged(names::RELEASE), unchanged(names::UNGATED)),
-            &format!("only lynqgate itself sets {} and {}; to let content go live annotate {}=true", names::RELEASE, names::UNGATED, names::FORCE_ROLLOUT),
+            format!(
+                "variables.operator || ({} && {})",
+                unchanged(names::RELEASE),
+                unchanged(names::UNGATED)
+            ),
+            &format!(
+                "only lynqgate itself sets {} and {}; to let content go live annotate {}=true",
+                names::RELEASE,
+                names::UNGATED,
+                names::FORCE_ROLLOUT
+            ),
         ),
     ];
     let api_version = "admissionregistration.k8s.io/v1";

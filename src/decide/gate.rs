@@ -145,8 +145,8 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
         ));
     }
     let mut patch = next.state.patch(write.new);
-    if let Some(old) = write.old.filter(|_| !next.changed) {
-        patch.extend(state::as_stored(old, write.new));
+    if let Some(stored) = next.stored {
+        patch.extend(state::as_stored(stored, &write.new["spec"]));
     }
     Ok(Decision {
         outcome: next.outcome,
@@ -198,8 +198,8 @@ pub fn rebased(stored: &Value) -> Option<Rebased<'_>> {
 struct Next<'a> {
     outcome: Outcome,
     state: State<'a>,
-    /// It is other content than before.
-    changed: bool,
+    /// The stored content that this one says again: what was desired before, or what is live.
+    stored: Option<&'a Value>,
 }
 
 fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<Next<'a>, Denial> {
@@ -223,11 +223,16 @@ fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<Next<'a>, Denial>
         })?;
     }
 
+    let stored = match old.as_ref().map(|old| &old.live) {
+        Some(_) if !changed => write.old.and_then(|old| old.get("spec")),
+        Some(Live::Known(hash, Source::Released(content))) if *hash == desired => Some(*content),
+        _ => None,
+    };
     let (outcome, state) = by_rule(write, old, desired, changed, now)?;
     Ok(Next {
         outcome,
         state,
-        changed,
+        stored,
     })
 }
 

@@ -264,14 +264,14 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
 
 /// What gives lists that say the same in other words, or in another order, back their stored form: the fence cannot compute
 /// a hash, and takes every other form for other content.
-pub fn as_stored(old: &Value, new: &Value) -> Vec<PatchOperation> {
-    let list = |object: &'_ Value, array: &str| {
-        let list = object.pointer(&format!("/spec/{array}")).cloned();
+pub fn as_stored(stored: &Value, new: &Value) -> Vec<PatchOperation> {
+    let list = |content: &'_ Value, array: &str| {
+        let list = content.get(array).cloned();
         list.filter(|list| list.as_array().is_some_and(|list| !list.is_empty()))
     };
     let differs = |array: &&'static str| {
-        let old = list(old, array)?;
-        (list(new, array)? != old).then(|| add(&["spec", array], old))
+        let stored = list(stored, array)?;
+        (list(new, array)? != stored).then(|| add(&["spec", array], stored))
     };
     ARRAYS.iter().filter_map(differs).collect()
 }

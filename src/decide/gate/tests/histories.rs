@@ -336,11 +336,16 @@ fn state_is_true(was: Option<(&Value, Live)>, live: Live, write: &Write, stored:
     }
     let mut expected = without_the_gates_own(write.new);
     // What says the same stands as it stood.
-    if let Some((old, _)) = was.filter(|(old, _)| Content::of(&old["spec"]) == desired) {
+    let said = was.and_then(|(old, live)| match &old["spec"] {
+        spec if Content::of(spec) == desired => Some(spec),
+        spec if live == Live::Known(desired) => spec.get("released"),
+        _ => None,
+    });
+    if let Some(said) = said {
         let filled = |spec: &Value, array: &str| spec[array].get(0).is_some();
         for array in ARRAYS {
-            if filled(&old["spec"], array) && filled(&expected["spec"], array) {
-                expected["spec"][array] = old["spec"][array].clone();
+            if filled(said, array) && filled(&expected["spec"], array) {
+                expected["spec"][array] = said[array].clone();
             }
         }
     }
