@@ -291,4 +291,7 @@ pub struct Slot {
     /// Whether the node was non-ready before the slot was taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repair: bool,
+    /// Whether the slot was put here anew after the ledger was lost, and not used since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub presumed: bool,
 }

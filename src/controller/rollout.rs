@@ -125,12 +125,16 @@ impl Look<'_> {
             // Without the hub's spec its window is not known, so nothing is released.
             let releases = |hub: &Arc<Hub>| !hub.deleting && hub.spec.is_ok();
             let lost = |hub: &Arc<Hub>| releases(hub) && hub.status.rollout.is_none();
-            if hub.as_ref().is_some_and(lost) {
-                self.read_nodes().await?;
-            }
+            let listed = match hub.as_ref().is_some_and(lost) {
+                true => Some(self.read_nodes().await?),
+                false => None,
+            };
             let (nodes, rendered) = self.view();
             let confirmed_now = std::mem::take(&mut confirmed);
-            let snapshot = self.snapshot(hub.as_deref(), (&nodes, &rendered), confirmed_now);
+            let mut snapshot = self.snapshot(hub.as_deref(), (&nodes, &rendered), confirmed_now);
+            if let Some(listed) = listed {
+                snapshot.nodes.retain(|_, node| listed.contains(&node.uid));
+            }
             let plan = rollout::plan(&snapshot, Timestamp::now());
             self.remember_holds(&nodes, &plan);
             for name in &plan.outrun {
@@ -240,13 +244,17 @@ impl Look<'_> {
     }
 
     /// Without a ledger nothing but the nodes tells what is in flight, and what the watch has shown of them may be old. Whose
-    /// one is its spec says; the label anybody may change.
-    async fn read_nodes(&self) -> Result<(), ApiError> {
+    /// one is its spec says; the label anybody may change. Returns the uids of all there are.
+    async fn read_nodes(&self) -> Result<BTreeSet<String>, ApiError> {
         let world = self.world;
         let asked = world.nodes.asked();
         let kind = own_key("LynqNode", "", "").kind;
-        let learn = |node: Value| drop(world.nodes.learn_new(&node, asked));
-        world.objects.list(&kind, &self.key.0, learn).await
+        let mut listed = BTreeSet::new();
+        let learn = |node: Value| {
+            listed.insert(world.nodes.learn_new(&node, asked).uid.clone());
+        };
+        world.objects.list(&kind, &self.key.0, learn).await?;
+        Ok(listed)
     }
 
     fn snapshot(

@@ -196,6 +196,7 @@ fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
             hash: hash.clone(),
             resource_version: flight.release.clone(),
             repair: flight.repair,
+            presumed: true,
         };
         (flight.is_live && !flight.landed).then_some(slot)
     };
@@ -497,6 +498,7 @@ fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node) {
     if let Some(slot) = slots.iter_mut().find(|slot| slot.uid == node.uid) {
         slot.hash.clone_from(&node.desired);
         slot.resource_version.clone_from(&node.resource_version);
+        slot.presumed = false;
         return;
     }
     slots.push(Slot {
@@ -506,6 +508,7 @@ fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node) {
         hash: node.desired.clone(),
         resource_version: node.resource_version.clone(),
         repair: node.non_ready(),
+        presumed: false,
     });
 }
 

@@ -1,5 +1,6 @@
 //! Cases for the release rule, the ledger and the status.
 
+mod alone;
 mod policy;
 mod refusals;
 mod told;
@@ -76,6 +77,15 @@ fn slot(i: usize, resource_version: &str) -> Slot {
         hash: "new".into(),
         resource_version: resource_version.into(),
         repair: false,
+        presumed: false,
+    }
+}
+
+/// Of a ledger made anew.
+fn presumed(i: usize, resource_version: &str) -> Slot {
+    Slot {
+        presumed: true,
+        ..slot(i, resource_version)
     }
 }
 

@@ -33,9 +33,15 @@ enum Busy {
 struct Place {
     name: String,
     busy: Busy,
-    /// Of a node with a slot: whether the slot is for a repair.
-    slot: Option<bool>,
-    /// Of a node with a slot: it runs the newest content, or is about to.
+    slot: Option<Taken>,
+}
+
+#[derive(Clone, Copy)]
+struct Taken {
+    repair: bool,
+    /// See [`Slot::presumed`].
+    presumed: bool,
+    /// Its node runs the newest content, or is about to.
     goes: bool,
 }
 
@@ -84,7 +90,7 @@ impl<'a> Windows<'a> {
         };
         for (name, node) in snapshot.nodes.iter().filter(|(_, node)| node.non_ready()) {
             windows.each(&node.form, |window| {
-                window.put(&node.uid, name, Busy::Broken, None, false);
+                window.put(&node.uid, name, Busy::Broken, None);
             });
         }
         for slot in slots {
@@ -93,9 +99,13 @@ impl<'a> Windows<'a> {
                 .get(&slot.node)
                 .filter(|node| node.uid == slot.uid);
             let busy = node.map_or(Busy::NotReady, |node| busy(snapshot, slot, node, now));
-            let goes = node.is_none_or(|node| !node.held());
+            let taken = Taken {
+                repair: slot.repair,
+                presumed: slot.presumed,
+                goes: node.is_none_or(|node| !node.held()),
+            };
             windows.each(&slot.form, |window| {
-                window.put(&slot.uid, &slot.node, busy, Some(slot.repair), goes);
+                window.put(&slot.uid, &slot.node, busy, Some(taken));
             });
         }
         windows
@@ -136,19 +146,18 @@ impl<'a> Windows<'a> {
     }
 
     pub fn take(&mut self, name: &str, node: &Node) {
-        let repair = node.non_ready();
+        let busy = match node.non_ready() {
+            true => Busy::NotReady,
+            false => Busy::Releasing,
+        };
         self.each(&node.form, |window| {
-            let taken = window.places.get(&node.uid).and_then(|place| place.slot);
-            window.put(
-                &node.uid,
-                name,
-                match repair {
-                    true => Busy::NotReady,
-                    false => Busy::Releasing,
-                },
-                Some(taken.unwrap_or(repair)),
-                true,
-            );
+            let before = window.places.get(&node.uid).and_then(|place| place.slot);
+            let taken = Taken {
+                repair: before.map_or(node.non_ready(), |slot| slot.repair),
+                presumed: false,
+                goes: true,
+            };
+            window.put(&node.uid, name, busy, Some(taken));
         });
     }
 
@@ -207,23 +216,22 @@ impl<'a> Window<'a> {
         }
     }
 
-    fn put(&mut self, uid: &str, name: &str, busy: Busy, slot: Option<bool>, goes: bool) {
+    fn put(&mut self, uid: &str, name: &str, busy: Busy, slot: Option<Taken>) {
         let place = Place {
             name: name.to_owned(),
             busy,
             slot,
-            goes,
         };
         let before = self.places.insert(uid.to_owned(), place);
-        self.going += usize::from(goes);
-        self.going -= usize::from(before.as_ref().is_some_and(|place| place.goes));
-        for (place, more) in [(before.and_then(|place| place.slot), false), (slot, true)] {
-            let step = |n: &mut usize| if more { *n += 1 } else { *n -= 1 };
-            place.into_iter().for_each(|_| step(&mut self.slots));
-            place
-                .filter(|repair| *repair)
-                .into_iter()
-                .for_each(|_| step(&mut self.repairs));
+        if let Some(taken) = before.and_then(|place| place.slot) {
+            self.slots -= 1;
+            self.repairs -= usize::from(taken.repair);
+            self.going -= usize::from(taken.goes);
+        }
+        if let Some(taken) = slot {
+            self.slots += 1;
+            self.repairs += usize::from(taken.repair);
+            self.going += usize::from(taken.goes);
         }
         self.holders = None;
     }
@@ -234,8 +242,10 @@ impl<'a> Window<'a> {
         let place = self.places.get(&node.uid);
         let slot = place.and_then(|place| place.slot);
         // With a slot and not ready, it fills the window whether it goes or not: also a window that was made narrower
-        // than the slots that are out, whose nodes nothing but this could repair. A window full of them goes at a time.
-        let fills_anyway = slot.is_some() && node.non_ready() && self.going < width;
+        // than the slots that are out, whose nodes nothing but this could repair. What was put anew into a lost ledger may
+        // be more than ever went at a time: of that a window full goes at a time.
+        let fills = |slot: Taken| node.non_ready() && (!slot.presumed || self.going < width);
+        let fills_anyway = slot.is_some_and(fills);
         let fits = fills_anyway
             || match self.counts {
                 SkewCounts::All => {
@@ -243,7 +253,7 @@ impl<'a> Window<'a> {
                     let busy = self.places.len() + usize::from(place.is_none());
                     others < width && (node.non_ready() || busy <= width)
                 }
-                SkewCounts::Released => match slot.unwrap_or(node.non_ready()) {
+                SkewCounts::Released => match slot.map_or(node.non_ready(), |slot| slot.repair) {
                     true => self.repairs - usize::from(slot.is_some()) < width,
                     false => self.slots - self.repairs + usize::from(slot.is_none()) <= width,
                 },

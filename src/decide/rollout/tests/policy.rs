@@ -294,9 +294,7 @@ fn a_window_made_narrower_than_the_slots_that_are_out_does_not_lock_itself() {
         snapshot
     };
     let broken = plan(&with("XXXA", "99"), at(1));
-    assert_eq!(released(&broken), ["n0", "n1"], "a window full at a time");
-    let fixed = plan(&with("xxXA", "99"), at(1));
-    assert_eq!(released(&fixed), [""; 0], "they are not ready yet");
+    assert_eq!(released(&broken), ["n0", "n1", "n2"]);
 
     let new = plan(&with("NNNA", "100"), at(1));
     assert_eq!(released(&new), [""; 0]);
@@ -345,7 +343,7 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     let plan_anew = plan(&snapshot, at(1));
     assert!(released(&plan_anew).is_empty(), "{:?}", plan_anew.releases);
     let slots = plan_anew.ledger.expect("it is written");
-    assert_eq!(slots, [slot(0, "99"), slot(1, "99")]);
+    assert_eq!(slots, [presumed(0, "99"), presumed(1, "99")]);
 
     snapshot.nodes.get_mut("n0").unwrap().deleting = true;
     let slots = plan(&snapshot, at(1)).ledger.expect("it is written");
@@ -378,7 +376,7 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
         let node = watched.nodes.get_mut("n0").unwrap();
         node.flight = flight(false);
         node.flight.as_mut().unwrap().watched = true;
-        assert_eq!(plan(&watched, at(29)).ledger, Some(vec![slot(0, "99")]));
+        assert_eq!(plan(&watched, at(29)).ledger, Some(vec![presumed(0, "99")]));
         watched.ledger_lost = false;
         watched.slots = vec![slot(0, "99")];
         let plan = plan(&watched, at(29));
@@ -433,7 +431,7 @@ fn that_a_watched_slot_is_freed_is_said_once_the_ledger_is_written() {
         .landed = true;
     snapshot.ledger_lost = true;
     let anew = plan(&snapshot);
-    assert_eq!(anew.ledger, Some(vec![slot(1, "91")]));
+    assert_eq!(anew.ledger, Some(vec![presumed(1, "91")]));
     assert!(anew.freed.is_empty());
 }
 

@@ -61,6 +61,8 @@ pub struct Look {
     /// The live reads come before the writes in this pass; there they are sent side by side.
     confirms_first: bool,
     stage: Stage,
+    /// The nodes there are, where they were listed for want of a ledger.
+    listed: Option<BTreeSet<String>>,
     /// Of the present pass.
     view: View,
     resource_version: String,
@@ -124,6 +126,7 @@ pub fn step(world: &mut World, p: usize) {
             unconfirmed: false,
             confirms_first: false,
             stage: Stage::Plan,
+            listed: None,
             view: View::default(),
             resource_version: String::new(),
             hub: None,
@@ -287,9 +290,11 @@ impl Look {
             },
             (Sent::Nodes(asked, version), reply) => match reply {
                 Ok(Reply::Nodes(nodes)) => {
-                    for node in nodes {
+                    for node in &nodes {
                         process.learn_new(&node.digest, asked);
                     }
+                    let uids = nodes.iter().map(|node| node.digest.uid.clone());
+                    self.listed = Some(uids.collect());
                     // There the plan is for the hub from before the list, and its write would be a conflict.
                     let hub = process.hub.as_ref();
                     if hub.is_some_and(|hub| hub.resource_version == version) {
@@ -372,6 +377,9 @@ impl Look {
         let process = &world.processes[p];
         let mut snapshot = plan::snapshot(world, process, std::mem::take(&mut self.confirmed));
         snapshot.unlooked = unlooked;
+        if let Some(listed) = self.listed.take() {
+            snapshot.nodes.retain(|_, node| listed.contains(&node.uid));
+        }
         self.view = process.view(&world.cluster);
         let now = process.now(world.time);
         self.plan = plan::plan(world, p, &snapshot, now);
