@@ -64,9 +64,13 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
         .or(form.status.observed_generation)
         .unwrap_or_default();
     let outdated = match known {
-        // Not yet looked at by this process. An order needs more than that the form is the same: the last sync may have
-        // ended half way, with what the rows say now on some of the nodes.
-        None => rendered_generation != form.generation || is_ordered(spec),
+        // Not yet looked at by this process. Where nodes wait, an order needs more than that the form is the same: the last
+        // sync may have ended half way, with what the rows say now on some of the nodes.
+        None => {
+            let of_form = |node: &&Arc<NodeDigest>| node.form == form.name && !node.deleting;
+            let waits = || seen.nodes.iter().filter(of_form).any(|node| node.held());
+            rendered_generation != form.generation || (is_ordered(spec) && waits())
+        }
         Some(known) => {
             let written = known.spec.as_ref();
             (known.writing && is_ordered(spec))

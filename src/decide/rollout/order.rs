@@ -10,6 +10,7 @@ struct Turn {
     group: usize,
     name: String,
     pending: Names,
+    why: Option<String>,
 }
 
 /// Whose turn it is, by form; a form without an order is not in it.
@@ -38,11 +39,13 @@ impl Turns {
                 })
             };
             let group = nodes().map(|(_, node)| node.group).min()?;
-            let names = nodes().filter(|(_, node)| node.group == group);
+            let mut first: Vec<_> = nodes().filter(|(_, node)| node.group == group).collect();
+            first.sort_by_key(|(_, node)| node.why.is_none());
             let turn = Turn {
                 group,
                 name: order.get(group).map(|group| group.name.clone())?,
-                pending: Names::of(names.map(|(name, _)| name)),
+                pending: Names::of(first.iter().map(|(name, _)| *name)),
+                why: first.first().and_then(|(_, node)| node.why.clone()),
             };
             Some((form.clone(), turn))
         };
@@ -56,6 +59,7 @@ impl Turns {
         waits.then(|| Reason::GroupNotDone {
             group: turn.name.clone(),
             pending: turn.pending.clone(),
+            why: turn.why.clone(),
         })
     }
 }

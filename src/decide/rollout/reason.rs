@@ -61,6 +61,8 @@ pub enum Reason {
     GroupNotDone {
         group: String,
         pending: Names,
+        /// Why the first of them that is not ready is not.
+        why: Option<String>,
     },
     /// The form's newest templates have not reached its nodes yet.
     NotRendered,
@@ -152,8 +154,8 @@ impl Reason {
             }
             Reason::BudgetSpent { .. } => {
                 "correct the form: the failed nodes get the correction first; or remove what stands in their way; or, to go on \
-                 all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ); the failed nodes fill the window \
-                 still: raise maxSkew, too"
+                 all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ), and raise maxSkew, where there is \
+                 one: the failed nodes fill the window still"
             }
             Reason::GroupNotDone { .. } => {
                 "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate explain \
@@ -292,10 +294,15 @@ impl fmt::Display for Reason {
                 "halted (maxFailures {allowed}): not ready in time: {}",
                 Because(failed, why.as_deref())
             ),
-            Reason::GroupNotDone { group, pending } => {
+            Reason::GroupNotDone {
+                group,
+                pending,
+                why,
+            } => {
                 write!(
                     f,
-                    "the group {group:?} comes first, and is not done: {pending}"
+                    "the group {group:?} comes first, and is not done: {}",
+                    Because(pending, why.as_deref())
                 )
             }
             Reason::Starting { unlooked } => write!(

@@ -226,7 +226,10 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     for reason in reasons.clone() {
         *waiting.entry(reason.code()).or_default() += 1;
     }
-    let blocked = reasons.clone().find(|reason| **reason != Reason::Releasing);
+    // A repair that waits comes first in turn, and must not hide what halts all the others.
+    let halts = |reason: &&Reason| matches!(reason, Reason::BudgetSpent { .. });
+    let blocked = reasons.clone().find(halts);
+    let blocked = blocked.or_else(|| reasons.clone().find(|r| **r != Reason::Releasing));
     let mut rollout = FormRolloutStatus {
         phase,
         target_generation: form.rendered_generation,

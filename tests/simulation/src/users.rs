@@ -392,13 +392,20 @@ pub fn heal(world: &mut World) {
                 .entry((*form).to_owned())
                 .or_default()
                 .push(image);
-            // An order is taken away: where nodes that were broken before fill the window, its first group cannot go, and
-            // they have to wait for it. A person must choose then (reason BrokenBefore).
-            policy(
-                world,
-                form,
-                json!({"order": [], "maxSkew": 10, "paused": false, "minReadySeconds": 0, "creation": "Gated"}),
-            );
+            let mut healthy =
+                json!({"maxSkew": 10, "paused": false, "minReadySeconds": 0, "creation": "Gated"});
+            if world.random.below(2) == 0 {
+                healthy["maxSkew"] = json!(1 + world.random.below(3));
+                healthy["minReadySeconds"] = json!(world.random.below(3));
+            }
+            // Where nodes that were broken before fill the window, an order's first group cannot go, and they have to wait
+            // for it. A person must choose then (reason BrokenBefore).
+            if world.random.below(10) < 7 {
+                healthy["order"] = json!([]);
+            } else {
+                healthy["maxSkew"] = json!("100%");
+            }
+            policy(world, form, healthy);
         }
     }
     world.change_hub(|hub| hub.forced = false);

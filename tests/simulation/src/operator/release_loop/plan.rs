@@ -35,7 +35,11 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             .unwrap_or_default();
         let ordered = !policy.order.is_empty();
         let outdated = match known {
-            None => rendered_generation != form.generation || ordered,
+            None => {
+                let of_form = |node: &&Arc<NodeDigest>| node.form == form.name && !node.deleting;
+                let waits = || process.nodes.values().filter(of_form).any(|n| n.held());
+                rendered_generation != form.generation || (ordered && waits())
+            }
             Some(known) => {
                 let written = known.spec.as_ref();
                 (known.writing && ordered)

@@ -1,0 +1,180 @@
+//! Rules that nothing else shows when they are broken: neither the wider cases, nor the simulation within a thousand seeds.
+
+use super::*;
+use crate::api::policy::{Group, SkewCounts};
+use crate::decide::rollout::reason::Names;
+
+fn policy_of(snapshot: &mut Snapshot) -> &mut Rollout {
+    &mut snapshot.forms.get_mut("web").unwrap().policy
+}
+
+fn node_of<'a>(snapshot: &'a mut Snapshot, name: &str) -> &'a mut Node {
+    snapshot.nodes.get_mut(name).unwrap()
+}
+
+fn flight(release: &str) -> Flight {
+    Flight {
+        release: release.into(),
+        repair: false,
+        watched: true,
+        landed: false,
+        is_live: true,
+    }
+}
+
+fn phase_of(snapshot: &Snapshot, second: i64) -> Phase {
+    plan(snapshot, at(second)).forms["web"].rollout.phase
+}
+
+#[test]
+fn what_is_rolled_out_and_not_ready_is_not_complete() {
+    let mut snapshot = fleet("yy", 1);
+    assert_eq!(phase_of(&snapshot, 1), Phase::Complete);
+    node_of(&mut snapshot, "n1").ready = false;
+    assert_eq!(phase_of(&snapshot, 1), Phase::InProgress);
+}
+
+#[test]
+fn nothing_takes_a_slot_before_every_node_was_looked_at() {
+    let mut snapshot = fleet("AAX", 3);
+    let unlooked = ["n1".to_owned()];
+    snapshot.unlooked = Names::of(&unlooked);
+    let waits = plan(&snapshot, at(1));
+    assert!(waits.releases.is_empty() && waits.ledger.is_none());
+    assert!(waits.waiting.values().all(|why| why.code() == "Starting"));
+    policy_of(&mut snapshot).max_skew = Skew::Count(0);
+    assert_eq!(released(&plan(&snapshot, at(1))).len(), 3, "no window");
+}
+
+#[test]
+fn a_release_says_what_its_slot_is_for() {
+    let mut snapshot = fleet("XA", 2);
+    let markers = |snapshot: &Snapshot| {
+        let releases = plan(snapshot, at(1)).releases;
+        releases.iter().map(Release::marker).collect::<Vec<_>>()
+    };
+    let said = |texts: [&str; 2]| texts.map(|text| (names::RELEASE, text.to_owned()));
+    assert_eq!(markers(&snapshot), said(["new/100/repair", "new/100"]));
+    policy_of(&mut snapshot).min_ready_seconds = 5;
+    let watched = said(["new/100/repair/watched", "new/100/watched"]);
+    assert_eq!(markers(&snapshot), watched);
+}
+
+#[test]
+fn it_is_said_of_the_slot_that_this_very_write_frees() {
+    let mut snapshot = fleet("yA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    node_of(&mut snapshot, "n0").flight = Some(flight("99"));
+    confirmed(&mut snapshot, 0);
+    let freed = plan(&snapshot, at(1)).freed;
+    let release = "99".to_owned();
+    let node = "n0".to_owned();
+    assert_eq!(freed, [Freed { node, release }]);
+
+    // Whoever gets a slot in it has one, whatever the old ledger had.
+    let mut again = fleet("XA", 1);
+    node_of(&mut again, "n0").flight = Some(flight("99"));
+    let again = plan(&again, at(1));
+    assert_eq!(released(&again), ["n0"]);
+    assert_eq!(again.freed, []);
+}
+
+#[test]
+fn a_canary_that_could_not_be_written_keeps_its_group_open() {
+    let mut snapshot = fleet("yA", 2);
+    policy_of(&mut snapshot).order = vec![Group {
+        name: "canaries".into(),
+        when: Some("x".into()),
+        match_labels: BTreeMap::new(),
+    }];
+    node_of(&mut snapshot, "n1").group = 1;
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n1"]);
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.unwritten.insert("n0".into());
+    let waits = plan(&snapshot, at(1));
+    assert_eq!(waits.waiting["n1"].code(), "GroupNotDone");
+}
+
+#[test]
+fn a_group_that_is_not_done_is_told_with_the_cause() {
+    let mut snapshot = fleet("xxA", 3);
+    policy_of(&mut snapshot).order = vec![Group {
+        name: "canaries".into(),
+        when: Some("x".into()),
+        match_labels: BTreeMap::new(),
+    }];
+    node_of(&mut snapshot, "n2").group = 1;
+    node_of(&mut snapshot, "n1").why = Some("no such image".into());
+    let waits = plan(&snapshot, at(1));
+    assert_eq!(
+        waits.waiting["n2"].to_string(),
+        "the group \"canaries\" comes first, and is not done: n1, n0 (n1: no such image)"
+    );
+}
+
+#[test]
+fn only_what_a_slot_let_go_spends_the_budget() {
+    let mut snapshot = fleet("xA", 2);
+    snapshot.slots = vec![slot(0, "99")];
+    assert_eq!(phase_of(&snapshot, 600), Phase::Failed);
+    snapshot.slots[0].hash = "older".into();
+    assert_eq!(phase_of(&snapshot, 600), Phase::InProgress);
+}
+
+#[test]
+fn a_slot_of_what_goes_anyway_is_not_given_up() {
+    let mut snapshot = fleet("AA", 2);
+    policy_of(&mut snapshot).paused = true;
+    snapshot.slots = vec![slot(0, "100")];
+    assert_eq!(plan(&snapshot, at(1)).give_up.len(), 1);
+    node_of(&mut snapshot, "n0").deleting = true;
+    assert_eq!(plan(&snapshot, at(1)).give_up, []);
+}
+
+/// A correction reaches all that a wider window let break, also where one of them stays broken for a reason of its own.
+#[test]
+fn a_narrowed_window_keeps_no_repair_waiting() {
+    for counts in [SkewCounts::All, SkewCounts::Released] {
+        let mut snapshot = fleet("xXXA", 1);
+        policy_of(&mut snapshot).skew_counts = counts;
+        snapshot.slots = (0..3).map(|i| slot(i, "99")).collect();
+        let plan = plan(&snapshot, at(1));
+        assert_eq!(released(&plan), ["n1", "n2"], "{counts:?}");
+    }
+}
+
+/// Whether they ever went is not known of them.
+#[test]
+fn of_presumed_slots_a_window_full_goes_at_a_time() {
+    let mut snapshot = fleet("XXXX", 2);
+    snapshot.slots = (0..4).map(|i| presumed(i, "99")).collect();
+    let first = plan(&snapshot, at(1));
+    assert_eq!(released(&first), ["n0", "n1"]);
+    let is_presumed = |slot: &Slot| slot.presumed;
+    let ledger = first.ledger.unwrap();
+    let left: Vec<bool> = ledger.iter().map(is_presumed).collect();
+    assert_eq!(left, [false, false, true, true]);
+
+    // One that is gone holds its place like one that goes.
+    let mut gone = fleet("XXX", 1);
+    gone.nodes.remove("n0");
+    gone.slots = vec![slot(0, "99"), presumed(1, "99"), presumed(2, "99")];
+    assert!(released(&plan(&gone, at(1))).is_empty());
+}
+
+/// Whoever reads only the form must learn that it is halted.
+#[test]
+fn a_repair_that_waits_hides_no_halt() {
+    let mut snapshot = fleet("xXXA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    let halted = plan(&snapshot, at(600));
+    assert_eq!(halted.waiting["n1"].code(), "WindowFull");
+    let form = &halted.forms["web"];
+    assert_eq!(form.rollout.phase, Phase::Failed);
+    assert_eq!(
+        form.blocked.as_ref().map(Reason::code),
+        Some("BudgetSpent"),
+        "{}",
+        form.rollout.message
+    );
+}
