@@ -100,11 +100,11 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         Subject::Form => Form::of(&asked_about).hub_id,
     };
     let hub_name = hub_name.as_str();
-    let hub = objects
-        .get(&own_key("LynqHub", namespace, hub_name))
-        .await
-        .ok();
-    let hub = hub.map(|object| Hub::of(&object));
+    let hub = match get(&objects, "LynqHub", namespace, hub_name).await {
+        Ok(object) => Some(Hub::of(&object)),
+        Err(Error::NotFound { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
     let node_objects = list(&objects, "LynqNode", namespace).await?;
     let nodes: Vec<Arc<NodeDigest>> = node_objects
         .iter()
@@ -151,7 +151,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         plan: &plan,
         told: &told.collect(),
         invalid: &invalid.collect(),
-        leader: leader(&objects, &arguments.operator_namespace, now).await?,
+        leader: leader(&objects, &arguments.operator_namespace, now).await,
         now,
     };
     let digest = || NodeDigest::of(&asked_about, None);
@@ -224,7 +224,7 @@ async fn list(objects: &Objects, kind: &str, namespace: &str) -> Result<Vec<Valu
 }
 
 /// An operator that runs without leader election has no lease: then somebody leads, as far as one can tell.
-async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Result<Leader, Error> {
+async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Leader {
     let key = ObjectKey {
         kind: Kind {
             api_version: "coordination.k8s.io/v1".into(),
@@ -235,7 +235,15 @@ async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Result<Le
     };
     let lease = match objects.get(&key).await {
         Ok(lease) => lease,
-        Err(_) => return Ok(Leader::Leads),
+        Err(ApiError::NotFound(_)) => return Leader::Leads,
+        // Who looks after a tenant need not be allowed to look into the operator's namespace.
+        Err(reason) => {
+            eprintln!(
+                "whether an operator runs could not be read, and the answer supposes it: lease {namespace}/{}: {reason}",
+                key.name
+            );
+            return Leader::Leads;
+        }
     };
     let spec = &lease["spec"];
     let renewed: Option<Timestamp> = spec["renewTime"]
@@ -247,8 +255,8 @@ async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Result<Le
         .is_some_and(|holder| !holder.is_empty());
     // Twice as long: the clocks of this machine and the operator's may differ a little.
     let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= 2 * seconds);
-    Ok(match held && fresh {
+    match held && fresh {
         true => Leader::Leads,
         false => Leader::Missing(renewed),
-    })
+    }
 }

@@ -127,11 +127,12 @@ impl Asked<'_> {
             return explanation;
         }
         let what = match node.live {
-            Live::None => "held since it was made; nothing of it runs",
-            Live::Unknown => "held; what runs was not let through by the gate, and stays as it is",
-            Live::Hash(_) => "held; what was live before runs on",
+            Live::None => "nothing of it runs: it is held since it was made",
+            Live::Unknown => "what runs was not let through by the gate, and stays as it is",
+            Live::Hash(_) => "what was live before runs on",
         };
-        let state = format!("{what}{}", self.ago(node.held_since.as_deref()));
+        let ago = self.ago(node.held_since.as_deref());
+        let state = format!("held{}; {what}", ago.trim_start_matches(','));
         let mut explanation = Explanation::of(subject, state).within(node);
         explanation.held_since = node.held_since.as_deref().and_then(stamp::parse);
         if let Some(reason) = reason {
