@@ -389,6 +389,52 @@ mod tests {
 
     use super::*;
 
+    /// What a node tells of its slot, should the ledger be lost.
+    #[test]
+    fn a_slot_is_over_by_what_it_was_taken_for() {
+        let spec = json!({"uid": "acme", "templateRef": "web"});
+        let live = content::hash(Some(&spec)).to_string();
+        let node = |marker: &str, ungated: &str, status: Value| {
+            let annotations = json!({
+                names::DESIRED_HASH: live, names::LIVE_HASH: live,
+                names::RELEASE: format!("{live}/90{marker}"), names::UNGATED: format!("{live}/{ungated}"),
+            });
+            let object = json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": spec, "status": status});
+            let flight = NodeDigest::of(&object, None).flight().unwrap();
+            (flight.is_live, flight.landed)
+        };
+        let landed = || json!({"landedRelease": "90"});
+        let freed = || json!({"freedRelease": "90"});
+        for (name, flight, expected) in [
+            ("on its way", node("", "", json!({})), (true, false)),
+            ("rolled out", node("", "", landed()), (true, true)),
+            (
+                "rolled out before",
+                node("", "", json!({"landedRelease": "80"})),
+                (true, false),
+            ),
+            (
+                "watched, and rolled out",
+                node("/watched", "", landed()),
+                (true, false),
+            ),
+            (
+                "watched, and let go",
+                node("/watched", "", freed()),
+                (true, true),
+            ),
+            (
+                "not watched, and a word of another slot",
+                node("", "", freed()),
+                (true, false),
+            ),
+            ("ungated before", node("", "80", json!({})), (true, false)),
+            ("ungated since", node("", "95", json!({})), (false, false)),
+        ] {
+            assert_eq!(flight, expected, "{name}");
+        }
+    }
+
     /// An upgrade of the operator may bring another hash; nobody's state changes with it.
     #[test]
     fn hashes_of_another_version_are_read_as_the_gate_rebases_them() {

@@ -1,6 +1,7 @@
 //! Cases for the status that follows from a plan.
 
 use super::*;
+use crate::api::stamp;
 use crate::decide::node_plan::status;
 
 #[test]
@@ -47,6 +48,27 @@ fn the_status_says_what_is_ready_and_why_the_rest_is_not() {
     let working = status_of(&[Some(waits), Some(b)]);
     assert!(is_true(&working.conditions, "Progressing"));
     assert!(!is_true(&working.conditions, "Rolled") && !is_true(&working.conditions, "Degraded"));
+}
+
+/// A roll-out of the same content, seen before it went live again, is an older one: a soak begins anew.
+#[test]
+fn what_goes_live_again_is_rolled_out_anew() {
+    let mut node = node(vec![facts("a", &[])]);
+    let children = [Some(child(&node.facts[0], &node))];
+    let rolled_since = |node: &NodeDigest, second: i64| {
+        let all = seen(node, &children);
+        let plan = plan(node, &all, &Rest::default(), at(second));
+        let status = status::of_node(node, &all, &plan, None, at(second));
+        let rolled = status.conditions.iter().find(|c| c.type_ == "Rolled");
+        let since = rolled.unwrap().last_transition_time;
+        (status, since)
+    };
+    let (first, since) = rolled_since(&node, 0);
+    assert_eq!(since, at(0));
+    node.status = Arc::new(first);
+    assert_eq!(rolled_since(&node, 60).1, at(0), "nothing happened");
+    node.start = Some(stamp::millis(at(50)).to_string());
+    assert_eq!(rolled_since(&node, 60).1, at(60));
 }
 
 /// Else the status would be written again and again.
