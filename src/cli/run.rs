@@ -31,7 +31,8 @@ use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Workers, World};
 use crate::decide::child::key_of;
 use crate::decide::rollout::status::Force;
-use crate::server::webhook::definitions::{self, Authorize, Definitions};
+use crate::server::webhook::authors::Authors;
+use crate::server::webhook::definitions::{self, Definitions};
 use crate::server::{files, metrics, probes, tls, webhook};
 
 /// Of a flag that is given twice, the last counts, as with Go's flags.
@@ -85,7 +86,8 @@ pub struct Arguments {
     /// Nodes to work on at a time.
     #[arg(long, default_value_t = NonZero::new(10).expect("it is not"))]
     node_concurrency: NonZero<usize>,
-    /// What becomes of a form whose author may not make or change what the form makes lynqgate make or change.
+    /// What becomes of a form, or of a node's content that somebody writes by hand, whose author may not make or change what
+    /// that makes lynqgate make or change.
     #[arg(long, default_value = "enforce")]
     authorize_forms: Authorize,
     /// The user name of the operator, where it is not the one of its own credentials.
@@ -103,6 +105,16 @@ pub struct Arguments {
     zap_encoder: Option<Encoder>,
     #[command(flatten)]
     of_lynq: OfLynq,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Authorize {
+    /// It is refused.
+    Enforce,
+    /// It is stored, with a warning.
+    Warn,
+    /// Nobody is asked.
+    Off,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -213,17 +225,21 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
             false => tokio::spawn(probes::serve(listener, metrics::router(registry), stop)),
         });
     }
-    let of_definitions = definitions::router(Definitions {
+    let authors = (arguments.authorize_forms != Authorize::Off).then(|| Authors {
         operator: operator.clone(),
         objects: objects.clone(),
+        enforce: arguments.authorize_forms == Authorize::Enforce,
+    });
+    let of_definitions = definitions::router(Definitions {
         rows_of: rows_of(&world),
-        authorize: arguments.authorize_forms,
+        authors: authors.clone(),
         metrics: webhook_metrics.clone(),
         trials: Arc::new(Semaphore::new(1)),
     });
     let of_nodes = webhook::router(webhook::Webhook {
         operator,
         policy_of: policy_of(&world),
+        authors,
         metrics: webhook_metrics,
     });
     let app = of_nodes.merge(of_definitions);

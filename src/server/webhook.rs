@@ -1,5 +1,6 @@
 //! The admission webhook for LynqNodes: HTTP in, the gate's decision out. Fails closed: whatever goes wrong denies.
 
+pub mod authors;
 pub mod definitions;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,12 +21,15 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
+use tokio::task::block_in_place;
 
 use crate::api::names;
 use crate::api::policy::{Rollout, Skew};
+use crate::decide::admission::{Verdict, rights};
 use crate::decide::gate::{self, Write};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
 use crate::decide::rollout::status::Force;
+use crate::server::webhook::authors::Authors;
 
 /// An AdmissionReview has the object twice, and a held object has its content twice: the largest seen was 4.3 MB.
 pub const BODY_MAX: usize = 7 * 1024 * 1024;
@@ -50,6 +54,8 @@ pub struct Webhook {
     /// User name of the operator itself.
     pub operator: String,
     pub policy_of: PolicyOf,
+    /// None asks nothing of whoever writes a node's content.
+    pub authors: Option<Authors>,
     pub metrics: Metrics,
 }
 
@@ -224,7 +230,16 @@ async fn answer(webhook: &Webhook, request: Request<Body>, half: Half) -> Respon
         Err((status, reason)) => return refuse(&webhook.metrics, half.label(), status, reason),
     };
     match judge(webhook, half, &body) {
-        Ok((uid, answer)) => reply(&answer, &uid),
+        Ok(Judged {
+            uid,
+            mut answer,
+            request,
+        }) => {
+            if let (Half::Validating, Some(request)) = (half, request) {
+                ask_author(webhook, &request, &mut answer).await;
+            }
+            reply(&answer, &uid)
+        }
         Err(malformed) => {
             let status = StatusCode::BAD_REQUEST;
             refuse(
@@ -262,15 +277,50 @@ async fn read_body(request: Request<Body>) -> Result<Bytes, (StatusCode, String)
     }
 }
 
-/// The answer to a body, with the uid of its request; an error where there is no request to answer.
-pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<(String, Answer), Malformed> {
+/// What is answered to a request, and the request itself, as far as it can be read.
+pub struct Judged {
+    pub uid: String,
+    pub answer: Answer,
+    request: Option<review::Request>,
+}
+
+/// By hand, too, nobody makes lynqgate do what they may not do.
+async fn ask_author(webhook: &Webhook, request: &review::Request, answer: &mut Answer) {
+    let (Some(authors), Some(new)) = (&webhook.authors, &request.object) else {
+        return;
+    };
+    let writes = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
+    if !writes || !request.sub_resource.is_empty() || answer.denied.is_some() {
+        return;
+    }
+    let user = &request.user_info;
+    if user.username == authors.operator {
+        return;
+    }
+    let needed = block_in_place(|| rights::of_node(request.old_object.as_ref(), new));
+    let home = new["metadata"]["namespace"].as_str().unwrap_or_default();
+    let mut verdict = Verdict::default();
+    let missing = authors.missing(user, needed, home, "lynqnode").await;
+    authors.judge(missing, &mut verdict);
+    match verdict.denied {
+        Some(why) => *answer = Answer::deny(Refusal::Forbidden, why),
+        None => answer.warnings.extend(verdict.warnings),
+    }
+}
+
+/// The answer to a body; an error where there is no request to answer.
+pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<Judged, Malformed> {
     let start = Instant::now();
     let request = match review::read(body) {
         Ok(request) => request,
         Err(ref malformed @ Malformed::Request { ref uid, .. }) => {
             webhook.metrics.decided(half.label(), MALFORMED);
             let denied = Answer::deny(Refusal::BadRequest, malformed.to_string());
-            return Ok((uid.clone(), denied));
+            return Ok(Judged {
+                uid: uid.clone(),
+                answer: denied,
+                request: None,
+            });
         }
         Err(malformed) => return Err(malformed),
     };
@@ -279,7 +329,11 @@ pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<(String, Answ
     });
     webhook.metrics.decided(half.label(), outcome);
     webhook.metrics.took(start.elapsed());
-    Ok((request.uid, answer))
+    Ok(Judged {
+        uid: request.uid.clone(),
+        answer,
+        request: Some(request),
+    })
 }
 
 fn reply(answer: &Answer, uid: &str) -> Response {

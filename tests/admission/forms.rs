@@ -93,7 +93,7 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     // At night a form that serves most has to be stored.
     let mut allowed = bad.clone();
     allowed["metadata"]["annotations"] = json!({"lynq.sh/allow-render-errors": "true"});
-    let kept = "; likewise t2, t3; their nodes keep what they have";
+    let kept = "nodes keep what they have, for it does not render for 3 of 4 rows: row t1";
     taken(cluster, &allowed, kept, &dry).await?;
 
     // A row leads nowhere that the form does not name.
@@ -206,7 +206,7 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
     let form = maps(&fleet, "x");
     let why = format!(
         "user \"alice\" may not create configmaps in namespace \"{}\", and this form makes lynqgate do that; ask for that right, \
-         or have somebody apply the form who has it",
+         or have somebody apply it who has it",
         fleet.namespace
     );
     refused(cluster, &form, &why, &alice).await?;
@@ -265,6 +265,27 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
     paused["metadata"]["labels"] = json!({"a": "b"});
     paused["spec"]["rollout"] = json!({"paused": true});
     taken(cluster, &paused, "", &alice).await?;
+
+    // Nor does a node that she writes herself: not even one that has no form.
+    may(
+        "nodes",
+        "get,create,patch,update",
+        "lynqnodes.operator.lynq.sh",
+    )
+    .await?;
+    let node = json!({
+        "apiVersion": "operator.lynq.sh/v1", "kind": "LynqNode",
+        "metadata": {"name": "sneak", "namespace": fleet.namespace, "annotations": {"lynq.sh/force-rollout": "true"}},
+        "spec": {"uid": "sneak", "templateRef": "nosuchform", "configMaps": [{
+            "id": "map", "nameTemplate": "sneak", "targetNamespace": "kube-system",
+            "spec": {"apiVersion": "v1", "kind": "ConfigMap"},
+        }]},
+    });
+    let why = "user \"alice\" may not create configmaps in namespace \"kube-system\", and this lynqnode makes lynqgate do that";
+    wait::until("alice may write nodes", SOON, async || {
+        refused(cluster, &node, why, &alice).await
+    })
+    .await?;
     fleet.retire().await
 }
 

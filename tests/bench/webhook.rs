@@ -150,6 +150,7 @@ fn serve(config: ServerConfig, null_answer: Arc<std::sync::OnceLock<Bytes>>) -> 
     };
     let webhook = webhook::Webhook {
         operator: samples::OPERATOR.to_owned(),
+        authors: None,
         policy_of: Arc::new(|_, _| Some(webhook::Policy::default())),
         metrics: webhook::Metrics::register(&mut Registry::default()),
     };

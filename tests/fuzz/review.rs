@@ -9,20 +9,21 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use libfuzzer_sys::fuzz_target;
 use lynqgate::api::names;
-use lynqgate::server::webhook::{Half, Metrics, Policy, Webhook, judge};
+use lynqgate::server::webhook::{Half, Judged, Metrics, Policy, Webhook, judge};
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 static WEBHOOK: LazyLock<Webhook> = LazyLock::new(|| Webhook {
     operator: "operator".to_owned(),
+    authors: None,
     policy_of: Arc::new(|_, form| (form == "web").then(Policy::default)),
     metrics: Metrics::register(&mut Registry::default()),
 });
 
 // A panic ends the process here, also one that the webhook would catch.
 fuzz_target!(|body: &[u8]| {
-    let _ = judge(&WEBHOOK, Half::Validating, body).map(|(uid, answer)| answer.body(&uid));
-    let Ok((uid, answer)) = judge(&WEBHOOK, Half::Mutating, body) else {
+    let _ = judge(&WEBHOOK, Half::Validating, body).map(|judged| judged.answer.body(&judged.uid));
+    let Ok(Judged { uid, answer, .. }) = judge(&WEBHOOK, Half::Mutating, body) else {
         return;
     };
     let reply = answer.body(&uid);
@@ -38,9 +39,10 @@ fuzz_target!(|body: &[u8]| {
         json_patch::patch(&mut review["request"]["object"], &patch).expect("the patch applies");
     }
     let body = review.to_string();
-    let (_, validated) = judge(&WEBHOOK, Half::Validating, body.as_bytes()).expect("a review");
+    let asked = |half| judge(&WEBHOOK, half, body.as_bytes()).expect("a review");
+    let validated = asked(Half::Validating).answer;
     assert_eq!(validated.denied, None, "the halves disagree");
-    let (_, again) = judge(&WEBHOOK, Half::Mutating, body.as_bytes()).expect("a review");
+    let again = asked(Half::Mutating).answer;
     assert_eq!(again.denied, None, "asked again, it denies");
     for operation in again.patch {
         let path = operation.path().as_str().replace("~1", "/");

@@ -3,9 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use crate::api::form::FormSpec;
 use crate::api::names;
+use crate::api::resource::{Resource, ResourceArrays};
 use crate::decide::child::{Kind, kind_of};
+use crate::decide::content;
 use crate::decide::render::is_template;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,8 +29,23 @@ pub enum Place {
     Any,
 }
 
-pub fn needed(spec: &FormSpec) -> BTreeSet<Right> {
-    let of_resource = |resource: &crate::api::resource::Resource| {
+pub fn of_form(spec: &FormSpec) -> BTreeSet<Right> {
+    of_content(&spec.content)
+}
+
+/// Of a node that is written by somebody else than its hub: of its content, where that changes.
+pub fn of_node(old: Option<&Value>, new: &Value) -> BTreeSet<Right> {
+    let spec = new.get("spec");
+    if old.is_some_and(|old| content::is_same(old.get("spec"), spec)) {
+        return BTreeSet::new();
+    }
+    // What the type does not take is not applied either.
+    let parsed = serde_json::from_value(content::of_spec(spec)).ok();
+    parsed.map_or_else(BTreeSet::new, |content| of_content(&content))
+}
+
+fn of_content(content: &ResourceArrays) -> BTreeSet<Right> {
+    let of_resource = |resource: &Resource| {
         let kind = kind_of(&resource.spec);
         if kind.group() == names::GROUP && ["LynqForm", "LynqNode"].contains(&kind.kind.as_str()) {
             return Right {
@@ -36,7 +55,7 @@ pub fn needed(spec: &FormSpec) -> BTreeSet<Right> {
         }
         let is_fixed = !is_template(&kind.kind) && !is_template(&kind.api_version);
         let of_spec = resource.spec.pointer("/metadata/namespace");
-        let of_spec = of_spec.and_then(serde_json::Value::as_str);
+        let of_spec = of_spec.and_then(Value::as_str);
         let namespace = match resource.target_namespace.as_str() {
             "" => of_spec.unwrap_or_default(),
             namespace => namespace,
@@ -50,7 +69,7 @@ pub fn needed(spec: &FormSpec) -> BTreeSet<Right> {
             },
         }
     };
-    spec.content.iter().map(of_resource).collect()
+    content.iter().map(of_resource).collect()
 }
 
 #[cfg(test)]
@@ -69,7 +88,7 @@ mod tests {
             {"id": "e", "spec": {"apiVersion": "v1", "kind": "{{ .kind }}"}},
             {"id": "f", "spec": {"apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm"}},
         ]});
-        let needed = needed(&serde_json::from_value(spec).unwrap());
+        let needed = of_form(&serde_json::from_value(spec).unwrap());
         let secret = |place| Right {
             kind: Some(Kind {
                 api_version: "v1".into(),

@@ -22,6 +22,7 @@ fn webhook() -> Webhook {
     };
     Webhook {
         operator: OPERATOR.to_owned(),
+        authors: None,
         policy_of: Arc::new(move |_, form| (form == "web").then(|| policy.clone())),
         metrics: Metrics::register(&mut Registry::default()),
     }
@@ -294,7 +295,7 @@ fn damaged(mut review: Value, damages: &[(prop::sample::Index, Damage)]) -> Vec<
 fn ask(webhook: &Webhook, body: &[u8]) -> Result<(), TestCaseError> {
     let parsed: Option<Value> = serde_json::from_slice(body).ok();
     for half in [Half::Mutating, Half::Validating] {
-        let Ok((uid, answer)) = judge(webhook, half, body) else {
+        let Ok(Judged { uid, answer, .. }) = judge(webhook, half, body) else {
             continue;
         };
         prop_assert!(
@@ -320,11 +321,10 @@ fn ask(webhook: &Webhook, body: &[u8]) -> Result<(), TestCaseError> {
             prop_assert!(applied.is_ok(), "{:?}: {:?}", applied, operations);
         }
         let body = review.to_string();
-        let (_, validated) =
-            judge(webhook, Half::Validating, body.as_bytes()).expect("it is a review still");
+        let asked = |half| judge(webhook, half, body.as_bytes()).expect("it is a review still");
+        let validated = asked(Half::Validating).answer;
         prop_assert_eq!(validated.denied, None, "the halves disagree about {}", body);
-        let (_, again) =
-            judge(webhook, Half::Mutating, body.as_bytes()).expect("it is a review still");
+        let again = asked(Half::Mutating).answer;
         prop_assert_eq!(again.denied, None);
         // A stamp of this write is made anew, from the clock.
         let stamps = [names::START_TIME, names::HELD_SINCE].map(|name| name.replace('/', "~1"));
@@ -357,8 +357,8 @@ fn what_has_not_the_shape_of_an_object_is_refused_by_both_halves() {
             let mut review = good.clone();
             review["request"][place] = bad.clone();
             for half in [Half::Mutating, Half::Validating] {
-                let (_, answer) =
-                    judge(&webhook, half, review.to_string().as_bytes()).expect("a review");
+                let judged = judge(&webhook, half, review.to_string().as_bytes());
+                let answer = judged.expect("a review").answer;
                 assert!(answer.denied.is_some(), "{place}: {bad}");
             }
         }
@@ -372,8 +372,8 @@ fn good_reviews_are_answered() {
     let codes: Vec<String> = good_reviews()
         .iter()
         .map(|review| {
-            let (uid, answer) =
-                judge(&webhook, Half::Mutating, review.to_string().as_bytes()).unwrap();
+            let judged = judge(&webhook, Half::Mutating, review.to_string().as_bytes());
+            let Judged { uid, answer, .. } = judged.unwrap();
             assert_eq!((uid.as_str(), &answer.denied), ("u-1", &None), "{review}");
             answer
                 .audit

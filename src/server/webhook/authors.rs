@@ -1,0 +1,150 @@
+//! Whether whoever writes a form, or the content of a node, may do what that makes the operator do: it may do more than most.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::cluster::objects::{ApiError, Objects};
+use crate::decide::admission::Verdict;
+use crate::decide::admission::rights::{Place, Right};
+use crate::decide::child::{Kind, Scope};
+use crate::decide::review::UserInfo;
+
+/// The API server waits 5 s for the gate's answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Clone)]
+pub struct Authors {
+    /// User name of the operator itself.
+    pub operator: String,
+    pub objects: Objects,
+    /// Whether it is refused; else there is a warning.
+    pub enforce: bool,
+}
+
+impl Authors {
+    /// What the user may not do that `what`, written to the namespace `home`, makes the operator do.
+    pub async fn missing(
+        &self,
+        user: &UserInfo,
+        needed: BTreeSet<Right>,
+        home: &str,
+        what: &str,
+    ) -> Option<String> {
+        if user.username == self.operator || needed.is_empty() {
+            return None;
+        }
+        match timeout(PATIENCE, self.missing_right(user, needed, home, what)).await {
+            Ok(Ok(missing)) => missing,
+            Ok(Err(error)) => Some(format!(
+                "whether you may do what this {what} makes lynqgate do is not known: {error}"
+            )),
+            Err(_) => Some(format!(
+                "whether you may do what this {what} makes lynqgate do was not answered within {} s",
+                PATIENCE.as_secs()
+            )),
+        }
+    }
+
+    pub fn judge(&self, missing: Option<String>, verdict: &mut Verdict) {
+        match self.enforce {
+            true => verdict.denied = missing,
+            false => verdict.warnings.extend(missing),
+        }
+    }
+
+    /// The first right that the user lacks. Who has it in all namespaces is not asked about each.
+    async fn missing_right(
+        &self,
+        user: &UserInfo,
+        needed: BTreeSet<Right>,
+        home: &str,
+        what: &str,
+    ) -> Result<Option<String>, ApiError> {
+        let mut kinds: BTreeMap<Option<Kind>, BTreeSet<Place>> = BTreeMap::new();
+        for right in needed {
+            kinds.entry(right.kind).or_default().insert(right.place);
+        }
+        for (kind, places) in kinds {
+            let (group, version, plural, scope) = match &kind {
+                None => (
+                    "*".to_owned(),
+                    "*".to_owned(),
+                    "*".to_owned(),
+                    Scope::Namespaced,
+                ),
+                // What cannot be, or is not installed, cannot be made; the node says so.
+                Some(kind) if kind.impossible().is_some() => continue,
+                Some(kind) => match self.objects.served(kind).await? {
+                    None => continue,
+                    Some(served) => {
+                        let resource = &served.resource;
+                        let (group, version) = (resource.group.clone(), resource.version.clone());
+                        (group, version, resource.plural.clone(), served.scope)
+                    }
+                },
+            };
+            let may = async |namespace: &str| -> Result<Option<&'static str>, ApiError> {
+                for (plural, verb) in rights_for(&group, &plural) {
+                    let right = json!({
+                        "group": group, "version": version, "resource": plural,
+                        "verb": verb, "namespace": namespace,
+                    });
+                    if !self.objects.may(&user.review(right)).await? {
+                        return Ok(Some(verb));
+                    }
+                }
+                Ok(None)
+            };
+            let Some(verb) = may("").await? else {
+                continue;
+            };
+            let name = match (&kind, group.as_str()) {
+                (None, _) => "objects of every kind (only its templates tell which)".to_owned(),
+                (_, "") => plural.clone(),
+                (_, group) => format!("{plural}.{group}"),
+            };
+            let refused = |verb: &str, place: String| {
+                Some(format!(
+                    "user {:?} may not {verb} {name} {place}, and this {what} makes lynqgate do that; ask for that right, or have \
+                     somebody apply it who has it",
+                    user.username
+                ))
+            };
+            if scope == Scope::Cluster {
+                return Ok(refused(verb, "in the cluster".to_owned()));
+            }
+            for place in places {
+                let namespace = match &place {
+                    Place::Any => {
+                        let place = "in all namespaces (only its templates tell which)";
+                        return Ok(refused(verb, place.to_owned()));
+                    }
+                    Place::Home => home,
+                    Place::Namespace(namespace) => namespace,
+                };
+                if let Some(verb) = may(namespace).await? {
+                    return Ok(refused(verb, format!("in namespace {namespace:?}")));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Resource and verb. Roles and their bindings give rights away: whoever makes them through the operator must be allowed to.
+fn rights_for<'a>(group: &str, plural: &'a str) -> Vec<(&'a str, &'static str)> {
+    let mut rights = vec![(plural, "create"), (plural, "patch")];
+    match (group, plural) {
+        ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
+            rights.push((plural, "escalate"))
+        }
+        ("rbac.authorization.k8s.io", "rolebindings" | "clusterrolebindings") => {
+            rights.push(("clusterroles", "bind"));
+        }
+        _ => {}
+    }
+    rights
+}
