@@ -62,7 +62,8 @@ async fn canaries_go_first() -> Result<()> {
             rollout["updatingNodes"] == 1 && rollout["heldNodes"] == 4
         })
         .await?;
-    let said = "the group \"picked\" comes first, and is not done: t1-web";
+    let said = "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: the new pods are not all \
+                available (1 of 2 pods is not), and 1 old stays; 1/1 available, at most 0 may be missing)";
     let next = "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate \
                 explain node tells what one waits for";
     let told = format!("{said}. Next: {next}");
@@ -77,7 +78,7 @@ async fn canaries_go_first() -> Result<()> {
     for line in [
         &format!("lynqnode {}/t3-web", fleet.namespace),
         "  of         form web, hub tenants",
-        "  state      held; what was live before runs on",
+        "; what was live before runs on",
         &format!("  why        GroupNotDone: {said}"),
         &format!("  next       {next}"),
     ] {

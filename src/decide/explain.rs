@@ -127,7 +127,7 @@ impl Asked<'_> {
             return explanation;
         }
         let what = match node.live {
-            Live::None => "nothing of it runs: it is held since it was made",
+            Live::None => "nothing of it runs",
             Live::Unknown => "what runs was not let through by the gate, and stays as it is",
             Live::Hash(_) => "what was live before runs on",
         };

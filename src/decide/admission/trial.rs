@@ -117,18 +117,18 @@ impl Trial {
 
     /// `allowed`: whether the form may break rows.
     pub fn verdict(&self, allowed: bool, policy: &Rollout) -> Verdict {
-        let advice = match allowed {
-            true => "; their nodes keep what they have".to_owned(),
-            false => format!(
-                ". Correct the template, or the rows; or annotate the form with {}=\"{}\": then those nodes keep what they have",
+        // The API server cuts a warning off after 256 characters.
+        let warned = |broken| format!("nodes keep what they have, for {broken}");
+        let refused = |broken| {
+            format!(
+                "{broken}. Correct the template, or the rows; or annotate the form with {}=\"{}\": then those nodes keep what they have",
                 names::ALLOW_RENDER_ERRORS,
                 names::TRUE
-            ),
+            )
         };
-        let broken = self.broken().map(|broken| broken + &advice);
         let (warned, denied) = match allowed {
-            true => (broken, None),
-            false => (None, broken),
+            true => (self.broken().map(warned), None),
+            false => (None, self.broken().map(refused)),
         };
         Verdict {
             denied,
@@ -324,7 +324,8 @@ mod tests {
         );
         let allowed = verdict(&broken, true);
         assert_eq!(allowed.denied, None);
-        assert!(allowed.warnings[1].ends_with("and 1 more; their nodes keep what they have"));
+        let kept = "nodes keep what they have, for it does not render for 6 of 7 rows: row b";
+        assert!(allowed.warnings[1].starts_with(kept));
         assert!(verdict(&tried(None, &bad, &rows), false).denied.is_some());
         let mut again = bad.clone();
         again["spec"]["deployments"][0]["spec"]["spec"]["replicas"] = json!(2);
