@@ -226,10 +226,16 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     for reason in reasons.clone() {
         *waiting.entry(reason.code()).or_default() += 1;
     }
-    // A repair that waits comes first in turn, and must not hide what halts all the others.
-    let halts = |reason: &&Reason| matches!(reason, Reason::BudgetSpent { .. });
-    let blocked = reasons.clone().find(halts);
-    let blocked = blocked.or_else(|| reasons.clone().find(|r| **r != Reason::Releasing));
+    // A repair that waits comes first in turn, and must not hide what halts all the others, nor why an order's first group
+    // does not go.
+    let blocked = reasons
+        .clone()
+        .filter(|reason| **reason != Reason::Releasing)
+        .min_by_key(|reason| match reason {
+            Reason::BudgetSpent { .. } => 0,
+            Reason::GroupNotDone { .. } => 2,
+            _ => 1,
+        });
     let mut rollout = FormRolloutStatus {
         phase,
         target_generation: form.rendered_generation,

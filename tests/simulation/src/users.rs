@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lynqgate::api::names;
+use lynqgate::api::policy::Skew;
 use serde_json::{Value, json};
 
 use crate::cluster::HUB;
@@ -404,6 +405,7 @@ pub fn heal(world: &mut World) {
                 healthy["order"] = json!([]);
             } else {
                 healthy["maxSkew"] = json!("100%");
+                world.change_hub(|hub| hub.skew = Skew::Count(0));
             }
             policy(world, form, healthy);
         }

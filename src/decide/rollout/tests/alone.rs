@@ -162,6 +162,24 @@ fn of_presumed_slots_a_window_full_goes_at_a_time() {
     assert!(released(&plan(&gone, at(1))).is_empty());
 }
 
+/// Nobody but a person can end that, and the group's name says nothing of it.
+#[test]
+fn why_the_first_group_does_not_go_is_told_before_that_it_is_the_first() {
+    let mut snapshot = fleet("AXX", 2);
+    policy_of(&mut snapshot).order = vec![Group {
+        name: "canaries".into(),
+        when: Some("x".into()),
+        match_labels: BTreeMap::new(),
+    }];
+    for name in ["n1", "n2"] {
+        node_of(&mut snapshot, name).group = 1;
+    }
+    let stands = plan(&snapshot, at(1));
+    assert!(stands.releases.is_empty());
+    let blocked = stands.forms["web"].blocked.as_ref();
+    assert_eq!(blocked.map(Reason::code), Some("BrokenBefore"));
+}
+
 /// Whoever reads only the form must learn that it is halted.
 #[test]
 fn a_repair_that_waits_hides_no_halt() {
