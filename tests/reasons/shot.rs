@@ -154,11 +154,12 @@ fn timeless(line: &str) -> String {
         }
     });
     let line = words.collect::<Vec<_>>().join(" ");
-    if let Some((state, _)) = line
+    if let Some((beginning, (_, rest))) = line
         .strip_prefix("  state ")
-        .and(line.rsplit_once(", for "))
+        .and(line.split_once("held for "))
+        .and_then(|(beginning, rest)| Some((beginning, rest.split_once(';')?)))
     {
-        return format!("{state}, for DURATION");
+        return format!("{beginning}held for DURATION;{rest}");
     }
     let Some(expected) = line.strip_prefix("  expected   ") else {
         return line;
