@@ -82,6 +82,8 @@ pub struct World {
     /// Nodes that this process has looked at, or, with the reason, tried to a few times in vain. The statuses of all others
     /// are those of another process, and may be old.
     pub looked: Mutex<BTreeMap<NodeKey, Option<String>>>,
+    /// Of nodes of which it is not known what runs: the hash of their desired content, and whether its release would change nothing.
+    pub unchanged: Mutex<BTreeMap<NodeKey, (String, bool)>>,
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
@@ -120,6 +122,7 @@ impl World {
             rendered: Mutex::default(),
             deletions_held: Mutex::default(),
             looked: Mutex::default(),
+            unchanged: Mutex::default(),
             node_memory: Mutex::default(),
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),

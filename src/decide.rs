@@ -23,5 +23,6 @@ pub mod render;
 pub mod review;
 pub mod rollout;
 pub mod rows;
+pub mod takeover;
 pub mod template;
 pub mod version;

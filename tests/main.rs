@@ -29,6 +29,7 @@ mod relay;
 mod restored;
 mod rollout;
 mod steering;
+mod takeover;
 mod template_functions;
 mod tenants;
 mod tidy;

@@ -70,6 +70,8 @@ pub struct Served {
 #[derive(Clone)]
 pub struct Objects {
     pub client: Client,
+    /// Nothing is stored of what is applied, merged or replaced.
+    dry_run: bool,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
 }
 
@@ -77,7 +79,16 @@ impl Objects {
     pub fn new(client: Client) -> Self {
         Objects {
             client,
+            dry_run: false,
             served: Arc::default(),
+        }
+    }
+
+    /// The same, but what is applied, merged or replaced is only tried.
+    pub fn dry_run(&self) -> Self {
+        Objects {
+            dry_run: true,
+            ..self.clone()
         }
     }
 
@@ -194,6 +205,7 @@ impl Objects {
         let (request, name) = self.locate(key).await?;
         let params = PatchParams {
             force,
+            dry_run: self.dry_run,
             ..PatchParams::apply(names::FIELD_MANAGER)
         };
         self.send(request.patch(name, &params, &Patch::Apply(object)))
@@ -202,7 +214,11 @@ impl Objects {
 
     pub async fn merge(&self, key: &ObjectKey, patch: &Value) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
-        self.send(request.patch(name, &merge_params(), &Patch::Merge(patch)))
+        let params = PatchParams {
+            dry_run: self.dry_run,
+            ..merge_params()
+        };
+        self.send(request.patch(name, &params, &Patch::Merge(patch)))
             .await
     }
 
@@ -221,7 +237,7 @@ impl Objects {
         let (request, name) = self.locate(key).await?;
         let params = PostParams {
             field_manager: Some(names::FIELD_MANAGER.into()),
-            dry_run: false,
+            dry_run: self.dry_run,
         };
         self.send(request.replace(name, &params, object.to_string().into_bytes()))
             .await

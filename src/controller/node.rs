@@ -6,6 +6,7 @@ mod delete;
 mod kinds;
 mod left_over;
 mod report;
+mod takeover;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub struct Memory {
     failed_looks: u32,
     /// Looks in a row that ended in a conflict.
     conflicts: u32,
+    /// The desired content of which it is known whether its release would change anything, where it is not known what runs.
+    taken_over: Option<String>,
     /// When the object was last sent through the gate once more.
     gated_again: Option<Timestamp>,
 }
@@ -92,6 +95,8 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
             .remove(&key);
         world.holds.lock().expect("the holds' lock").remove(&key);
         world.looked.lock().expect("the looks' lock").remove(&key);
+        let mut unchanged = world.unchanged.lock().expect("the takeovers' lock");
+        unchanged.remove(&key);
         return None;
     };
     let memory = world
@@ -167,6 +172,7 @@ impl Look<'_> {
         }
         self.note_forced(&node);
         let gate_at = self.gate_again(&mut node).await?;
+        self.take_over(&node).await?;
         for _ in 0..ROUNDS_MAX {
             let record = self.record(&node);
             let lasting = self.memory.failed_looks >= LASTING;

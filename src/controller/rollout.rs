@@ -278,12 +278,23 @@ impl Look<'_> {
             ledger_refused: self.ledger_refused(),
             ..snapshot::of(&seen)
         };
+        let unchanged = self.world.unchanged.lock().expect("the takeovers' lock");
+        let rendered = |node: &&Arc<NodeDigest>| node.rendered_hash.is_some();
+        let unknown = |node: &&Arc<NodeDigest>| node.live == Live::Unknown && rendered(node);
+        for node in nodes.iter().filter(unknown) {
+            let found = unchanged.get(&node.key);
+            let found = found.filter(|(desired, _)| *desired == node.desired);
+            if let Some(planned) = snapshot.nodes.get_mut(&node.key.name) {
+                planned.unchanged = found.map(|(_, unchanged)| *unchanged);
+            }
+        }
         let looked = self.world.looked.lock().expect("the looks' lock");
         for node in nodes {
             if let Some(Some(why)) = looked.get(&node.key)
                 && let Some(node) = snapshot.nodes.get_mut(&node.key.name)
             {
                 (node.settled_since, node.ready, node.why) = (None, false, Some(why.clone()));
+                node.unchanged.get_or_insert(false);
             }
         }
         snapshot

@@ -272,6 +272,7 @@ impl NodeDigest {
             why: self.why_not_settled(),
             forced: self.forced,
             deleting: self.deleting,
+            unchanged: Some(false),
             flight: self.flight(),
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }
@@ -358,6 +359,13 @@ fn labels(object: &Value, previous: Option<&NodeDigest>) -> Arc<BTreeMap<String,
         Some(previous) if *previous.labels == labels => previous.labels.clone(),
         _ => Arc::new(labels),
     }
+}
+
+/// The desired content of a LynqNode, if it is the one with this hash.
+pub fn desired_content(object: &Value, desired: &str) -> Option<ResourceArrays> {
+    let spec = &object["spec"];
+    let is_it = content::hash(Some(spec)).as_str() == desired;
+    arrays(spec).filter(|_| is_it)
 }
 
 fn arrays(source: &Value) -> Option<ResourceArrays> {

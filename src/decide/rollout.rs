@@ -45,12 +45,13 @@ impl Release {
     /// The annotation that asks the gate for it.
     pub fn marker(&self) -> (&'static str, String) {
         match self.way {
-            Way::Slot => {
+            Way::Slot | Way::TakenOver => {
+                let by_slot = self.way == Way::Slot;
                 let marker = ReleaseMarker {
                     hash: self.hash.clone(),
                     resource_version: self.resource_version.clone(),
                     repair: self.repair,
-                    watched: self.watched,
+                    watched: self.watched && by_slot,
                 };
                 (names::RELEASE, marker.to_string())
             }
@@ -71,10 +72,12 @@ pub enum Way {
     Ungated,
     /// Its form or hub is forced.
     Forced,
+    /// It changes nothing: what Lynq left is as it should be.
+    TakenOver,
 }
 
 impl Way {
-    pub const ALL: [Way; 3] = [Way::Slot, Way::Ungated, Way::Forced];
+    pub const ALL: [Way; 4] = [Way::Slot, Way::Ungated, Way::Forced, Way::TakenOver];
 
     /// The label of metrics and events.
     pub fn code(self) -> &'static str {
@@ -82,6 +85,7 @@ impl Way {
             Way::Slot => "slot",
             Way::Ungated => "ungated",
             Way::Forced => "forced",
+            Way::TakenOver => "taken_over",
         }
     }
 }
@@ -295,6 +299,8 @@ impl Pass<'_> {
             let form = &snapshot.forms[&node.form];
             let way = if snapshot.forced || form.forced {
                 Way::Forced
+            } else if node.unchanged == Some(true) {
+                Way::TakenOver
             } else if windows.apply_to(node, &form.policy) {
                 Way::Slot
             } else {
@@ -436,6 +442,11 @@ impl Pass<'_> {
         if way == Way::Slot && !self.snapshot.unlooked.is_empty() {
             return Some(Reason::Starting {
                 unlooked: self.snapshot.unlooked.clone(),
+            });
+        }
+        if way == Way::Slot && node.unchanged.is_none() {
+            return Some(Reason::Starting {
+                unlooked: Names::of([&name.to_owned()]),
             });
         }
         let failed = &self.failed[node.form.as_str()];

@@ -9,7 +9,7 @@ use crate::api::names;
 use crate::api::resource::{ConflictPolicy, CreationPolicy, PatchStrategy, Resource};
 use crate::api::stamp;
 use crate::cluster::events::About;
-use crate::cluster::objects::ApiError;
+use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::shallow;
 use crate::controller::World;
 use crate::decide::child::tie::{Tie, orphan};
@@ -25,6 +25,51 @@ pub async fn apply(
     key: &ObjectKey,
     child: Option<Arc<Child>>,
 ) -> Result<Value, ApiError> {
+    let tie = tie(resource, &node.key, &node.uid, &key.namespace);
+    let object = match write(&world.objects, node, resource, key, child).await {
+        Ok(Written::Kept(object)) => return mend_tie(world, key, &tie, object).await,
+        Ok(Written::Sent(sent)) => sent,
+        Err(error) => return Err(error),
+    };
+    // A merge removes nothing, and an apply only what earlier applies have set.
+    let applied = match object {
+        Ok(object) => mend_tie(world, key, &tie, object).await,
+        failed => failed,
+    };
+    world.metrics.applied(&key.kind.kind, applied.is_ok());
+    match applied {
+        Ok(object) => Ok(object),
+        Err(error) => Err(explained(world, key, error).await?),
+    }
+}
+
+/// The object as it would be.
+pub async fn dry_run(
+    world: &World,
+    node: &NodeDigest,
+    resource: &Resource,
+    key: &ObjectKey,
+) -> Result<Value, ApiError> {
+    match write(&world.objects.dry_run(), node, resource, key, None).await? {
+        Written::Kept(object) => Ok(object),
+        Written::Sent(sent) => sent,
+    }
+}
+
+enum Written {
+    /// Made once, and left alone since.
+    Kept(Value),
+    /// What the API server said.
+    Sent(Result<Value, ApiError>),
+}
+
+async fn write(
+    objects: &Objects,
+    node: &NodeDigest,
+    resource: &Resource,
+    key: &ObjectKey,
+    child: Option<Arc<Child>>,
+) -> Result<Written, ApiError> {
     let scope = if key.namespace.is_empty() {
         Scope::Cluster
     } else {
@@ -38,7 +83,7 @@ pub async fn apply(
         || !resource.ignore_fields.is_empty()
         || resource.patch_strategy == PatchStrategy::Replace;
     let live = match needs_live {
-        true => match world.objects.get(key).await {
+        true => match objects.get(key).await {
             Ok(live) => Some(live),
             Err(ApiError::NotFound(_)) => None,
             Err(error) => return Err(error),
@@ -69,39 +114,31 @@ pub async fn apply(
         && found.once
         && (found.orphaned || node_plan::is_ours(found, node))
     {
-        return mend_tie(world, key, &tie, live.clone()).await;
+        return Ok(Written::Kept(live.clone()));
     }
     let mut object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
     let exists = child.is_some() || live.is_some();
     let was_orphan = found.as_ref().is_some_and(|found| found.orphaned);
-    let mut applied = match resource.patch_strategy {
+    let sent = match resource.patch_strategy {
         PatchStrategy::Merge if exists => {
             // The patch would put the list in the place of everybody's.
             if let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.remove("ownerReferences");
             }
-            world.objects.merge(key, &object).await
+            objects.merge(key, &object).await
         }
         PatchStrategy::Replace if exists => {
             object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| {
                 live["metadata"]["resourceVersion"].clone()
             });
-            world.objects.replace(key, &object).await
+            objects.replace(key, &object).await
         }
         _ => {
             let force = force || was_orphan;
-            world.objects.apply(key, &object, force).await
+            objects.apply(key, &object, force).await
         }
     };
-    // A merge removes nothing, and an apply only what earlier applies have set.
-    if let Ok(object) = applied {
-        applied = mend_tie(world, key, &tie, object).await;
-    }
-    world.metrics.applied(&key.kind.kind, applied.is_ok());
-    match applied {
-        Ok(object) => Ok(object),
-        Err(error) => Err(explained(world, key, error).await?),
-    }
+    Ok(Written::Sent(sent))
 }
 
 /// The error with what to do about it.

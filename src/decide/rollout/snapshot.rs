@@ -94,6 +94,9 @@ pub struct Node {
     /// Its changes go live whatever the window says.
     pub forced: bool,
     pub deleting: bool,
+    /// Whether its release would change none of its objects, though nobody knows what let them go. None while that is being
+    /// found out.
+    pub unchanged: Option<bool>,
     /// What the node tells of its newest slot.
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.

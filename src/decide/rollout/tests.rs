@@ -61,6 +61,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             why: None,
             forced: false,
             deleting: false,
+            unchanged: Some(false),
             flight: None,
             group: 0,
         };

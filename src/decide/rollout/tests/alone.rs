@@ -46,6 +46,25 @@ fn nothing_takes_a_slot_before_every_node_was_looked_at() {
     assert_eq!(released(&plan(&snapshot, at(1))).len(), 3, "no window");
 }
 
+/// What Lynq left goes at once where that changes nothing, and like any other change else.
+#[test]
+fn what_a_release_would_not_change_takes_no_slot() {
+    let mut snapshot = fleet("AAA", 1);
+    for name in ["n0", "n1", "n2"] {
+        node_of(&mut snapshot, name).live = Live::Unknown;
+    }
+    node_of(&mut snapshot, "n0").unchanged = None;
+    node_of(&mut snapshot, "n1").unchanged = Some(true);
+    let first = plan(&snapshot, at(1));
+    assert_eq!(first.waiting["n0"].code(), "Starting");
+    assert_eq!(released(&first), ["n1", "n2"]);
+    assert_eq!(
+        first.releases[0].marker(),
+        (names::RELEASE, "new/100".to_owned())
+    );
+    assert_eq!(first.ledger, Some(vec![slot(2, "100")]));
+}
+
 #[test]
 fn a_release_says_what_its_slot_is_for() {
     let mut snapshot = fleet("XA", 2);

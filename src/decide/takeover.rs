@@ -1,0 +1,140 @@
+//! Taking over what another operator of the same API left, above all Lynq: whose objects are there, and whether the release of a
+//! node would change any of them.
+
+use serde_json::Value;
+
+use crate::api::node::NodeStatus;
+use crate::decide::child::{Kind, ObjectKey};
+
+/// The kinds whose objects Lynq finds again by their record, which has no groups.
+const RECORDED: [(&str, &str); 14] = [
+    ("ServiceAccount", "v1"),
+    ("Service", "v1"),
+    ("ConfigMap", "v1"),
+    ("Secret", "v1"),
+    ("PersistentVolumeClaim", "v1"),
+    ("Namespace", "v1"),
+    ("Deployment", "apps/v1"),
+    ("StatefulSet", "apps/v1"),
+    ("DaemonSet", "apps/v1"),
+    ("Job", "batch/v1"),
+    ("CronJob", "batch/v1"),
+    ("Ingress", "networking.k8s.io/v1"),
+    ("NetworkPolicy", "networking.k8s.io/v1"),
+    ("PodDisruptionBudget", "policy/v1"),
+];
+
+/// The objects that a status names as `Kind/namespace/name@id`, as far as their kinds are known.
+pub fn recorded(status: &NodeStatus) -> Vec<ObjectKey> {
+    let key = |entry: &String| {
+        let mut parts = entry.split('@').next()?.splitn(3, '/');
+        let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+        let (_, api_version) = RECORDED.iter().find(|(known, _)| *known == kind)?;
+        let cluster_wide = kind == "Namespace";
+        Some(ObjectKey {
+            kind: Kind {
+                api_version: (*api_version).to_owned(),
+                kind: kind.to_owned(),
+            },
+            namespace: if cluster_wide { "" } else { namespace }.to_owned(),
+            name: name.to_owned(),
+        })
+    };
+    status.applied_resources.iter().filter_map(key).collect()
+}
+
+/// Whether an apply would change nothing but the bookkeeping: what the API server counts, and what names the node.
+pub fn changes_nothing(live: &Value, applied: &Value) -> bool {
+    substance(live) == substance(applied)
+}
+
+fn substance(object: &Value) -> Value {
+    let mut object = object.clone();
+    let Some(fields) = object.as_object_mut() else {
+        return object;
+    };
+    fields.remove("status");
+    let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return object;
+    };
+    for counted in [
+        "managedFields",
+        "resourceVersion",
+        "generation",
+        "ownerReferences",
+    ] {
+        metadata.remove(counted);
+    }
+    for texts in ["labels", "annotations"] {
+        let left = metadata.get_mut(texts).and_then(Value::as_object_mut);
+        let is_empty = left.is_none_or(|left| {
+            left.retain(|name, _| !name.starts_with("lynq.sh/"));
+            left.is_empty()
+        });
+        if is_empty {
+            metadata.remove(texts);
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bookkeeping_is_no_change() {
+        let object = |metadata: Value, replicas: u32| {
+            let mut object = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "labels": {"app": "a"}},
+                "spec": {"replicas": replicas}, "status": {"replicas": replicas},
+            });
+            let fields = object["metadata"].as_object_mut().unwrap();
+            fields.extend(metadata.as_object().unwrap().clone());
+            object
+        };
+        let left = object(
+            json!({"resourceVersion": "5", "annotations": {"lynq.sh/applied-hash": "x", "lynq.sh/apply-start-time": "y"}}),
+            1,
+        );
+        for (name, applied, same) in [
+            (
+                "ours",
+                object(
+                    json!({
+                        "resourceVersion": "6", "managedFields": [{}], "ownerReferences": [{}],
+                        "labels": {"app": "a", "lynq.sh/managed": "true"}, "annotations": {"lynq.sh/applied-hash": "z"},
+                    }),
+                    1,
+                ),
+                true,
+            ),
+            ("a replica", object(json!({}), 2), false),
+            ("a label", object(json!({"labels": {"app": "b"}}), 1), false),
+            (
+                "an annotation",
+                object(json!({"annotations": {"note": "b"}}), 1),
+                false,
+            ),
+        ] {
+            assert_eq!(changes_nothing(&left, &applied), same, "{name}");
+        }
+    }
+
+    #[test]
+    fn lynqs_record_names_objects() {
+        let status = NodeStatus {
+            applied_resources: vec![
+                "Deployment/shop/acme-app@app".into(),
+                "Namespace/shop/acme@ns".into(),
+                "Widget/shop/acme@w".into(),
+                "nonsense".into(),
+            ],
+            ..NodeStatus::default()
+        };
+        let keys: Vec<String> = recorded(&status).iter().map(ToString::to_string).collect();
+        assert_eq!(keys, ["Deployment/shop/acme-app", "Namespace//acme"]);
+    }
+}
