@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::api::names;
 use crate::api::node::NodeStatus;
 use crate::decide::child::{Kind, ObjectKey};
 
@@ -68,7 +69,7 @@ fn substance(object: &Value) -> Value {
     for texts in ["labels", "annotations"] {
         let left = metadata.get_mut(texts).and_then(Value::as_object_mut);
         let is_empty = left.is_none_or(|left| {
-            left.retain(|name, _| !name.starts_with("lynq.sh/"));
+            left.retain(|name, _| !name.starts_with(names::PREFIX));
             left.is_empty()
         });
         if is_empty {

@@ -14,14 +14,6 @@ use crate::decide::node_plan::is_ours;
 use crate::decide::rollout::Live;
 use crate::decide::takeover::{changes_nothing, recorded};
 
-/// What Lynq writes on its nodes, and nobody reads any more.
-const LEFT: [&str; 4] = [
-    "lynq.sh/hostOrUrl",
-    "lynq.sh/activate",
-    "lynq.sh/extra",
-    "lynq.sh/rollout-update-start",
-];
-
 impl Look<'_> {
     /// Once for each content that a hub rendered.
     pub async fn take_over(&mut self, node: &NodeDigest) -> Result<(), ApiError> {
@@ -42,7 +34,7 @@ impl Look<'_> {
                 self.label(&live).await?;
             }
         }
-        let left = LEFT
+        let left = names::LEFT_BY_LYNQ
             .iter()
             .filter(|name| annotation(&object, name).is_some());
         let left: serde_json::Map<String, Value> =
