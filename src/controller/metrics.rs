@@ -166,7 +166,7 @@ impl Metrics {
         );
         registry.register(
             "lynqgate_released",
-            "Releases, by what let them go: a slot, no window, or force on the node, form or hub",
+            "Releases, by what let them go: a slot, no window, force on the node, form or hub, or that it changes nothing of what Lynq left",
             inner.released.clone(),
         );
         for (name, help, gauge) in [

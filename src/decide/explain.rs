@@ -95,7 +95,7 @@ impl Asked<'_> {
             };
             let state = match self.ago(node.start.as_deref()) {
                 ago if ago.is_empty() => state,
-                ago => format!("{state}; live{}", ago.trim_start_matches(',')),
+                ago => format!("{state}; live{}", ago),
             };
             let state = match self.is_behind(node) {
                 true => format!(
@@ -132,7 +132,7 @@ impl Asked<'_> {
             Live::Hash(_) => "what was live before runs on",
         };
         let ago = self.ago(node.held_since.as_deref());
-        let state = format!("held{}; {what}", ago.trim_start_matches(','));
+        let state = format!("held{}; {what}", ago);
         let mut explanation = Explanation::of(subject, state).within(node);
         explanation.held_since = node.held_since.as_deref().and_then(stamp::parse);
         if let Some(reason) = reason {
@@ -323,9 +323,10 @@ impl Asked<'_> {
         explanation
     }
 
-    /// Of a node with a slot.
+    /// Of a node with a slot. A repair never counts as a failure.
     fn deadline(&self, node: &NodeDigest) -> Option<Timestamp> {
-        let has_slot = self.snapshot.slots.iter().any(|s| s.node == node.key.name);
+        let mut slots = self.snapshot.slots.iter();
+        let has_slot = slots.any(|slot| slot.node == node.key.name && !slot.repair);
         let policy = &self.snapshot.forms.get(&node.form)?.policy;
         let limit = SignedDuration::from_secs(policy.progress_deadline_seconds.into());
         let start = node.start.as_deref().and_then(stamp::parse)?;
@@ -355,7 +356,7 @@ impl Asked<'_> {
     fn ago(&self, stamp: Option<&str>) -> String {
         let since = stamp.and_then(stamp::parse);
         since.map_or(String::new(), |since| {
-            format!(", for {}", short(self.now.duration_since(since)))
+            format!(" for {}", short(self.now.duration_since(since)))
         })
     }
 }

@@ -7,8 +7,8 @@ use crate::api::names;
 use crate::api::node::NodeStatus;
 use crate::decide::child::{Kind, ObjectKey};
 
-/// The kinds whose objects Lynq finds again by their record, which has no groups.
-const RECORDED: [(&str, &str); 14] = [
+/// The kinds of Lynq's arrays, whose groups its record does not have.
+const RECORDED: [(&str, &str); 15] = [
     ("ServiceAccount", "v1"),
     ("Service", "v1"),
     ("ConfigMap", "v1"),
@@ -23,6 +23,7 @@ const RECORDED: [(&str, &str); 14] = [
     ("Ingress", "networking.k8s.io/v1"),
     ("NetworkPolicy", "networking.k8s.io/v1"),
     ("PodDisruptionBudget", "policy/v1"),
+    ("HorizontalPodAutoscaler", "autoscaling/v2"),
 ];
 
 /// The objects that a status names as `Kind/namespace/name@id`, as far as their kinds are known.

@@ -26,8 +26,7 @@ use crate::decide::rows::Rows;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::{MALFORMED, Metrics, read_body, refuse, reply};
 
-/// For the questions about the author, and as much for the rows; three times as much for all of the trial. The API server
-/// waits 10 s.
+/// For the rows; three times as much for all of the trial. The API server waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The rows of a hub, by namespace and name, or why there are none.

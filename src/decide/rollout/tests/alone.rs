@@ -12,6 +12,14 @@ fn node_of<'a>(snapshot: &'a mut Snapshot, name: &str) -> &'a mut Node {
     snapshot.nodes.get_mut(name).unwrap()
 }
 
+fn canaries_first(snapshot: &mut Snapshot) {
+    policy_of(snapshot).order = vec![Group {
+        name: "canaries".into(),
+        when: Some("x".into()),
+        match_labels: BTreeMap::new(),
+    }];
+}
+
 fn flight(release: &str) -> Flight {
     Flight {
         release: release.into(),
@@ -101,11 +109,7 @@ fn it_is_said_of_the_slot_that_this_very_write_frees() {
 #[test]
 fn a_canary_that_could_not_be_written_keeps_its_group_open() {
     let mut snapshot = fleet("yA", 2);
-    policy_of(&mut snapshot).order = vec![Group {
-        name: "canaries".into(),
-        when: Some("x".into()),
-        match_labels: BTreeMap::new(),
-    }];
+    canaries_first(&mut snapshot);
     node_of(&mut snapshot, "n1").group = 1;
     assert_eq!(released(&plan(&snapshot, at(1))), ["n1"]);
     let form = snapshot.forms.get_mut("web").unwrap();
@@ -117,11 +121,7 @@ fn a_canary_that_could_not_be_written_keeps_its_group_open() {
 #[test]
 fn a_group_that_is_not_done_is_told_with_the_cause() {
     let mut snapshot = fleet("xxA", 3);
-    policy_of(&mut snapshot).order = vec![Group {
-        name: "canaries".into(),
-        when: Some("x".into()),
-        match_labels: BTreeMap::new(),
-    }];
+    canaries_first(&mut snapshot);
     node_of(&mut snapshot, "n2").group = 1;
     node_of(&mut snapshot, "n1").why = Some("no such image".into());
     let waits = plan(&snapshot, at(1));
@@ -185,11 +185,7 @@ fn of_presumed_slots_a_window_full_goes_at_a_time() {
 #[test]
 fn why_the_first_group_does_not_go_is_told_before_that_it_is_the_first() {
     let mut snapshot = fleet("AXX", 2);
-    policy_of(&mut snapshot).order = vec![Group {
-        name: "canaries".into(),
-        when: Some("x".into()),
-        match_labels: BTreeMap::new(),
-    }];
+    canaries_first(&mut snapshot);
     for name in ["n1", "n2"] {
         node_of(&mut snapshot, name).group = 1;
     }

@@ -266,6 +266,9 @@ fn explain_says_until_when_a_node_may_be_on_its_way() {
         assert_eq!(explained.expected.as_deref(), Some(expected));
         assert_eq!(explained.deadline, Some(at(60)));
     }
+    snapshot.slots[0].repair = true;
+    let explained = ask(&snapshot, 61, None, |asked| asked.node(&node));
+    assert_eq!(explained.deadline, None, "it was broken before");
     snapshot.slots.clear();
     let explained = ask(&snapshot, 61, None, |asked| asked.node(&node));
     assert_eq!(explained.deadline, None, "no release made it so");
