@@ -16,8 +16,8 @@ use tokio::sync::Semaphore;
 
 use crate::api::form::{FormSpec, FormStatus, LynqForm};
 use crate::api::hub::{HubSpec, HubStatus, LynqHub};
-use crate::api::names;
 use crate::api::node::LynqNode;
+use crate::api::resource::ConflictPolicy;
 use crate::cluster::catalog::{Catalog, Form, Hub};
 use crate::cluster::children::Children;
 use crate::cluster::events::Events;
@@ -27,7 +27,7 @@ use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, Which, follow};
-use crate::decide::child::{Kind, NodeKey, ObjectKey};
+use crate::decide::child::{Kind, NodeKey};
 use crate::decide::node_plan::status::HoldReason;
 use metrics::Metrics;
 
@@ -60,6 +60,9 @@ pub struct Workers {
     pub nodes: usize,
 }
 
+/// How often a node met what is somebody else's, by kind and policy.
+pub type Conflicts = BTreeMap<(String, ConflictPolicy), u64>;
+
 /// What the loops share.
 pub struct World {
     pub objects: Objects,
@@ -84,6 +87,7 @@ pub struct World {
     pub looked: Mutex<BTreeMap<NodeKey, Option<String>>>,
     /// Of nodes of which it is not known what runs: the hash of their desired content, and whether its release would change nothing.
     pub unchanged: Mutex<BTreeMap<NodeKey, (String, bool)>>,
+    pub conflicts: Mutex<BTreeMap<NodeKey, Conflicts>>,
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
@@ -123,6 +127,7 @@ impl World {
             deletions_held: Mutex::default(),
             looked: Mutex::default(),
             unchanged: Mutex::default(),
+            conflicts: Mutex::default(),
             node_memory: Mutex::default(),
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),
@@ -283,18 +288,5 @@ impl World {
             .into_iter()
             .filter(|form| form.hub_id == hub.1 && !form.deleting)
             .collect()
-    }
-}
-
-/// One of our own objects.
-pub fn own_key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
-    let kind = Kind {
-        api_version: format!("{}/{}", names::GROUP, names::VERSION),
-        kind: kind.to_owned(),
-    };
-    ObjectKey {
-        kind,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
     }
 }

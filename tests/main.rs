@@ -4,6 +4,7 @@ mod admission;
 mod architecture;
 mod auditor;
 mod bad_input;
+mod children;
 mod cluster;
 mod datasource;
 mod dice;

@@ -195,6 +195,19 @@ async fn lynqs_metrics_have_their_names() -> Result<()> {
         Ok(())
     })
     .await?;
+    let text = operator.metrics().await?;
+    for begins in [
+        format!(
+            "lynqnode_conflicts_total{{lynqnode=\"t0-web\",namespace=\"{namespace}\",resource_kind=\"Deployment\",conflict_policy=\"Stuck\"}} "
+        ),
+        "apply_attempts_total{kind=\"Deployment\",result=\"success\",conflict_policy=\"Stuck\"} "
+            .to_owned(),
+        "workqueue_depth{name=\"lynqnode\"} ".to_owned(),
+        "controller_runtime_reconcile_total{controller=\"lynqhub\",result=\"success\"} ".to_owned(),
+    ] {
+        let found = text.lines().any(|line| line.starts_with(&begins));
+        ensure!(found, "no {begins}");
+    }
     fleet
         .merge(
             "Deployment",

@@ -35,6 +35,26 @@ fn failed(output: &Output) -> Result<&str> {
     Ok(str::from_utf8(&output.stderr)?)
 }
 
+/// A value may look like a template, and a list stand in a list.
+#[test]
+fn each_text_is_rendered_once_wherever_it_stands() -> Result<()> {
+    let mut resource = config_map("{{ .uid }}-map", "{{ .plan }}");
+    resource["spec"]["rules"] = json!([["{{ .uid }}", {"of": ["{{ .plan }}"]}]]);
+    let row = r#"{"uid": "acme", "plan": "{{ .uid }}"}"#;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("row.json");
+    std::fs::write(&path, row)?;
+    let path = path.display().to_string();
+    let arguments = ["render", "-f", "-", "--row", &path, "-o", "json"];
+    let output = lynqgate(&arguments, &form(resource))?;
+    let node: Value = serde_json::from_str(succeeded(&output)?)?;
+    let rendered = &node["spec"]["configMaps"][0]["spec"];
+    ensure!(rendered["data"]["plan"] == "{{ .uid }}", "{rendered}");
+    let rules = json!([["acme", {"of": ["{{ .uid }}"]}]]);
+    ensure!(rendered["rules"] == rules, "{rendered}");
+    Ok(())
+}
+
 /// An example rendered for a row of its hub's table.
 pub fn render(example: &str, row: &Value) -> Result<Value> {
     let path = |name: &str| format!("{}/tests/forms/{name}", root().display());

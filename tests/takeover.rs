@@ -121,8 +121,8 @@ async fn substance(fleet: &Fleet) -> Result<BTreeMap<String, Value>> {
     Ok(found)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() -> Result<()> {
+/// Without an operator, and with the definitions that are there before one is.
+async fn cluster_of_lynq() -> Result<Cluster> {
     let cluster = Cluster::start(Options::default()).await?;
     let definitions = operator::root().join("manifests");
     for plural in ["lynqhubs", "lynqforms", "lynqnodes"] {
@@ -131,16 +131,23 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
         let apply = ["apply", "--server-side", "-f", file];
         cluster.kubectl(&apply, None).await?.expect_success()?;
     }
+    Ok(cluster)
+}
+
+/// Everything as Lynq leaves it, with these images, and running.
+async fn fleet_of_lynq(
+    cluster: &Cluster,
+    name: &str,
+    image: impl Fn(usize) -> &'static str,
+) -> Result<Fleet> {
     let fleet = wait::until("the definitions are served", SOON, async || {
-        Fleet::new(&cluster, "lynq", ROWS).await
+        Fleet::new(cluster, name, ROWS).await
     })
     .await?;
     let form_of_lynq = form(&fleet, "web:1");
     fleet.apply(&form_of_lynq).await?;
     for i in 0..ROWS {
-        // Lynq had not come to the last one yet.
-        let image = if i == ROWS - 1 { "web:0" } else { "web:1" };
-        leave(&fleet, &form_of_lynq, i, image).await?;
+        leave(&fleet, &form_of_lynq, i, image(i)).await?;
     }
     wait::until("all of them run", SOON, async || {
         for one in fleet.list("Deployment").await? {
@@ -151,18 +158,81 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
         Ok(())
     })
     .await?;
+    Ok(fleet)
+}
+
+/// What let the nodes go.
+async fn released(operator: &Operator, fleet: &Fleet, causes: &[(&str, usize)]) -> Result<()> {
+    let metrics = operator.metrics().await?;
+    let namespace = &fleet.namespace;
+    let of_fleet = format!("lynqgate_released_total{{namespace=\"{namespace}\",");
+    let mut told: Vec<&str> = metrics
+        .lines()
+        .filter(|line| line.starts_with(&of_fleet))
+        .collect();
+    let line = |(cause, nodes): &(&str, usize)| {
+        format!("{of_fleet}form=\"web\",cause=\"{cause}\"}} {nodes}")
+    };
+    let mut expected: Vec<String> = causes.iter().map(line).collect();
+    told.sort();
+    expected.sort();
+    ensure!(told == expected, "{told:?} instead of {expected:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_takeover_would_change_takes_its_turn() -> Result<()> {
+    let cluster = cluster_of_lynq().await?;
+    let pruned = fleet_of_lynq(&cluster, "pruned", |_| "web:1").await?;
+    let edited = fleet_of_lynq(&cluster, "edited", |_| "web:1").await?;
+    // What the form does not name any more goes with the release.
+    let mut form_pruned = form(&pruned, "web:1");
+    form_pruned["spec"]["configMaps"] = json!([]);
+    pruned.apply(&form_pruned).await?;
+    let mut form_edited = form(&edited, "web:1");
+    form_edited["spec"]["deployments"][0]["conflictPolicy"] = json!("Force");
+    form_edited["spec"]["rollout"]["paused"] = json!(true);
+    edited.apply(&form_edited).await?;
+    let operator = Operator::start(&cluster, "operator", &[]).await?;
+
+    wait::until("it is known that nothing would change", SOON, async || {
+        for node in edited.list("LynqNode").await? {
+            let annotations = &node["metadata"]["annotations"];
+            ensure!(annotations["lynq.sh/extra"].is_null(), "{annotations}");
+        }
+        Ok(())
+    })
+    .await?;
+    // Somebody changes what runs before the release.
+    for i in 0..ROWS {
+        let image = json!([{"name": "app", "image": "web:by-hand"}]);
+        let by_hand = json!({"spec": {"template": {"spec": {"containers": image}}}});
+        let (name, params) = (format!("t{i}-app"), PatchParams::default());
+        let deployments = edited.api("Deployment");
+        deployments
+            .patch(&name, &params, &Patch::Strategic(&by_hand))
+            .await?;
+    }
+    form_edited["spec"]["rollout"]["paused"] = json!(false);
+    edited.apply(&form_edited).await?;
+    for fleet in [&pruned, &edited] {
+        fleet.complete(ROWS, SOON).await?;
+        released(&operator, fleet, &[("slot", ROWS)]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() -> Result<()> {
+    let cluster = cluster_of_lynq().await?;
+    // Lynq had not come to the last one yet.
+    let image = |i| if i == ROWS - 1 { "web:0" } else { "web:1" };
+    let fleet = fleet_of_lynq(&cluster, "lynq", image).await?;
     let before = substance(&fleet).await?;
 
     let operator = Operator::start(&cluster, "operator", &[]).await?;
     fleet.complete(ROWS, SOON).await?;
-    let metrics = operator.metrics().await?;
-    for (cause, nodes) in [("taken_over", ROWS - 1), ("slot", 1)] {
-        let line = format!(
-            "lynqgate_released_total{{namespace=\"{}\",form=\"web\",cause=\"{cause}\"}} {nodes}\n",
-            fleet.namespace
-        );
-        ensure!(metrics.contains(&line), "no {line} in\n{metrics}");
-    }
+    released(&operator, &fleet, &[("taken_over", ROWS - 1), ("slot", 1)]).await?;
     let after = substance(&fleet).await?;
     let last = format!("t{}-app", ROWS - 1);
     for (name, was) in before.iter().filter(|(name, _)| !name.contains(&last)) {

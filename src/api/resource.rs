@@ -56,11 +56,22 @@ pub enum DeletionPolicy {
     Retain,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum ConflictPolicy {
     #[default]
     Stuck,
     Force,
+}
+
+impl ConflictPolicy {
+    pub fn name(self) -> &'static str {
+        match self {
+            ConflictPolicy::Stuck => "Stuck",
+            ConflictPolicy::Force => "Force",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

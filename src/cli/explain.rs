@@ -12,8 +12,8 @@ use crate::api::names;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::client;
 use crate::cluster::objects::{ApiError, Objects};
+use crate::controller::Rendered;
 use crate::controller::rollout::{edited_of, snapshot};
-use crate::controller::{Rendered, own_key};
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::explain::{Asked, Explanation, Leader};
 use crate::decide::node::NodeDigest;
@@ -198,7 +198,7 @@ async fn get(
     namespace: &str,
     name: &str,
 ) -> Result<Value, Error> {
-    let key = own_key(kind, namespace, name);
+    let key = ObjectKey::own(kind, namespace, name);
     objects.get(&key).await.map_err(|reason| match reason {
         ApiError::NotFound(_) => Error::NotFound {
             kind,
@@ -214,7 +214,7 @@ async fn get(
 
 async fn list(objects: &Objects, kind: &str, namespace: &str) -> Result<Vec<Value>, Error> {
     let mut all = vec![];
-    let kind_of = own_key(kind, "", "").kind;
+    let kind_of = ObjectKey::own(kind, "", "").kind;
     let listed = objects.list(&kind_of, namespace, |object| all.push(object));
     listed.await.map_err(|reason| Error::Api {
         what: format!("the {kind}s of namespace {namespace}"),

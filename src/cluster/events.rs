@@ -11,10 +11,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::{Duration, sleep};
 
-use crate::api::names;
 use crate::cluster::objects::{ApiError, timed};
 use crate::cluster::vital;
-use crate::decide::child::NodeKey;
+use crate::decide::child::ObjectKey;
 
 /// The longest note that the API server takes, in bytes.
 const NOTE_BYTES_MAX: usize = 1024;
@@ -118,7 +117,8 @@ impl Recorder {
     async fn write(&mut self, said: &Said, now: Timestamp) -> Result<(), kube::Error> {
         self.said
             .retain(|_, (_, _, last)| now.duration_since(*last) < SERIES);
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &said.about.key.namespace);
+        let namespace = said.about.namespace();
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         if let Some((name, count, last)) = self.said.get_mut(said) {
             let series = EventSeries {
                 count: *count + 1,
@@ -141,7 +141,7 @@ impl Recorder {
         );
         let event = Event {
             metadata: ObjectMeta {
-                namespace: Some(said.about.key.namespace.clone()),
+                namespace: Some(namespace.to_owned()),
                 name: Some(name.clone()),
                 ..ObjectMeta::default()
             },
@@ -169,29 +169,34 @@ fn beginning(name: &str) -> &str {
 /// The object that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct About {
-    pub kind: &'static str,
-    pub key: NodeKey,
+    pub key: ObjectKey,
     pub uid: String,
 }
 
 impl About {
-    pub fn new(kind: &'static str, namespace: &str, name: &str, uid: &str) -> Self {
+    /// One of our own objects.
+    pub fn new(kind: &str, namespace: &str, name: &str, uid: &str) -> Self {
         About {
-            kind,
-            key: NodeKey {
-                namespace: namespace.into(),
-                name: name.into(),
-            },
+            key: ObjectKey::own(kind, namespace, name),
             uid: uid.into(),
         }
     }
 
+    /// Where its events are: those of what has no namespace are in `default`.
+    fn namespace(&self) -> &str {
+        match self.key.namespace.as_str() {
+            "" => "default",
+            namespace => namespace,
+        }
+    }
+
     fn reference(&self) -> ObjectReference {
+        let key = &self.key;
         ObjectReference {
-            api_version: Some(format!("{}/{}", names::GROUP, names::VERSION)),
-            kind: Some(self.kind.into()),
-            namespace: Some(self.key.namespace.clone()),
-            name: Some(self.key.name.clone()),
+            api_version: Some(key.kind.api_version.clone()),
+            kind: Some(key.kind.kind.clone()),
+            namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
+            name: Some(key.name.clone()),
             uid: Some(self.uid.clone()),
             ..ObjectReference::default()
         }

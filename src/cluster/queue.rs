@@ -117,6 +117,15 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
+    /// Keys that are due and not worked on yet.
+    pub fn depth(&self) -> usize {
+        let state = self.inner.state.lock().expect("the queue's lock");
+        let now = Instant::now();
+        let due =
+            |order: &BTreeSet<(Instant, K)>| order.iter().take_while(|(at, _)| *at <= now).count();
+        state.order.iter().map(due).sum()
+    }
+
     async fn next(&self) -> K {
         loop {
             let wait = {
@@ -186,6 +195,7 @@ mod tests {
         queue.add_after("never", Duration::MAX);
         queue.add("needed");
         queue.add("shown, and then needed");
+        assert_eq!(queue.depth(), 3);
         for expected in ["needed", "shown, and then needed", "shown"] {
             assert_eq!(queue.next().await, expected);
         }

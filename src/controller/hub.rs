@@ -23,7 +23,8 @@ use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
-use crate::controller::{Rendered, World, own_key};
+use crate::controller::{Rendered, World};
+use crate::decide::child::ObjectKey;
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
 use crate::decide::rows::Rows;
@@ -99,7 +100,7 @@ pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) ->
 
 /// The rows of a hub as they are now, for whoever is not its loop; or why there are none.
 pub async fn rows_now(world: &World, namespace: &str, name: &str) -> Result<Rows, String> {
-    let key = own_key("LynqHub", namespace, name);
+    let key = ObjectKey::own("LynqHub", namespace, name);
     let hub = match world.objects.get(&key).await {
         Ok(hub) => Hub::of(&hub),
         Err(ApiError::NotFound(_)) => {
@@ -148,6 +149,7 @@ async fn sync(
         return Some(Duration::ZERO);
     }
     world.metrics.synced("success");
+    world.metrics.reconciled("lynqhub", true);
     match act(world, &current, &spec, &rows, memory).await {
         Ok(wait) => wait.into_iter().chain(interval).min(),
         Err(error) => {
@@ -215,7 +217,7 @@ async fn act(
     let mut deletes = plan.deletes.as_slice();
     if view.confirmation.is_some() && plan.held.is_none() {
         let patch = json!({"metadata": {"annotations": {names::CONFIRM_DELETIONS: null}}});
-        let key = own_key("LynqHub", &hub.namespace, &hub.name);
+        let key = ObjectKey::own("LynqHub", &hub.namespace, &hub.name);
         let spent = world.objects.merge(&key, &patch).await;
         match &spent {
             Ok(object) => drop(world.hubs.learn(object)),
@@ -387,7 +389,7 @@ async fn release_hub(world: &World, hub: &Hub, memory: &mut Memory) -> Option<Du
         let patch = serde_json::from_value(patch).expect("a JSON patch");
         if let Err(error) = world
             .objects
-            .json_patch(&own_key("LynqHub", &hub.namespace, &hub.name), patch)
+            .json_patch(&ObjectKey::own("LynqHub", &hub.namespace, &hub.name), patch)
             .await
         {
             report::stays(world, hub, memory, &error);

@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::api::resource::ConflictPolicy;
 use crate::cluster::nodes::HubKey;
 use crate::decide::rollout::Way;
 use crate::decide::rollout::status::FormState;
@@ -21,6 +22,14 @@ use crate::decide::rollout::status::FormState;
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Applied {
     kind: String,
+    result: &'static str,
+    conflict_policy: &'static str,
+}
+
+/// A turn of one of the loops, under the names of Lynq's.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Reconciled {
+    controller: &'static str,
     result: &'static str,
 }
 
@@ -103,6 +112,7 @@ struct Inner {
     bypasses: Counter,
     syncs: Family<Synced, Counter>,
     looks: Family<Looked, Histogram, fn() -> Histogram>,
+    reconciled: Family<Reconciled, Counter>,
 }
 
 impl Default for Inner {
@@ -128,6 +138,7 @@ impl Default for Inner {
             looks: Family::new_with_constructor(|| {
                 Histogram::new([0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0])
             }),
+            reconciled: Family::default(),
         }
     }
 }
@@ -238,19 +249,25 @@ impl Metrics {
             inner.looks.clone(),
         );
         registry.register(
+            "controller_runtime_reconcile",
+            "Turns of the loops, by their result",
+            inner.reconciled.clone(),
+        );
+        registry.register(
             "lynqgate_hub_syncs",
             "Reads of a hub's rows",
             inner.syncs.clone(),
         );
     }
 
-    pub fn applied(&self, kind: &str, good: bool) {
+    pub fn applied(&self, kind: &str, policy: ConflictPolicy, good: bool) {
         let result = if good { "success" } else { "error" };
         self.inner
             .applied
             .get_or_create(&Applied {
                 kind: kind.to_owned(),
                 result,
+                conflict_policy: policy.name(),
             })
             .inc();
     }
@@ -347,6 +364,13 @@ impl Metrics {
     pub fn looked(&self, result: &'static str, took: Duration) {
         let histogram = self.inner.looks.get_or_create(&Looked { result });
         histogram.observe(took.as_secs_f64());
+        self.reconciled("lynqnode", result != "error");
+    }
+
+    pub fn reconciled(&self, controller: &'static str, good: bool) {
+        let result = if good { "success" } else { "error" };
+        let turn = Reconciled { controller, result };
+        self.inner.reconciled.get_or_create(&turn).inc();
     }
 
     pub fn bypassed(&self) {

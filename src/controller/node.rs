@@ -5,8 +5,9 @@ pub mod confirm;
 mod delete;
 mod kinds;
 mod left_over;
+mod news;
 mod report;
-mod takeover;
+pub mod takeover;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,16 +24,14 @@ use crate::api::resource::{Resource, ResourceArrays};
 use crate::api::stamp;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
+use crate::controller::World;
 use crate::controller::node::kinds::Kinds;
-use crate::controller::{World, own_key};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
-use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest, live_content};
 use crate::decide::node_plan::applies::Applies;
+use crate::decide::node_plan::news::Trouble;
 use crate::decide::node_plan::record::Record;
-use crate::decide::node_plan::{
-    self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, Rest, Seen, StepKind, untold_delay,
-};
+use crate::decide::node_plan::{self, Failure, Premise, Rest, Seen, untold_delay};
 use crate::decide::readiness::Readiness;
 
 /// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
@@ -56,6 +55,7 @@ pub struct Memory {
     taken_over: Option<String>,
     /// When the object was last sent through the gate once more.
     gated_again: Option<Timestamp>,
+    news: news::Memory,
 }
 
 #[derive(Default)]
@@ -64,6 +64,7 @@ struct ResourceMemory {
     hash: String,
     failure: Option<Failure>,
     failures: u32,
+    trouble: Option<Trouble>,
     /// The fields that our last apply owned; None while that is not known.
     fields_hash: Option<String>,
     applies: Applies,
@@ -97,6 +98,8 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         world.looked.lock().expect("the looks' lock").remove(&key);
         let mut unchanged = world.unchanged.lock().expect("the takeovers' lock");
         unchanged.remove(&key);
+        let mut conflicts = world.conflicts.lock().expect("the conflicts' lock");
+        conflicts.remove(&key);
         return None;
     };
     let memory = world
@@ -208,7 +211,7 @@ impl Look<'_> {
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
                 drop(seen);
                 self.memory.record = Some(plan.record.clone());
-                self.note_failures(&node, &plan, now);
+                self.note_outcomes(&node, &plan, now);
                 let wake_at = plan.wake_at;
                 let due = self.report(&node, status, now).await?;
                 self.note_looked(&node, None);
@@ -321,7 +324,7 @@ impl Look<'_> {
     }
 
     fn own(&self) -> ObjectKey {
-        own_key("LynqNode", &self.key.namespace, &self.key.name)
+        ObjectKey::own("LynqNode", &self.key.namespace, &self.key.name)
     }
 
     /// What was applied for the node: by what was done since the start, else by its status.
@@ -339,29 +342,6 @@ impl Look<'_> {
         all.filter(|(key, _)| !named(key))
             .map(|(key, child)| (key, (*child).clone()))
             .collect()
-    }
-
-    /// An event also for what failed without a request: a kind that is not there, an object that is somebody else's.
-    fn note_failures(&mut self, node: &NodeDigest, plan: &NodePlan, now: Timestamp) {
-        for (facts, outcome) in node.facts.iter().zip(&plan.outcomes) {
-            let failed = outcome.state == State::ApplyFailed && outcome.step == StepKind::Go;
-            let memory = self.memory.resources.entry(facts.id.clone()).or_default();
-            let known = memory.failure.as_ref().map(|failure| &failure.message);
-            // The hub speaks of what does not render.
-            if !failed || facts.render_error.is_some() || known == Some(&outcome.message) {
-                continue;
-            }
-            let failure = Failure {
-                kind: match outcome.conflict {
-                    true => FailureKind::Conflict,
-                    false => FailureKind::Refused,
-                },
-                message: outcome.message.clone(),
-                retry_at: now,
-                premise: Premise::default(),
-            };
-            fail(memory, self.world, node, facts, failure);
-        }
     }
 
     fn remember(&mut self, node: &NodeDigest, children: &[Option<Arc<Child>>], now: Timestamp) {
@@ -453,8 +433,9 @@ impl Look<'_> {
             if result.is_ok() {
                 let record = self.memory.record.get_or_insert_default();
                 record.add(facts);
+                self.memory.news.applied.insert(facts.id.clone());
             }
-            note(memory, world, node, facts, done.premise, result);
+            news::note(memory, world, node, facts, done.premise, result);
         }
         Ok(())
     }
@@ -508,63 +489,4 @@ fn key_in(facts: &Facts, scope: Scope) -> ObjectKey {
         namespace,
         name: facts.name.clone(),
     }
-}
-
-fn note(
-    memory: &mut ResourceMemory,
-    world: &World,
-    node: &NodeDigest,
-    facts: &Facts,
-    premise: Premise,
-    result: Result<Arc<Child>, ApiError>,
-) {
-    let now = Timestamp::now();
-    let error = match result {
-        Ok(child) => {
-            memory.fields_hash = Some(child.fields_hash.clone());
-            memory.failure = None;
-            memory.failures = 0;
-            memory.applies.note(now);
-            memory.was_ready = false;
-            memory.waiting_since = Some(now);
-            return;
-        }
-        Err(error) => error,
-    };
-    let wait = RETRY_LAST.min(RETRY_FIRST * 2_i32.saturating_pow(memory.failures.min(10)));
-    memory.failures += 1;
-    let kind = if matches!(error, ApiError::Conflict(_)) {
-        FailureKind::Conflict
-    } else {
-        FailureKind::Refused
-    };
-    let failure = Failure {
-        kind,
-        message: error.to_string(),
-        retry_at: now.checked_add(wait).unwrap_or(now),
-        premise,
-    };
-    fail(memory, world, node, facts, failure);
-}
-
-/// Remembers the failure; one event for each new way to fail, not for each attempt.
-fn fail(
-    memory: &mut ResourceMemory,
-    world: &World,
-    node: &NodeDigest,
-    facts: &Facts,
-    failure: Failure,
-) {
-    if memory.failure.as_ref().map(|f| &f.message) != Some(&failure.message) {
-        let reason = match failure.kind {
-            FailureKind::Conflict => "ResourceConflict",
-            FailureKind::Refused => "ApplyFailed",
-        };
-        let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
-        let object = node_plan::status::named(facts);
-        let text = format!("Resource {:?}, {object}: {}", facts.id, failure.message);
-        tracing::warn!(node = %node.key, reason, text);
-        world.events.warning(&about, reason, text);
-    }
-    memory.failure = Some(failure);
 }

@@ -20,9 +20,11 @@ use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::confirm::confirm_ready;
+use crate::controller::node::takeover::still_changes_nothing;
 use crate::controller::rollout::refused::{NotReleased, Refused};
-use crate::controller::{Rendered, World, own_key};
+use crate::controller::{Rendered, World};
 use crate::decide::child::NodeKey;
+use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{
@@ -70,6 +72,9 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let mut written = std::mem::take(&mut look.memory.written);
     let looked = look.go(&mut written).await;
     look.memory.written = written;
+    let failed = |error: &ApiError| !matches!(error, ApiError::Conflict(_) | ApiError::NotFound(_));
+    let good = !looked.as_ref().is_err_and(failed);
+    world.metrics.reconciled("lynqform", good);
     let again = match looked {
         Ok(again) => {
             look.memory.interrupted = None;
@@ -203,7 +208,7 @@ impl Look<'_> {
                 }
                 Err(ApiError::Conflict(_)) => {
                     self.world.metrics.ledger_conflict();
-                    let key = own_key("LynqHub", &self.key.0, &self.key.1);
+                    let key = ObjectKey::own("LynqHub", &self.key.0, &self.key.1);
                     self.world.hubs.learn(&self.world.objects.get(&key).await?);
                     return Ok(None);
                 }
@@ -248,7 +253,7 @@ impl Look<'_> {
     async fn read_nodes(&self) -> Result<BTreeSet<String>, ApiError> {
         let world = self.world;
         let asked = world.nodes.asked();
-        let kind = own_key("LynqNode", "", "").kind;
+        let kind = ObjectKey::own("LynqNode", "", "").kind;
         let mut listed = BTreeSet::new();
         let learn = |node: Value| {
             listed.insert(world.nodes.learn_new(&node, asked).uid.clone());
@@ -331,7 +336,7 @@ impl Look<'_> {
         let written = self
             .world
             .objects
-            .merge_status(&own_key("LynqHub", &self.key.0, &self.key.1), &patch)
+            .merge_status(&ObjectKey::own("LynqHub", &self.key.0, &self.key.1), &patch)
             .await?;
         self.world.hubs.learn(&written);
         // A definition without the field answers 200 and drops it; without slots nothing may be released.
@@ -376,7 +381,21 @@ impl Look<'_> {
 
     /// Sends one release; an error says why it did not go live.
     async fn release_one(&self, release: &Release) -> Result<(), NotReleased> {
-        let key = own_key("LynqNode", &self.key.0, &release.node);
+        let key = ObjectKey::own("LynqNode", &self.key.0, &release.node);
+        if release.way == Way::TakenOver {
+            let node = NodeKey {
+                namespace: self.key.0.clone(),
+                name: release.node.clone(),
+            };
+            match still_changes_nothing(self.world, &node).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    let why = "its objects have changed since; it waits for its turn";
+                    return Err(NotReleased::Conflict(why.to_owned()));
+                }
+                Err(error) => return Err(NotReleased::Refused(error.to_string())),
+            }
+        }
         let (marker, value) = release.marker();
         let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
         // The watch may be faster than the reply.
@@ -432,7 +451,7 @@ impl Look<'_> {
             resource_version,
         } in slots
         {
-            let key = own_key("LynqNode", &self.key.0, node);
+            let key = ObjectKey::own("LynqNode", &self.key.0, node);
             // What refuses the release may refuse any other write of the object, but hardly its status.
             let patch = json!({"metadata": {"resourceVersion": resource_version}, "status": {"slotGivenUp": resource_version}});
             match self.world.objects.merge_status(&key, &patch).await {
@@ -449,7 +468,7 @@ impl Look<'_> {
     async fn say_freed(&self, freed: &[Freed]) {
         for some in freed.chunks(REQUESTS_MAX) {
             let said = some.iter().map(|Freed { node, release }| async move {
-                let key = own_key("LynqNode", &self.key.0, node);
+                let key = ObjectKey::own("LynqNode", &self.key.0, node);
                 let patch = json!({"status": {"freedRelease": release}});
                 match self.world.objects.merge_status(&key, &patch).await {
                     Ok(object) => drop(self.world.nodes.learn(&object)),
@@ -480,7 +499,7 @@ impl Look<'_> {
             Confirm::Gone { node, uid } => match self
                 .world
                 .objects
-                .get(&own_key("LynqNode", &self.key.0, node))
+                .get(&ObjectKey::own("LynqNode", &self.key.0, node))
                 .await
             {
                 Err(ApiError::NotFound(_)) => Some(Confirmation::Gone { uid: uid.clone() }),

@@ -32,6 +32,19 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
+    /// The key of a hub, a form or a node.
+    pub fn own(kind: &str, namespace: &str, name: &str) -> Self {
+        let kind = Kind {
+            api_version: format!("{}/{}", names::GROUP, names::VERSION),
+            kind: kind.to_owned(),
+        };
+        ObjectKey {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
     /// Whether it is the same object, in whatever version it is read.
     pub fn is_same(&self, other: &ObjectKey) -> bool {
         self.kind.is_same(&other.kind)

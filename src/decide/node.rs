@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use crate::api::node::NodeStatus;
 use crate::api::policy::{Rollout, delay};
-use crate::api::resource::{CreationPolicy, DeletionPolicy, Resource, ResourceArrays};
+use crate::api::resource::{
+    ConflictPolicy, CreationPolicy, DeletionPolicy, Resource, ResourceArrays,
+};
 use crate::api::{conditions, names, stamp};
 use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, kind_of, object_key};
 use crate::decide::content::{self, Hash};
@@ -35,6 +37,7 @@ pub struct Facts {
     pub min_delay: Option<SignedDuration>,
     pub once: bool,
     pub retain: bool,
+    pub conflict_policy: ConflictPolicy,
     /// Why it did not render.
     pub render_error: Option<String>,
 }
@@ -387,6 +390,7 @@ fn facts(resource: &Resource, node: &NodeKey) -> Facts {
         min_delay: resource.min_delay.as_deref().map(delay),
         once: resource.creation_policy == CreationPolicy::Once,
         retain: resource.deletion_policy == DeletionPolicy::Retain,
+        conflict_policy: resource.conflict_policy,
         render_error: Some(resource.render_error.clone()).filter(|error| !error.is_empty()),
     }
 }

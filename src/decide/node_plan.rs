@@ -2,6 +2,7 @@
 //! the status says. Asked again after every step, until nothing is left to do.
 
 pub mod applies;
+pub mod news;
 pub mod record;
 pub mod status;
 
@@ -16,6 +17,7 @@ use crate::decide::content::hash_value;
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::applies::{Applies, FOUGHT_OVER};
+use crate::decide::node_plan::news::Trouble;
 use crate::decide::node_plan::record::Record;
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
@@ -122,6 +124,7 @@ pub struct Outcome {
     pub conflict: bool,
     /// Why it is not ready, or not known to be, for people; empty when it is.
     pub message: String,
+    pub trouble: Option<Trouble>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,12 +188,21 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
     let assessed: Vec<Assessed> = seen.iter().map(|s| assess(s, node, now)).collect();
     let states: Vec<State> = assessed.iter().map(|a| a.state).collect();
     for (i, (step, a)) in graph.steps(&states).into_iter().zip(&assessed).enumerate() {
-        let (kind, message) = match step {
-            Step::Apply | Step::Proceed { .. } => (StepKind::Go, a.message.clone()),
-            Step::Blocked { on } => (StepKind::Blocked, format!("waits for {on}")),
+        let late = a.timed_out.then_some(Trouble::TimedOut);
+        let (kind, message, trouble) = match step {
+            Step::Apply => (StepKind::Go, a.message.clone(), late),
+            Step::Proceed { despite } => {
+                let despite = despite.to_owned();
+                let trouble = late.unwrap_or(Trouble::Proceeded { despite });
+                (StepKind::Go, a.message.clone(), Some(trouble))
+            }
+            Step::Blocked { on } => (StepKind::Blocked, format!("waits for {on}"), None),
             Step::Skip { because } => (
                 StepKind::Skipped,
                 format!("skipped because {because} failed"),
+                Some(Trouble::Skipped {
+                    because: because.to_owned(),
+                }),
             ),
         };
         if kind == StepKind::Go && a.apply {
@@ -202,6 +214,7 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
             step: kind,
             conflict: a.conflict,
             message,
+            trouble,
         });
     }
     // What replaces an object is there before the object goes; and what does not render has no name by which its
@@ -376,6 +389,8 @@ struct Assessed {
     state: State,
     apply: bool,
     conflict: bool,
+    /// It waited for readiness longer than it may.
+    timed_out: bool,
     message: String,
     wake_at: Option<Timestamp>,
 }
@@ -390,6 +405,7 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
         state,
         apply: false,
         conflict: false,
+        timed_out: false,
         message,
         wake_at: None,
     };
@@ -465,6 +481,7 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
         state,
         apply: false,
         conflict: false,
+        timed_out: false,
         message,
         wake_at,
     };
@@ -492,15 +509,14 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
         .waiting_since
         .and_then(|since| since.checked_add(limit).ok())
     {
-        Some(end) if end <= now => done(
-            State::Failed,
-            format!(
-                "not ready after {}s: {}",
-                seen.facts.timeout_seconds,
-                bare.unwrap_or(&reason)
-            ),
-            None,
-        ),
+        Some(end) if end <= now => {
+            let (limit, why) = (seen.facts.timeout_seconds, bare.unwrap_or(&reason));
+            let late = format!("not ready after {limit}s: {why}");
+            Assessed {
+                timed_out: true,
+                ..done(State::Failed, late, None)
+            }
+        }
         end => done(State::Waiting, reason, end),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::api::names;
 use crate::api::node::NodeStatus;
-use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::child::ObjectKey;
 
 /// The kinds of Lynq's arrays, whose groups its record does not have.
 const RECORDED: [(&str, &str); 15] = [
@@ -26,23 +26,51 @@ const RECORDED: [(&str, &str); 15] = [
     ("HorizontalPodAutoscaler", "autoscaling/v2"),
 ];
 
-/// The objects that a status names as `Kind/namespace/name@id`, as far as their kinds are known.
-pub fn recorded(status: &NodeStatus) -> Vec<ObjectKey> {
-    let key = |entry: &String| {
+/// An object that a status names as `Kind/namespace/name@id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub kind: String,
+    /// Empty where the record does not say it and the kind is none of Lynq's arrays.
+    pub api_versions: Vec<String>,
+    pub namespace: String,
+    pub name: String,
+}
+
+pub fn recorded(status: &NodeStatus) -> Vec<Recorded> {
+    let read = |entry: &String| {
         let mut parts = entry.split('@').next()?.splitn(3, '/');
         let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
-        let (_, api_version) = RECORDED.iter().find(|(known, _)| *known == kind)?;
-        let cluster_wide = kind == "Namespace";
-        Some(ObjectKey {
-            kind: Kind {
-                api_version: (*api_version).to_owned(),
-                kind: kind.to_owned(),
-            },
-            namespace: if cluster_wide { "" } else { namespace }.to_owned(),
+        let kinds = status.applied_kinds.iter();
+        let said = kinds.filter_map(|text| text.strip_suffix(kind)?.strip_suffix(' '));
+        let mut api_versions: Vec<String> = said.map(str::to_owned).collect();
+        if api_versions.is_empty() {
+            let known = RECORDED.iter().find(|(known, _)| *known == kind);
+            api_versions.extend(known.map(|(_, api_version)| (*api_version).to_owned()));
+        }
+        Some(Recorded {
+            kind: kind.to_owned(),
+            api_versions,
+            namespace: namespace.to_owned(),
             name: name.to_owned(),
         })
     };
-    status.applied_resources.iter().filter_map(key).collect()
+    status.applied_resources.iter().filter_map(read).collect()
+}
+
+impl Recorded {
+    /// Whether one of these is the object. What has no namespace is recorded with its node's.
+    pub fn is_among(&self, keys: &[ObjectKey]) -> bool {
+        keys.iter().any(|key| {
+            key.kind.kind == self.kind
+                && key.name == self.name
+                && (key.namespace.is_empty() || key.namespace == self.namespace)
+        })
+    }
+
+    /// Lynq's record has the namespace as the form's template says it: it names nothing.
+    pub fn is_template(&self) -> bool {
+        self.namespace.contains("{{") || self.name.contains("{{")
+    }
 }
 
 /// Whether an apply would change nothing but the bookkeeping: what the API server counts, and what names the node.
@@ -85,6 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::decide::child::Kind;
 
     #[test]
     fn bookkeeping_is_no_change() {
@@ -136,7 +165,39 @@ mod tests {
             ],
             ..NodeStatus::default()
         };
-        let keys: Vec<String> = recorded(&status).iter().map(ToString::to_string).collect();
-        assert_eq!(keys, ["Deployment/shop/acme-app", "Namespace//acme"]);
+        let all = recorded(&status);
+        let told: Vec<(&str, &str, &str)> = all
+            .iter()
+            .map(|r| {
+                (
+                    r.api_versions.first().map_or("", String::as_str),
+                    r.kind.as_str(),
+                    r.name.as_str(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("apps/v1", "Deployment", "acme-app"),
+                ("v1", "Namespace", "acme"),
+                ("", "Widget", "acme")
+            ]
+        );
+        let known = NodeStatus {
+            applied_kinds: vec!["example.com/v1 Widget".into()],
+            ..status
+        };
+        assert_eq!(recorded(&known)[2].api_versions, ["example.com/v1"]);
+        let key = |namespace: &str, name: &str| ObjectKey {
+            kind: Kind {
+                api_version: "apps/v1".into(),
+                kind: "Deployment".into(),
+            },
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        assert!(all[0].is_among(&[key("shop", "acme-app")]));
+        assert!(!all[0].is_among(&[key("other", "acme-app"), key("shop", "acme-web")]));
     }
 }

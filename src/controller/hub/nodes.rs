@@ -7,8 +7,9 @@ use crate::api::stamp;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::{World, own_key};
+use crate::controller::World;
 use crate::decide::child::NodeKey;
+use crate::decide::child::ObjectKey;
 use crate::decide::hub_sync::{NodeDeletion, NodeWrite};
 use crate::decide::rollout::Way;
 
@@ -47,7 +48,7 @@ pub async fn write_nodes(world: &World, writes: &[NodeWrite]) -> Vec<Failure> {
             && let Some(write) = left.next()
         {
             running.push(async move {
-                let key = own_key(
+                let key = ObjectKey::own(
                     "LynqNode",
                     write.object["metadata"]["namespace"]
                         .as_str()
@@ -96,7 +97,7 @@ pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) ->
     for NodeDeletion { name, uid, reason } in deletes {
         match world
             .objects
-            .delete(&own_key("LynqNode", &hub.namespace, name), uid, None)
+            .delete(&ObjectKey::own("LynqNode", &hub.namespace, name), uid, None)
             .await
         {
             Ok(()) => world.events.normal(

@@ -8,10 +8,11 @@ use crate::api::hub::SourceType;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
+use crate::controller::World;
 use crate::controller::hub::Memory;
 use crate::controller::hub::nodes::Failure;
 use crate::controller::hub::source::Problem;
-use crate::controller::{World, own_key};
+use crate::decide::child::ObjectKey;
 use crate::decide::findings::{Findings, Subject};
 
 /// A sync that knew the rows.
@@ -118,6 +119,7 @@ fn rows_read(hub: &Hub) -> &'static str {
 /// There are no rows. The counts stay as they were.
 pub async fn problem(world: &World, hub: &Hub, memory: &mut Memory, problem: Problem) {
     world.metrics.synced(problem.code);
+    world.metrics.reconciled("lynqhub", false);
     let complaint = Complaint {
         event: match problem.reason {
             "DatabaseConnectionFailed" => "DatabaseQueryFailed",
@@ -210,7 +212,10 @@ async fn write_status(
     }});
     match world
         .objects
-        .merge_status(&own_key("LynqHub", &hub.namespace, &hub.name), &patch)
+        .merge_status(
+            &ObjectKey::own("LynqHub", &hub.namespace, &hub.name),
+            &patch,
+        )
         .await
     {
         Ok(object) => drop(world.hubs.learn(&object)),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::api::conditions::{Condition, is_true};
@@ -65,6 +66,7 @@ impl Collector for LynqMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         hubs(&self.world, &mut encoder)?;
         forms(&self.world, &mut encoder)?;
+        queues(&self.world, &mut encoder)?;
         match self.nodes {
             true => nodes(&self.world, &mut encoder),
             false => Ok(()),
@@ -113,6 +115,17 @@ fn forms(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Erro
             ready.checked_div(rollout.total_nodes.into()).unwrap_or(100)
         },
     )
+}
+
+fn queues(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let depths = [
+        ("lynqhub", world.hub_queue.depth()),
+        ("lynqform", world.rollout_queue.depth()),
+        ("lynqnode", world.node_queue.depth()),
+    ];
+    let series = depths.map(|(name, depth)| ([("name", name)], depth as i64));
+    let help = "Objects that are due to be looked at";
+    gauge(encoder, "workqueue_depth", help, series.into_iter())
 }
 
 fn of_node(node: &NodeDigest) -> [Label<'_>; 2] {
@@ -173,5 +186,21 @@ fn nodes(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Erro
             let labels: [Label<'_>; 3] = [name, namespace, ("reason", &condition.reason)];
             (labels, 1)
         }),
-    )
+    )?;
+    let help = "Writes that met an object or a field of somebody else's";
+    let mut metric =
+        encoder.encode_descriptor("lynqnode_conflicts", help, None, MetricType::Counter)?;
+    let conflicts = world.conflicts.lock().expect("the conflicts' lock");
+    for (node, of_node) in conflicts.iter() {
+        for ((kind, policy), times) in of_node {
+            let labels: [Label<'_>; 4] = [
+                ("lynqnode", &node.name),
+                ("namespace", &node.namespace),
+                ("resource_kind", kind),
+                ("conflict_policy", policy.name()),
+            ];
+            ConstCounter::new(*times).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }

@@ -36,7 +36,9 @@ pub async fn apply(
         Ok(object) => mend_tie(world, key, &tie, object).await,
         failed => failed,
     };
-    world.metrics.applied(&key.kind.kind, applied.is_ok());
+    let policy = resource.conflict_policy;
+    let metrics = &world.metrics;
+    metrics.applied(&key.kind.kind, policy, applied.is_ok());
     match applied {
         Ok(object) => Ok(object),
         Err(error) => Err(explained(world, key, error).await?),
@@ -174,8 +176,26 @@ async fn mend_tie(
     object: Value,
 ) -> Result<Value, ApiError> {
     match tie.mend(&object) {
-        Some(patch) => world.objects.merge(key, &patch).await,
+        Some(patch) => {
+            let mended = world.objects.merge(key, &patch).await?;
+            if Child::of(&object).orphaned {
+                let note = format!("it is lynqnode {}'s again, and no orphan", tie.node);
+                let about = about(key, &object);
+                world.events.normal(&about, "OrphanMarkersRemoved", note);
+            }
+            Ok(mended)
+        }
         None => Ok(object),
+    }
+}
+
+fn about(key: &ObjectKey, object: &Value) -> About {
+    About {
+        key: key.clone(),
+        uid: object["metadata"]["uid"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 
@@ -230,7 +250,12 @@ pub async fn take_down(
             let at = stamp::format(Timestamp::now());
             let patch = orphan(&object, &node.uid, &at, why);
             match world.objects.merge(key, &patch).await {
-                Ok(_) => tell(world, node, key, how, why),
+                Ok(_) => {
+                    tell(world, node, key, how, why);
+                    let note = format!("lynqnode {} has left it behind as an orphan", node.key);
+                    let about = about(key, &object);
+                    world.events.normal(&about, "OrphanMarkersAdded", note);
+                }
                 Err(ApiError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }

@@ -82,6 +82,9 @@ impl Look<'_> {
             let patch = json!([{"op": "test", "path": path, "value": names::NODE_FINALIZER}, {"op": "remove", "path": path}]);
             let patch = serde_json::from_value(patch).expect("a JSON patch");
             self.world.objects.json_patch(&self.own(), patch).await?;
+            let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+            let text = "its objects are gone, or left behind as their deletionPolicy says";
+            self.world.events.normal(&about, "LynqNodeDeleted", text);
         }
         Ok(())
     }

@@ -13,9 +13,10 @@ use crate::api::form::{FormStatus, Phase};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
+use crate::controller::World;
 use crate::controller::rollout::refused::{LASTING, refused_retry};
 use crate::controller::rollout::{Look, REQUESTS_MAX};
-use crate::controller::{World, own_key};
+use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Plan;
 use crate::decide::rollout::reason::{Names, Reason};
@@ -64,7 +65,7 @@ impl Turn {
         let text = format!(
             "the status cannot be written, and is not up to date: {error}; it is tried again, at the latest after 30 s"
         );
-        tracing::warn!(kind = about.kind, name = %about.key, text);
+        tracing::warn!(object = %about.key, text);
         if self.failed == LASTING {
             world.events.warning(about, "StatusRefused", text);
         }
@@ -89,7 +90,7 @@ impl Look<'_> {
             return Some(forms.map_or(wait, |other| other.min(wait)));
         }
         let patch = json!({"status": {"ready": ready, "failed": failed}});
-        let key = own_key("LynqHub", &self.key.0, &self.key.1);
+        let key = ObjectKey::own("LynqHub", &self.key.0, &self.key.1);
         let ended = self.world.objects.merge_status(&key, &patch).await;
         let ended = ended.map(|object| drop(self.world.hubs.learn(&object)));
         let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
@@ -207,7 +208,7 @@ impl Look<'_> {
                 rollout.entry(field).or_insert(Value::Null);
             }
         }
-        let key = own_key("LynqForm", &form.namespace, &form.name);
+        let key = ObjectKey::own("LynqForm", &form.namespace, &form.name);
         let object = self.world.objects.merge_status(&key, &patch).await?;
         self.world.forms.learn(&object);
         self.announce(form, status, state);
@@ -307,6 +308,15 @@ impl Look<'_> {
             let told = blocked.announcement();
             self.world.events.normal(&about, blocked.code(), told);
         }
+        if let Some(state) = state
+            && is_throttled(state.blocked.as_ref().map(Reason::code))
+            && !is_throttled(reason(&form.status))
+            && let Some(hub) = self.world.hubs.get(&self.key.0, &self.key.1)
+        {
+            let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+            let note = format!("LynqForm '{}': {}", form.name, state.throttled());
+            self.world.events.normal(&about, "RolloutThrottled", note);
+        }
         if valid(status) != valid(&form.status)
             && let Some(condition) = status.conditions.iter().find(|c| c.type_ == "Valid")
         {
@@ -347,6 +357,11 @@ fn has_started(status: &FormStatus) -> bool {
 fn is_stalled(status: &FormStatus) -> bool {
     let stalled = |c: &conditions::Condition| c.type_ == "RolloutComplete" && c.reason == STALLED;
     status.conditions.iter().any(stalled)
+}
+
+/// Whether its nodes wait for a window, by the word why they wait.
+fn is_throttled(word: Option<&str>) -> bool {
+    matches!(word, Some("WindowFull" | "HubWindowFull" | "Soaking"))
 }
 
 /// Why its nodes wait, in a word.

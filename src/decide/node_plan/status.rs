@@ -182,6 +182,7 @@ fn states(
     let degraded_reason = match (conflicts > 0, degraded) {
         (_, false) => "Healthy",
         (false, _) if failed == 0 && plan.graph_error.is_none() => "DeletionFailed",
+        (true, _) if failed as usize > conflicts => "ResourceFailuresAndConflicts",
         (true, _) => "ResourceConflicts",
         (false, _) if plan.graph_error.is_some() => "DependencyCycle",
         (false, _) => "ResourceFailures",

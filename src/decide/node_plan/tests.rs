@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::*;
 use crate::api::conditions::is_true;
 use crate::api::node::NodeStatus;
+use crate::api::resource::ConflictPolicy;
 use crate::decide::child::{Kind, NodeKey};
 use crate::decide::readiness::Reason;
 
@@ -33,6 +34,7 @@ fn facts(id: &str, depends: &[&str]) -> Facts {
         min_delay: None,
         once: false,
         retain: false,
+        conflict_policy: ConflictPolicy::Stuck,
         render_error: None,
     }
 }
@@ -190,7 +192,7 @@ fn only_what_changed_is_applied() {
 }
 
 #[test]
-fn once_is_created_and_then_left_alone() {
+fn once_is_created_and_then_left_alone_but_asked() {
     let mut once = facts("a", &[]);
     once.once = true;
     let node = node(vec![once]);
@@ -200,7 +202,16 @@ fn once_is_created_and_then_left_alone() {
         applied_hash: Some("another".into()),
         ..child(&node.facts[0], &node)
     };
-    assert!(planned(&node, &[Some(made)]).apply.is_empty());
+    let asked = |readiness| {
+        let made = Child {
+            readiness,
+            ..made.clone()
+        };
+        let plan = planned(&node, &[Some(made)]);
+        (plan.apply, plan.outcomes[0].state)
+    };
+    assert_eq!(asked(Readiness::Ready), (vec![], State::Ready));
+    assert_eq!(asked(waiting()), (vec![], State::Waiting));
 }
 
 /// The data of an object that is otherwise left alone must survive its row as well.

@@ -79,6 +79,17 @@ impl FormState {
         }
     }
 
+    /// What an event on the hub says of a window that is full, in Lynq's words.
+    pub fn throttled(&self) -> String {
+        let held: i64 = self.waiting.values().sum();
+        let window = self.window.into_iter().chain(self.hub_window).min();
+        format!(
+            "{held} node updates throttled (maxSkew={}, currently updating={})",
+            window.unwrap_or_default(),
+            self.rollout.updating_nodes
+        )
+    }
+
     /// Complete with somebody's own content is told apart. The planner itself does not know what the hub rendered.
     pub fn with_edited(mut self, edited: &[String]) -> Self {
         self.edited = Names::of(edited);

@@ -1,0 +1,148 @@
+//! Events for what becomes of a node's resources: one for each piece of news, not for each attempt.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::cluster::events::About;
+use crate::cluster::objects::ApiError;
+use crate::controller::World;
+use crate::controller::node::{Look, RETRY_FIRST, ResourceMemory};
+use crate::decide::child::Child;
+use crate::decide::graph::State;
+use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan::{
+    self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, StepKind, news,
+};
+
+/// What the loop remembers of what it told.
+#[derive(Default)]
+pub struct Memory {
+    /// What was applied since the last event about it, by id.
+    pub applied: BTreeSet<String>,
+}
+
+impl Look<'_> {
+    /// Events for what became of its resources. Also for what failed without a request: a kind that is not there, an object that
+    /// is somebody else's.
+    pub fn note_outcomes(&mut self, node: &NodeDigest, plan: &NodePlan, now: Timestamp) {
+        for (facts, outcome) in node.facts.iter().zip(&plan.outcomes) {
+            let failed = outcome.state == State::ApplyFailed && outcome.step == StepKind::Go;
+            let memory = self.memory.resources.entry(facts.id.clone()).or_default();
+            if memory.trouble != outcome.trouble
+                && let Some(trouble) = &outcome.trouble
+            {
+                let (reason, text) = trouble.event(&facts.id, &outcome.message);
+                warn(self.world, node, reason, text);
+            }
+            memory.trouble.clone_from(&outcome.trouble);
+            let known = memory.failure.as_ref().map(|failure| &failure.message);
+            // The hub speaks of what does not render.
+            if !failed || facts.render_error.is_some() || known == Some(&outcome.message) {
+                continue;
+            }
+            let failure = Failure {
+                kind: match outcome.conflict {
+                    true => FailureKind::Conflict,
+                    false => FailureKind::Refused,
+                },
+                message: outcome.message.clone(),
+                retry_at: now,
+                premise: Premise::default(),
+            };
+            fail(memory, self.world, node, facts, failure);
+        }
+        let applied = std::mem::take(&mut self.memory.news.applied);
+        if applied.is_empty() {
+            return;
+        }
+        let ids = node.facts.iter().map(|facts| facts.id.as_str());
+        let done: Vec<&str> = ids.filter(|id| applied.contains(*id)).collect();
+        let failed: Vec<&str> = (node.facts.iter().zip(&plan.outcomes))
+            .filter(|(_, outcome)| {
+                outcome.state == State::ApplyFailed && outcome.step == StepKind::Go
+            })
+            .map(|(facts, _)| facts.id.as_str())
+            .collect();
+        let (reason, text) = news::applied(&node.form, &done, &failed);
+        match failed.is_empty() {
+            true => self.world.events.normal(&about(node), reason, text),
+            false => warn(self.world, node, reason, text),
+        }
+    }
+}
+
+fn about(node: &NodeDigest) -> About {
+    About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid)
+}
+
+fn warn(world: &World, node: &NodeDigest, reason: &str, text: String) {
+    tracing::warn!(node = %node.key, reason, text);
+    world.events.warning(&about(node), reason, text);
+}
+
+/// Takes how an apply ended.
+pub fn note(
+    memory: &mut ResourceMemory,
+    world: &World,
+    node: &NodeDigest,
+    facts: &Facts,
+    premise: Premise,
+    result: Result<Arc<Child>, ApiError>,
+) {
+    let now = Timestamp::now();
+    let error = match result {
+        Ok(child) => {
+            memory.fields_hash = Some(child.fields_hash.clone());
+            memory.failure = None;
+            memory.failures = 0;
+            memory.applies.note(now);
+            memory.was_ready = false;
+            memory.waiting_since = Some(now);
+            return;
+        }
+        Err(error) => error,
+    };
+    let wait = RETRY_LAST.min(RETRY_FIRST * 2_i32.saturating_pow(memory.failures.min(10)));
+    memory.failures += 1;
+    let kind = if matches!(error, ApiError::Conflict(_)) {
+        FailureKind::Conflict
+    } else {
+        FailureKind::Refused
+    };
+    let failure = Failure {
+        kind,
+        message: error.to_string(),
+        retry_at: now.checked_add(wait).unwrap_or(now),
+        premise,
+    };
+    fail(memory, world, node, facts, failure);
+}
+
+/// Remembers the failure; one event for each new way to fail, not for each attempt.
+fn fail(
+    memory: &mut ResourceMemory,
+    world: &World,
+    node: &NodeDigest,
+    facts: &Facts,
+    failure: Failure,
+) {
+    if failure.kind == FailureKind::Conflict {
+        let mut conflicts = world.conflicts.lock().expect("the conflicts' lock");
+        let of_node = conflicts.entry(node.key.clone()).or_default();
+        *of_node
+            .entry((facts.kind.kind.clone(), facts.conflict_policy))
+            .or_default() += 1;
+    }
+    if memory.failure.as_ref().map(|f| &f.message) != Some(&failure.message) {
+        let reason = match failure.kind {
+            FailureKind::Conflict => "ResourceConflict",
+            FailureKind::Refused => "ApplyFailed",
+        };
+        let object = node_plan::status::named(facts);
+        let text = format!("Resource {:?}, {object}: {}", facts.id, failure.message);
+        warn(world, node, reason, text);
+    }
+    memory.failure = Some(failure);
+}
