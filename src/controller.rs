@@ -27,6 +27,7 @@ use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, Which, follow};
+use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{Kind, NodeKey};
 use crate::decide::node_plan::status::HoldReason;
 use metrics::Metrics;
@@ -92,6 +93,10 @@ pub struct World {
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
 }
+
+/// Uids and generations of a hub and its forms, and whether they are forced.
+#[derive(PartialEq)]
+pub struct Said(Vec<(String, i64, bool)>);
 
 /// What the hub loop made of a form.
 #[derive(Clone, Debug, Default)]
@@ -279,6 +284,22 @@ impl World {
         {
             self.rollout_queue.add(key);
         }
+    }
+
+    /// What the hub and its forms say now. What was decided holds for as long as they say the same.
+    pub fn said(&self, hub: &HubKey) -> Said {
+        let of_hub = self.hubs.get(&hub.0, &hub.1);
+        let of_hub =
+            of_hub.map(|hub| (hub.uid.clone(), hub.generation, is_forced(&hub.annotations)));
+        let forms = self.forms_of(hub).into_iter();
+        let of_forms = forms.map(|form| {
+            (
+                form.uid.clone(),
+                form.generation,
+                is_forced(&form.annotations),
+            )
+        });
+        Said(of_hub.into_iter().chain(of_forms).collect())
     }
 
     /// The forms that name this hub, by name.

@@ -353,3 +353,53 @@ async fn new_nodes_may_go_at_once_and_failures_be_forgiven() -> Result<()> {
     fleet.rollout("the others go on", SOON, rest).await?;
     fleet.retire().await
 }
+
+/// Where no window applies, nothing but a pause stops what is on its way; it must do so at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_stops_what_goes_without_a_window() -> Result<()> {
+    const ROWS: usize = 300;
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "brake", ROWS).await?;
+    let form = |plan: &str, paused: bool| {
+        json!({
+            "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+            "metadata": {"name": "web", "namespace": fleet.namespace},
+            "spec": {"hubId": "tenants", "rollout": {"paused": paused}, "configMaps": [{
+                "id": "app", "nameTemplate": "{{ .uid }}-app",
+                "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": plan}},
+            }]},
+        })
+    };
+    let changed = async || -> Result<usize> {
+        let maps = fleet.list("ConfigMap").await?;
+        Ok(maps
+            .iter()
+            .filter(|map| map["data"]["plan"] == "two")
+            .count())
+    };
+    fleet.apply(&form("one", false)).await?;
+    fleet.complete(ROWS, SOON).await?;
+    fleet.apply(&form("two", false)).await?;
+    wait::until("the first are changed", SOON, async || {
+        ensure!(changed().await? > 0, "none");
+        Ok(())
+    })
+    .await?;
+    fleet.apply(&form("two", true)).await?;
+    wait::until("the others wait", SOON, async || {
+        let form = fleet.get("LynqForm", "web").await?;
+        let held = condition(&form, "Held").cloned().unwrap_or_default();
+        ensure!(held["reason"] == "Paused", "{}", form["status"]);
+        Ok(())
+    })
+    .await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let stopped = changed().await?;
+    ensure!(stopped < ROWS * 2 / 3, "{stopped} of {ROWS} went on");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let later = changed().await?;
+    ensure!(later == stopped, "{later} instead of {stopped}");
+    fleet.apply(&form("two", false)).await?;
+    fleet.complete(ROWS, SOON).await?;
+    fleet.retire().await
+}

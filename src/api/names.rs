@@ -66,8 +66,6 @@ pub const HELD_BY: &str = "lynq.sh/held-by";
 /// Markers by which the operator asks the gate to let content go live.
 pub const RELEASE: &str = "lynq.sh/release";
 pub const UNGATED: &str = "lynq.sh/ungated";
-/// At the end of an ungated marker's value: it counts only where nothing was ever live.
-pub const UNGATED_IF_NEW: &str = "/if-new";
 /// On a LynqNode: every change of it goes live at once while this is `"true"`; on a LynqForm or LynqHub: of all of its
 /// nodes.
 pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";

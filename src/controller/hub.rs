@@ -176,6 +176,7 @@ async fn act(
         None => *memory.seed.insert(seed::seed(world, hub).await?),
     };
     let forced = is_forced(&hub.annotations);
+    let said = world.said(&key);
     let (forms, broken) = block_in_place(|| compile_forms(world, &key, forced, memory));
     let nodes = world.nodes.of_hub(&key);
     let view = hub_sync::Hub {
@@ -212,7 +213,7 @@ async fn act(
     }
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
-    let mut failures: Vec<Failure> = nodes::write_nodes(world, &plan.writes).await;
+    let mut failures: Vec<Failure> = nodes::write_nodes(world, (&key, &said), &plan.writes).await;
     // Spent before it is used, and not kept for later: else it would let as many go that nobody has looked at.
     let mut deletes = plan.deletes.as_slice();
     if view.confirmation.is_some() && plan.held.is_none() {

@@ -33,6 +33,7 @@ use crate::decide::node_plan::news::Trouble;
 use crate::decide::node_plan::record::Record;
 use crate::decide::node_plan::{self, Failure, Premise, Rest, Seen, untold_delay};
 use crate::decide::readiness::Readiness;
+use crate::decide::rollout::Live;
 
 /// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
 #[derive(Default)]
@@ -55,6 +56,8 @@ pub struct Memory {
     taken_over: Option<String>,
     /// When the object was last sent through the gate once more.
     gated_again: Option<Timestamp>,
+    /// What is live was known when it was looked at last.
+    known: bool,
     news: news::Memory,
 }
 
@@ -254,8 +257,13 @@ impl Look<'_> {
         &mut self,
         node: &mut Arc<NodeDigest>,
     ) -> Result<Option<Timestamp>, ApiError> {
+        let was_known = std::mem::replace(&mut self.memory.known, node.live != Live::Unknown);
         if !node.past_gate {
             self.memory.gated_again = None;
+            // The gate does not forget what is live.
+            if was_known && node.live == Live::Unknown {
+                self.tell_bypass(node);
+            }
             return Ok(None);
         }
         let now = Timestamp::now();
@@ -268,6 +276,16 @@ impl Look<'_> {
             return Ok(Some(due));
         }
         self.memory.gated_again = Some(now);
+        self.tell_bypass(node);
+        let patch = json!({"metadata": {"resourceVersion": node.resource_version, "annotations": {names::GATED_AGAIN: node.resource_version}}});
+        *node = self
+            .world
+            .nodes
+            .learn(&self.world.objects.merge(&self.own(), &patch).await?);
+        Ok(now.checked_add(GATE_RETRY).ok())
+    }
+
+    fn tell_bypass(&self, node: &NodeDigest) {
         self.world.metrics.bypassed();
         let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held \
                     for a release like any other change. See that the webhook configurations and the CustomResourceDefinitions are as \
@@ -277,12 +295,6 @@ impl Look<'_> {
         self.world
             .events
             .warning(&about, "PastTheGate", text.to_owned());
-        let patch = json!({"metadata": {"resourceVersion": node.resource_version, "annotations": {names::GATED_AGAIN: node.resource_version}}});
-        *node = self
-            .world
-            .nodes
-            .learn(&self.world.objects.merge(&self.own(), &patch).await?);
-        Ok(now.checked_add(GATE_RETRY).ok())
     }
 
     /// The release loop may wait for the last first look.

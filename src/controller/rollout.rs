@@ -22,7 +22,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::node::confirm::confirm_ready;
 use crate::controller::node::takeover::still_changes_nothing;
 use crate::controller::rollout::refused::{NotReleased, Refused};
-use crate::controller::{Rendered, World};
+use crate::controller::{Rendered, Said, World};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
@@ -98,6 +98,7 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
 
 /// One pass of a look: what was seen, and what the planner made of it.
 struct Pass<'a> {
+    said: &'a Said,
     snapshot: &'a Snapshot,
     plan: &'a Plan,
     hub: &'a Hub,
@@ -134,6 +135,7 @@ impl Look<'_> {
                 true => Some(self.read_nodes().await?),
                 false => None,
             };
+            let said = self.world.said(&self.key);
             let (nodes, rendered) = self.view();
             let confirmed_now = std::mem::take(&mut confirmed);
             let mut snapshot = self.snapshot(hub.as_deref(), (&nodes, &rendered), confirmed_now);
@@ -152,6 +154,7 @@ impl Look<'_> {
                 return Ok(self.write_forms(&nodes, &plan, written).await);
             };
             let of_pass = Pass {
+                said: &said,
                 snapshot: &snapshot,
                 plan: &plan,
                 hub: &hub,
@@ -221,7 +224,7 @@ impl Look<'_> {
             .metrics
             .hub_window(&self.key, pass.plan.hub_window);
         let (refused, (), (), again) = join4(
-            self.release(&sent),
+            self.release(&sent, pass.said),
             self.give_up(&pass.plan.give_up),
             self.say_freed(freed),
             self.write_statuses(pass.hub, pass.nodes, pass.plan, written),
@@ -365,10 +368,17 @@ impl Look<'_> {
         }
     }
 
-    /// Sends the releases; returns the nodes that did not go live, and why.
-    async fn release(&self, releases: &[Release]) -> BTreeMap<String, NotReleased> {
+    /// Sends the releases, as long as the hub and its forms say what they were decided on; returns the nodes that did not go
+    /// live, and why.
+    async fn release(&self, releases: &[Release], said: &Said) -> BTreeMap<String, NotReleased> {
         let mut refused = BTreeMap::new();
         for some in releases.chunks(REQUESTS_MAX) {
+            if self.world.said(&self.key) != *said {
+                let why = || NotReleased::Conflict("its form or hub has changed since".to_owned());
+                let unsent = some.iter().map(|release| (release.node.clone(), why()));
+                refused.extend(unsent);
+                continue;
+            }
             let sent = join_all(some.iter().map(|release| self.release_one(release))).await;
             for (release, sent) in some.iter().zip(sent) {
                 if let Err(why) = sent {

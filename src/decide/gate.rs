@@ -278,11 +278,8 @@ fn by_rule<'a>(
         next.go_live(now);
         return Ok((outcome, next));
     }
-    // The operator says that no window applies; perhaps for new nodes only, and this one is not new any more.
-    let is_new = old.as_ref().is_none_or(|old| old.live == Live::None);
-    if let Some(value) = ungated.filter(|v| is_new || !v.ends_with(names::UNGATED_IF_NEW)) {
-        // The rest of it only makes it another marker than the last one for the same content.
-        let named = value.split('/').next().unwrap_or(value);
+    // The operator says that no window applies to the node as it has seen it. It may be another by now, and so may the window.
+    if let Some((value, named)) = ungated.and_then(|value| as_seen(write, value)) {
         if let Some(old) = &old {
             check_marker(write, old, named, &desired, false)?;
         } else if named != desired.as_str() {
@@ -377,17 +374,26 @@ fn check_marker(
         .and_then(|old| annotation(old, names::DESIRED_HASH));
     let named_as_stored =
         stored == Some(hash) && Hash::is_of_another_version(hash) && old.desired == *desired;
-    let stored_version = write
-        .old
-        .and_then(|old| old.pointer("/metadata/resourceVersion"))
-        .and_then(Value::as_str);
-    let current =
-        (hash == desired.as_str() || named_as_stored) && (!release || version == stored_version);
+    let current = (hash == desired.as_str() || named_as_stored)
+        && (!release || version == stored_version(write));
     if current {
         Ok(())
     } else {
         Err(stale(write, value, desired))
     }
+}
+
+/// The marker with the hash in it, if the object is still of the version behind the hash; a new object has none.
+fn as_seen<'a>(write: &Write, marker: &'a str) -> Option<(&'a str, &'a str)> {
+    let (hash, version) = match marker.rsplit_once('/') {
+        Some((hash, version)) => (hash, Some(version)),
+        None => (marker, None),
+    };
+    (version == stored_version(write)).then_some((marker, hash))
+}
+
+fn stored_version<'a>(write: &Write<'a>) -> Option<&'a str> {
+    write.old?.pointer("/metadata/resourceVersion")?.as_str()
 }
 
 fn stale(write: &Write, marker: &str, current: &Hash) -> Denial {

@@ -360,18 +360,11 @@ fn render_node(
     if let Some(group) = group {
         annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
     }
-    let free = |creation| form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
-    let goes = free(creation) && !(creation && plan.held.is_some());
+    let free = form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
+    let goes = free && !(creation && plan.held.is_some());
     if goes {
-        // It may have gone live since it was seen; then this is an update like any other.
-        let condition = if free(false) {
-            ""
-        } else {
-            names::UNGATED_IF_NEW
-        };
-        // The version makes it another marker than one that let the same content go before.
         let version = node.map(|node| format!("/{}", node.resource_version));
-        let marker = format!("{content_hash}{}{condition}", version.unwrap_or_default());
+        let marker = format!("{content_hash}{}", version.unwrap_or_default());
         annotations.insert(names::UNGATED.to_owned(), json!(marker));
     }
     let object = json!({

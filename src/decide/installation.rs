@@ -9,10 +9,16 @@ use crate::api::names;
 /// definitions do not have them.
 pub const STORED: [(&str, &[&str]); 3] = [
     ("lynqhubs", &["status.rollout.slots"]),
-    ("lynqforms", &["spec.rollout.paused"]),
+    ("lynqforms", &["spec.rollout.paused", "spec.rollout.order"]),
     (
         "lynqnodes",
-        &["spec.released", "status.observedHash", "status.slotGivenUp"],
+        &[
+            "spec.released",
+            "status.observedHash",
+            "status.landedRelease",
+            "status.freedRelease",
+            "status.slotGivenUp",
+        ],
     ),
 ];
 
@@ -45,7 +51,7 @@ pub fn definition_problem(plural: &str, definition: Option<&Value>) -> Option<St
     (!lost.is_empty()).then(|| {
         format!(
             "CustomResourceDefinition {name} is not lynqgate's: the API server drops {} of what is written; {again}",
-            lost.join(" and ")
+            lost.join(", ")
         )
     })
 }
@@ -111,12 +117,16 @@ mod tests {
         };
         assert_eq!(
             with(json!({})),
-            lost("spec.released and status.observedHash and status.slotGivenUp")
+            lost(
+                "spec.released, status.observedHash, status.landedRelease, status.freedRelease, status.slotGivenUp"
+            )
         );
         let released = json!({"properties": {"released": {"type": "object"}}});
         assert_eq!(
             with(json!({"properties": {"spec": released}})),
-            lost("status.observedHash and status.slotGivenUp")
+            lost(
+                "status.observedHash, status.landedRelease, status.freedRelease, status.slotGivenUp"
+            )
         );
         let open = json!({"x-kubernetes-preserve-unknown-fields": true});
         assert_eq!(

@@ -200,10 +200,14 @@ impl NodeDigest {
         self.content = keep_content.then(|| Arc::new(arrays));
     }
 
-    /// Hashes of another version cannot be checked. An object without any was left by Lynq.
+    /// Hashes of another version cannot be checked. An object without any was left by Lynq, if no hub of ours has written it.
     fn is_past_gate(&self, object: &Value, previous: Option<&NodeDigest>) -> bool {
         let claims = |name| annotation(object, name).and_then(Hash::parse);
         if claims(names::LIVE_HASH).is_some() && self.live == Live::Unknown {
+            return true;
+        }
+        let lost = annotation(object, names::DESIRED_HASH).is_none();
+        if lost && self.rendered_hash.is_some() {
             return true;
         }
         let same = |p: &&NodeDigest| {
@@ -508,5 +512,33 @@ mod tests {
             assert_eq!(image(&node, &found), image(&same, &expected), "{name}");
             assert_eq!(found.facts, expected.facts, "{name}");
         }
+    }
+    /// Without a hash there is no release; Lynq's have none, and its fault is not that something got past the gate.
+    #[test]
+    fn a_lost_hash_is_found() {
+        let node = |annotations: Value| {
+            let object = json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": {"uid": "acme"}});
+            NodeDigest::of(&object, None).past_gate
+        };
+        assert!(node(
+            json!({names::RENDERED_HASH: "1:aa", names::LIVE_HASH: "none"})
+        ));
+        assert!(!node(json!({names::TEMPLATE_GENERATION: "1"})));
+    }
+    /// C1, then C2, then C1 again: what was said of the first time says nothing of the second.
+    #[test]
+    fn an_older_roll_out_of_the_same_content_is_not_seen() {
+        let spec = json!({"uid": "acme", "templateRef": "web"});
+        let live = content::hash(Some(&spec)).to_string();
+        let seen = |of: &str| {
+            let annotations = json!({
+                names::DESIRED_HASH: live, names::LIVE_HASH: live, names::START_TIME: "2026-03-01T12:00:00.000Z",
+            });
+            let status = json!({"observedHash": live, "observedStartTime": of});
+            let object = json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": spec, "status": status});
+            NodeDigest::of(&object, None).is_seen()
+        };
+        assert!(seen("2026-03-01T12:00:00.000Z"));
+        assert!(!seen("2026-03-01T11:00:00.000Z"));
     }
 }

@@ -45,17 +45,16 @@ impl Release {
     /// The annotation that asks the gate for it.
     pub fn marker(&self) -> (&'static str, String) {
         match self.way {
-            Way::Slot | Way::TakenOver => {
-                let by_slot = self.way == Way::Slot;
+            Way::Slot => {
                 let marker = ReleaseMarker {
                     hash: self.hash.clone(),
                     resource_version: self.resource_version.clone(),
                     repair: self.repair,
-                    watched: self.watched && by_slot,
+                    watched: self.watched,
                 };
                 (names::RELEASE, marker.to_string())
             }
-            Way::Ungated | Way::Forced => {
+            Way::Ungated | Way::Forced | Way::TakenOver => {
                 let marker = format!("{}/{}", self.hash, self.resource_version);
                 (names::UNGATED, marker)
             }

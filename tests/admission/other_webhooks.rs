@@ -114,7 +114,6 @@ fn meddle(object: &Value, call: usize) -> Value {
 /// gate leaves of it.
 async fn every_decision_is_as_it_must_be(nodes: &Nodes) -> Result<()> {
     let data = |version: &str| config_map(json!({"version": version}));
-    let ungated = |hash: &content::Hash| annotate(UNGATED, hash.as_str())["metadata"].clone();
 
     let created = nodes.create("n", data("1")).await?;
     assert_eq!(annotation(&created, LIVE), "none");
@@ -140,11 +139,13 @@ async fn every_decision_is_as_it_must_be(nodes: &Nodes) -> Result<()> {
     let forced = merge(&nodes.admin, "n", &annotate(FORCE, "true")).await?;
     assert_eq!(annotation(&forced, LIVE), annotation(&held, DESIRED));
     assert!(annotation(&forced, START) > annotation(&released, START));
-    merge(&nodes.admin, "n", &annotate(FORCE, Value::Null)).await?;
+    let unforced = merge(&nodes.admin, "n", &annotate(FORCE, Value::Null)).await?;
 
     let spec = json!({"spec": data("3")});
     let hash = content::hash(spec.get("spec"));
-    let patch = json!({"metadata": ungated(&hash), "spec": spec["spec"]});
+    let version = &unforced["metadata"]["resourceVersion"];
+    let marker = format!("{hash}/{}", version.as_str().unwrap_or_default());
+    let patch = json!({"metadata": annotate(UNGATED, marker)["metadata"], "spec": spec["spec"]});
     let live = merge(&nodes.operator, "n", &patch).await?;
     assert_eq!(annotation(&live, LIVE), hash.as_str());
     assert_eq!(annotation(&live, DESIRED), hash.as_str());
@@ -153,11 +154,6 @@ async fn every_decision_is_as_it_must_be(nodes: &Nodes) -> Result<()> {
     for (name, api, annotations) in [
         ("forced", &nodes.admin, json!({FORCE: "true"})),
         ("ungated", &nodes.operator, json!({UNGATED: hash.as_str()})),
-        (
-            "if-new",
-            &nodes.operator,
-            json!({UNGATED: format!("{hash}/if-new")}),
-        ),
     ] {
         let mut node = nodes.node(name, data("3"));
         node["metadata"]["annotations"] = annotations;
@@ -168,7 +164,7 @@ async fn every_decision_is_as_it_must_be(nodes: &Nodes) -> Result<()> {
         assert_ne!(annotation(&live, START), "", "{name}");
     }
     let user = json!({"metadata": {"annotations": {UNGATED: "x"}}});
-    let (code, _) = refusal(merge(&nodes.admin, "if-new", &user).await)?;
+    let (code, _) = refusal(merge(&nodes.admin, "ungated", &user).await)?;
     assert_eq!(code, 403);
     Ok(())
 }

@@ -1,13 +1,17 @@
 //! Carries out what a sync decided: LynqNodes are written and deleted, and every one that did not go through is named.
 
+use std::borrow::Cow;
+
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
+use crate::api::names;
 use crate::api::stamp;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
+use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
-use crate::controller::World;
+use crate::controller::{Said, World};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::hub_sync::{NodeDeletion, NodeWrite};
@@ -41,7 +45,13 @@ impl Failure {
     }
 }
 
-pub async fn write_nodes(world: &World, writes: &[NodeWrite]) -> Vec<Failure> {
+/// Of what was decided while the hub and its forms said this, nothing goes live at once when they say something else by now,
+/// such as that they are paused.
+pub async fn write_nodes(
+    world: &World,
+    (hub, said): (&HubKey, &Said),
+    writes: &[NodeWrite],
+) -> Vec<Failure> {
     let (mut failures, mut left, mut running) = (vec![], writes.iter(), FuturesUnordered::new());
     loop {
         while running.len() < REQUESTS_MAX
@@ -60,7 +70,12 @@ pub async fn write_nodes(world: &World, writes: &[NodeWrite]) -> Vec<Failure> {
                     namespace: key.namespace.clone(),
                     name: key.name.clone(),
                 });
-                let written = world.objects.apply(&key, &write.object, true).await;
+                let mut object = Cow::Borrowed(&write.object);
+                if write.way.is_some() && world.said(hub) != *said {
+                    let annotations = object.to_mut()["metadata"]["annotations"].as_object_mut();
+                    annotations.map(|all| all.remove(names::UNGATED));
+                }
+                let written = world.objects.apply(&key, &object, true).await;
                 (write, asked, before, written)
             });
         }

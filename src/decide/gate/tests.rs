@@ -271,7 +271,7 @@ fn releases_that_must_not_pass() {
         ),
         (
             "ungated with another hash",
-            with(&held, names::UNGATED, Some("1:0")),
+            with(&held, names::UNGATED, Some("1:0/8")),
             OPERATOR,
             "stale_release",
         ),

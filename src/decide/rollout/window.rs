@@ -41,8 +41,6 @@ struct Taken {
     repair: bool,
     /// See [`Slot::presumed`].
     presumed: bool,
-    /// Its node runs the newest content, or is about to.
-    goes: bool,
 }
 
 /// One window: a form's, or the hub's over all forms.
@@ -55,8 +53,8 @@ struct Window<'a> {
     places: BTreeMap<String, Place>,
     slots: usize,
     repairs: usize,
-    /// Slots whose nodes run the newest content, or are about to.
-    going: usize,
+    /// Slots that are not presumed: what a window full of goes at a time.
+    genuine: usize,
     holders: Option<Arc<Holders>>,
 }
 
@@ -102,7 +100,6 @@ impl<'a> Windows<'a> {
             let taken = Taken {
                 repair: slot.repair,
                 presumed: slot.presumed,
-                goes: node.is_none_or(|node| !node.held()),
             };
             windows.each(&slot.form, |window| {
                 window.put(&slot.uid, &slot.node, busy, Some(taken));
@@ -155,7 +152,6 @@ impl<'a> Windows<'a> {
             let taken = Taken {
                 repair: before.map_or(node.non_ready(), |slot| slot.repair),
                 presumed: false,
-                goes: true,
             };
             window.put(&node.uid, name, busy, Some(taken));
         });
@@ -211,7 +207,7 @@ impl<'a> Window<'a> {
             places: BTreeMap::new(),
             slots: 0,
             repairs: 0,
-            going: 0,
+            genuine: 0,
             holders: None,
         }
     }
@@ -226,12 +222,12 @@ impl<'a> Window<'a> {
         if let Some(taken) = before.and_then(|place| place.slot) {
             self.slots -= 1;
             self.repairs -= usize::from(taken.repair);
-            self.going -= usize::from(taken.goes);
+            self.genuine -= usize::from(!taken.presumed);
         }
         if let Some(taken) = slot {
             self.slots += 1;
             self.repairs += usize::from(taken.repair);
-            self.going += usize::from(taken.goes);
+            self.genuine += usize::from(!taken.presumed);
         }
         self.holders = None;
     }
@@ -244,7 +240,7 @@ impl<'a> Window<'a> {
         // With a slot and not ready, it fills the window whether it goes or not: also a window that was made narrower
         // than the slots that are out, whose nodes nothing but this could repair. What was put anew into a lost ledger may
         // be more than ever went at a time: of that a window full goes at a time.
-        let fills = |slot: Taken| node.non_ready() && (!slot.presumed || self.going < width);
+        let fills = |slot: Taken| node.non_ready() && (!slot.presumed || self.genuine < width);
         let fills_anyway = slot.is_some_and(fills);
         let fits = fills_anyway
             || match self.counts {

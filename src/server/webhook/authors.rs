@@ -75,10 +75,14 @@ impl Authors {
                     "*".to_owned(),
                     Scope::Namespaced,
                 ),
-                // What cannot be, or is not installed, cannot be made; the node says so.
+                // What cannot be cannot be made; the node says so.
                 Some(kind) if kind.impossible().is_some() => continue,
                 Some(kind) => match self.objects.served(kind).await? {
-                    None => continue,
+                    // It is made once it is installed. What its plural is, and whether it has namespaces, is not known yet.
+                    None => {
+                        let all = "*".to_owned();
+                        (kind.group().to_owned(), all.clone(), all, Scope::Cluster)
+                    }
                     Some(served) => {
                         let resource = &served.resource;
                         let (group, version) = (resource.group.clone(), resource.version.clone());
@@ -103,6 +107,11 @@ impl Authors {
             };
             let name = match (&kind, group.as_str()) {
                 (None, _) => "objects of every kind (only its templates tell which)".to_owned(),
+                (Some(kind), _) if plural == "*" => {
+                    format!(
+                        "everything of the group of {kind}, which the cluster does not have yet,"
+                    )
+                }
                 (_, "") => plural.clone(),
                 (_, group) => format!("{plural}.{group}"),
             };

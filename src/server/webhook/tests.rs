@@ -104,7 +104,7 @@ fn good_reviews() -> Vec<Value> {
             "UPDATE",
             OPERATOR,
             &held,
-            &marked(names::UNGATED, hash("b")),
+            &marked(names::UNGATED, format!("{}/7", hash("b"))),
         ),
         review(
             "UPDATE",

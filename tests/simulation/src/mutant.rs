@@ -37,7 +37,7 @@ mutants! {
     NoCompareAndSwap: "the ledger is written without its resourceVersion",
     StripMarker: "the gate takes the marker off, so that a reinvocation holds what was just released",
     GateTrustsClient: "the gate takes the live hash from the client",
-    UngatedAnyway: "a new node's ungated marker counts also where the node is not new any more",
+    UngatedAnyway: "an ungated marker counts also where the node is another by now",
     ApplyDesired: "the node loop applies the desired content instead of the live content",
     DeleteOnEmpty: "a failed query is taken for zero rows, and zero rows for a reason to delete",
     IgnorePause: "a paused form is released like any other",

@@ -141,10 +141,10 @@ impl Node {
                 (false, false) => Err("stale_release"),
             };
         }
-        let if_new = |marker: &str| marker.ends_with(names::UNGATED_IF_NEW);
-        if let Some(marker) = ungated.filter(|marker| self.live == Live::None || !if_new(marker)) {
-            // What stands behind the hash only makes it another marker than the last one.
-            let named = marker.split('/').next();
+        // Decided on another version of the object, it says nothing.
+        let behind = format!("/{}", version_of(old));
+        if let Some(named) = ungated.and_then(|marker| marker.strip_suffix(&behind)) {
+            let named = Some(named);
             return if hashes.iter().any(|hash| hash.as_deref() == named) {
                 Ok(Live::Known(desired))
             } else {
@@ -161,8 +161,9 @@ impl Node {
 
 fn after_creation(new: &Value, user: &str) -> Result<Live, &'static str> {
     let desired = Content::of(&new["spec"]);
-    if let Some(marker) = annotation(new, names::UNGATED).filter(|_| user == OPERATOR) {
-        return if marker.split('/').next() == Some(desired.hash().as_str()) {
+    let marker = annotation(new, names::UNGATED).filter(|marker| !marker.contains('/'));
+    if let Some(marker) = marker.filter(|_| user == OPERATOR) {
+        return if marker == desired.hash().as_str() {
             Ok(Live::Known(desired))
         } else {
             Err("stale_release")

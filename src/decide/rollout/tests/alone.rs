@@ -68,7 +68,7 @@ fn what_a_release_would_not_change_takes_no_slot() {
     assert_eq!(released(&first), ["n1", "n2"]);
     assert_eq!(
         first.releases[0].marker(),
-        (names::RELEASE, "new/100".to_owned())
+        (names::UNGATED, "new/100".to_owned())
     );
     assert_eq!(first.ledger, Some(vec![slot(2, "100")]));
 }
@@ -174,6 +174,22 @@ fn of_presumed_slots_a_window_full_goes_at_a_time() {
     let left: Vec<bool> = ledger.iter().map(is_presumed).collect();
     assert_eq!(left, [false, false, true, true]);
 
+    // What was let go before the loss goes nowhere; a correction of another does.
+    let mut broken = fleet("xxX", 1);
+    broken.slots = (0..3).map(|i| presumed(i, "99")).collect();
+    assert_eq!(released(&plan(&broken, at(1))), ["n2"]);
+
+    // What has gone since fills the window, corrected or not; one more correction of it takes no second place.
+    let mut mixed = fleet("XXXX", 2);
+    mixed.slots = vec![slot(0, "99"), presumed(1, "99"), presumed(2, "99")];
+    canaries_first(&mut mixed);
+    assert_eq!(released(&plan(&mixed, at(1))), ["n0", "n1"]);
+    for node in ["n0", "n1"] {
+        node_of(&mut mixed, node).group = 1;
+    }
+    mixed.slots = vec![slot(0, "99"), slot(1, "99"), presumed(2, "99")];
+    assert_eq!(released(&plan(&mixed, at(1))), ["n0", "n1"]);
+
     // One that is gone holds its place like one that goes.
     let mut gone = fleet("XXX", 1);
     gone.nodes.remove("n0");
@@ -210,4 +226,73 @@ fn a_repair_that_waits_hides_no_halt() {
         "{}",
         form.rollout.message
     );
+}
+
+/// With `skewCounts: Released`, the correction of one repair leaves room for another.
+#[test]
+fn a_repair_that_goes_again_takes_no_second_place() {
+    let mut snapshot = fleet("XX", 2);
+    policy_of(&mut snapshot).skew_counts = SkewCounts::Released;
+    let repair = Slot {
+        repair: true,
+        ..slot(0, "99")
+    };
+    snapshot.slots = vec![repair];
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n0", "n1"]);
+}
+
+/// What takes no slot waits all the same where everything does.
+#[test]
+fn a_pause_and_a_halt_hold_what_takes_no_slot() {
+    let mut snapshot = fleet("xA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    let taken_over = node_of(&mut snapshot, "n1");
+    (taken_over.live, taken_over.unchanged) = (Live::Unknown, Some(true));
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n1"]);
+    let halted = plan(&snapshot, at(600));
+    assert_eq!(halted.waiting["n1"].code(), "BudgetSpent");
+    policy_of(&mut snapshot).paused = true;
+    let paused = plan(&snapshot, at(1));
+    assert_eq!(paused.waiting["n1"].code(), "Paused");
+}
+
+#[test]
+fn what_is_not_known_and_not_ready_fills_the_window() {
+    let mut snapshot = fleet("XA", 1);
+    let left = node_of(&mut snapshot, "n0");
+    (left.live, left.unchanged) = (Live::Unknown, None);
+    let waits = plan(&snapshot, at(1));
+    assert_eq!(released(&waits), [""; 0]);
+    assert_eq!(waits.waiting["n1"].code(), "BrokenBefore");
+}
+
+/// A release that is not live any more has no slot in a ledger made anew.
+#[test]
+fn what_is_not_live_by_a_slot_gets_none_anew() {
+    let mut snapshot = fleet("xx", 2);
+    snapshot.ledger_lost = true;
+    for (name, is_live) in [("n0", true), ("n1", false)] {
+        let mut left = flight("99");
+        left.is_live = is_live;
+        node_of(&mut snapshot, name).flight = Some(left);
+    }
+    let anew = plan(&snapshot, at(1));
+    assert_eq!(anew.ledger, Some(vec![presumed(0, "99")]));
+}
+
+/// Its next correction needs it.
+#[test]
+fn an_unused_slot_of_what_is_not_ready_is_kept() {
+    let mut snapshot = fleet("X", 2);
+    policy_of(&mut snapshot).paused = true;
+    snapshot.slots = vec![slot(0, "100")];
+    assert_eq!(plan(&snapshot, at(1)).give_up, []);
+}
+
+/// An order needs slots, and the ledger has room for so many.
+#[test]
+fn an_order_without_a_window_fills_the_ledger_at_most() {
+    let mut snapshot = fleet(&"A".repeat(1_001), 0);
+    canaries_first(&mut snapshot);
+    assert_eq!(released(&plan(&snapshot, at(1))).len(), 1_000);
 }

@@ -31,7 +31,10 @@ pub fn admit(old: Option<&Value>, mut new: Value, admission: &Admission) -> Resu
     if mutant == Some(Mutant::UngatedAnyway)
         && let Some(Value::String(marker)) = new.pointer_mut(&annotation(names::UNGATED))
     {
-        *marker = marker.replace(names::UNGATED_IF_NEW, "");
+        let hash = marker.split('/').next().unwrap_or_default();
+        let version = old.and_then(|old| old["metadata"]["resourceVersion"].as_str());
+        let version = version.map(|version| format!("/{version}"));
+        *marker = format!("{hash}{}", version.unwrap_or_default());
     }
     for again in 0..=usize::from(admission.reinvoked) {
         let write = Write {

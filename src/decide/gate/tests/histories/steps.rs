@@ -131,11 +131,7 @@ pub enum Change {
     Content(Content, Spelling),
     Label(u8),
     Release(Named, Version),
-    Ungated {
-        named: Named,
-        version: Version,
-        if_new: bool,
-    },
+    Ungated(Named, Version),
     /// `lynq.sh/force-rollout`.
     Force(Option<&'static str>),
     /// As by a client that does not know them.
@@ -240,8 +236,7 @@ fn change() -> impl Strategy<Value = Change> {
         5 => (content(), spelling).prop_map(|(content, spelling)| Change::Content(content, spelling)),
         1 => any::<u8>().prop_map(Change::Label),
         5 => (named(), version()).prop_map(|(named, version)| Change::Release(named, version)),
-        2 => (named(), version(), any::<bool>())
-            .prop_map(|(named, version, if_new)| Change::Ungated { named, version, if_new }),
+        2 => (named(), version()).prop_map(|(named, version)| Change::Ungated(named, version)),
         1 => force.prop_map(Change::Force),
         1 => Just(Change::DropAnnotations),
         1 => Just(Change::DropReleased),
@@ -295,14 +290,7 @@ pub fn written(base: &Value, stored: Option<&Value>, changes: &[Change]) -> Valu
         };
         let (marker, value) = match marker {
             Change::Release(named, version) => (names::RELEASE, name(named) + &written(version)),
-            Change::Ungated {
-                named,
-                version,
-                if_new,
-            } => {
-                let condition = if *if_new { names::UNGATED_IF_NEW } else { "" };
-                (names::UNGATED, name(named) + &written(version) + condition)
-            }
+            Change::Ungated(named, version) => (names::UNGATED, name(named) + &written(version)),
             _ => unreachable!("only markers are left"),
         };
         new = with(&annotated(new), marker, Some(&value));

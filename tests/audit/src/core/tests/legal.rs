@@ -109,7 +109,7 @@ fn what_is_legal_is_not_flagged() {
             play: |f| {
                 f.policy(json!({"maxSkew": 0}));
                 f.hold(&["n0", "n1", "n2"], "web:2");
-                for (name, behind) in [("n0", ""), ("n1", "/17"), ("n2", "/17/if-new")] {
+                for (name, behind) in [("n0", ""), ("n1", "/17"), ("n2", "/18")] {
                     f.edit(&node(name), |node| {
                         let marker = format!("{}{behind}", hash(name, "web:2"));
                         annotations(node)["lynq.sh/ungated"] = marker.into();
