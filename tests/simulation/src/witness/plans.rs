@@ -114,13 +114,11 @@ impl Witness {
         if !counts_all {
             return;
         }
-        let first: BTreeSet<&str> = cluster
-            .hub
-            .slots
-            .iter()
-            .filter(|s| s.form == form)
-            .map(|s| s.uid.as_str())
-            .collect();
+        let of_form = cluster.hub.slots.iter().filter(|s| s.form == form);
+        let of_form = of_form.map(|s| s.uid.as_str());
+        // Of a ledger that was lost the plan gives them back.
+        let lost = self.lost.iter().flatten().map(String::as_str);
+        let first: BTreeSet<&str> = of_form.chain(lost).collect();
         // What has a slot and is not ready may be repaired in a window that was made narrower.
         let repaired = |uid: &&str| first.contains(uid) && broken.contains(uid);
         self.expect(
