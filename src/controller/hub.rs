@@ -17,7 +17,7 @@ use tokio::task::block_in_place;
 use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::names;
-use crate::api::policy::seconds_of;
+use crate::api::policy::{Skew, seconds_of};
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
@@ -98,8 +98,8 @@ pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) ->
     again
 }
 
-/// The rows of a hub as they are now, for whoever is not its loop; or why there are none.
-pub async fn rows_now(world: &World, namespace: &str, name: &str) -> Result<Rows, String> {
+/// The rows of a hub as they are now, and its window, for whoever is not its loop; or why there are none.
+pub async fn rows_now(world: &World, namespace: &str, name: &str) -> Result<(Rows, Skew), String> {
     let key = ObjectKey::own("LynqHub", namespace, name);
     let hub = match world.objects.get(&key).await {
         Ok(hub) => Hub::of(&hub),
@@ -112,7 +112,9 @@ pub async fn rows_now(world: &World, namespace: &str, name: &str) -> Result<Rows
     };
     let spec = hub.spec.clone()?;
     let rows = source::read_rows(world, &hub, &spec, &mut None).await;
-    rows.map_err(|problem| problem.message)
+    let skew = spec.rollout.as_ref().map(|rollout| rollout.max_skew);
+    let with_skew = |rows| (rows, skew.unwrap_or_default());
+    rows.map(with_skew).map_err(|problem| problem.message)
 }
 
 /// One sync; returns when the next one is due.

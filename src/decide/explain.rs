@@ -129,6 +129,9 @@ impl Asked<'_> {
         let what = match node.live {
             Live::None => "nothing of it runs",
             Live::Unknown => "what runs was not let through by the gate, and stays as it is",
+            Live::Hash(_) if node.status_is_current() && !node.is_ready() => {
+                "what was live before runs on, and is not ready"
+            }
             Live::Hash(_) => "what was live before runs on",
         };
         let ago = self.ago(node.held_since.as_deref());

@@ -245,6 +245,11 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
     kind["spec"]["configMaps"][0]["spec"]["kind"] = json!(by_the_hour);
     let why = "may not create objects of every kind (only its templates tell which) in namespace";
     refused(cluster, &kind, why, &alice).await?;
+    // It would be made once its kind is installed.
+    kind["spec"]["configMaps"][0]["spec"] =
+        json!({"apiVersion": "example.com/v1", "kind": "Powerful"});
+    let why = "may not create everything of the group of example.com/v1 Powerful, which the cluster does not have yet, in the cluster";
+    refused(cluster, &kind, why, &alice).await?;
     fleet
         .database
         .execute("UPDATE tenants SET active = 0")

@@ -139,14 +139,21 @@ async fn every_decision_is_as_it_must_be(nodes: &Nodes) -> Result<()> {
     let forced = merge(&nodes.admin, "n", &annotate(FORCE, "true")).await?;
     assert_eq!(annotation(&forced, LIVE), annotation(&held, DESIRED));
     assert!(annotation(&forced, START) > annotation(&released, START));
-    let unforced = merge(&nodes.admin, "n", &annotate(FORCE, Value::Null)).await?;
+    merge(&nodes.admin, "n", &annotate(FORCE, Value::Null)).await?;
 
     let spec = json!({"spec": data("3")});
     let hash = content::hash(spec.get("spec"));
-    let version = &unforced["metadata"]["resourceVersion"];
-    let marker = format!("{hash}/{}", version.as_str().unwrap_or_default());
-    let patch = json!({"metadata": annotate(UNGATED, marker)["metadata"], "spec": spec["spec"]});
-    let live = merge(&nodes.operator, "n", &patch).await?;
+    // The node loop may write a status between.
+    let live = wait::until("the node stands still", SOON, async || {
+        let stored = nodes.get("n").await?;
+        let version = &stored["metadata"]["resourceVersion"];
+        let marker = format!("{hash}/{}", version.as_str().unwrap_or_default());
+        let mut patch = annotate(UNGATED, marker);
+        patch["metadata"]["resourceVersion"] = version.clone();
+        patch["spec"] = spec["spec"].clone();
+        Ok(merge(&nodes.operator, "n", &patch).await?)
+    })
+    .await?;
     assert_eq!(annotation(&live, LIVE), hash.as_str());
     assert_eq!(annotation(&live, DESIRED), hash.as_str());
     assert!(live["spec"].get("released").is_none());

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::names;
-use crate::api::policy::{Creation, Rollout};
+use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
 use crate::decide::child::kind_of;
@@ -33,6 +33,8 @@ pub struct Trial {
     compared: bool,
     /// Workloads by kind whose pods are made anew.
     restarts: BTreeMap<String, usize>,
+    /// The window over all forms of the hub.
+    pub hub_skew: Skew,
 }
 
 /// `go_on` is asked before each row.
@@ -193,16 +195,32 @@ impl Trial {
         };
         let mut said = vec![what];
         let at_once = !self.compared && policy.creation == Creation::Immediate;
-        match policy.max_skew.of(self.rows) {
+        // How many nodes a percentage of the hub's is, its other forms know.
+        let of_hub = match self.hub_skew {
+            Skew::Count(0) => None,
+            Skew::Count(_) => Some((self.hub_skew.of(self.rows), "the hub's maxSkew")),
+            Skew::Percent(_) => Some((self.rows, "the hub's maxSkew")),
+        };
+        let own = policy.max_skew.of(self.rows);
+        let own = (own > 0).then_some((own, "maxSkew"));
+        match own
+            .into_iter()
+            .chain(of_hub)
+            .min_by_key(|(window, _)| *window)
+        {
             _ if changed == 0 => {}
             _ if policy.paused => said.push("paused: they wait".to_owned()),
-            0 => said.push("no maxSkew: all at once".to_owned()),
+            None => said.push("no maxSkew: all at once".to_owned()),
             _ if at_once => said.push("creation Immediate: all at once".to_owned()),
-            window => said.push(format!(
-                "maxSkew {}: at least {}",
-                policy.max_skew,
-                counted(changed.div_ceil(window), "wave")
-            )),
+            Some((window, whose)) => {
+                let skew = if whose == "maxSkew" {
+                    policy.max_skew
+                } else {
+                    self.hub_skew
+                };
+                let waves = counted(changed.div_ceil(window), "wave");
+                said.push(format!("{whose} {skew}: at least {waves}"));
+            }
         }
         let restarts = self.restarts.iter();
         said.extend(restarts.map(|(kind, n)| format!("{} will restart", counted(*n, kind))));
@@ -224,7 +242,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::policy::Skew;
     use crate::decide::admission::form::judge;
     use crate::decide::rows::RowCount;
 
@@ -288,6 +305,24 @@ mod tests {
                 "changes 2 of 3 nodes (1 identical); no maxSkew: all at once; 2 Deployments will restart"
             ]
         );
+        let of_hub = |own, hub| {
+            let hub_skew = hub;
+            let trial = Trial {
+                hub_skew,
+                ..trial.clone()
+            };
+            trial.reached(&window(own))[0]
+                .split("; ")
+                .nth(1)
+                .unwrap()
+                .to_owned()
+        };
+        let hub = "the hub's maxSkew 1: at least 2 waves";
+        assert_eq!(of_hub(0, Skew::Count(1)), hub);
+        assert_eq!(of_hub(2, Skew::Count(1)), hub);
+        assert_eq!(of_hub(1, Skew::Count(2)), "maxSkew 1: at least 2 waves");
+        let percent = "the hub's maxSkew 50%: at least 1 wave";
+        assert_eq!(of_hub(0, Skew::Percent(50)), percent);
         let created = tried(None, &new, &rows);
         assert_eq!(
             created.reached(&window(2)),

@@ -17,6 +17,7 @@ use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::api::names;
+use crate::api::policy::Skew;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::rights;
 use crate::decide::admission::trial::{self, Trial};
@@ -29,9 +30,9 @@ use crate::server::webhook::{MALFORMED, Metrics, read_body, refuse, reply};
 /// For the rows; three times as much for all of the trial. The API server waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The rows of a hub, by namespace and name, or why there are none.
+/// The rows of a hub, by namespace and name, and its window; or why there are none.
 pub type RowsOf =
-    Arc<dyn Fn(String, String) -> BoxFuture<'static, Result<Rows, String>> + Send + Sync>;
+    Arc<dyn Fn(String, String) -> BoxFuture<'static, Result<(Rows, Skew), String>> + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Definitions {
@@ -169,14 +170,15 @@ impl Definitions {
             ))
         };
         let rows = timeout(PATIENCE, rows).await;
-        let rows = rows.unwrap_or_else(|_| too_late())?;
+        let (rows, hub_skew) = rows.unwrap_or_else(|_| too_late())?;
         let (change, name) = (change.clone(), name.to_owned());
         let trial = spawn_blocking(move || {
             let start = Instant::now();
-            let trial = trial::of(&change, &rows, (&hub, &name), &|| {
+            let mut trial = trial::of(&change, &rows, (&hub, &name), &|| {
                 start.elapsed() < PATIENCE
             });
             drop(turn);
+            trial.hub_skew = hub_skew;
             trial
         });
         // A row that takes long ends beside the answer.
