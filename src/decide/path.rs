@@ -1,6 +1,9 @@
 //! JSONPath as forms write it, in `ignoreFields` and `readyProbe`. Whatever parses ends soon, on any object: a path that
 //! could match more places than the object has is refused.
 
+use std::collections::BTreeSet;
+use std::ptr;
+
 use jsonpath_rust::parser::model::{
     Comparable, Comparison, Filter, FilterAtom, JpQuery, Segment, Selector, SingularQuery, Test,
 };
@@ -33,13 +36,13 @@ impl Path {
         Ok(Path(query))
     }
 
-    /// JSON pointers of what it matches in the object.
+    /// JSON pointers of what it matches in the object, in the object's order.
     pub fn pointers(&self, object: &Value) -> Vec<String> {
-        let found = js_path_process(&self.0, object).unwrap_or_default();
-        found
-            .into_iter()
-            .map(|found| pointer_of(&found.path()))
-            .collect()
+        // The library names places in a text that keys with quotes and brackets in them make ambiguous.
+        let found = self.values(object).into_iter().map(ptr::from_ref).collect();
+        let mut pointers = vec![];
+        note_pointers(object, String::new(), &found, &mut pointers);
+        pointers
     }
 
     /// What it matches in the object.
@@ -121,23 +124,35 @@ fn check_filter(filter: &Filter) -> Result<(), String> {
 const ONLY_CURRENT: &str = "a filter can look at its own element (@) only";
 const NO_FUNCTIONS: &str = "filters compare; they have no functions";
 
-/// `$['spec']['containers'][0]` as `/spec/containers/0`.
-fn pointer_of(path: &str) -> String {
-    let inner = path
-        .trim_start_matches('$')
-        .trim_start_matches('[')
-        .trim_end_matches(']');
-    let tokens = inner.split("][").map(|token| {
-        token
-            .trim_matches('\'')
-            .replace('~', "~0")
-            .replace('/', "~1")
-    });
-    tokens.map(|token| format!("/{token}")).collect()
+fn note_pointers(
+    value: &Value,
+    pointer: String,
+    found: &BTreeSet<*const Value>,
+    pointers: &mut Vec<String>,
+) {
+    match value {
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                note_pointers(item, format!("{pointer}/{i}"), found, pointers);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                note_pointers(field, format!("{pointer}/{name}"), found, pointers);
+            }
+        }
+        _ => {}
+    }
+    if found.contains(&ptr::from_ref(value)) {
+        pointers.push(pointer);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
     use serde_json::json;
 
     use super::*;
@@ -206,5 +221,96 @@ mod tests {
             let said = Path::parse(path).unwrap_err();
             assert!(said.contains(why), "{path}: {said}");
         }
+    }
+    fn text() -> impl Strategy<Value = String> {
+        let pieces = [
+            "$",
+            ".spec",
+            ".a",
+            "..",
+            "[*]",
+            "[0]",
+            "[-1]",
+            "[1:]",
+            "[::-1]",
+            "[:9223372036854775807:2]",
+            "['spec']",
+            "[\"a\"]",
+            "[?",
+            "[?@",
+            "@.a",
+            "@",
+            "]",
+            "==",
+            "!=",
+            "<",
+            ">=",
+            "'x'",
+            "\"",
+            "1",
+            "-1e999",
+            "99999999999999999999",
+            "true",
+            "null",
+            "&&",
+            "||",
+            "!",
+            "(",
+            ")",
+            "length(",
+            "count(",
+            "match(",
+            "search(",
+            "value(",
+            ",",
+            "'[a-z]+(x|'",
+            " ",
+            "\u{65e5}",
+            "\\u12",
+            "[?@.a=='x']",
+            "[?(@.a==1)]",
+            "*",
+        ];
+        let pieces = prop::sample::select(pieces.to_vec());
+        let rooted =
+            prop::collection::vec(pieces, 0..8).prop_map(|pieces| format!("${}", pieces.concat()));
+        prop_oneof![4 => rooted, 1 => any::<String>()]
+    }
+
+    fn matched(text: &str) -> usize {
+        let object = json!({"spec": {"a": [{"a": "x"}, {"a": 1}, [], null, 1e300]}, "a": {"a": "x", "": [1, 2, 3]}, "0": true, "it's][": {"/~": 1}});
+        Path::parse(text).map_or(0, |path| {
+            let (pointers, values) = (path.pointers(&object), path.values(&object));
+            assert_eq!(pointers.len(), values.len(), "{text}");
+            for pointer in &pointers {
+                let place = object.pointer(pointer).unwrap();
+                assert!(values.iter().any(|value| ptr::eq(*value, place)), "{text}");
+            }
+            pointers.len()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_is_written_ends_in_places_of_the_object(text in text()) {
+            matched(&text);
+        }
+    }
+
+    /// What would be found must be able to come up.
+    #[test]
+    fn a_panic_where_a_filter_matches_would_be_found() {
+        let config = ProptestConfig {
+            cases: 4096,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        };
+        let found = TestRunner::new(config).run(&text(), |text| {
+            prop_assert!(!(text.contains("[?") && matched(&text) > 0), "{text}");
+            Ok(())
+        });
+        assert!(found.is_err());
     }
 }

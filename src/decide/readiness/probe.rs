@@ -343,6 +343,9 @@ fn longest(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
+
     use super::*;
 
     fn error(cel: &str) -> String {
@@ -435,5 +438,102 @@ mod tests {
             let said = error(cel);
             assert!(said.contains(why), "{cel}: {said:?}");
         }
+    }
+    fn text() -> impl Strategy<Value = String> {
+        let pieces = [
+            "object",
+            "object.a",
+            "object.status.n",
+            "object.status.list",
+            "x",
+            ".a",
+            "['a']",
+            "[0]",
+            "[-1]",
+            "[9223372036854775807]",
+            "has(",
+            "size(",
+            "int(",
+            ")",
+            "(",
+            ".all(x, ",
+            ".exists(x, ",
+            ".filter(x, ",
+            ".exists_one(x, ",
+            ".startsWith('",
+            "')",
+            "== ",
+            "!= ",
+            "< ",
+            ">= ",
+            "&& ",
+            "|| ",
+            "!",
+            "- ",
+            "-",
+            "? ",
+            ": ",
+            "in ",
+            "[",
+            "]",
+            "'a'",
+            "b'a'",
+            "1",
+            "1u",
+            "1.5",
+            "1e400",
+            "-9223372036854775808",
+            "true",
+            "null",
+            "\u{65e5}",
+            "\\",
+            "\"\"\"",
+            "// ",
+            "object.a == 'x' ",
+            "object.status.list.exists(x, x == 1) ",
+        ];
+        let pieces = prop::sample::select(pieces.to_vec());
+        let some = prop::collection::vec(pieces, 0..9).prop_map(|pieces| pieces.concat());
+        prop_oneof![4 => some, 1 => any::<String>()]
+    }
+
+    /// Whether it could be asked, and what came of it.
+    fn asked(text: String) -> Option<bool> {
+        let object = serde_json::json!({
+            "a": "x", "status": {"n": i64::MIN, "list": [1, "x", null, [], {"a": 1.5}], "u": u64::MAX, "f": -0.0},
+        });
+        let probe = ReadyProbe {
+            cel: Some(text),
+            ..ReadyProbe::default()
+        };
+        let probe = Probe::parse(&probe).ok()?;
+        Some(unmet(&probe, &object).is_none())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_is_written_is_judged(text in text()) {
+            asked(text);
+        }
+    }
+
+    /// What would be found must be able to come up.
+    #[test]
+    fn a_panic_where_a_loop_is_true_would_be_found() {
+        let config = ProptestConfig {
+            cases: 4096,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        };
+        let found = TestRunner::new(config).run(&text(), |text| {
+            prop_assert!(
+                !(text.contains("(x, ") && asked(text.clone()) == Some(true)),
+                "{text}"
+            );
+            Ok(())
+        });
+        assert!(found.is_err());
     }
 }
