@@ -72,16 +72,6 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
             "only lynqgate itself lets content go live",
         ),
         (
-            "the desired hash",
-            annotate("lynq.sh/desired-hash", &other_hash),
-            "its lynq.sh/desired-hash changed, but not the content",
-        ),
-        (
-            "no desired hash",
-            annotate("lynq.sh/desired-hash", &Value::Null),
-            "its lynq.sh/desired-hash changed, but not the content",
-        ),
-        (
             "the start time",
             annotate(
                 "lynq.sh/rollout-update-start-time",
@@ -102,14 +92,16 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
     ] {
         refused(&fleet, name, &patch, said).await?;
     }
-    // Content that goes back to nothing with another's hash, to have that hash when the content comes.
-    let mut held = content("harmless");
-    held["metadata"] = annotate("lynq.sh/desired-hash", &other_hash)["metadata"].clone();
-    fleet.merge("LynqNode", NODE, &held).await?;
+    // In two writes: the hash of what is to come first, and then that.
+    let claimed = annotate("lynq.sh/desired-hash", &other_hash);
+    fleet.merge("LynqNode", NODE, &claimed).await?;
     let mut then = content("evil");
     then["metadata"] = annotate("lynq.sh/desired-hash", &live)["metadata"].clone();
     let said = "changed content is held until its release";
     refused(&fleet, "content that claims to be live", &then, said).await?;
+    let mut before = annotate("lynq.sh/desired-hash", &live);
+    before["spec"] = node["spec"].clone();
+    fleet.merge("LynqNode", NODE, &before).await?;
     fleet
         .merge("LynqNode", NODE, &annotate("note", &json!("harmless")))
         .await?;

@@ -1,12 +1,15 @@
 //! What users may set of a rollout, each seen to its end on the real control plane.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, wait};
-use crate::operator;
+use crate::cluster::{Cluster, Options, wait};
+use crate::operator::{self, Operator, Place};
+use crate::proxy::Proxy;
+use crate::proxy::rules::{Action, Rule};
 use crate::tenants::{Fleet, SOON, condition};
 use crate::witness::Witness;
 
@@ -402,4 +405,64 @@ async fn a_pause_stops_what_goes_without_a_window() -> Result<()> {
     fleet.apply(&form("two", false)).await?;
     fleet.complete(ROWS, SOON).await?;
     fleet.retire().await
+}
+
+/// A window that is set while a sync is on its way holds for what the sync has not written yet: here the first one of a
+/// process, which reads a Secret between the hub and its nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_that_is_set_during_a_sync_holds() -> Result<()> {
+    const BEFORE: usize = 2;
+    const ROWS: usize = 10;
+    let cluster = Cluster::start(Options::default()).await?;
+    operator::install(&cluster).await?;
+    let proxy = Proxy::start(&cluster, 1).await?;
+    let own = cluster.kubeconfig_for(&operator::identity()).await?;
+    let place = Place {
+        kubeconfig: &proxy.kubeconfig(&own, own.with_extension("proxy"))?,
+        webhook_url: None,
+        environment: &[],
+    };
+    let operator = Operator::prepare(&cluster, "operator", &place, &[])?;
+    operator.process.start()?;
+    operator.ready().await?;
+    let fleet = Fleet::new(&cluster, "during", BEFORE).await?;
+    fleet.apply(&fleet.form("web:1", json!(0), 20)).await?;
+    fleet.complete(BEFORE, SOON).await?;
+    operator.process.kill()?;
+    fleet.insert(BEFORE..ROWS).await?;
+
+    let (sender, mut reads) = tokio::sync::mpsc::unbounded_channel();
+    proxy.show(Arc::new(move |resource: &str, object: &mut Value| {
+        if resource == "secrets" && object["metadata"]["name"] == "database" {
+            let _ = sender.send(());
+        }
+    }));
+    let slow = Rule::new(Action::Delay(Duration::from_secs(5)));
+    proxy.set_rules(vec![slow.verbs(&["get"]).resources(&["secrets"])]);
+    operator.process.start()?;
+    let read = tokio::time::timeout(SOON, reads.recv()).await?;
+    read.context("the password is read")?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut hub = fleet.hub();
+    hub["spec"]["rollout"] = json!({"maxSkew": 1});
+    fleet.apply(&hub).await?;
+    let before = fleet.list("LynqNode").await?.len();
+    ensure!(before == BEFORE, "{before} nodes are there already");
+    let live = wait::until("all nodes are there, and one goes", SOON, async || {
+        let nodes = fleet.list("LynqNode").await?;
+        let annotation = |node: &Value, name: &str| node["metadata"]["annotations"][name].clone();
+        let is_live = |node: &&Value| {
+            annotation(node, "lynq.sh/live-hash") == annotation(node, "lynq.sh/desired-hash")
+        };
+        let live = nodes.iter().filter(is_live).count();
+        ensure!(
+            nodes.len() == ROWS && live > BEFORE,
+            "{live} of {}",
+            nodes.len()
+        );
+        Ok(live)
+    })
+    .await?;
+    ensure!(live == BEFORE + 1, "{live} are live");
+    Ok(())
 }

@@ -173,14 +173,6 @@ fn fence() -> [Value; 2] {
         ),
         rule(
             format!(
-                "oldObject == null || !variables.sameContent || variables.operator || {} || !{}.startsWith('{HASH_VERSION}:')",
-                unchanged(names::DESIRED_HASH),
-                value("before", names::DESIRED_HASH)
-            ),
-            &format!("its lynq.sh/desired-hash changed, but not the content; {bypassed}"),
-        ),
-        rule(
-            format!(
                 "oldObject == null || variables.sameContent || variables.operator || variables.forced || variables.reverts || \
                  {} != variables.live",
                 value("now", names::DESIRED_HASH)

@@ -23,7 +23,7 @@ use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
-use crate::controller::{Rendered, World};
+use crate::controller::{Rendered, Said, World};
 use crate::decide::child::ObjectKey;
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
@@ -145,14 +145,17 @@ async fn sync(
         }
     };
     let _turn = turns.acquire().await.expect("it is never closed");
+    // First what was said, then what is decided on: whatever changes between the two, and after them, is noticed.
+    let said = world.said(&(hub.namespace.clone(), hub.name.clone()));
     // The hub may have changed while the database answered.
     let current = world.hubs.get(&hub.namespace, &hub.name)?;
     if current.uid != hub.uid || current.generation != hub.generation || current.deleting {
         return Some(Duration::ZERO);
     }
     world.metrics.synced("success");
-    world.metrics.reconciled("lynqhub", true);
-    match act(world, &current, &spec, &rows, memory).await {
+    let acted = act(world, (&current, &said), &spec, &rows, memory).await;
+    world.metrics.reconciled("lynqhub", acted.is_ok());
+    match acted {
         Ok(wait) => wait.into_iter().chain(interval).min(),
         Err(error) => {
             report::interrupted(world, &current, memory, &error).await;
@@ -167,7 +170,7 @@ async fn sync(
 /// Returns when to try again what may go through then.
 async fn act(
     world: &World,
-    hub: &Hub,
+    (hub, said): (&Hub, &Said),
     spec: &HubSpec,
     rows: &Rows,
     memory: &mut Memory,
@@ -178,7 +181,6 @@ async fn act(
         None => *memory.seed.insert(seed::seed(world, hub).await?),
     };
     let forced = is_forced(&hub.annotations);
-    let said = world.said(&key);
     let (forms, broken) = block_in_place(|| compile_forms(world, &key, forced, memory));
     let nodes = world.nodes.of_hub(&key);
     let view = hub_sync::Hub {
@@ -215,7 +217,7 @@ async fn act(
     }
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
-    let mut failures: Vec<Failure> = nodes::write_nodes(world, (&key, &said), &plan.writes).await;
+    let mut failures: Vec<Failure> = nodes::write_nodes(world, (&key, said), &plan.writes).await;
     // Spent before it is used, and not kept for later: else it would let as many go that nobody has looked at.
     let mut deletes = plan.deletes.as_slice();
     if view.confirmation.is_some() && plan.held.is_none() {

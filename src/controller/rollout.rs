@@ -379,7 +379,7 @@ impl Look<'_> {
                 refused.extend(unsent);
                 continue;
             }
-            let sent = join_all(some.iter().map(|release| self.release_one(release))).await;
+            let sent = join_all(some.iter().map(|release| self.release_one(release, said))).await;
             for (release, sent) in some.iter().zip(sent) {
                 if let Err(why) = sent {
                     refused.insert(release.node.clone(), why);
@@ -390,7 +390,7 @@ impl Look<'_> {
     }
 
     /// Sends one release; an error says why it did not go live.
-    async fn release_one(&self, release: &Release) -> Result<(), NotReleased> {
+    async fn release_one(&self, release: &Release, said: &Said) -> Result<(), NotReleased> {
         let key = ObjectKey::own("LynqNode", &self.key.0, &release.node);
         if release.way == Way::TakenOver {
             let node = NodeKey {
@@ -398,9 +398,9 @@ impl Look<'_> {
                 name: release.node.clone(),
             };
             match still_changes_nothing(self.world, &node).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    let why = "its objects have changed since; it waits for its turn";
+                Ok(true) if self.world.said(&self.key) == *said => {}
+                Ok(_) => {
+                    let why = "its objects, its form or its hub have changed since";
                     return Err(NotReleased::Conflict(why.to_owned()));
                 }
                 Err(error) => return Err(NotReleased::Refused(error.to_string())),

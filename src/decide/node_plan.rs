@@ -200,7 +200,8 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
             Step::Skip { because } => (
                 StepKind::Skipped,
                 format!("skipped because {because} failed"),
-                Some(Trouble::Skipped {
+                // What is there stays.
+                (a.state == State::NotApplied).then(|| Trouble::Skipped {
                     because: because.to_owned(),
                 }),
             ),

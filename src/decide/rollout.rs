@@ -426,7 +426,7 @@ impl Pass<'_> {
         // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
         // known to wait, whatever the order says.
-        if form.outdated || form.unwritten.contains(name) {
+        if form.outdated || form.unwritten.contains(name) || node.unrendered {
             return Some(Reason::NotRendered);
         }
         if self.snapshot.deletions_held && node.is_new() {

@@ -12,6 +12,7 @@ use crate::controller::node::{Look, RETRY_FIRST, ResourceMemory};
 use crate::decide::child::Child;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
+use crate::decide::node_plan::news::Trouble;
 use crate::decide::node_plan::{
     self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, StepKind, news,
 };
@@ -27,11 +28,16 @@ impl Look<'_> {
     /// Events for what became of its resources. Also for what failed without a request: a kind that is not there, an object that
     /// is somebody else's.
     pub fn note_outcomes(&mut self, node: &NodeDigest, plan: &NodePlan, now: Timestamp) {
+        let applied = std::mem::take(&mut self.memory.news.applied);
         for (facts, outcome) in node.facts.iter().zip(&plan.outcomes) {
             let failed = outcome.state == State::ApplyFailed && outcome.step == StepKind::Go;
             let memory = self.memory.resources.entry(facts.id.clone()).or_default();
+            // That it goes on is news when something is written.
+            let said = |trouble: &&Trouble| {
+                !matches!(trouble, Trouble::Proceeded { .. }) || applied.contains(&facts.id)
+            };
             if memory.trouble != outcome.trouble
-                && let Some(trouble) = &outcome.trouble
+                && let Some(trouble) = outcome.trouble.as_ref().filter(said)
             {
                 let (reason, text) = trouble.event(&facts.id, &outcome.message);
                 warn(self.world, node, reason, text);
@@ -53,7 +59,6 @@ impl Look<'_> {
             };
             fail(memory, self.world, node, facts, failure);
         }
-        let applied = std::mem::take(&mut self.memory.news.applied);
         if applied.is_empty() {
             return;
         }

@@ -92,12 +92,14 @@ async fn changes_nothing(
     }
     // What the content does not name any more goes with the release.
     for recorded in recorded(&node.status) {
-        if recorded.is_among(&named) || recorded.is_template() {
+        if recorded.is_template() {
             continue;
         }
-        unchanged &= !recorded.api_versions.is_empty();
+        if recorded.api_versions.is_empty() {
+            unchanged &= recorded.is_among(&named);
+        }
         for api_version in &recorded.api_versions {
-            unchanged &= !is_there(world, node, &recorded, api_version).await?;
+            unchanged &= !is_left(world, node, (&recorded, api_version), &named).await?;
         }
     }
     Ok(Some(unchanged))
@@ -123,7 +125,7 @@ async fn adopt(
         return Ok(None);
     }
     let live = match world.objects.get(&key).await {
-        Ok(live) if is_ours(&Child::of(&live), node) => live,
+        Ok(live) if is_ours(&Child::of(&live), node) && !Child::of(&live).deleting => live,
         Ok(_) | Err(ApiError::NotFound(_) | ApiError::Refused(_)) => return Ok(Some((key, false))),
         Err(error) => return Err(error),
     };
@@ -136,12 +138,12 @@ async fn adopt(
     Ok(Some((key, same)))
 }
 
-/// Whether a recorded object is there and the node's, as far as anybody may see it.
-async fn is_there(
+/// Whether a recorded object that is not named any more is there and the node's, as far as anybody may see it.
+async fn is_left(
     world: &World,
     node: &NodeDigest,
-    recorded: &Recorded,
-    api_version: &str,
+    (recorded, api_version): (&Recorded, &str),
+    named: &[ObjectKey],
 ) -> Result<bool, ApiError> {
     let kind = Kind {
         api_version: api_version.to_owned(),
@@ -159,7 +161,7 @@ async fn is_there(
         namespace,
         name: recorded.name.clone(),
     };
-    if key.impossible().is_some() {
+    if key.impossible().is_some() || named.iter().any(|named| named.is_same(&key)) {
         return Ok(false);
     }
     match world.objects.get(&key).await {

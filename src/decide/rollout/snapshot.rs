@@ -97,6 +97,8 @@ pub struct Node {
     /// Whether its release would change none of its objects, though nobody knows what let them go. None while that is being
     /// found out.
     pub unchanged: Option<bool>,
+    /// Lynq left it, and no hub of ours has written it yet: what is held there are templates.
+    pub unrendered: bool,
     /// What the node tells of its newest slot.
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.

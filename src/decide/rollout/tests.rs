@@ -62,6 +62,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             forced: false,
             deleting: false,
             unchanged: Some(false),
+            unrendered: false,
             flight: None,
             group: 0,
         };

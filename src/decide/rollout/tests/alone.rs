@@ -296,3 +296,18 @@ fn an_order_without_a_window_fills_the_ledger_at_most() {
     canaries_first(&mut snapshot);
     assert_eq!(released(&plan(&snapshot, at(1))).len(), 1_000);
 }
+
+/// Not even by force: it would go live as templates.
+#[test]
+fn what_no_hub_has_written_yet_waits_for_that() {
+    let mut snapshot = fleet("AA", 0);
+    for force in [false, true] {
+        let form = snapshot.forms.get_mut("web").unwrap();
+        form.forced = force;
+        let left = node_of(&mut snapshot, "n0");
+        (left.live, left.unrendered) = (Live::Unknown, true);
+        let waits = plan(&snapshot, at(1));
+        assert_eq!(released(&waits), ["n1"]);
+        assert_eq!(waits.waiting["n0"].code(), "NotRendered");
+    }
+}
