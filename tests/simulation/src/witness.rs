@@ -352,7 +352,15 @@ impl Witness {
                 new.node, new.image
             )
         });
-        let same = old.is_some_and(|old| old.image == new.image && old.node_uid == new.node_uid);
+        // What somebody else has applied since the view is not in it.
+        let known = |old: &Workload| {
+            old.resource_version
+                .parse::<u64>()
+                .is_ok_and(|v| v <= view.since)
+        };
+        let same = old.is_some_and(|old| {
+            old.image == new.image && old.node_uid == new.node_uid && known(old)
+        });
         self.expect(!(same && view.current), "revert", || {
             format!("{} was given {} once more", new.node, new.image)
         });
