@@ -11,20 +11,40 @@ const KEPT: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
 pub struct Gone {
-    /// By uid; the version in which the object left the store's sight, where it may come into it again.
-    objects: BTreeMap<String, Option<String>>,
+    objects: BTreeMap<String, How>,
     since: VecDeque<(Instant, String)>,
+}
+
+/// How the object of a uid went.
+#[derive(Debug)]
+enum How {
+    Deleted,
+    /// A list did not have it, which may have been older than it.
+    Missed,
+    /// In this version it left the store's sight, and may come into it again.
+    Left(String),
 }
 
 impl Gone {
     /// The object is deleted: no other will ever have its uid.
     pub fn deleted(&mut self, uid: &str) {
-        self.note(uid, None);
+        self.note(uid, How::Deleted);
+    }
+
+    pub fn missed(&mut self, uid: &str) {
+        self.note(uid, How::Missed);
+    }
+
+    /// It was read from the API server after the newest list.
+    pub fn found(&mut self, uid: &str) {
+        if matches!(self.objects.get(uid), Some(How::Missed)) {
+            self.objects.remove(uid);
+        }
     }
 
     /// The object is out of the watch's selector, or deleted.
     pub fn left(&mut self, uid: &str, version: &str) {
-        self.note(uid, Some(version.to_owned()));
+        self.note(uid, How::Left(version.to_owned()));
     }
 
     /// A watch names it again: it was missing only in a list that was older than it.
@@ -32,22 +52,41 @@ impl Gone {
         self.objects.remove(uid);
     }
 
-    fn note(&mut self, uid: &str, version: Option<String>) {
+    fn note(&mut self, uid: &str, how: How) {
         let now = Instant::now();
         while let Some((_, old)) = self.since.pop_front_if(|(at, _)| now - *at > KEPT) {
             self.objects.remove(&old);
         }
-        if self.objects.insert(uid.to_owned(), version).is_none() {
+        if self.objects.insert(uid.to_owned(), how).is_none() {
             self.since.push_back((now, uid.to_owned()));
         }
     }
 
     /// Whether this version of the object is from before it went.
     pub fn has(&self, uid: &str, version: &str) -> bool {
-        let gone = self.objects.get(uid);
-        gone.is_some_and(|left| {
-            left.as_ref()
-                .is_none_or(|left| !version::is_newer(version, left))
-        })
+        match self.objects.get(uid) {
+            None => false,
+            Some(How::Deleted | How::Missed) => true,
+            Some(How::Left(left)) => !version::is_newer(version, left),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_a_list_missed_can_be_found() {
+        let mut gone = Gone::default();
+        gone.deleted("deleted");
+        gone.missed("missed");
+        gone.left("left", "9");
+        for uid in ["deleted", "missed", "left"] {
+            assert!(gone.has(uid, "9"), "{uid}");
+            gone.found(uid);
+        }
+        let has = ["deleted", "missed", "left"].map(|uid| gone.has(uid, "9"));
+        assert_eq!(has, [true, false, true]);
     }
 }

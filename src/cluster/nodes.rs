@@ -105,6 +105,8 @@ impl Nodes {
             if inner.lists != asked.0 {
                 return Arc::new(NodeDigest::of(object, None));
             }
+            // Read since the newest list, it is there, whatever that list had.
+            inner.gone.found(uid);
             if let Some(unseen) = &mut inner.unseen {
                 unseen.insert(key);
             }
@@ -155,10 +157,12 @@ impl Nodes {
             Change::Listed => {
                 inner.lists += 1;
                 let gone = inner.unseen.take().unwrap_or_default();
-                let changed = gone
-                    .iter()
-                    .filter_map(|key| inner.remove(key, None))
-                    .collect();
+                let missed = |key| {
+                    let changed = inner.remove(key, None)?;
+                    inner.gone.missed(&changed.node().uid);
+                    Some(changed)
+                };
+                let changed = gone.iter().filter_map(missed).collect();
                 drop(inner);
                 self.listed.0.send_replace(true);
                 changed
@@ -215,7 +219,6 @@ impl Inner {
             return None;
         }
         let before = self.nodes.remove(key)?;
-        self.gone.deleted(&before.uid);
         self.unlist(&before);
         Some(Changed {
             before: Some(before),

@@ -67,6 +67,8 @@ pub struct Process {
 
     /// `cluster::gone`, without its end.
     pub gone: BTreeSet<String>,
+    /// Those of them that a list did not have.
+    pub missed: BTreeSet<String>,
 
     pub rendered: BTreeMap<String, Rendered>,
     pub deletions_held: Option<bool>,
@@ -160,6 +162,8 @@ impl Process {
             self.take(&name, object, time);
         }
         for name in gone {
+            let node = self.nodes.get(&name).filter(|_| kind == Kind::Node);
+            self.missed.extend(node.map(|node| node.uid.clone()));
             self.drop_object(kind, &name, time);
         }
         self.lists[kind as usize] += 1;
@@ -208,6 +212,7 @@ impl Process {
             Object::Child(child) => child.uid.clone(),
             Object::Hub(_) => String::new(),
         };
+        self.missed.remove(&uid);
         self.gone.insert(uid);
         if same {
             self.drop_object(kind, &event.name, time);
@@ -352,6 +357,9 @@ impl Process {
         let known = self.nodes.get(&digest.key.name);
         let known = known.is_some_and(|known| known.uid == digest.uid);
         if known || asked.0[Kind::Node as usize] == self.lists[Kind::Node as usize] {
+            if self.missed.remove(&digest.uid) {
+                self.gone.remove(&digest.uid);
+            }
             self.learn_node(digest);
         }
     }
