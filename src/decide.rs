@@ -17,6 +17,8 @@ pub mod marker;
 pub mod node;
 pub mod node_plan;
 pub mod path;
+#[cfg(test)]
+mod planted;
 pub mod readiness;
 pub mod refusal;
 pub mod render;

@@ -162,13 +162,13 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-struct Auditor {
+pub struct Auditor {
     child: Child,
 }
 
-struct Report {
-    status: i32,
-    json: Value,
+pub struct Report {
+    pub status: i32,
+    pub json: Value,
 }
 
 /// What it takes to read a history, or to catch up.
@@ -176,7 +176,7 @@ const END: Duration = Duration::from_secs(60);
 
 impl Auditor {
     /// Starts it and waits until it follows: what is written from then on, it sees.
-    async fn start(arguments: &[&str]) -> Result<Auditor> {
+    pub async fn start(arguments: &[&str]) -> Result<Auditor> {
         let mut child = Auditor::spawn(arguments)?;
         let mut said = BufReader::new(child.stderr.take().context("its standard error")?).lines();
         let line = tokio::time::timeout(SOON, said.next_line()).await??;
@@ -208,7 +208,7 @@ impl Auditor {
     }
 
     /// Ends it as Ctrl-C does. It first judges what was written until now.
-    async fn end(self) -> Result<Report> {
+    pub async fn end(self) -> Result<Report> {
         let id = self.child.id().context("the auditor has ended")?;
         let id = Pid::from_raw(i32::try_from(id)?).context("no process id")?;
         kill_process(id, Signal::INT)?;

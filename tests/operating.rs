@@ -11,7 +11,11 @@ use crate::tenants::{Fleet, SOON};
 
 /// The commands under this comment.
 pub fn commands(name: &str) -> Result<String> {
-    let page = std::fs::read_to_string(root().join("docs/OPERATING.md"))?;
+    commands_of("docs/OPERATING.md", name)
+}
+
+pub fn commands_of(page: &str, name: &str) -> Result<String> {
+    let page = std::fs::read_to_string(root().join(page))?;
     let (_, from) = page
         .split_once(&format!("```sh\n# {name}\n"))
         .with_context(|| format!("the page has no commands {name:?}"))?;

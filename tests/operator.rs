@@ -115,8 +115,18 @@ impl Operator {
     pub async fn start(cluster: &Cluster, name: &str, extra: &[&str]) -> Result<Operator> {
         install(cluster).await?;
         let kubeconfig = cluster.kubeconfig_for(&identity()).await?;
+        Operator::start_at(cluster, name, &kubeconfig, extra).await
+    }
+
+    /// The same where the manifests are installed, by way of another kubeconfig.
+    pub async fn start_at(
+        cluster: &Cluster,
+        name: &str,
+        kubeconfig: &Path,
+        extra: &[&str],
+    ) -> Result<Operator> {
         let place = Place {
-            kubeconfig: &kubeconfig,
+            kubeconfig,
             webhook_url: None,
             environment: &[],
         };

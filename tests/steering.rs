@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};
-use crate::operator::{self, Operator, Place};
+use crate::operator::{self, Operator};
 use crate::proxy::Proxy;
 use crate::proxy::rules::{Action, Rule};
 use crate::tenants::{Fleet, SOON, condition};
@@ -417,14 +417,8 @@ async fn a_window_that_is_set_during_a_sync_holds() -> Result<()> {
     operator::install(&cluster).await?;
     let proxy = Proxy::start(&cluster, 1).await?;
     let own = cluster.kubeconfig_for(&operator::identity()).await?;
-    let place = Place {
-        kubeconfig: &proxy.kubeconfig(&own, own.with_extension("proxy"))?,
-        webhook_url: None,
-        environment: &[],
-    };
-    let operator = Operator::prepare(&cluster, "operator", &place, &[])?;
-    operator.process.start()?;
-    operator.ready().await?;
+    let behind = proxy.kubeconfig(&own, own.with_extension("proxy"))?;
+    let operator = Operator::start_at(&cluster, "operator", &behind, &[]).await?;
     let fleet = Fleet::new(&cluster, "during", BEFORE).await?;
     fleet.apply(&fleet.form("web:1", json!(0), 20)).await?;
     fleet.complete(BEFORE, SOON).await?;

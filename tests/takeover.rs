@@ -6,9 +6,11 @@ use anyhow::{Context, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::auditor::Auditor;
 use crate::cluster::{Cluster, Options, wait};
+use crate::operating::{commands_of, run};
 use crate::operator::{self, Operator};
-use crate::tenants::{Fleet, SOON, deployment};
+use crate::tenants::{Fleet, SOON, condition};
 
 const ROWS: usize = 4;
 
@@ -22,39 +24,55 @@ fn form(fleet: &Fleet, image: &str) -> Value {
     form
 }
 
-/// What Lynq writes on an object that is to go with its node.
-fn of_lynq(fleet: &Fleet, name: &str, node: &Value, mut object: Value) -> Value {
+/// What Lynq writes for a resource: with an owner reference what goes with its node; with labels what is elsewhere or stays.
+fn of_lynq(fleet: &Fleet, node: &Value, resource: &Value, rendered: Value) -> Value {
+    let mut object = rendered["spec"].clone();
+    let (own, elsewhere) = (&fleet.namespace, resource["targetNamespace"].as_str());
+    let policy = resource["deletionPolicy"].as_str().unwrap_or("Delete");
     object["metadata"] = json!({
-        "name": name, "namespace": fleet.namespace,
+        "name": rendered["nameTemplate"], "namespace": elsewhere.unwrap_or(own),
         "annotations": {
-            "lynq.sh/deletion-policy": "Delete", "lynq.sh/applied-hash": "0011223344556677",
+            "lynq.sh/deletion-policy": policy, "lynq.sh/applied-hash": "0011223344556677",
             "lynq.sh/apply-start-time": "2026-03-01T12:00:00.123456789Z",
         },
-        "ownerReferences": [{
+    });
+    if elsewhere.is_some() || policy == "Retain" {
+        object["metadata"]["labels"] =
+            json!({"lynq.sh/node": node["metadata"]["name"], "lynq.sh/node-namespace": own});
+    } else {
+        object["metadata"]["ownerReferences"] = json!([{
             "apiVersion": "operator.lynq.sh/v1", "kind": "LynqNode", "controller": true, "blockOwnerDeletion": true,
             "name": node["metadata"]["name"], "uid": node["metadata"]["uid"],
-        }],
-    });
+        }]);
+    }
     object
 }
 
-async fn apply_as_lynq(fleet: &Fleet, object: &Value) -> Result<Value> {
-    let kind = object["kind"].as_str().context("kind")?;
-    let name = object["metadata"]["name"].as_str().context("name")?;
+async fn apply_as_lynq(fleet: &Fleet, object: &Value) -> Result<()> {
+    let text = |at: &str| object.pointer(at).and_then(Value::as_str).context("text");
     let params = PatchParams::apply("lynq-operator").force();
-    let (objects, patch) = (fleet.api(kind), Patch::Apply(object));
-    let applied = objects.patch(name, &params, &patch).await?;
-    Ok(serde_json::to_value(applied)?)
+    let objects = fleet.api_in(text("/kind")?, text("/metadata/namespace")?);
+    let (name, patch) = (text("/metadata/name")?, Patch::Apply(object));
+    objects.patch(name, &params, &patch).await?;
+    Ok(())
 }
 
 /// A node with its objects. Lynq renders names when it writes the node, and specs when it applies them.
 async fn leave(fleet: &Fleet, form: &Value, i: usize, image: &str) -> Result<()> {
-    let mut arrays = json!({"deployments": form["spec"]["deployments"], "configMaps": form["spec"]["configMaps"]});
-    arrays["deployments"][0]["nameTemplate"] = json!(format!("t{i}-app"));
-    arrays["configMaps"][0]["nameTemplate"] = json!(format!("t{i}-settings"));
+    let rendered = |resource: &Value| -> Result<Value> {
+        let text = resource.to_string().replace("{{ .uid }}", &format!("t{i}"));
+        let text = text.replace("{{ .plan }}", "pro").replace("web:1", image);
+        Ok(serde_json::from_str(&text)?)
+    };
     let mut spec = json!({"uid": format!("t{i}"), "templateRef": "web"});
-    for (array, list) in arrays.as_object().context("arrays")? {
-        spec[array] = list.clone();
+    let mut resources = vec![];
+    for array in ["deployments", "configMaps"] {
+        spec[array] = form["spec"][array].clone();
+        for resource in spec[array].as_array_mut().context("an array")? {
+            let rendered = rendered(resource)?;
+            resource["nameTemplate"] = rendered["nameTemplate"].clone();
+            resources.push((resource.clone(), rendered));
+        }
     }
     let hub = fleet.get("LynqHub", "tenants").await?;
     let name = format!("t{i}-web");
@@ -78,21 +96,26 @@ async fn leave(fleet: &Fleet, form: &Value, i: usize, image: &str) -> Result<()>
             "spec": spec,
         }))
         .await?;
-    let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": "pro"}});
-    let rendered = deployment(image, 0)
-        .to_string()
-        .replace("{{ .uid }}", &format!("t{i}"));
-    let app = serde_json::from_str(&rendered)?;
-    for object in [
-        of_lynq(fleet, &format!("t{i}-app"), &node, app),
-        of_lynq(fleet, &format!("t{i}-settings"), &node, settings),
-    ] {
+    let mut applied = vec![];
+    for (resource, rendered) in resources {
+        let id = rendered["id"].as_str().context("an id")?.to_owned();
+        let object = of_lynq(fleet, &node, &resource, rendered);
         apply_as_lynq(fleet, &object).await?;
+        let text = |at: &str| {
+            object
+                .pointer(at)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (kind, namespace) = (text("/kind"), text("/metadata/namespace"));
+        applied.push(format!(
+            "{kind}/{namespace}/{}@{id}",
+            text("/metadata/name")
+        ));
     }
-    let namespace = &fleet.namespace;
     let status = json!({"status": {
-        "observedGeneration": 1, "readyResources": 2, "desiredResources": 2, "failedResources": 0,
-        "appliedResources": [format!("Deployment/{namespace}/t{i}-app@app"), format!("ConfigMap/{namespace}/t{i}-settings@settings")],
+        "observedGeneration": 1, "readyResources": applied.len(), "desiredResources": applied.len(), "failedResources": 0,
+        "appliedResources": applied,
         "conditions": [{
             "type": "Ready", "status": "True", "reason": "Reconciled", "message": "Successfully reconciled all resources",
             "lastTransitionTime": "2026-03-01T12:00:01Z",
@@ -134,20 +157,33 @@ async fn cluster_of_lynq() -> Result<Cluster> {
     Ok(cluster)
 }
 
+async fn fleet_of_rows(cluster: &Cluster, name: &str) -> Result<Fleet> {
+    wait::until("the definitions are served", SOON, async || {
+        Fleet::new(cluster, name, ROWS).await
+    })
+    .await
+}
+
 /// Everything as Lynq leaves it, with these images, and running.
 async fn fleet_of_lynq(
     cluster: &Cluster,
     name: &str,
     image: impl Fn(usize) -> &'static str,
 ) -> Result<Fleet> {
-    let fleet = wait::until("the definitions are served", SOON, async || {
-        Fleet::new(cluster, name, ROWS).await
-    })
-    .await?;
+    let fleet = fleet_of_rows(cluster, name).await?;
     let form_of_lynq = form(&fleet, "web:1");
-    fleet.apply(&form_of_lynq).await?;
+    fleet_with(fleet, &form_of_lynq, image).await
+}
+
+/// The same of a form with more in it.
+async fn fleet_with(
+    fleet: Fleet,
+    form_of_lynq: &Value,
+    image: impl Fn(usize) -> &'static str,
+) -> Result<Fleet> {
+    fleet.apply(form_of_lynq).await?;
     for i in 0..ROWS {
-        leave(&fleet, &form_of_lynq, i, image(i)).await?;
+        leave(&fleet, form_of_lynq, i, image(i)).await?;
     }
     wait::until("all of them run", SOON, async || {
         for one in fleet.list("Deployment").await? {
@@ -177,6 +213,73 @@ async fn released(operator: &Operator, fleet: &Fleet, causes: &[(&str, usize)]) 
     told.sort();
     expected.sort();
     ensure!(told == expected, "{told:?} instead of {expected:?}");
+    Ok(())
+}
+
+/// By the commands of docs/LYNQ.md. The operator of this test is no Deployment; the page's is there all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_way_back_and_forth_leaves_what_runs() -> Result<()> {
+    let page = |name: &str| commands_of("docs/LYNQ.md", name);
+    let overlay = operator::root().join("kustomize/overlays/default");
+    let overlay = format!("-k {}", overlay.display());
+    let cluster = cluster_of_lynq().await?;
+    let fleet = fleet_of_lynq(&cluster, "back", |_| "web:1").await?;
+    let operator = Operator::start(&cluster, "operator", &[]).await?;
+    fleet.complete(ROWS, SOON).await?;
+    let mut held = form(&fleet, "web:2");
+    held["spec"]["rollout"]["paused"] = json!(true);
+    fleet.apply(&held).await?;
+    let nothing_is_held = page("nothing is held")?;
+    wait::until("what is held is told", SOON, async || {
+        let told = cluster.shell(&nothing_is_held).await?;
+        ensure!(told.expect_success().is_err(), "nothing is held");
+        Ok(())
+    })
+    .await?;
+    fleet.apply(&form(&fleet, "web:1")).await?;
+    wait::until("nothing is held any more", SOON, async || {
+        run(&cluster, &nothing_is_held).await
+    })
+    .await?;
+    operator.process.kill()?;
+    let before = substance(&fleet).await?;
+
+    let break_glass = commands_of("docs/OPERATING.md", "break glass")?;
+    run(&cluster, &break_glass).await?;
+    run(
+        &cluster,
+        &format!("kubectl apply --server-side --force-conflicts {overlay}"),
+    )
+    .await?;
+    run(&cluster, &page("back")?).await?;
+    wait::until("Lynq may write its nodes", SOON, async || {
+        for i in 0..ROWS {
+            leave(&fleet, &form(&fleet, "web:1"), i, "web:1").await?;
+        }
+        Ok(())
+    })
+    .await?;
+    let lynqs = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {
+            "name": "lynq-mutating-webhook-configuration",
+            "annotations": {"cert-manager.io/inject-ca-from": "lynq-system/lynq-serving-cert"},
+        },
+    });
+    cluster.apply(&lynqs.to_string()).await?;
+
+    run(&cluster, &page("switch")?.replace("-k .", &overlay)).await?;
+    let left = "kubectl get mutatingwebhookconfigurations -o yaml | grep cert-manager";
+    ensure!(
+        cluster.shell(left).await?.expect_success().is_err(),
+        "{left}"
+    );
+    run(&cluster, &break_glass).await?;
+    operator.process.start()?;
+    operator.ready().await?;
+    fleet.complete(ROWS, SOON).await?;
+    let after = substance(&fleet).await?;
+    ensure!(after == before, "{before:?} became {after:?}");
     Ok(())
 }
 
@@ -222,6 +325,84 @@ async fn what_a_takeover_would_change_takes_its_turn() -> Result<()> {
     Ok(())
 }
 
+/// Lynq tells by labels whose they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_elsewhere_or_stays_is_taken_over_too() -> Result<()> {
+    let cluster = cluster_of_lynq().await?;
+    let fleet = fleet_of_rows(&cluster, "labelled").await?;
+    let elsewhere = format!("{}-elsewhere", fleet.namespace);
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": elsewhere}});
+    cluster.apply(&namespace.to_string()).await?;
+    let mut form = form(&fleet, "web:1");
+    for (id, field, value) in [
+        ("far", "targetNamespace", elsewhere.as_str()),
+        ("kept", "deletionPolicy", "Retain"),
+    ] {
+        let mut map = form["spec"]["configMaps"][0].clone();
+        (map["id"], map["nameTemplate"], map[field]) = (
+            id.into(),
+            format!("{{{{ .uid }}}}-{id}").into(),
+            value.into(),
+        );
+        form["spec"]["configMaps"]
+            .as_array_mut()
+            .context("an array")?
+            .push(map);
+    }
+    let fleet = fleet_with(fleet, &form, |_| "web:1").await?;
+    let far = fleet.api_in("ConfigMap", &elsewhere);
+    let uid_of_far = async || anyhow::Ok(far.get("t1-far").await?.metadata.uid);
+    let before = (substance(&fleet).await?, uid_of_far().await?);
+
+    let operator = Operator::start(&cluster, "operator", &[]).await?;
+    fleet.complete(ROWS, SOON).await?;
+    released(&operator, &fleet, &[("taken_over", ROWS)]).await?;
+    let after = (substance(&fleet).await?, uid_of_far().await?);
+    ensure!(after == before, "{before:?} became {after:?}");
+
+    let gone = "DELETE FROM tenants WHERE id = 't0'";
+    fleet.database.execute(gone).await?;
+    wait::until("what is elsewhere goes, what is kept says so", SOON, async || {
+        let left = far.get_opt("t0-far").await?;
+        ensure!(left.is_none(), "{left:?}");
+        let kept = fleet.get("ConfigMap", "t0-kept").await?;
+        let labels = &kept["metadata"]["labels"];
+        ensure!(labels["lynq.sh/orphaned"] == "true", "{kept}");
+        Ok(())
+    })
+    .await
+}
+
+/// Lynq's nodes hold templates. Until a hub has rendered them, nothing lets them go: here not even force.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_hub_has_rendered_yet_stays_as_it_is() -> Result<()> {
+    let cluster = cluster_of_lynq().await?;
+    let fleet = fleet_of_lynq(&cluster, "raw", |_| "web:1").await?;
+    let before = substance(&fleet).await?;
+    let mut forced = form(&fleet, "web:2");
+    forced["metadata"]["annotations"] = json!({"lynq.sh/force-rollout": "true"});
+    fleet.apply(&forced).await?;
+    let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
+    fleet.database.execute(&rename("tenants", "away")).await?;
+
+    let _operator = Operator::start(&cluster, "operator", &[]).await?;
+    wait::until("every node says what it waits for", SOON, async || {
+        for node in fleet.list("LynqNode").await? {
+            let held = condition(&node, "Held").context("Held")?;
+            ensure!(held["reason"] == "NotRendered", "{held}");
+        }
+        Ok(())
+    })
+    .await?;
+    let after = substance(&fleet).await?;
+    ensure!(after == before, "{before:?} became {after:?}");
+
+    fleet.database.execute(&rename("away", "tenants")).await?;
+    fleet.complete(ROWS, SOON).await?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() -> Result<()> {
     let cluster = cluster_of_lynq().await?;
@@ -230,6 +411,7 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
     let fleet = fleet_of_lynq(&cluster, "lynq", image).await?;
     let before = substance(&fleet).await?;
 
+    let witness = Auditor::start(&["etcd", "--endpoint", &cluster.etcd_url()]).await?;
     let operator = Operator::start(&cluster, "operator", &[]).await?;
     fleet.complete(ROWS, SOON).await?;
     released(&operator, &fleet, &[("taken_over", ROWS - 1), ("slot", 1)]).await?;
@@ -264,5 +446,12 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
             Ok(())
         },
     )
-    .await
+    .await?;
+    let report = witness.end().await?;
+    ensure!(report.status == 0, "{:#}", report.json);
+    let windows = report.json["windows"].as_array().context("windows")?;
+    let taken_over = windows.iter().map(|window| &window["takenOver"]);
+    // The form's window, and the hub's.
+    ensure!(taken_over.eq([ROWS - 1, ROWS - 1]), "{:#}", report.json);
+    Ok(())
 }

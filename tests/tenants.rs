@@ -135,6 +135,10 @@ impl Fleet {
     }
 
     pub fn api(&self, kind: &str) -> Api<DynamicObject> {
+        self.api_in(kind, &self.namespace)
+    }
+
+    pub fn api_in(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
         let (group, version) = match kind {
             "LynqHub" | "LynqForm" | "LynqNode" => ("operator.lynq.sh", "v1"),
             "Deployment" | "StatefulSet" | "DaemonSet" => ("apps", "v1"),
@@ -142,7 +146,7 @@ impl Fleet {
             _ => ("", "v1"),
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 
     pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {

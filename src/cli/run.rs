@@ -434,21 +434,43 @@ async fn register(objects: &Objects, url: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Without a host it is every address of both families, as in Go; a machine may have only one of them.
 async fn listen(flag: &'static str, value: &str) -> Result<TcpListener, Error> {
-    let full = if value.starts_with(':') {
-        format!("0.0.0.0{value}")
-    } else {
-        value.to_owned()
-    };
-    let address: SocketAddr = full.parse().map_err(|_| Error::Address {
-        flag,
-        value: value.to_owned(),
-    })?;
-    TcpListener::bind(address)
-        .await
-        .map_err(|reason| Error::Listen {
+    let parse = |host: &str| {
+        let address = format!("{host}{value}").parse::<SocketAddr>();
+        address.map_err(|_| Error::Address {
             flag,
-            address,
-            reason,
+            value: value.to_owned(),
         })
+    };
+    let address = match value.starts_with(':') {
+        true => match TcpListener::bind(parse("[::]")?).await {
+            Ok(listener) => return Ok(listener),
+            Err(_) => parse("0.0.0.0")?,
+        },
+        false => parse("")?,
+    };
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|reason| Error::Listen {
+        flag,
+        address,
+        reason,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn without_a_host_both_families_are_listened_to() {
+        let listener = listen("x-bind-address", ":0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let reached = |address: IpAddr| tokio::net::TcpStream::connect((address, port));
+        assert!(reached(Ipv4Addr::LOCALHOST.into()).await.is_ok());
+        let has_v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.is_ok();
+        assert_eq!(reached(Ipv6Addr::LOCALHOST.into()).await.is_ok(), has_v6);
+    }
 }

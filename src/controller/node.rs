@@ -54,8 +54,7 @@ pub struct Memory {
     conflicts: u32,
     /// The desired content of which it is known whether its release would change anything, where it is not known what runs.
     taken_over: Option<String>,
-    /// When the object was last sent through the gate once more.
-    gated_again: Option<Timestamp>,
+    gated_again: Option<GateTry>,
     /// What is live was known when it was looked at last.
     known: bool,
     news: news::Memory,
@@ -75,11 +74,20 @@ struct ResourceMemory {
     was_ready: bool,
 }
 
+/// That the object was sent through the gate once more.
+struct GateTry {
+    /// What was past the gate then.
+    generation: i64,
+    again_at: Timestamp,
+}
+
 /// Rounds of one look; each applies what the one before it made possible.
 const ROUNDS_MAX: usize = 50;
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
 /// How often an object whose state is not true is sent through the gate, which may not be installed.
-const GATE_RETRY: SignedDuration = SignedDuration::from_secs(60);
+const GATE_EVERY: SignedDuration = SignedDuration::from_secs(60);
+/// The same, where the API server does not take the write: the gate may not answer.
+const GATE_RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// After so many looks in vain it is no accident any more: it is told, and what can be done is done.
 const LASTING: u32 = 3;
 const CONFLICT_RETRY: Duration = Duration::from_millis(200);
@@ -267,22 +275,30 @@ impl Look<'_> {
             return Ok(None);
         }
         let now = Timestamp::now();
-        let due = self
-            .memory
-            .gated_again
-            .filter(|at| *at <= now)
-            .and_then(|at| at.checked_add(GATE_RETRY).ok());
-        if let Some(due) = due.filter(|due| *due > now) {
+        let tried = self.memory.gated_again.as_ref();
+        let tried = tried.filter(|tried| tried.generation == node.generation);
+        let due = tried.map(|tried| tried.again_at);
+        // A clock that went back must not put it off for long.
+        if let Some(due) = due.filter(|due| *due > now && due.duration_since(now) <= GATE_EVERY) {
             return Ok(Some(due));
         }
-        self.memory.gated_again = Some(now);
-        self.tell_bypass(node);
+        if tried.is_none() {
+            self.tell_bypass(node);
+        }
         let patch = json!({"metadata": {"resourceVersion": node.resource_version, "annotations": {names::GATED_AGAIN: node.resource_version}}});
-        *node = self
-            .world
-            .nodes
-            .learn(&self.world.objects.merge(&self.own(), &patch).await?);
-        Ok(now.checked_add(GATE_RETRY).ok())
+        let written = self.world.objects.merge(&self.own(), &patch).await;
+        let wait = match &written {
+            Ok(_) => GATE_EVERY,
+            Err(ApiError::Conflict(_)) => SignedDuration::ZERO,
+            Err(_) => GATE_RETRY,
+        };
+        let again_at = now.checked_add(wait).unwrap_or(now);
+        self.memory.gated_again = Some(GateTry {
+            generation: node.generation,
+            again_at,
+        });
+        *node = self.world.nodes.learn(&written?);
+        Ok(Some(again_at))
     }
 
     fn tell_bypass(&self, node: &NodeDigest) {

@@ -127,6 +127,8 @@ impl Look<'_> {
         let mut confirmed = BTreeSet::new();
         let mut unconfirmed = false;
         for _ in 0..PASSES_MAX {
+            // First what was said, then what is decided on: whatever changes between the two is noticed.
+            let said = self.world.said(&self.key);
             let hub = self.world.hubs.get(&self.key.0, &self.key.1);
             // Without the hub's spec its window is not known, so nothing is released.
             let releases = |hub: &Arc<Hub>| !hub.deleting && hub.spec.is_ok();
@@ -135,12 +137,20 @@ impl Look<'_> {
                 true => Some(self.read_nodes().await?),
                 false => None,
             };
-            let said = self.world.said(&self.key);
             let (nodes, rendered) = self.view();
             let confirmed_now = std::mem::take(&mut confirmed);
             let mut snapshot = self.snapshot(hub.as_deref(), (&nodes, &rendered), confirmed_now);
             if let Some(listed) = listed {
-                snapshot.nodes.retain(|_, node| listed.contains(&node.uid));
+                snapshot
+                    .nodes
+                    .retain(|_, node| listed.contains_key(&node.uid));
+                // A list of the watch's own, older than this one, has ended meanwhile: it goes for what it does not have.
+                let there: BTreeSet<&String> = snapshot.nodes.values().map(|n| &n.uid).collect();
+                let is_hidden =
+                    |(uid, hub): (&String, &String)| *hub == self.key.1 && !there.contains(uid);
+                if listed.iter().any(is_hidden) {
+                    return Ok(Some(UNCONFIRMED_RETRY));
+                }
             }
             let plan = rollout::plan(&snapshot, Timestamp::now());
             self.remember_holds(&nodes, &plan);
@@ -252,14 +262,15 @@ impl Look<'_> {
     }
 
     /// Without a ledger nothing but the nodes tells what is in flight, and what the watch has shown of them may be old. Whose
-    /// one is its spec says; the label anybody may change. Returns the uids of all there are.
-    async fn read_nodes(&self) -> Result<BTreeSet<String>, ApiError> {
+    /// one is its spec says; the label anybody may change. Returns the uids of all there are, and their hubs.
+    async fn read_nodes(&self) -> Result<BTreeMap<String, String>, ApiError> {
         let world = self.world;
         let asked = world.nodes.asked();
         let kind = ObjectKey::own("LynqNode", "", "").kind;
-        let mut listed = BTreeSet::new();
+        let mut listed = BTreeMap::new();
         let learn = |node: Value| {
-            listed.insert(world.nodes.learn_new(&node, asked).uid.clone());
+            let node = world.nodes.learn_new(&node, asked);
+            listed.insert(node.uid.clone(), node.hub.clone());
         };
         world.objects.list(&kind, &self.key.0, learn).await?;
         Ok(listed)

@@ -388,6 +388,9 @@ fn correction(code: &str) -> &'static str {
         "HubNotFound" => {
             "create the hub; or delete the form, and make it anew for another one (a form's hubId cannot be changed); until then nothing of it changes"
         }
+        "HubGoing" => {
+            "wait until the hub is gone; if it is not, see its finalizers and its nodes'; until then nothing of the form changes"
+        }
         "HubInvalid" => "correct the hub; until then nothing of the form changes",
         _ => "correct the form and apply it",
     }

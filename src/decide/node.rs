@@ -514,6 +514,24 @@ mod tests {
             assert_eq!(found.facts, expected.facts, "{name}");
         }
     }
+
+    /// The content's hash is computed where something has changed; what got past the gate stays so until that is mended.
+    #[test]
+    fn a_claim_that_changes_is_checked_anew() {
+        let content =
+            json!({"uid": "acme", "deployments": [{"id": "app", "spec": {"kind": "Pod"}}]});
+        let node = |desired: &str, previous: Option<&NodeDigest>| {
+            let annotations = json!({names::DESIRED_HASH: desired, names::LIVE_HASH: "none"});
+            let metadata = json!({"uid": "u", "generation": 3, "annotations": annotations});
+            NodeDigest::of(&json!({"metadata": metadata, "spec": content}), previous)
+        };
+        let good = node(content::hash(Some(&content)).as_str(), None);
+        let other = content::hash(Some(&json!({}))).to_string();
+        let forged = node(&other, Some(&good));
+        assert!(!good.past_gate && forged.past_gate);
+        assert!(node(&other, Some(&forged)).past_gate);
+    }
+
     /// Without a hash there is no release; Lynq's have none, and its fault is not that something got past the gate.
     #[test]
     fn a_lost_hash_is_found() {
@@ -526,6 +544,7 @@ mod tests {
         ));
         assert!(!node(json!({names::TEMPLATE_GENERATION: "1"})));
     }
+
     /// C1, then C2, then C1 again: what was said of the first time says nothing of the second.
     #[test]
     fn an_older_roll_out_of_the_same_content_is_not_seen() {

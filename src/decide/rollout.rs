@@ -400,7 +400,7 @@ impl Pass<'_> {
     fn give_up(&mut self, slots: &[Slot]) {
         for slot in slots {
             let node = self.snapshot.nodes.get(&slot.node);
-            let Some(node) = node.filter(|node| node.uid == slot.uid && node.held()) else {
+            let Some(node) = node.filter(|node| node.uid == slot.uid) else {
                 continue;
             };
             let unused = node.resource_version == slot.resource_version && !node.deleting;

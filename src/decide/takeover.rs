@@ -162,6 +162,7 @@ mod tests {
                 "Namespace/shop/acme@ns".into(),
                 "Widget/shop/acme@w".into(),
                 "nonsense".into(),
+                "ConfigMap/{{ .region }}/acme@c".into(),
             ],
             ..NodeStatus::default()
         };
@@ -181,7 +182,8 @@ mod tests {
             [
                 ("apps/v1", "Deployment", "acme-app"),
                 ("v1", "Namespace", "acme"),
-                ("", "Widget", "acme")
+                ("", "Widget", "acme"),
+                ("v1", "ConfigMap", "acme")
             ]
         );
         let known = NodeStatus {
@@ -197,6 +199,7 @@ mod tests {
             namespace: namespace.into(),
             name: name.into(),
         };
+        assert!(all[3].is_template() && !all[0].is_template());
         assert!(all[0].is_among(&[key("shop", "acme-app")]));
         assert!(!all[0].is_among(&[key("other", "acme-app"), key("shop", "acme-web")]));
     }

@@ -1,14 +1,14 @@
 //! Rows come, change and go, and so do forms, hubs and nodes.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
-use kube::api::DeleteParams;
-use serde_json::json;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, wait};
 use crate::hub::{fleet, form, map, until_maps, with};
 use crate::operator;
-use crate::tenants::SOON;
+use crate::tenants::{SOON, condition};
 use crate::words::all;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,6 +24,7 @@ async fn nodes_follow_rows_forms_and_hubs() -> Result<()> {
             "hub",
             a_deleted_hub_takes_its_nodes_along(cluster).boxed_local(),
         ),
+        ("going", a_hub_that_cannot_go_is_told(cluster).boxed_local()),
         ("node", a_deleted_node_comes_back(cluster).boxed_local()),
         (
             "edit",
@@ -161,6 +162,37 @@ async fn a_deleted_hub_takes_its_nodes_along(cluster: &Cluster) -> Result<()> {
     fleet.apply(&fleet.hub()).await?;
     fleet.complete(7, SOON).await?;
     fleet.retire().await
+}
+
+/// Nothing is released any more, and who waits says what for.
+async fn a_hub_that_cannot_go_is_told(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    let hubs = fleet.api("LynqHub");
+    let kept_by = |finalizers: Value| Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    let params = PatchParams::default();
+    let keep = kept_by(json!(["example.com/keep"]));
+    hubs.patch("tenants", &params, &keep).await?;
+    fleet.retire().await?;
+    let mut maps = fleet.get("LynqNode", "t1-web").await?["spec"]["configMaps"].clone();
+    maps[0]["spec"]["data"]["plan"] = json!("by hand");
+    fleet
+        .change("LynqNode", "t1-web", &json!({"configMaps": maps}))
+        .await?;
+    let said = "LynqHub \"tenants\" is being deleted: nothing of this form is rendered or released any more, and its nodes go with the hub. If it does not go, see its finalizers (kubectl describe lynqhub tenants)";
+    fleet
+        .says(("LynqForm", "web"), ("Valid", "False", "HubGoing"), said)
+        .await?;
+    wait::until("the node says what it waits for", SOON, async || {
+        let node = fleet.get("LynqNode", "t1-web").await?;
+        let held = condition(&node, "Held").context("Held")?;
+        ensure!(held["reason"] == "NotRendered", "{held}");
+        Ok(())
+    })
+    .await?;
+    until_maps(&fleet, &[("t0-app", "pro"), ("t1-app", "pro")]).await?;
+    hubs.patch("tenants", &params, &kept_by(json!(null)))
+        .await?;
+    fleet.until_names("LynqNode", &[]).await
 }
 
 async fn a_deleted_node_comes_back(cluster: &Cluster) -> Result<()> {

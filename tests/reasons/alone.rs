@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::shot::{View, shows};
 use crate::cluster::{Cluster, Options, wait};
-use crate::operator::{self, Operator, Place};
+use crate::operator::{self, Operator};
 use crate::proxy::Proxy;
 use crate::proxy::rules::{Action, Rule};
 use crate::tenants::{Fleet, SOON, condition};
@@ -18,14 +18,8 @@ pub async fn play() -> Result<Vec<&'static str>> {
     operator::install(&cluster).await?;
     let proxy = Proxy::start(&cluster, 1).await?;
     let own = cluster.kubeconfig_for(&operator::identity()).await?;
-    let place = Place {
-        kubeconfig: &proxy.kubeconfig(&own, own.with_extension("proxy"))?,
-        webhook_url: None,
-        environment: &[],
-    };
-    let operator = Operator::prepare(&cluster, "operator", &place, &["--leader-elect"])?;
-    operator.process.start()?;
-    operator.ready().await?;
+    let behind = proxy.kubeconfig(&own, own.with_extension("proxy"))?;
+    let operator = Operator::start_at(&cluster, "operator", &behind, &["--leader-elect"]).await?;
     let fleet = Fleet::new(&cluster, "alone", 2).await?;
     let form = |image: &str| {
         let mut form = fleet.form(image, json!(1), 0);

@@ -229,6 +229,12 @@ impl Look<'_> {
                 ),
             ));
         };
+        if hub.deleting {
+            let text = format!(
+                "LynqHub {name:?} is being deleted: nothing of this form is rendered or released any more, and its nodes go with the hub. If it does not go, see its finalizers (kubectl describe lynqhub {name})"
+            );
+            return Some(("HubGoing", text));
+        }
         if let Err(error) = &hub.spec {
             return Some(("HubInvalid", format!("LynqHub {name:?}: {error}")));
         }

@@ -83,8 +83,8 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
         unwritten: known
             .map(|rendered| rendered.unwritten.clone())
             .unwrap_or_default(),
-        // Without its hub nobody renders it.
-        outdated: outdated || seen.hub.is_none(),
+        // Without a sound hub nobody renders it.
+        outdated: outdated || seen.hub.is_none_or(|hub| hub.deleting || hub.spec.is_err()),
         forced: is_forced(&form.annotations),
         resumed_at: form
             .annotations

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::api::form::FormSpec;
+use crate::api::policy::Skew;
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::content;
 use crate::decide::render::CompiledForm;
+use crate::decide::rollout::is_ungated;
 
 /// A form that can be, and what it was.
 pub struct Judged {
@@ -28,6 +30,7 @@ pub struct Change {
 pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
     let name = new["metadata"]["name"].as_str().unwrap_or("form");
     let spec = &new["spec"];
+    let mut warnings = misspelled(new);
     let (denied, change) = match read(name, spec) {
         // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
         _ if old.is_some_and(|old| old["spec"] == *spec) => (None, None),
@@ -35,6 +38,8 @@ pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
             let old = old.and_then(|old| read(name, &old["spec"]).ok());
             // Who pauses a rollout at night need not be allowed to make what the form makes.
             let same = old.as_ref().is_some_and(|(old, _)| old.renders_like(&spec));
+            let opened = old.as_ref().is_some_and(|(old, _)| !is_open(old)) && is_open(&spec);
+            warnings.extend(opened.then(|| OPENED.to_owned()));
             let change = Change {
                 spec: Arc::new(spec),
                 new: Arc::new(compiled),
@@ -45,12 +50,19 @@ pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
         Err(why) => (Some(why), None),
     };
     Judged {
-        verdict: Verdict {
-            denied,
-            warnings: misspelled(new),
-        },
+        verdict: Verdict { denied, warnings },
         change,
     }
+}
+
+/// Said of a change that opens the window: who types 0 at night may mean to stop a rollout.
+const OPENED: &str = "without a maxSkew, an order or a pause everything of this form that is held goes live at once, unless \
+                      the hub has a maxSkew. To stop a rollout, set rollout.paused: true";
+
+/// Whether the form itself keeps nothing waiting.
+fn is_open(spec: &FormSpec) -> bool {
+    let policy = spec.rollout.clone().unwrap_or_default();
+    is_ungated(&policy, Skew::Count(0), false)
 }
 
 fn read(name: &str, spec: &Value) -> Result<(FormSpec, CompiledForm), String> {
@@ -143,6 +155,25 @@ mod tests {
             let said = said(spec);
             assert!(said.contains(words), "{words:?} is not in {said:?}");
         }
+    }
+
+    #[test]
+    fn who_opens_the_window_is_told() {
+        let of = |rollout: Value| {
+            form(json!({"hubId": "h", "configMaps": [map("a", json!({}))], "rollout": rollout}))
+        };
+        let told = |old: Value, new: Value| {
+            let judged = judge(Some(&of(old)), &of(new));
+            judged.verdict.warnings == [OPENED]
+        };
+        assert!(told(json!({"maxSkew": 3}), json!({"maxSkew": 0})));
+        assert!(told(json!({"maxSkew": 3}), json!({})));
+        assert!(told(json!({"paused": true}), json!({"paused": false})));
+        assert!(!told(
+            json!({"maxSkew": 3}),
+            json!({"maxSkew": 0, "paused": true})
+        ));
+        assert!(!told(json!({}), json!({"maxSkew": 0})));
     }
 
     #[test]

@@ -231,6 +231,11 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
     let released = spec.get("released");
     let known =
         |source: &'a Value| Live::Known(content::hash(Some(source)), Source::Released(source));
+    // What nobody could read back one level deeper, as `released`, came past the gate.
+    let of_spec = |hash| match content::check_depth(Some(spec)) {
+        Ok(()) => Live::Known(hash, Source::Spec(spec)),
+        Err(_) => Live::Unknown,
+    };
     let Some(live) = annotation(old, names::LIVE_HASH) else {
         return Live::Unknown;
     };
@@ -240,9 +245,7 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
     if Hash::is_of_another_version(live) {
         // Its hashes cannot be computed here, but whether it was held can be read.
         return match released {
-            _ if annotation(old, names::DESIRED_HASH) == Some(live) => {
-                Live::Known(desired.clone(), Source::Spec(spec))
-            }
+            _ if annotation(old, names::DESIRED_HASH) == Some(live) => of_spec(desired.clone()),
             Some(released) => known(released),
             None => Live::Unknown,
         };
@@ -256,7 +259,7 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
         return Live::Known(hash, source);
     }
     if *desired == live {
-        Live::Known(live, Source::Spec(spec))
+        of_spec(live)
     } else {
         Live::Unknown
     }

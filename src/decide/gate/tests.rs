@@ -404,6 +404,24 @@ fn what_the_client_claims_does_not_count() {
     );
 }
 
+/// As `released` it would be one level deeper, and the next review could not be read.
+#[test]
+fn content_too_deep_to_be_read_back_is_not_kept_as_released() {
+    for (levels, expected) in [(10, None), (120, Some("unknown"))] {
+        let mut old = live();
+        let deep = (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        old["spec"]["deployments"][0]["spec"]["deep"] = deep;
+        let hash = content::hash(old.get("spec")).to_string();
+        for name in [names::DESIRED_HASH, names::LIVE_HASH] {
+            old = with(&old, name, Some(&hash));
+        }
+        let (outcome, object) = write(Some(&old), &edited(&old, "b"), USER).unwrap();
+        assert_eq!(outcome, Outcome::Held);
+        let live = annotation(&object, names::LIVE_HASH);
+        assert_eq!(live, expected.or(Some(&hash)), "{levels}");
+    }
+}
+
 #[test]
 fn content_that_did_not_come_through_the_gate_is_unknown_until_released() {
     let pruned = {

@@ -213,7 +213,7 @@ impl Reason {
                 "the ledger of releases, in the hub's status, cannot be written; it is tried again, and the form's condition Held has the cause"
             }
             Reason::SlotReserved { .. } => {
-                "it has a slot, but maxSkew was lowered below the slots that are out; it waits until some of them are free"
+                "it has a slot, but more slots are out than maxSkew allows by now; it waits until some of them are free"
             }
             Reason::WindowFull { .. }
             | Reason::Soaking { .. }

@@ -17,6 +17,13 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
+/// The rollout that goes on now began then.
+fn began(snapshot: &mut Snapshot, second: i64) {
+    let mut told = plan(snapshot, at(0)).forms["web"].rollout.clone();
+    told.start_time = Some(at(second));
+    snapshot.forms.get_mut("web").unwrap().previous = Some(told);
+}
+
 /// Nodes `n0`, `n1`, ... of form `web`. `a`: live on the old content and ready; `A`: the same, held for the new;
 /// `x`: live on the new content, not ready; `X`: live on something broken and held for the new; `y`: new and ready;
 /// `N`: never live, held.

@@ -18,7 +18,7 @@ const UNSEEN_MAX: SignedDuration = SignedDuration::from_secs(30);
 enum Busy {
     /// In flight, and it cannot be told whether it is ready.
     Unknown,
-    /// In flight and not ready.
+    /// In flight and not ready; or not ready with the newest content, which this rollout brought.
     NotReady,
     /// It has a slot, and its release is on its way.
     Releasing,
@@ -87,8 +87,12 @@ impl<'a> Windows<'a> {
             hub_skew: snapshot.hub_skew,
         };
         for (name, node) in snapshot.nodes.iter().filter(|(_, node)| node.non_ready()) {
+            let busy = match is_of_rollout(snapshot, node) {
+                true => Busy::NotReady,
+                false => Busy::Broken,
+            };
             windows.each(&node.form, |window| {
-                window.put(&node.uid, name, Busy::Broken, None);
+                window.put(&node.uid, name, busy, None);
             });
         }
         for slot in slots {
@@ -161,6 +165,13 @@ impl<'a> Windows<'a> {
         self.forms.get_mut(form).into_iter().for_each(&mut f);
         f(&mut self.hub);
     }
+}
+
+/// Whether what is live on the node came with the rollout that goes on now.
+fn is_of_rollout(snapshot: &Snapshot, node: &Node) -> bool {
+    let rollout = snapshot.forms.get(&node.form);
+    let began = rollout.and_then(|form| form.previous.as_ref()?.start_time);
+    !node.held() && node.start >= began
 }
 
 fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {

@@ -13,7 +13,7 @@ use crate::decide::child::{Kind, Scope};
 use crate::decide::review::UserInfo;
 
 /// The API server waits 5 s for the gate's answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone)]
 pub struct Authors {

@@ -83,6 +83,8 @@ pub struct Workload {
     pub image: String,
     pub applied_hash: String,
     pub ready: bool,
+    /// It has the label by which the operator watches.
+    pub labelled: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -179,6 +181,20 @@ impl Cluster {
         self.nodes.insert(name.to_owned(), node.clone());
         self.publish(Kind::Node, name, Object::Node(node.clone()), false);
         node
+    }
+
+    /// A write that no webhook sees.
+    pub fn write_past_the_gate(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+        let old = self.nodes.get(name).map(|old| old.value.clone());
+        let new_node = || json!({"metadata": {"name": name, "namespace": NAMESPACE}});
+        let mut new = old.clone().unwrap_or_else(new_node);
+        change(&mut new);
+        if old.is_none() {
+            new["metadata"]["uid"] = self.next_uid().into();
+        }
+        if old.as_ref() != Some(&new) {
+            self.store_node(name, new);
+        }
     }
 
     /// A create or update of the main resource by way of admission.
@@ -450,8 +466,10 @@ impl Cluster {
                 image: String::new(),
                 applied_hash: String::new(),
                 ready: false,
+                labelled: true,
             },
         };
+        new.labelled = true;
         new.node_uid = node_uid.to_owned();
         new.applied_hash = applied_hash.to_owned();
         if new.image != image {
@@ -462,6 +480,39 @@ impl Cluster {
             Some(old) if *old == new => old,
             _ => self.store_child(new),
         }
+    }
+
+    /// A workload that somebody else made or changed.
+    pub fn put_foreign_child(&mut self, node: &str, node_uid: &str, image: &str) -> Arc<Workload> {
+        let old = self.children.get(node).cloned();
+        let uid = match &old {
+            Some(old) => old.uid.clone(),
+            None => self.next_uid(),
+        };
+        let new = Workload {
+            node: node.to_owned(),
+            node_uid: node_uid.to_owned(),
+            uid,
+            resource_version: String::new(),
+            image: image.to_owned(),
+            // By its fields the operator would see that this is no more what it applied.
+            applied_hash: String::new(),
+            ready: false,
+            labelled: old.is_some_and(|old| old.labelled),
+        };
+        self.store_child(new)
+    }
+
+    pub fn label_child(&mut self, node: &str, version: &str) -> Result<Arc<Workload>, Refused> {
+        let old = self.children.get(node).cloned().ok_or(Refused::NotFound)?;
+        if old.resource_version != version {
+            return Err(Refused::Conflict);
+        }
+        let labelled = true;
+        Ok(self.store_child(Workload {
+            labelled,
+            ..(*old).clone()
+        }))
     }
 
     pub fn set_ready(&mut self, node: &str, ready: bool) {

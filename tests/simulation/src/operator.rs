@@ -32,6 +32,10 @@ pub struct Rendered {
     pub spec: Option<Arc<FormSpec>>,
 }
 
+/// What the hub and its forms say (`controller::Said`).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said(Vec<(String, i64, bool)>);
+
 /// How far one watch is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
@@ -72,6 +76,8 @@ pub struct Process {
 
     pub rendered: BTreeMap<String, Rendered>,
     pub deletions_held: Option<bool>,
+    /// Of nodes of which it is not known what runs: for which content, and whether its release would change nothing.
+    pub unchanged: BTreeMap<String, (String, bool)>,
     /// Nodes that this process has looked at.
     pub looked: BTreeSet<String>,
     pub holds: BTreeMap<String, HoldReason>,
@@ -116,18 +122,36 @@ impl Process {
 
     /// Since which revision everything that it knows holds.
     pub fn view(&self, cluster: &Cluster) -> View {
-        let at = |kind: Kind| {
-            let next = cluster.log[kind as usize].get(self.cursors[kind as usize].next);
-            next.map(|event| event.revision.saturating_sub(1))
-        };
-        let behind = [Kind::Node, Kind::Hub, Kind::Form]
-            .into_iter()
-            .filter_map(at)
-            .min();
+        let behind = self.behind(cluster, &[Kind::Node, Kind::Hub, Kind::Form]);
         View {
             since: behind.unwrap_or(cluster.revision),
+            said: 0,
             current: behind.is_none() && self.children_current(cluster),
         }
+    }
+
+    /// Since which revision the hub and its forms say what they say as far as it knows.
+    pub fn said_since(&self, cluster: &Cluster) -> u64 {
+        let behind = self.behind(cluster, &[Kind::Hub, Kind::Form]);
+        behind.unwrap_or(cluster.revision)
+    }
+
+    /// The revision before the first event of these kinds that it has not seen; None: it has seen all.
+    fn behind(&self, cluster: &Cluster, kinds: &[Kind]) -> Option<u64> {
+        let unseen = kinds.iter().filter_map(|kind| {
+            let next = self.cursors[*kind as usize].next;
+            cluster.log[*kind as usize].get(next)
+        });
+        unseen.map(|event| event.revision.saturating_sub(1)).min()
+    }
+
+    /// `World::said`
+    pub fn said(&self) -> Said {
+        let hub = self.hub.iter();
+        let hub = hub.map(|hub| (String::new(), hub.generation, hub.forced));
+        let forms = self.forms.values();
+        let forms = forms.map(|form| (form.uid.clone(), form.generation, form.forced));
+        Said(hub.chain(forms).collect())
     }
 
     fn children_current(&self, cluster: &Cluster) -> bool {
@@ -365,6 +389,9 @@ impl Process {
     }
 
     fn put_child(&mut self, child: &Arc<Workload>) -> bool {
+        if !child.labelled {
+            return false;
+        }
         if let Some(old) = self.children.get(&child.node) {
             if old.uid == child.uid
                 && version::is_newer(&old.resource_version, &child.resource_version)

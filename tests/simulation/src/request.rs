@@ -72,6 +72,16 @@ pub enum Request {
         image: String,
         applied_hash: String,
     },
+    /// That it is the operator's to watch.
+    LabelChild {
+        node: String,
+        resource_version: String,
+    },
+    /// Any write through the gate makes the node's state true.
+    GateAgain {
+        name: String,
+        resource_version: String,
+    },
     DeleteChild {
         node: String,
         uid: String,
@@ -178,6 +188,8 @@ impl Request {
             Request::ApplyChild { node, image, .. } => {
                 format!("apply the workload of {node}: {image}")
             }
+            Request::LabelChild { node, .. } => format!("label the workload of {node}"),
+            Request::GateAgain { name, .. } => format!("send {name} through the gate again"),
             Request::DeleteChild { node, .. } => format!("delete the workload of {node}"),
         }
     }

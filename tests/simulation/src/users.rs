@@ -1,5 +1,7 @@
 //! What people do while a rollout runs: edits, reverts, policies, forces, rows and forms. Nobody here is the operator.
 
+mod left;
+
 use std::collections::BTreeMap;
 
 use lynqgate::api::names;
@@ -53,6 +55,7 @@ pub fn begin(world: &mut World) {
         edit(world, form, "good");
         let skew = random_skew(world);
         policy(world, form, json!({"maxSkew": skew}));
+        left::by_lynq(world, form);
     }
 }
 
@@ -138,6 +141,7 @@ pub fn act(world: &mut World) {
         Fault::OtherWriters,
         Fault::OtherWriters,
         Fault::Edits,
+        Fault::Takeover,
     ];
     let class = *world.users.random.pick(&classes);
     if !world.has(class) {
@@ -179,6 +183,7 @@ pub fn act(world: &mut World) {
             world.change_hub(|hub| hub.skew = serde_json::from_value(skew).expect("a window"));
         }
         (Fault::LostLedger, _) => lose_ledger(world),
+        (Fault::Takeover, _) => left::act(world),
         (Fault::Rows, _) => change_rows(world),
         (Fault::Forms, form) => {
             change_forms(world, form);

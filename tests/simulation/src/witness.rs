@@ -11,7 +11,7 @@ use lynqgate::api::hub::Slot;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Form, Hub, Node, Workload};
-pub use read::{held, is_settled, live_image, text};
+pub use read::{held, is_said_ready, is_settled, live_image, text};
 use windows::{History, Policy};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Life {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View {
     pub since: u64,
+    /// Since which revision the hub and its forms said what its sender knew of them when it sent the request.
+    pub said: u64,
     pub current: bool,
 }
 
@@ -75,6 +77,12 @@ pub struct Witness {
     taken: BTreeMap<String, Widths>,
     /// Whose slots were in a ledger that was lost, until there is another; by uid.
     lost: Option<BTreeSet<String>>,
+    /// Nodes of which nobody knows what is live: Lynq left them, or content got past the gate; by uid.
+    unknown: BTreeSet<String>,
+    /// What a life has read of a node's workload last: what it runs, and at which revision.
+    read: BTreeMap<(Life, String), (u64, String)>,
+    /// At which revision a life made its last plan.
+    planned: BTreeMap<Life, u64>,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -146,6 +154,7 @@ impl Witness {
                 && old_value.is_none_or(|old| text(old, which) != text(value, which))
         };
         let was = old_value.and_then(live_image);
+        let was = was.filter(|_| !self.unknown.contains(&uid));
         let is = live_image(value);
         if marked("release") && old.is_some() {
             self.expect(!held(value), "gate", || {
@@ -169,6 +178,7 @@ impl Witness {
             });
             return;
         }
+        self.unknown.remove(&uid);
         let cause = if marked("release") {
             Cause::Gated
         } else if marked("ungated") {
@@ -211,12 +221,18 @@ impl Witness {
             flight.apart = !self.history.counts_all(&flight.form, view.since);
             if cause == Cause::Gated {
                 self.released(cluster, old, new, life, view, &flight);
-            } else if self.history.was_forced(&flight.form, view.since) {
+            } else if self.history.was_forced(&flight.form, view.said) {
                 flight.cause = Cause::Forced;
+            } else if self.runs_already(life, &flight.name, &is) {
+                self.expect(
+                    self.history.was_open(&flight.form, view.said),
+                    "paused",
+                    || format!("{} was taken over, though its form was paused", flight.name),
+                );
             } else {
                 self.expect(
                     self.history
-                        .was_ungated(&flight.form, view.since, was.is_none()),
+                        .was_ungated(&flight.form, view.said, was.is_none()),
                     "window",
                     || {
                         format!(
@@ -311,6 +327,7 @@ impl Witness {
         self.flights.remove(uid);
         self.live.remove(uid);
         self.released.remove(uid);
+        self.unknown.remove(uid);
         self.count_nodes(cluster);
     }
 
@@ -323,12 +340,30 @@ impl Witness {
         let Some((node, child)) = cluster.nodes.get(name).zip(cluster.children.get(name)) else {
             return;
         };
+        // What is there stays as it is where nobody knows what is live.
+        let is_live = || live_image(&node.value).as_ref() == Some(&child.image);
         if child.ready
             && child.node_uid == node.digest.uid
-            && live_image(&node.value).as_ref() == Some(&child.image)
+            && (self.unknown.contains(&node.digest.uid) || is_live())
         {
             self.flights.remove(&node.digest.uid);
         }
+    }
+
+    /// Nobody knows any more what is live on a node, or has ever known.
+    pub fn forgotten(&mut self, cluster: &Cluster, name: &str) {
+        if let Some(node) = cluster.nodes.get(name) {
+            self.unknown.insert(node.digest.uid.clone());
+            self.count_nodes(cluster);
+            self.look_at(cluster, name);
+        }
+    }
+
+    /// Whether who let a node go has read since its plan that the node's workload runs this already.
+    fn runs_already(&self, life: Life, name: &str, image: &Option<String>) -> bool {
+        let planned = self.planned.get(&life).copied().unwrap_or_default();
+        let read = self.read.get(&(life, name.to_owned()));
+        read.is_some_and(|(at, runs)| *at >= planned && Some(runs) == image.as_ref())
     }
 
     /// Somebody applied content to a workload.
@@ -359,7 +394,10 @@ impl Witness {
                 .is_ok_and(|v| v <= view.since)
         };
         let same = old.is_some_and(|old| {
-            old.image == new.image && old.node_uid == new.node_uid && known(old)
+            old.image == new.image
+                && old.node_uid == new.node_uid
+                && old.applied_hash == new.applied_hash
+                && known(old)
         });
         self.expect(!(same && view.current), "revert", || {
             format!("{} was given {} once more", new.node, new.image)
@@ -368,7 +406,9 @@ impl Witness {
     }
 
     /// A workload was read from the API server itself.
-    pub fn child_read(&mut self, life: Life, child: &Workload) {
+    pub fn child_read(&mut self, revision: u64, life: Life, child: &Workload) {
+        let runs = (revision, child.image.clone());
+        self.read.insert((life, child.node.clone()), runs);
         if child.ready && self.released.contains(&child.node_uid) {
             self.read_ready.insert((life, child.node_uid.clone()));
         }

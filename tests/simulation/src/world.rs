@@ -59,6 +59,7 @@ faults! {
     Rows: "rows come and go",
     Forms: "forms are deleted and made again",
     Database: "queries fail, and tables are empty for a while",
+    Takeover: "nodes and workloads that Lynq left, content that gets past the gate, workloads that others change",
 }
 
 impl std::fmt::Display for Fault {
@@ -182,6 +183,11 @@ impl World {
 
     pub fn send(&mut self, p: usize, request: Request, view: View) -> Result<Reply, Refused> {
         let life = self.processes[p].life();
+        let known = self.processes[p].said_since(&self.cluster);
+        let view = View {
+            said: known,
+            ..view
+        };
         if self.dying == Some(p) {
             self.dying = None;
             if !request.is_read() {
@@ -308,7 +314,8 @@ impl World {
             Request::ReadChild { name } => {
                 let child = self.cluster.children.get(&name).cloned();
                 let child = child.ok_or(Refused::NotFound)?;
-                self.witness.child_read(author.0, &child);
+                self.witness
+                    .child_read(self.cluster.revision, author.0, &child);
                 Ok(Reply::Child(child))
             }
             Request::Ledger {
@@ -419,6 +426,23 @@ impl World {
                 self.collect_garbage(&node);
                 Ok(Reply::Child(new))
             }
+            Request::LabelChild {
+                node,
+                resource_version,
+            } => self
+                .cluster
+                .label_child(&node, &resource_version)
+                .map(Reply::Child),
+            Request::GateAgain {
+                name,
+                resource_version,
+            } => self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
+                let again = |new: &mut Value| {
+                    new["metadata"]["annotations"][names::GATED_AGAIN] =
+                        resource_version.as_str().into();
+                };
+                cluster.write_node(&name, admission, again, Some(&resource_version))
+            }),
             Request::DeleteChild { node, uid } => {
                 self.cluster.delete_child(&node, &uid);
                 Ok(Reply::Done)
@@ -441,7 +465,7 @@ impl World {
     }
 
     /// What the image promises: `v3-good for t7`.
-    fn start_workload(&mut self, node: &str, uid: &str, image: &str) {
+    pub fn start_workload(&mut self, node: &str, uid: &str, image: &str) {
         let kind = image
             .split(' ')
             .next()

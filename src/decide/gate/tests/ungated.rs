@@ -56,6 +56,13 @@ fn ungated_counts_for_the_version_it_was_decided_on() {
     created["metadata"]["annotations"] = json!({names::UNGATED: marker});
     let (outcome, _) = write(None, &created, OPERATOR).unwrap();
     assert_eq!(outcome, Outcome::Held, "it was deleted, and is made anew");
+    let other = content::hash(node("b").get("spec")).to_string();
+    created["metadata"]["annotations"] = json!({names::UNGATED: other});
+    let denied = write(None, &created, OPERATOR);
+    assert!(
+        matches!(denied, Err(Denial::StaleRelease { .. })),
+        "it names other content"
+    );
 }
 
 /// No window applied when the content went live first, one did for the next content, and again none when it comes back.

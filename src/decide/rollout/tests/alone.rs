@@ -266,6 +266,31 @@ fn what_is_not_known_and_not_ready_fills_the_window() {
     assert_eq!(waits.waiting["n1"].code(), "BrokenBefore");
 }
 
+/// What became ready, lost its slot and broke then, runs the newest content: that is to be corrected, not the window widened.
+#[test]
+fn what_breaks_later_with_the_newest_content_is_not_called_broken_before() {
+    let mut snapshot = fleet("xA", 1);
+    snapshot.slots = vec![];
+    let waits = plan(&snapshot, at(1));
+    assert_eq!(waits.waiting["n1"].code(), "WindowFull");
+    let told = waits.waiting["n1"].to_string();
+    assert!(told.contains("not ready: n0"), "{told}");
+    // What its form brought before has nothing to do with what waits now.
+    began(&mut snapshot, 1);
+    let waits = plan(&snapshot, at(2));
+    assert_eq!(waits.waiting["n1"].code(), "BrokenBefore");
+}
+
+/// After a restore its slot was taken to the version that it has now; nothing else would move that.
+#[test]
+fn a_slot_of_what_is_live_and_ready_since_before_it_is_given_up() {
+    let mut snapshot = fleet("ab", 1);
+    snapshot.slots = vec![slot(0, "100")];
+    let plan = plan(&snapshot, at(1));
+    let given_up: Vec<&str> = plan.give_up.iter().map(|g| g.node.as_str()).collect();
+    assert_eq!(given_up, ["n0"]);
+}
+
 /// A release that is not live any more has no slot in a ledger made anew.
 #[test]
 fn what_is_not_live_by_a_slot_gets_none_anew() {

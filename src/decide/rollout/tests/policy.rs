@@ -203,7 +203,10 @@ fn the_reason_tells_who_fills_the_window() {
             "the window of 1 is full; not ready: n0 (no image)",
         ),
         (
-            &|s| s.slots.clear(),
+            &|s| {
+                s.slots.clear();
+                began(s, 1);
+            },
             "BrokenBefore",
             "the window of 1 is full of nodes that were not ready before this change: n0",
         ),

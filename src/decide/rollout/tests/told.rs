@@ -324,6 +324,7 @@ fn explain_says_why_a_form_has_no_nodes() {
             "there is no LynqHub \"tenants\"",
             "create the hub",
         ),
+        ("HubGoing", "is being deleted", "wait until the hub is gone"),
         ("HubInvalid", "no source", "correct the hub"),
         ("ValidationFailed", "order.when: bad", "correct the form"),
     ] {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::decide::planted;
 use crate::decide::template::budget::{Limit, Limits};
 use crate::decide::template::facts::{Facts, Seed};
 use crate::decide::template::functions;
@@ -558,6 +559,14 @@ fn fragment() -> impl Strategy<Value = &'static str> {
         "=",
         "a=1",
     ])
+}
+
+/// What would be found must be able to come up.
+#[test]
+fn a_panic_in_an_expression_would_be_found() {
+    let planted = |text: &String| text.contains("{{ ") && render(text).is_ok();
+    let texts = prop::collection::vec(fragment(), 0..14).prop_map(|all| all.concat());
+    assert!(planted::is_found(&texts, planted));
 }
 
 proptest! {

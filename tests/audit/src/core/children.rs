@@ -225,6 +225,15 @@ impl Audit {
 
     /// Why the node has not settled; empty when it has.
     pub(super) fn unsettled(&self, key: &Key) -> String {
+        self.departs(key, true)
+    }
+
+    /// What of the node's objects is not as its live content says, ready or not.
+    pub(super) fn apart(&self, key: &Key) -> String {
+        self.departs(key, false)
+    }
+
+    fn departs(&self, key: &Key, ready: bool) -> String {
         let Some(node) = self.nodes.get(key).map(|stored| &stored.it) else {
             return String::new();
         };
@@ -250,7 +259,7 @@ impl Audit {
             {
                 return format!("{object} differs from what is live at {}", show(path));
             }
-            if resource.wait_for_ready && !child.ready {
+            if ready && resource.wait_for_ready && !child.ready {
                 return format!("{object} is not ready");
             }
         }

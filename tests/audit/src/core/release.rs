@@ -82,19 +82,21 @@ impl Audit {
         let class = if forced {
             Class::Forced
         } else if marked_ungated(&view, old.map(|(old, _)| old), &hash) {
-            self.check_ungated(
-                key,
-                revision,
-                &form,
-                &hub,
-                old.map(|(old, _)| &old.view.live),
-            );
-            Class::Ungated
+            let unknown =
+                old.filter(|(old, _)| matches!(old.view.live, Live::Unknown | Live::Absent));
+            let apart = unknown.map(|_| self.apart(key));
+            if apart.as_deref() == Some("") {
+                Class::TakenOver
+            } else {
+                let old = old.map(|(old, _)| &old.view.live);
+                self.check_ungated(key, revision, (&form, &hub), old, apart);
+                Class::Ungated
+            }
         } else {
             self.gated_class(key, revision, &view, &hash, &hub, old)
         };
         self.count(&[form.clone(), hub.clone()], &class);
-        if class != Class::Forced && class != Class::TakenOver {
+        if class != Class::Forced {
             self.check_paused(key, revision, &form, &class);
         }
         if class.is_gated() {
@@ -124,11 +126,6 @@ impl Audit {
             }
             Err(problem) => problem,
         };
-        let was_unknown = old.is_some_and(|(old, _)| !matches!(old.view.live, Live::Hash(_)));
-        let unsettled = self.unsettled(key);
-        if was_unknown && unsettled.is_empty() && view.release.is_some() {
-            return Class::TakenOver;
-        }
         let mut evidence = self.node_evidence(key);
         evidence.extend(self.hub_evidence(hub));
         let what = format!("{hash} went live, and {problem}");
@@ -193,14 +190,14 @@ impl Audit {
         Ok(slot.clone())
     }
 
-    /// Only where no window applies, or for what is new and need not wait.
+    /// Only where no window applies, or for what is new and need not wait. `apart`: what keeps it from being a takeover.
     fn check_ungated(
         &mut self,
         key: &Key,
         revision: u64,
-        form: &Key,
-        hub: &Key,
+        (form, hub): (&Key, &Key),
         old: Option<&Live>,
+        apart: Option<String>,
     ) {
         let since = self.now - self.options.lag_ms;
         let is_new = old.is_none_or(|live| *live == Live::Nothing);
@@ -210,7 +207,8 @@ impl Audit {
         for scope in [form, hub] {
             if self.scope(scope).is_limited_since(since) {
                 let evidence = [self.node_evidence(key), self.width_evidence(scope)].concat();
-                let what = format!("it went live ungated although {scope} has a window");
+                let apart = apart.map_or_else(String::new, |apart| format!(", and {apart}"));
+                let what = format!("it went live ungated although {scope} has a window{apart}");
                 return self.violation(Rule::Ungated, revision, key, what, evidence);
             }
         }

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use lynqgate::api::names;
 use lynqgate::decide::hub_sync::{self, NodeDeletion, NodeWrite, Seen};
 use lynqgate::decide::render::CompiledForm;
 use lynqgate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
 
 use crate::cluster::{Form, HUB, NAMESPACE, Refused};
 use crate::mutant::Mutant;
-use crate::operator::{Asked, sooner};
+use crate::operator::{Asked, Said, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
 use crate::world::World;
@@ -44,6 +45,7 @@ impl Loop {
 /// A sync under way: what is left to write.
 struct Sync {
     view: View,
+    said: Said,
     writes: Vec<NodeWrite>,
     spend: bool,
     deletes: Vec<NodeDeletion>,
@@ -98,7 +100,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
     let rows = rows(world)?;
     let process = &mut world.processes[p];
     let hub = process.hub.clone()?;
-    let view = process.view(&world.cluster);
+    let (view, said) = (process.view(&world.cluster), process.said());
     let present: Vec<Arc<Form>> = process.forms.values().cloned().collect();
     let hub_loop = &mut process.hub_loop;
     hub_loop
@@ -184,6 +186,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
     }
     Some(Box::new(Sync {
         view,
+        said,
         writes: plan.writes,
         spend: hub.confirmation.is_some() && plan.held.is_none(),
         deletes: plan.deletes,
@@ -226,11 +229,20 @@ impl Sync {
             Stage::Write if !self.writes.is_empty() => {
                 let which = world.random.below(self.writes.len().min(REQUESTS_MAX));
                 let write = self.writes.remove(which);
+                let process = &world.processes[p];
+                let mut object = write.object.clone();
+                if write.way.is_some()
+                    && process.said() != self.said
+                    && !world.mutant(Mutant::UngatedUnasked)
+                {
+                    let all = object["metadata"]["annotations"].as_object_mut();
+                    all.map(|all| all.remove(names::UNGATED));
+                }
                 let request = Request::ApplyNode {
                     name: write.name.clone(),
-                    object: write.object.clone(),
+                    object,
                 };
-                let asked = world.processes[p].asked();
+                let asked = process.asked();
                 self.ask(world, p, request, Sent::Write(write, asked))
             }
             Stage::Write => {

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use lynqgate::api::node::NodeStatus;
 use lynqgate::api::resource::ResourceArrays;
-use lynqgate::decide::child::{Child, NodeKey, Owner};
-use lynqgate::decide::node::{NodeDigest, live_content};
+use lynqgate::decide::child::{self, Child, NodeKey, ObjectKey, Owner};
+use lynqgate::decide::node::{NodeDigest, desired_content, live_content};
 use lynqgate::decide::node_plan::applies::Applies;
 use lynqgate::decide::node_plan::record::Record;
 use lynqgate::decide::node_plan::status::HoldReason;
 use lynqgate::decide::node_plan::{self, Premise, Rest, Seen};
 use lynqgate::decide::readiness::{Readiness, Reason};
+use lynqgate::decide::rollout::Live;
 
 use crate::cluster::{Kind, NAMESPACE, Refused, Workload};
 use crate::mutant::Mutant;
@@ -35,9 +36,22 @@ struct Memory {
     written: Option<Timestamp>,
     hold_since: Option<Timestamp>,
     hold_at: Option<Timestamp>,
+    /// Of which generation it was sent through the gate again, and when it is due once more.
+    gated_again: Option<(i64, Timestamp)>,
+    /// The desired content of which it is known whether its release would change anything.
+    taken_over: Option<String>,
 }
 
+/// How often an object whose state is not true is sent through the gate.
+const GATE_EVERY: SignedDuration = SignedDuration::from_secs(60);
+const GATE_RETRY: SignedDuration = SignedDuration::from_secs(10);
+
 enum Sent {
+    GateAgain(i64),
+    /// `take_over`, for this desired content: the node, its workload and what it should run, the label.
+    Own(String),
+    Runs(String, Option<String>),
+    Label(String, bool, Asked),
     Content,
     Child(Asked),
     Status(Timestamp),
@@ -124,6 +138,53 @@ fn read(world: &mut World, p: usize, name: &str, sent: Sent, reply: Result<Reply
             process.children.remove(name);
             0
         }
+        (Sent::GateAgain(generation), reply) => {
+            let (hold_off, wait) = match &reply {
+                Ok(_) => (GATE_EVERY, 0),
+                Err(Refused::Conflict) => (SignedDuration::ZERO, 200),
+                Err(_) => (GATE_RETRY, 5_000),
+            };
+            let due = process.now(time).checked_add(hold_off).ok();
+            let memory = process.node_loop.memory.entry(name.to_owned()).or_default();
+            memory.gated_again = due.map(|due| (generation, due));
+            if let Ok(Reply::Node(node)) = &reply {
+                process.learn_node(&node.digest);
+            }
+            wait
+        }
+        (Sent::Own(desired), Ok(Reply::Node(node))) => {
+            let content = desired_content(&node.value, &desired);
+            let Some(content) = content else {
+                return look_on(world, p, name);
+            };
+            let image = content.iter().next();
+            let image = image.and_then(|first| Some(first.spec["image"].as_str()?.to_owned()));
+            let request = Request::ReadChild {
+                name: name.to_owned(),
+            };
+            return ask(world, p, name, request, Sent::Runs(desired, image));
+        }
+        (Sent::Runs(desired, image), Ok(Reply::Child(child))) => {
+            let uid = process.nodes.get(name).map(|node| &node.uid);
+            let ours = uid == Some(&child.node_uid);
+            let same = ours && image.as_ref() == Some(&child.image);
+            if ours && !child.labelled {
+                let request = Request::LabelChild {
+                    node: name.to_owned(),
+                    resource_version: child.resource_version.clone(),
+                };
+                let sent = Sent::Label(desired, same, process.asked());
+                return ask(world, p, name, request, sent);
+            }
+            return taken_over(world, p, name, desired, same);
+        }
+        (Sent::Runs(desired, _), Err(Refused::NotFound)) => {
+            return taken_over(world, p, name, desired, false);
+        }
+        (Sent::Label(desired, same, asked), Ok(Reply::Child(child))) => {
+            process.learn_child(&child, asked);
+            return taken_over(world, p, name, desired, same);
+        }
         (Sent::Content, Ok(Reply::Node(node))) => return apply(world, p, name, &node.value),
         (Sent::Finalizer, Ok(_)) | (_, Err(Refused::NotFound)) => return,
         (_, Err(Refused::Conflict)) => 200,
@@ -138,6 +199,7 @@ fn look(world: &mut World, p: usize, name: &str) {
     let Some(node) = process.nodes.get(name).cloned() else {
         process.node_loop.memory.remove(name);
         process.holds.remove(name);
+        process.unchanged.remove(name);
         return;
     };
     if !process.cursors[Kind::Child as usize].listed {
@@ -145,6 +207,75 @@ fn look(world: &mut World, p: usize, name: &str) {
     }
     if node.deleting {
         return delete(world, p, &node);
+    }
+    if gate_again(world, p, &node) || take_over(world, p, &node) {
+        return;
+    }
+    look_on(world, p, name);
+}
+
+/// What was written past the gate goes through it once more.
+fn gate_again(world: &mut World, p: usize, node: &NodeDigest) -> bool {
+    let (name, time) = (&node.key.name, world.time);
+    let process = &mut world.processes[p];
+    let now = process.now(time);
+    let memory = process.node_loop.memory.entry(name.clone()).or_default();
+    if !node.past_gate {
+        memory.gated_again = None;
+        return false;
+    }
+    let tried = memory.gated_again;
+    let tried = tried.filter(|(generation, _)| *generation == node.generation);
+    let due = tried.map(|(_, due)| due);
+    if let Some(due) = due.filter(|due| *due > now && due.duration_since(now) <= GATE_EVERY) {
+        process.node_loop.wake(name, time + millis_until(due, now));
+        return false;
+    }
+    let request = Request::GateAgain {
+        name: name.clone(),
+        resource_version: node.resource_version.clone(),
+    };
+    ask(world, p, name, request, Sent::GateAgain(node.generation));
+    true
+}
+
+/// `takeover::take_over`
+fn take_over(world: &mut World, p: usize, node: &NodeDigest) -> bool {
+    let name = &node.key.name;
+    let process = &mut world.processes[p];
+    let memory = process.node_loop.memory.entry(name.clone()).or_default();
+    if node.live != Live::Unknown || node.rendered_hash.is_none() {
+        memory.taken_over = None;
+        process.unchanged.remove(name);
+        return false;
+    }
+    if memory.taken_over.as_ref() == Some(&node.desired) {
+        return false;
+    }
+    let request = Request::ReadNode { name: name.clone() };
+    ask(world, p, name, request, Sent::Own(node.desired.clone()));
+    true
+}
+
+fn taken_over(world: &mut World, p: usize, name: &str, desired: String, same: bool) {
+    let time = world.time;
+    let process = &mut world.processes[p];
+    let memory = process.node_loop.memory.entry(name.to_owned()).or_default();
+    memory.taken_over = Some(desired.clone());
+    process.unchanged.insert(name.to_owned(), (desired, same));
+    process.release.wake(time);
+    look_on(world, p, name);
+}
+
+/// The rest of a look, with what is known by now.
+fn look_on(world: &mut World, p: usize, name: &str) {
+    let process = &mut world.processes[p];
+    let Some(node) = process.nodes.get(name).cloned() else {
+        return;
+    };
+    if node.deleting {
+        let time = world.time;
+        return world.processes[p].node_loop.wake(name, time);
     }
     let now = process.now(world.time);
     let hold = hold(
@@ -170,8 +301,18 @@ fn look(world: &mut World, p: usize, name: &str) {
             untold: SignedDuration::ZERO,
         })
         .collect();
+    let key = || ObjectKey {
+        kind: child::Kind {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+        },
+        namespace: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+    };
+    let unnamed = child.clone().filter(|_| node.facts.is_empty());
     let rest = Rest {
         record: Record::of(&node.status),
+        others: unnamed.map(|child| (key(), child)).into_iter().collect(),
         ..Rest::default()
     };
     let plan = node_plan::plan(&node, &seen, &rest, now);

@@ -6,20 +6,21 @@
 mod confirm;
 mod plan;
 mod refused;
+mod releases;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lynqgate::api::hub::Slot;
-use lynqgate::decide::node::NodeDigest;
+use lynqgate::decide::node::{NodeDigest, desired_content};
 use lynqgate::decide::rollout::reason::{Names, Reason};
 use lynqgate::decide::rollout::{Confirm, Confirmation, Freed, GiveUp, Live, Plan, Release, Way};
 
 use crate::cluster::{Hub, Refused};
 use crate::mutant::Mutant;
 use crate::operator::release_loop::refused::{CONFLICT, Failed, refused_retry};
-use crate::operator::{Asked, Process, millis_until, sooner};
+use crate::operator::{Asked, Process, Said, millis_until, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
 use crate::world::World;
@@ -65,6 +66,7 @@ pub struct Look {
     listed: Option<BTreeSet<String>>,
     /// Of the present pass.
     view: View,
+    said: Said,
     resource_version: String,
     hub: Option<Arc<Hub>>,
     nodes: Vec<Arc<NodeDigest>>,
@@ -109,6 +111,9 @@ enum Sent {
     ReadHub,
     Release(Release),
     Read,
+    /// `still_changes_nothing`: the node, then its workload and what that should run.
+    Own(Release),
+    Runs(Release, Option<String>),
     GiveUp,
     Confirm(Confirm, Asked),
     Form(String),
@@ -128,6 +133,7 @@ pub fn step(world: &mut World, p: usize) {
             stage: Stage::Plan,
             listed: None,
             view: View::default(),
+            said: Said::default(),
             resource_version: String::new(),
             hub: None,
             nodes: vec![],
@@ -185,8 +191,7 @@ impl Look {
                 if !left.is_empty() {
                     let which = world.random.below(left.len().min(REQUESTS_MAX));
                     let release = left.remove(which);
-                    let request = self.release_one(world, &release);
-                    return self.ask(world, p, request, Sent::Release(release));
+                    return self.release(world, p, release);
                 }
                 self.stage = Stage::Freed {
                     left: self.plan.freed.clone(),
@@ -343,6 +348,31 @@ impl Look {
                 }
                 _ => process.release.refuse(&release, "not sent", world.time),
             },
+            (Sent::Own(release), Ok(Reply::Node(node))) => {
+                let content = desired_content(&node.value, &release.hash);
+                let image = content.and_then(|content| {
+                    let first = content.iter().next()?;
+                    Some(first.spec["image"].as_str()?.to_owned())
+                });
+                let name = release.node.clone();
+                return self.ask(
+                    world,
+                    p,
+                    Request::ReadChild { name },
+                    Sent::Runs(release, image),
+                );
+            }
+            (Sent::Runs(release, image), Ok(Reply::Child(child))) => {
+                let uid = process.nodes.get(&release.node).map(|node| &node.uid);
+                let same = image.as_ref() == Some(&child.image) && uid == Some(&child.node_uid);
+                return self.still_taken_over(world, p, release, same);
+            }
+            (Sent::Runs(release, _), Err(Refused::NotFound)) => {
+                return self.still_taken_over(world, p, release, false);
+            }
+            (Sent::Own(release) | Sent::Runs(release, _), _) => {
+                process.release.refuse(&release, "not sent", world.time);
+            }
             (Sent::Read | Sent::GiveUp, reply) => {
                 if let Ok(Reply::Node(node)) = reply {
                     process.learn_node(&node.digest);
@@ -379,17 +409,21 @@ impl Look {
         snapshot.unlooked = unlooked;
         if let Some(listed) = self.listed.take() {
             snapshot.nodes.retain(|_, node| listed.contains(&node.uid));
+            if snapshot.nodes.len() < listed.len() {
+                return Go::Back(Some(UNCONFIRMED_RETRY));
+            }
         }
-        self.view = process.view(&world.cluster);
+        (self.view, self.said) = (process.view(&world.cluster), process.said());
         let now = process.now(world.time);
         self.plan = plan::plan(world, p, &snapshot, now);
         self.hub = process.hub.clone();
         self.nodes = process.nodes.values().cloned().collect();
         self.resource_version = snapshot.resource_version.clone();
         (self.released, self.unconfirmed, self.interrupted) = (0, false, false);
+        let author = (process.life(), self.view);
         world
             .witness
-            .planned(&world.cluster, &snapshot, &self.plan, self.view);
+            .planned(&world.cluster, &snapshot, &self.plan, author);
         world.trace(|| {
             let plan = &self.plan;
             let names: Vec<&str> = plan.releases.iter().map(|r| r.node.as_str()).collect();
@@ -457,15 +491,6 @@ impl Look {
             left: self.plan.releases.clone(),
             read: vec![],
         };
-    }
-
-    fn release_one(&self, world: &World, release: &Release) -> Request {
-        Request::Release {
-            name: release.node.clone(),
-            resource_version: (!world.mutant(Mutant::NoVersion))
-                .then(|| release.resource_version.clone()),
-            marker: release.marker(),
-        }
     }
 
     fn remember_holds(&self, world: &mut World, p: usize) {

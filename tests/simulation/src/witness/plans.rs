@@ -2,16 +2,24 @@
 //! a reason for every held node, and a status that is true.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lynqgate::api::form::Phase;
 use lynqgate::api::policy::SkewCounts;
 use lynqgate::decide::rollout::{Plan, Snapshot, Way};
 
-use crate::cluster::{Cluster, FormStatus};
-use crate::witness::{View, Witness, held, is_settled, live_image};
+use crate::cluster::{Cluster, FormStatus, Node};
+use crate::witness::{Life, View, Witness, held, is_said_ready, is_settled, live_image};
 
 impl Witness {
-    pub fn planned(&mut self, cluster: &Cluster, snapshot: &Snapshot, plan: &Plan, view: View) {
+    pub fn planned(
+        &mut self,
+        cluster: &Cluster,
+        snapshot: &Snapshot,
+        plan: &Plan,
+        (life, view): (Life, View),
+    ) {
+        self.planned.insert(life, cluster.revision);
         for (name, node) in &snapshot.nodes {
             let waits = node.held() && !node.deleting && snapshot.forms.contains_key(&node.form);
             self.expect(!waits || plan.waiting.contains_key(name), "reason", || {
@@ -92,9 +100,12 @@ impl Witness {
                 .values()
                 .filter(|n| n.digest.form == form && !n.digest.deleting)
         };
-        let non_ready = |value| live_image(value).is_some() && !is_settled(value);
+        let non_ready = |node: &&Arc<Node>| match self.unknown.contains(&node.digest.uid) {
+            true => !is_said_ready(&node.value),
+            false => live_image(&node.value).is_some() && !is_settled(&node.value),
+        };
         let broken: BTreeSet<&str> = nodes()
-            .filter(|n| non_ready(&n.value))
+            .filter(non_ready)
             .map(|n| n.digest.uid.as_str())
             .collect();
         let goes = |name: &str| {

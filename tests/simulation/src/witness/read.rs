@@ -33,15 +33,21 @@ pub fn live_image(node: &Value) -> Option<String> {
     }
 }
 
+fn says(node: &Value, condition: &str) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    let mut all = conditions.into_iter().flatten();
+    all.any(|c| c["type"] == condition && c["status"] == "True")
+}
+
 /// Whether the status says, of the content that is live now, that it is rolled out.
 pub fn is_settled(node: &Value) -> bool {
     let status = &node["status"];
-    let rolled = status["conditions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .any(|c| c["type"] == "Rolled" && c["status"] == "True");
-    rolled
+    says(node, "Rolled")
         && status["observedHash"] == text(node, "live-hash")
         && status["observedStartTime"] == text(node, "rollout-update-start-time")
+}
+
+/// Whether the status says, of the object as it is, that what is there is ready.
+pub fn is_said_ready(node: &Value) -> bool {
+    says(node, "Ready") && node["status"]["observedGeneration"] == node["metadata"]["generation"]
 }

@@ -3,11 +3,13 @@
 use std::thread;
 
 use proptest::prelude::*;
+use serde_json::json;
 
+use crate::decide::planted;
 use crate::decide::template::budget::{Budget, DEPTH_MAX, Limit, Limits};
 use crate::decide::template::functions::Context;
 use crate::decide::template::go::Template;
-use crate::decide::template::go::tests::{limit_of, native};
+use crate::decide::template::go::tests::{limit_of, native, render};
 
 /// What a thread gets by default.
 const STACK_BYTES: usize = 2 << 20;
@@ -262,4 +264,12 @@ proptest! {
         let small = Limits { steps: 200, memory_bytes: 10_000, output_bytes: 10_000, depth: 20 };
         limit_of(&format!("{{{{{text}}}}}"), small);
     }
+}
+
+/// What would be found must be able to come up.
+#[test]
+fn a_panic_in_a_range_would_be_found() {
+    let planted =
+        |text: &String| text.contains("{{range") && render(text, &json!({"l": [1]})).is_ok();
+    assert!(planted::is_found(&template_text(), planted));
 }

@@ -201,14 +201,23 @@ impl Fleet {
 
     pub fn release(&mut self, names: &[&str]) {
         for name in names {
-            let version = self.version(&node(name));
-            self.edit(&node(name), |node| {
-                let desired = annotations(node)["lynq.sh/desired-hash"].clone();
-                let marker = format!("{}/{version}", desired.as_str().expect("a hash"));
-                annotations(node)["lynq.sh/release"] = marker.into();
-                go_live(node);
-            });
+            self.let_go(name, "lynq.sh/release");
         }
+    }
+
+    /// The operator lets it go without a slot.
+    pub fn ungate(&mut self, name: &str) {
+        self.let_go(name, "lynq.sh/ungated");
+    }
+
+    fn let_go(&mut self, name: &str, marked: &str) {
+        let version = self.version(&node(name));
+        self.edit(&node(name), |node| {
+            let desired = annotations(node)["lynq.sh/desired-hash"].clone();
+            let marker = format!("{}/{version}", desired.as_str().expect("a hash"));
+            annotations(node)[marked] = marker.into();
+            go_live(node);
+        });
     }
 
     /// The node controller applies an image, and the rollout has only begun.

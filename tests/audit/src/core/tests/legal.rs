@@ -276,7 +276,7 @@ fn what_is_legal_is_not_flagged() {
                 f.edit(&node("n0"), |node| {
                     annotations(node)["lynq.sh/live-hash"] = "unknown".into()
                 });
-                f.release(&["n0"]);
+                f.ungate("n0");
             },
             broken: &[],
         },

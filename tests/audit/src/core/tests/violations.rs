@@ -156,6 +156,32 @@ fn what_is_broken_is_found() {
             broken: &[Rule::Ungated],
         },
         Case {
+            name: "called taken over, and something else runs",
+            play: |f| {
+                f.hold(&["n0"], "web:2");
+                f.edit(&node("n0"), |node| {
+                    annotations(node)["lynq.sh/live-hash"] = "unknown".into();
+                    node["spec"]
+                        .as_object_mut()
+                        .map(|spec| spec.remove("released"));
+                });
+                f.ungate("n0");
+            },
+            broken: &[Rule::Ungated],
+        },
+        Case {
+            name: "taken over while paused",
+            play: |f| {
+                f.policy(json!({"maxSkew": 2, "paused": true}));
+                f.wait(30);
+                f.edit(&node("n0"), |node| {
+                    annotations(node)["lynq.sh/live-hash"] = "unknown".into()
+                });
+                f.ungate("n0");
+            },
+            broken: &[Rule::Paused],
+        },
+        Case {
             name: "ungated in spite of an order",
             play: |f| {
                 f.policy(json!({"order": [{"name": "canary", "matchLabels": {"tier": "canary"}}]}));

@@ -1,6 +1,6 @@
 //! The live reads before a slot is freed, as `controller::node::confirm` makes them.
 
-use lynqgate::decide::rollout::{Confirm, Confirmation};
+use lynqgate::decide::rollout::{Confirm, Confirmation, Live};
 
 use crate::cluster::Refused;
 use crate::mutant::Mutant;
@@ -35,7 +35,10 @@ impl Look {
                     return Go::On;
                 }
                 // Without workloads there is nothing to read.
-                let nothing = known.is_some_and(|node| node.facts.is_empty());
+                let unknown = known.is_some_and(|node| node.live == Live::Unknown);
+                let child = world.processes[p].children.contains_key(node);
+                let nothing =
+                    known.is_some_and(|node| node.facts.is_empty()) && !(unknown && child);
                 if nothing
                     || world.mutant(Mutant::FreeUnconfirmed)
                     || world.mutant(Mutant::FreeUnheld)

@@ -78,13 +78,28 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         };
         (name.clone(), refusal)
     });
+    let mut nodes: BTreeMap<String, rollout::Node> = process.nodes.iter().map(node_view).collect();
+    for (name, node) in &process.nodes {
+        if node.live != Live::Unknown || node.rendered_hash.is_none() {
+            continue;
+        }
+        let found = process.unchanged.get(name);
+        let found = found.filter(|(desired, _)| *desired == node.desired);
+        let unchanged = found.map(|(_, unchanged)| *unchanged);
+        if let Some(planned) = nodes.get_mut(name) {
+            planned.unchanged = match world.mutant(Mutant::TakeOverUnseen) {
+                true => Some(true),
+                false => unchanged,
+            };
+        }
+    }
     Snapshot {
         resource_version: hub
             .map(|hub| hub.resource_version.clone())
             .unwrap_or_default(),
         slots: hub.map(|hub| hub.slots.clone()).unwrap_or_default(),
         hub_skew: hub.map(|hub| hub.skew).unwrap_or_default(),
-        nodes: process.nodes.iter().map(node_view).collect(),
+        nodes,
         forms,
         confirmed,
         deletions_held: process
