@@ -31,13 +31,16 @@ test: cluster ## Unit, property and integration tests, simulation and 3 minutes 
 	$(MAKE) simulate
 	$(MAKE) chaos SEED=$(or $(SEED),1)
 
-fuzz: ## Look for an admission request on which the gate fails, for DURATION seconds (300 if not given)
+fuzz: ## Look for an admission request, a template, a JSONPath or a CEL expression on which lynqgate fails, for DURATION seconds each (300 if not given)
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs: rustup toolchain install nightly && cargo install cargo-fuzz --locked" >&2; exit 1; }
-	@mkdir -p target/fuzz/corpus target/fuzz/artifacts
-	cargo +nightly fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz --sanitizer none review target/fuzz/corpus tests/fuzz/seeds -- \
-		-artifact_prefix=target/fuzz/artifacts/ -dict=tests/fuzz/words.dict -max_len=4096 -timeout=10 -print_final_stats=1 -max_total_time=$(or $(DURATION),300)
+	for target in review expressions; do \
+		mkdir -p target/fuzz/$$target/corpus target/fuzz/$$target/artifacts; \
+		cargo +nightly fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz --sanitizer none $$target target/fuzz/$$target/corpus tests/fuzz/seeds/$$target -- \
+			-artifact_prefix=target/fuzz/$$target/artifacts/ -dict=tests/fuzz/dictionaries/$$target.dict -max_len=4096 -timeout=10 -print_final_stats=1 \
+			-max_total_time=$(or $(DURATION),300) || exit 1; \
+	done
 
-prove: ## The long proofs: every state of the model, 200,000 seeds, the planted bugs, an hour each of faults and of the fuzzer (or DURATION seconds; SEED)
+prove: ## The long proofs: every state of the model, 200,000 seeds, the planted bugs, an hour each of faults and of each fuzzer (or DURATION seconds; SEED)
 	$(MAKE) model
 	$(MAKE) simulate SEEDS=200000
 	$(MAKE) plants

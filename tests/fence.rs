@@ -20,7 +20,7 @@ async fn refused(fleet: &Fleet, name: &str, patch: &Value, said: &str) -> Result
     Ok(())
 }
 
-async fn delete(cluster: &Cluster, resource: &str, name: &str) -> Result<()> {
+pub async fn delete(cluster: &Cluster, resource: &str, name: &str) -> Result<()> {
     cluster
         .kubectl(&["delete", resource, name], None)
         .await?

@@ -71,6 +71,7 @@ goldens! {
     Paused ["rollout"] => shared!(shared::paused),
     DeletionsHeld ["hub"] => shared!(shared::deletions_held),
     Starting ["t0-batch", "t1-batch"] => Scene::Alone,
+    LiveContentUnknown ["t1-web", "webhook"] => Scene::Alone,
     NoForm ["\"web\""] => shared!(shared::no_form),
     NoLeader ["operator"] => Scene::Alone,
 }

@@ -363,14 +363,18 @@ async fn what_is_elsewhere_or_stays_is_taken_over_too() -> Result<()> {
 
     let gone = "DELETE FROM tenants WHERE id = 't0'";
     fleet.database.execute(gone).await?;
-    wait::until("what is elsewhere goes, what is kept says so", SOON, async || {
-        let left = far.get_opt("t0-far").await?;
-        ensure!(left.is_none(), "{left:?}");
-        let kept = fleet.get("ConfigMap", "t0-kept").await?;
-        let labels = &kept["metadata"]["labels"];
-        ensure!(labels["lynq.sh/orphaned"] == "true", "{kept}");
-        Ok(())
-    })
+    wait::until(
+        "what is elsewhere goes, what is kept says so",
+        SOON,
+        async || {
+            let left = far.get_opt("t0-far").await?;
+            ensure!(left.is_none(), "{left:?}");
+            let kept = fleet.get("ConfigMap", "t0-kept").await?;
+            let labels = &kept["metadata"]["labels"];
+            ensure!(labels["lynq.sh/orphaned"] == "true", "{kept}");
+            Ok(())
+        },
+    )
     .await
 }
 

@@ -262,6 +262,12 @@ impl Asked<'_> {
             let free = holders.soaked_at.map(|at| self.at(at));
             explanation.expected = free.map(|at| format!("the next slot is free {at}"));
         }
+        if let Reason::WindowFull { .. } | Reason::HubWindowFull { .. } = reason {
+            explanation.expected = self.first_failure(form).map(|at| {
+                let at = at.strftime("%H:%M:%S UTC");
+                format!("a node that went and is not ready before {at} counts as failed (rollout.progressDeadlineSeconds)")
+            });
+        }
         let stalled = || {
             let state = self.state_of(form)?;
             let of_this = state.blocked.as_ref()?.code() == reason.code();
@@ -336,6 +342,22 @@ impl Asked<'_> {
         start.checked_add(limit).ok().filter(|_| has_slot)
     }
 
+    /// When the first of the form's nodes in flight will have failed, if it does not get ready.
+    fn first_failure(&self, form: &str) -> Option<Timestamp> {
+        let policy = &self.snapshot.forms.get(form)?.policy;
+        let limit = SignedDuration::from_secs(policy.progress_deadline_seconds.into());
+        let slots = self.snapshot.slots.iter();
+        let starts = slots
+            .filter(|slot| slot.form == form && !slot.repair)
+            .filter_map(|slot| {
+                let node = self.snapshot.nodes.get(&slot.node)?;
+                let in_flight = !node.held() && node.settled_since.is_none();
+                node.start.filter(|_| in_flight)
+            });
+        let first = starts.min()?.checked_add(limit).ok()?;
+        (first > self.now).then_some(first)
+    }
+
     fn before(&self, deadline: Timestamp) -> String {
         let at = deadline.strftime("%H:%M:%S UTC");
         match deadline > self.now {
@@ -400,7 +422,12 @@ fn correction(code: &str) -> &'static str {
 /// to its requests, and of what it has not looked at since its start, it alone knows.
 fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
     match reason {
-        Reason::Releasing => matches!(code, "ReleaseRefused" | "LedgerRefused" | "Starting"),
+        Reason::Releasing => {
+            matches!(
+                code,
+                "ReleaseRefused" | "LedgerRefused" | "Starting" | "LiveContentUnknown"
+            )
+        }
         Reason::NotRendered
         | Reason::Paused
         | Reason::DeletionsHeld
@@ -409,6 +436,7 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::ReleaseRefused { .. }
         | Reason::LedgerRefused { .. } => false,
         Reason::Starting { .. }
+        | Reason::LiveContentUnknown { .. }
         | Reason::SlotReserved { .. }
         | Reason::WindowFull { .. }
         | Reason::Soaking { .. }
@@ -416,7 +444,9 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::BrokenBefore { .. }
         | Reason::HubWindowFull { .. }
         | Reason::BudgetSpent { .. }
-        | Reason::GroupNotDone { .. } => matches!(code, "LedgerRefused" | "Starting"),
+        | Reason::GroupNotDone { .. } => {
+            matches!(code, "LedgerRefused" | "Starting" | "LiveContentUnknown")
+        }
     }
 }
 

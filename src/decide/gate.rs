@@ -24,8 +24,8 @@ use crate::api::names;
 use crate::decide::content;
 use crate::decide::content::Hash;
 use crate::decide::marker::ReleaseMarker;
-pub use state::annotation;
 use state::{Live, Source, State};
+pub use state::{annotation, bears_a_hold};
 
 /// What is written, over what, and by whom.
 #[derive(Clone, Copy, Debug)]

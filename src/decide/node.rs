@@ -172,7 +172,7 @@ impl NodeDigest {
                 Some((hash, source)) => (hash.to_string(), source),
                 None => return,
             },
-            None if claimed == self.desired => (claimed, spec),
+            None if claimed == self.desired && !gate::bears_a_hold(object) => (claimed, spec),
             None => (claimed, &spec["released"]),
         };
         if Hash::parse(&claimed).is_none() || content::hash(Some(source)).as_str() != claimed {
@@ -530,6 +530,29 @@ mod tests {
         let forged = node(&other, Some(&good));
         assert!(!good.past_gate && forged.past_gate);
         assert!(node(&other, Some(&forged)).past_gate);
+    }
+
+    /// A release takes every trace of the hold away: what is called live while some are left was not released.
+    #[test]
+    fn held_content_that_is_called_live_is_found() {
+        let content =
+            json!({"uid": "acme", "configMaps": [{"id": "app", "spec": {"kind": "ConfigMap"}}]});
+        let hash = content::hash(Some(&content)).to_string();
+        let node = |since: Value, released: Value| {
+            let annotations = json!({names::DESIRED_HASH: hash, names::LIVE_HASH: hash, names::HELD_SINCE: since});
+            let mut object =
+                json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": content});
+            object["spec"]["released"] = released;
+            let node = NodeDigest::of(&object, None);
+            (node.live != Live::Unknown, node.past_gate)
+        };
+        assert_eq!(node(Value::Null, Value::Null), (true, false));
+        let since = json!("2026-03-01T12:00:00Z");
+        assert_eq!(node(since.clone(), Value::Null), (false, true));
+        assert_eq!(node(since.clone(), json!({})), (false, true));
+        assert_eq!(node(Value::Null, json!({})), (false, true));
+        // Written back past the gate to what is live: that is known.
+        assert_eq!(node(since, content::of_spec(Some(&content))), (true, false));
     }
 
     /// Without a hash there is no release; Lynq's have none, and its fault is not that something got past the gate.

@@ -444,9 +444,8 @@ impl Pass<'_> {
             });
         }
         if way == Way::Slot && node.unchanged.is_none() {
-            return Some(Reason::Starting {
-                unlooked: Names::of([&name.to_owned()]),
-            });
+            let node = name.to_owned();
+            return Some(Reason::LiveContentUnknown { node });
         }
         let failed = &self.failed[node.form.as_str()];
         // Repairs go on: they cost nothing, and they are what ends the halt.

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::shot::{View, shows};
 use crate::cluster::{Cluster, Options, wait};
+use crate::fence;
 use crate::operator::{self, Operator};
 use crate::proxy::Proxy;
 use crate::proxy::rules::{Action, Rule};
@@ -38,11 +39,48 @@ pub async fn play() -> Result<Vec<&'static str>> {
         }))
         .await?;
     fleet.complete(2, SOON).await?;
+    let waits = |code| View {
+        form: Some(code),
+        node: ("t1-web", Some(code)),
+    };
     let nodes = ["t0-batch", "t0-web", "t1-batch", "t1-web"];
     fleet.until_names("LynqNode", &nodes).await?;
     fleet
         .until_names("Deployment", &["t0-app", "t1-app"])
         .await?;
+
+    // Nothing stands in the way of a write, and what came past the gate cannot be brought back to it.
+    for (resource, name) in [
+        (
+            "mutatingwebhookconfiguration",
+            "lynq-mutating-webhook-configuration",
+        ),
+        (
+            "validatingwebhookconfiguration",
+            "lynq-validating-webhook-configuration",
+        ),
+        ("validatingadmissionpolicybinding", "lynqgate-fence"),
+    ] {
+        fence::delete(&cluster, resource, name).await?;
+    }
+    let mut past = fleet.get("LynqNode", "t1-web").await?["spec"]["deployments"].clone();
+    past[0]["spec"]["spec"]["replicas"] = json!(2);
+    wait::until("the policy does not apply any more", SOON, async || {
+        let patch = json!({"spec": {"deployments": past}});
+        fleet.merge("LynqNode", "t1-web", &patch).await
+    })
+    .await?;
+    shows(
+        &cluster,
+        &fleet,
+        "LiveContentUnknown",
+        waits("LiveContentUnknown"),
+    )
+    .await?;
+    operator.process.terminate(SOON).await?;
+    operator.process.start()?;
+    operator.ready().await?;
+    fleet.complete(2, SOON).await?;
 
     // The second waits for the first, which is broken; then nobody is there who could let it go.
     fleet.apply(&form("web:2-broken")).await?;
@@ -51,10 +89,6 @@ pub async fn play() -> Result<Vec<&'static str>> {
             rollout["updatingNodes"] == 1 && rollout["heldNodes"] == 1
         })
         .await?;
-    let waits = |code| View {
-        form: Some(code),
-        node: ("t1-web", Some(code)),
-    };
     let held = ("Held", "True", "WindowFull");
     let said = "waits for a slot: as many nodes of its form are non-ready as maxSkew allows; the form's condition Held has \
                 their names";
@@ -110,5 +144,10 @@ pub async fn play() -> Result<Vec<&'static str>> {
     };
     shows(&cluster, &fleet, "Releasing", view).await?;
     operator.process.kill()?;
-    Ok(vec!["NoLeader", "Starting", "Releasing"])
+    Ok(vec![
+        "LiveContentUnknown",
+        "NoLeader",
+        "Starting",
+        "Releasing",
+    ])
 }

@@ -118,18 +118,23 @@ fn held(object: &Value) -> Result<String> {
 
 /// The table, without times, and with columns that are as wide as what is in them.
 fn columns(table: &str) -> Result<String> {
-    let rows: Vec<Vec<&str>> = table
+    let mut rows: Vec<Vec<&str>> = table
         .lines()
         .map(|l| l.split_whitespace().collect())
         .collect();
-    let [header, row] = rows.as_slice() else {
+    let [header, row] = rows.as_mut_slice() else {
         anyhow::bail!("one node has one line:\n{table}");
     };
+    // What got past the gate has no time of its hold.
+    let since = header.iter().position(|name| *name == "SINCE");
+    if let Some(since) = since.filter(|since| row.len() + 1 == header.len() && *since < row.len()) {
+        row.insert(since, "");
+    }
     ensure!(header.len() == row.len(), "an empty column:\n{table}");
     let mut lines = [String::new(), String::new()];
     for (name, cell) in header.iter().zip(row) {
         let cell = match *name {
-            "SINCE" | "AGE" => "TIME",
+            "SINCE" | "AGE" if !cell.is_empty() => "TIME",
             _ => cell,
         };
         let width = name.len().max(cell.len()) + 3;

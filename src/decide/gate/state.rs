@@ -224,8 +224,18 @@ impl<'a> State<'a> {
     }
 }
 
+/// Left from a hold, which ends with all of these at once.
+pub fn bears_a_hold(object: &Value) -> bool {
+    let released = object.pointer("/spec/released");
+    released.is_some_and(|released| !released.is_null())
+        || [names::HELD_SINCE, names::HELD_BY]
+            .iter()
+            .any(|name| annotation(object, name).is_some())
+}
+
 /// The live content of a stored object: `released` if its hash is the live hash, else the desired content if its hash
 /// is, else unknown. (Lynq's CRD applied over ours prunes `released`; what is then left is not what was let through.)
+/// Desired content that is said to be live while traces of its hold are there was made so past the gate.
 fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
     let spec = old.get("spec").unwrap_or(&Value::Null);
     let released = spec.get("released");
@@ -245,7 +255,10 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
     if Hash::is_of_another_version(live) {
         // Its hashes cannot be computed here, but whether it was held can be read.
         return match released {
-            _ if annotation(old, names::DESIRED_HASH) == Some(live) => of_spec(desired.clone()),
+            _ if annotation(old, names::DESIRED_HASH) == Some(live) => match bears_a_hold(old) {
+                false => of_spec(desired.clone()),
+                true => Live::Unknown,
+            },
             Some(released) => known(released),
             None => Live::Unknown,
         };
@@ -258,7 +271,7 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
     {
         return Live::Known(hash, source);
     }
-    if *desired == live {
+    if *desired == live && !bears_a_hold(old) {
         of_spec(live)
     } else {
         Live::Unknown

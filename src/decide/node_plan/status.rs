@@ -82,7 +82,7 @@ pub fn in_vain(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
 }
 
 /// How often a status that says the same in other words is written: the texts of a rollout change with every pod.
-const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 
 /// How long a hold is not yet worth a write: the release planner says at once, as a rule, why the node waits or that it
 /// does not, and until a new form is rendered for all nodes every one of them waits for just that.

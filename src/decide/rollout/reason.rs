@@ -72,6 +72,11 @@ pub enum Reason {
     Starting {
         unlooked: Names,
     },
+    /// What runs is not known: Lynq left the node, or something got past the gate. Whether its release would change anything
+    /// is being found out.
+    LiveContentUnknown {
+        node: String,
+    },
     /// The node's form is gone, or cannot be read.
     NoForm {
         form: String,
@@ -101,6 +106,7 @@ impl Reason {
             Reason::Paused => "Paused",
             Reason::DeletionsHeld => "DeletionsHeld",
             Reason::Starting { .. } => "Starting",
+            Reason::LiveContentUnknown { .. } => "LiveContentUnknown",
             Reason::NoForm { .. } => "NoForm",
             Reason::NoLeader { .. } => "NoLeader",
         }
@@ -173,6 +179,10 @@ impl Reason {
             Reason::Starting { .. } => {
                 "nothing, if that is over within seconds; else the operator's log says what keeps it from those nodes"
             }
+            Reason::LiveContentUnknown { .. } => {
+                "nothing, if that is over within seconds; else see that lynqgate's webhook configurations are installed, and the \
+                 operator's log, which names the node"
+            }
             Reason::NoForm { .. } => {
                 "bring the form back to this hub, or correct it; or let the node go: the hub's condition DeletionsHeld says how, \
                  if that is what keeps it"
@@ -242,6 +252,9 @@ impl Reason {
             Reason::Starting { .. } => {
                 "the operator has just started, and looks at every node before it releases any; the form's condition Held names some that are left"
             }
+            Reason::LiveContentUnknown { .. } => {
+                "what runs is not known: Lynq left it, or it was written past the webhook; whether its release would change anything is being found out"
+            }
             Reason::NoForm { .. } => {
                 "its form is gone, cannot be read, or is another hub's, so that nobody releases it; bring the form back or correct it, or let the node go: the hub's condition DeletionsHeld says how, if that is what keeps it"
             }
@@ -309,6 +322,11 @@ impl fmt::Display for Reason {
                 f,
                 "the operator has just started, and looks at every node before it releases any; it has not yet looked at \
                  {unlooked}"
+            ),
+            Reason::LiveContentUnknown { node } => write!(
+                f,
+                "what runs of {node} is not known: Lynq left it, or it was written past the webhook; whether its release would \
+                 change anything is being found out"
             ),
             Reason::NoForm { form } => {
                 write!(

@@ -184,15 +184,22 @@ fn is_forced(object: &Value) -> bool {
 fn live_of(object: &Value) -> Live {
     let desired = Content::of(&object["spec"]);
     let released = object["spec"].get("released").map(Content::of);
+    let was_held = released.is_some()
+        || annotation(object, names::HELD_SINCE)
+            .or(annotation(object, names::HELD_BY))
+            .is_some();
     match annotation(object, names::LIVE_HASH) {
         Some("none") => Live::None,
         Some(live) if live.starts_with("7:") => match released {
-            _ if annotation(object, names::DESIRED_HASH) == Some(live) => Live::Known(desired),
+            _ if annotation(object, names::DESIRED_HASH) == Some(live) => match was_held {
+                false => Live::Known(desired),
+                true => Live::Unknown,
+            },
             Some(released) => Live::Known(released),
             None => Live::Unknown,
         },
         Some(live) => {
-            let mut known = released.into_iter().chain([desired]);
+            let mut known = released.into_iter().chain((!was_held).then_some(desired));
             known
                 .find(|content| content.hash().as_str() == live)
                 .map_or(Live::Unknown, Live::Known)

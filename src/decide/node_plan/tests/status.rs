@@ -198,14 +198,14 @@ fn a_status_is_written_when_it_is_worth_it() {
     for (name, old, new, written, hold_at, due) in [
         ("the same", &ready, &ready, None, None, None),
         ("another state", &ready, &one, Some(4), None, Some(5)),
-        ("other words", &one, &other, Some(4), None, Some(14)),
+        ("other words", &one, &other, Some(4), None, Some(7)),
         (
             "other words, later",
             &one,
             &other,
             Some(-20),
             None,
-            Some(-10),
+            Some(-17),
         ),
         ("after a restart", &one, &other, None, None, Some(5)),
         (

@@ -64,7 +64,7 @@ fn what_a_release_would_not_change_takes_no_slot() {
     node_of(&mut snapshot, "n0").unchanged = None;
     node_of(&mut snapshot, "n1").unchanged = Some(true);
     let first = plan(&snapshot, at(1));
-    assert_eq!(first.waiting["n0"].code(), "Starting");
+    assert_eq!(first.waiting["n0"].code(), "LiveContentUnknown");
     assert_eq!(released(&first), ["n1", "n2"]);
     assert_eq!(
         first.releases[0].marker(),

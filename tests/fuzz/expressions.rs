@@ -1,0 +1,87 @@
+//! Any text as what people write into forms: templates of both engines, JSONPath, CEL. libFuzzer looks for one on which
+//! reading or evaluating it panics or hangs. The first byte says as what the rest is read.
+
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use lynqgate::api::names;
+use lynqgate::decide::path::Path;
+use lynqgate::decide::readiness::readiness;
+use lynqgate::decide::template::budget::Limits;
+use lynqgate::decide::template::facts::{Facts, Seed};
+use lynqgate::decide::template::{Engine, Inputs, Template};
+use serde_json::{Value, json};
+
+static OBJECT: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "generation": 2, "annotations": {}},
+        "spec": {"list": [1, 2, {"name": "a", "value": null}], "text": "some"},
+        "status": {"observedGeneration": 2, "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+});
+
+static VARIABLES: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
+    let row = [
+        ("uid", "acme"),
+        ("n", "3"),
+        ("empty", ""),
+        ("config", r#"{"list": [1, "two", null], "map": {"k": "v"}}"#),
+    ];
+    row.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+});
+
+fuzz_target!(|input: &[u8]| -> Corpus {
+    let Some((kind, text)) = input.split_first() else {
+        return Corpus::Reject;
+    };
+    let Ok(text) = std::str::from_utf8(text) else {
+        return Corpus::Reject;
+    };
+    match kind {
+        b'g' => render(Engine::Go, text),
+        b'j' => render(Engine::Jinja, text),
+        b'p' => {
+            if let Ok(path) = Path::parse(text) {
+                path.values(&OBJECT);
+                path.pointers(&OBJECT);
+            }
+        }
+        b'c' => probe(&json!({"cel": text})),
+        b'e' => probe(&json!({"jsonPath": text, "expectedValue": "Running"})),
+        _ => return Corpus::Reject,
+    }
+    Corpus::Keep
+});
+
+fn render(engine: Engine, text: &str) {
+    let Ok(template) = Template::parse(engine, "template", text) else {
+        return;
+    };
+    let seed = Seed {
+        key: [0; 32],
+        uid: "acme".to_owned(),
+        resource_id: "app".to_owned(),
+    };
+    let first_seen = "2026-03-01T12:00:00Z".parse().expect("a time");
+    let facts = Arc::new(Facts { first_seen, seed });
+    let limits = Limits {
+        steps: 10_000,
+        memory_bytes: 1_000_000,
+        output_bytes: 100_000,
+        ..Limits::default()
+    };
+    let inputs = Inputs::new(&VARIABLES, Some(facts), limits);
+    let _ = template.render(&inputs, "template");
+}
+
+fn probe(probe: &Value) {
+    let mut object = OBJECT.clone();
+    object["metadata"]["annotations"][names::READY_PROBE] = probe.to_string().into();
+    if let Some(reason) = readiness(&object).reason() {
+        let _ = reason.to_string();
+    }
+}

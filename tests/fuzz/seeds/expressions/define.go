@@ -1,0 +1,1 @@
+g{{ define "t" }}{{ default "no" .empty | upper }}{{ end }}{{ template "t" . }}{{ $x := .n | int }}{{ $x = add $x 1 }}{{ until $x | join "," }}

@@ -1,0 +1,1 @@
+g{{ range $i, $v := (fromJson .config).list }}{{ if gt $i 1 }}{{ break }}{{ end }}{{ $v | quote }}{{ else }}{{ continue }}{{ end }}

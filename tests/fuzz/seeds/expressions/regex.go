@@ -1,0 +1,1 @@
+g{{ regexReplaceAll "a(x*)b" .uid "${1}W" }}{{ semverCompare ">=1.2.0" "1.2.3" }}{{ date "2006-01-02" now }}{{ sha1sum .uid | trunc63 }}

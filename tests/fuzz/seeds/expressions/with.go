@@ -1,0 +1,1 @@
+g{{- with dict "a" (list 1 2.5 "x") -}}{{ .a | toJson | b64enc | trunc 8 }}{{ end }}{{ printf "%05.2f|%-4d|%q" 1.5 3 .uid }}
