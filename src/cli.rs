@@ -5,6 +5,7 @@ mod explain;
 mod file;
 mod generate;
 mod manifests;
+mod migrate;
 mod render;
 mod run;
 
@@ -32,6 +33,8 @@ enum Command {
     Render(render::Arguments),
     /// Evaluate one template.
     Eval(eval::Arguments),
+    /// Say what lynqgate would make of a cluster that Lynq runs. Writes nothing.
+    Migrate(migrate::Arguments),
     /// Write the manifests that follow from the code: CRDs, RBAC, webhook configurations.
     Generate(generate::Arguments),
 }
@@ -65,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Render(arguments) => render::render(&arguments),
         Command::Eval(arguments) => eval::eval(&arguments),
+        Command::Migrate(arguments) => migrate::migrate(&arguments),
         Command::Generate(arguments) => generate::generate(&arguments),
     };
     match done {

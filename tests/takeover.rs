@@ -7,6 +7,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::auditor::Auditor;
+use crate::cluster::access::Outcome;
 use crate::cluster::{Cluster, Options, wait};
 use crate::operating::{commands_of, run};
 use crate::operator::{self, Operator};
@@ -139,6 +140,37 @@ async fn substance(fleet: &Fleet) -> Result<BTreeMap<String, Value>> {
             let name = metadata["name"].as_str().unwrap_or_default();
             let kept = json!([metadata["uid"], object["spec"], object["data"]]);
             found.insert(format!("{kind} {name}"), kept);
+        }
+    }
+    Ok(found)
+}
+
+/// Says beforehand what will become of the whole cluster.
+async fn migrate(cluster: &Cluster) -> Result<Outcome> {
+    let programs = operator::program("lynqgate")?;
+    let programs = programs.parent().context("a directory")?.display();
+    let commands = commands_of("docs/LYNQ.md", "beforehand")?;
+    let commands = format!("PATH={programs}:$PATH\n{commands}");
+    cluster.shell(&commands).await
+}
+
+async fn versions(fleet: &Fleet) -> Result<BTreeMap<String, Value>> {
+    let mut found = BTreeMap::new();
+    for kind in [
+        "LynqHub",
+        "LynqForm",
+        "LynqNode",
+        "Deployment",
+        "ConfigMap",
+        "Secret",
+    ] {
+        for object in fleet.list(kind).await? {
+            let metadata = &object["metadata"];
+            let name = metadata["name"].as_str().unwrap_or_default();
+            found.insert(
+                format!("{kind} {name}"),
+                metadata["resourceVersion"].clone(),
+            );
         }
     }
     Ok(found)
@@ -389,6 +421,11 @@ async fn what_no_hub_has_rendered_yet_stays_as_it_is() -> Result<()> {
     fleet.apply(&forced).await?;
     let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
     fleet.database.execute(&rename("tenants", "away")).await?;
+    let told = migrate(&cluster).await?;
+    ensure!(
+        !told.success && told.stdout.contains("cannot be looked at: "),
+        "{told:?}"
+    );
 
     let _operator = Operator::start(&cluster, "operator", &[]).await?;
     wait::until("every node says what it waits for", SOON, async || {
@@ -414,6 +451,19 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
     let image = |i| if i == ROWS - 1 { "web:0" } else { "web:1" };
     let fleet = fleet_of_lynq(&cluster, "lynq", image).await?;
     let before = substance(&fleet).await?;
+    let versions_before = versions(&fleet).await?;
+    let told = migrate(&cluster).await?.expect_success()?;
+    let namespace = &fleet.namespace;
+    let expected = format!(
+        "lynqhub {namespace}/tenants\n  form web: 3 of 4 nodes are taken over as they are\n    t3-web (waits for its turn): \
+         Deployment/{namespace}/t3-app changes: /spec/template/spec/containers/0/image\n"
+    );
+    ensure!(told == expected, "{told}");
+    let after = versions(&fleet).await?;
+    ensure!(
+        after == versions_before,
+        "{versions_before:?} became {after:?}"
+    );
 
     let witness = Auditor::start(&["etcd", "--endpoint", &cluster.etcd_url()]).await?;
     let operator = Operator::start(&cluster, "operator", &[]).await?;

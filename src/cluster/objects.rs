@@ -70,7 +70,7 @@ pub struct Served {
 #[derive(Clone)]
 pub struct Objects {
     pub client: Client,
-    /// Nothing is stored of what is applied, merged or replaced.
+    /// The API server stores nothing of what is written.
     dry_run: bool,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
 }
@@ -84,7 +84,7 @@ impl Objects {
         }
     }
 
-    /// The same, but what is applied, merged or replaced is only tried.
+    /// The same, but whatever is written is only tried.
     pub fn dry_run(&self) -> Self {
         Objects {
             dry_run: true,
@@ -189,7 +189,7 @@ impl Objects {
         let (request, _) = self.locate(key).await?;
         let params = PostParams {
             field_manager: Some(names::FIELD_MANAGER.into()),
-            dry_run: false,
+            dry_run: self.dry_run,
         };
         self.send(request.create(&params, object.to_string().into_bytes()))
             .await
@@ -214,11 +214,7 @@ impl Objects {
 
     pub async fn merge(&self, key: &ObjectKey, patch: &Value) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
-        let params = PatchParams {
-            dry_run: self.dry_run,
-            ..merge_params()
-        };
-        self.send(request.patch(name, &params, &Patch::Merge(patch)))
+        self.send(request.patch(name, &self.patch_params(), &Patch::Merge(patch)))
             .await
     }
 
@@ -226,7 +222,7 @@ impl Objects {
         let (request, name) = self.locate(key).await?;
         let params = PatchParams {
             field_manager: Some(names::STATUS_MANAGER.into()),
-            ..PatchParams::default()
+            ..self.patch_params()
         };
         self.send(request.patch_subresource("status", name, &params, &Patch::Merge(patch)))
             .await
@@ -249,7 +245,7 @@ impl Objects {
         patch: json_patch::Patch,
     ) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
-        self.send(request.patch(name, &merge_params(), &Patch::Json::<()>(patch)))
+        self.send(request.patch(name, &self.patch_params(), &Patch::Json::<()>(patch)))
             .await
     }
 
@@ -268,11 +264,20 @@ impl Objects {
                 uid: Some(uid.to_owned()),
                 resource_version: version.map(str::to_owned),
             }),
+            dry_run: self.dry_run,
             ..DeleteParams::default()
         };
         match self.send(request.delete(name, &params)).await {
             Ok(_) | Err(ApiError::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    fn patch_params(&self) -> PatchParams {
+        PatchParams {
+            field_manager: Some(names::FIELD_MANAGER.into()),
+            dry_run: self.dry_run,
+            ..PatchParams::default()
         }
     }
 
@@ -292,13 +297,6 @@ impl Objects {
     ) -> Result<Value, ApiError> {
         let request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
         timed(REQUEST_TIMEOUT, self.client.request::<Value>(request)).await
-    }
-}
-
-fn merge_params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.into()),
-        ..PatchParams::default()
     }
 }
 

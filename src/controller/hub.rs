@@ -180,37 +180,7 @@ async fn act(
         Some(seed) => seed,
         None => *memory.seed.insert(seed::seed(world, hub).await?),
     };
-    let forced = is_forced(&hub.annotations);
-    let (forms, broken) = block_in_place(|| compile_forms(world, &key, forced, memory));
-    let nodes = world.nodes.of_hub(&key);
-    let view = hub_sync::Hub {
-        namespace: hub.namespace.clone(),
-        name: hub.name.clone(),
-        uid: hub.uid.clone(),
-        skew: spec
-            .rollout
-            .as_ref()
-            .map(|r| r.max_skew)
-            .unwrap_or_default(),
-        max_deletions: spec.guard.as_ref().and_then(|g| g.max_deletions),
-        confirmation: hub.annotations.get(names::CONFIRM_DELETIONS).cloned(),
-        seed,
-    };
-    let foreign = |node: &crate::decide::child::NodeKey| {
-        let of = world.nodes.get(node)?.hub.clone();
-        (of != hub.name).then_some(of)
-    };
-    let seen = Seen {
-        hub: &view,
-        forms: &forms,
-        broken_forms: &broken,
-        rows,
-        nodes: &nodes,
-        foreign: &foreign,
-        rendered: &memory.rendered,
-    };
-    // Rendering takes as long as the templates like; the gate and the lease must not wait for it.
-    let plan = block_in_place(|| hub_sync::plan(&seen, Timestamp::now()));
+    let (plan, forms, broken) = decide(world, hub, spec, rows, memory, seed);
 
     if !plan.writes.is_empty() {
         note_writing(world, &key, memory);
@@ -220,7 +190,7 @@ async fn act(
     let mut failures: Vec<Failure> = nodes::write_nodes(world, (&key, said), &plan.writes).await;
     // Spent before it is used, and not kept for later: else it would let as many go that nobody has looked at.
     let mut deletes = plan.deletes.as_slice();
-    if view.confirmation.is_some() && plan.held.is_none() {
+    if hub.annotations.contains_key(names::CONFIRM_DELETIONS) && plan.held.is_none() {
         let patch = json!({"metadata": {"annotations": {names::CONFIRM_DELETIONS: null}}});
         let key = ObjectKey::own("LynqHub", &hub.namespace, &hub.name);
         let spent = world.objects.merge(&key, &patch).await;
@@ -278,6 +248,87 @@ async fn act(
         longest.min(RETRY_SOON * 2u32.pow(failure.times.min(10) - 1))
     });
     Ok(waits.min())
+}
+
+/// What the first sync of a hub finds, and what it would write and delete.
+pub struct FirstSync {
+    pub plan: hub_sync::Plan,
+    /// Forms that cannot be rendered, and why.
+    pub broken: BTreeMap<String, String>,
+}
+
+/// Nothing is written here but the hub's seed.
+pub async fn first_sync(world: &World, hub: &Hub) -> Result<FirstSync, String> {
+    let spec = hub.spec.clone()?;
+    let rows = source::read_rows(world, hub, &spec, &mut None).await;
+    let rows = rows.map_err(|problem| problem.message)?;
+    let seed = seed::seed(world, hub).await;
+    let seed = seed.map_err(|error| error.to_string())?;
+    let mut memory = Memory::default();
+    let (plan, _, names) = decide(world, hub, &spec, &rows, &mut memory, seed);
+    let why = |name: &String| match memory.compiled.get(name) {
+        Some(compiled) => compiled.form.as_ref().err().cloned(),
+        None => world
+            .forms
+            .get(&hub.namespace, name)?
+            .spec
+            .as_ref()
+            .err()
+            .cloned(),
+    };
+    let broken = names
+        .iter()
+        .filter_map(|name| Some((name.clone(), why(name)?)));
+    let broken = broken.collect();
+    Ok(FirstSync { plan, broken })
+}
+
+/// What the rows and forms make of the hub's nodes; its forms, and the names of those that cannot be rendered.
+fn decide(
+    world: &World,
+    hub: &Hub,
+    spec: &HubSpec,
+    rows: &Rows,
+    memory: &mut Memory,
+    seed: [u8; 32],
+) -> (
+    hub_sync::Plan,
+    BTreeMap<String, hub_sync::Form>,
+    BTreeSet<String>,
+) {
+    let key = (hub.namespace.clone(), hub.name.clone());
+    let forced = is_forced(&hub.annotations);
+    let (forms, broken) = block_in_place(|| compile_forms(world, &key, forced, memory));
+    let nodes = world.nodes.of_hub(&key);
+    let view = hub_sync::Hub {
+        namespace: hub.namespace.clone(),
+        name: hub.name.clone(),
+        uid: hub.uid.clone(),
+        skew: spec
+            .rollout
+            .as_ref()
+            .map(|r| r.max_skew)
+            .unwrap_or_default(),
+        max_deletions: spec.guard.as_ref().and_then(|g| g.max_deletions),
+        confirmation: hub.annotations.get(names::CONFIRM_DELETIONS).cloned(),
+        seed,
+    };
+    let foreign = |node: &crate::decide::child::NodeKey| {
+        let of = world.nodes.get(node)?.hub.clone();
+        (of != hub.name).then_some(of)
+    };
+    let seen = Seen {
+        hub: &view,
+        forms: &forms,
+        broken_forms: &broken,
+        rows,
+        nodes: &nodes,
+        foreign: &foreign,
+        rendered: &memory.rendered,
+    };
+    // Rendering takes as long as the templates like; the gate and the lease must not wait for it.
+    let plan = block_in_place(|| hub_sync::plan(&seen, Timestamp::now()));
+    (plan, forms, broken)
 }
 
 /// The hub's forms, compiled once for each generation; and the names of those that cannot be.

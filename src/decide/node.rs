@@ -288,8 +288,14 @@ impl NodeDigest {
 
     /// The same content may have gone live without a slot since: then that marker names a newer version.
     fn is_live_by_slot(&self, object: &Value) -> bool {
-        let (Live::Hash(live), Some(release)) = (&self.live, &self.release) else {
+        let Some(release) = &self.release else {
             return false;
+        };
+        let live = match &self.live {
+            Live::Hash(live) => live,
+            // Nothing says more.
+            Live::Unknown => &release.hash,
+            Live::None => return false,
         };
         let ungated = annotation(object, names::UNGATED).and_then(|text| {
             let mut parts = text.split('/');
@@ -302,10 +308,10 @@ impl NodeDigest {
     /// What the node tells of its slot, should the ledger be lost.
     fn flight(&self) -> Option<rollout::Flight> {
         let ReleaseMarker {
+            hash,
             resource_version: release,
             repair,
             watched,
-            ..
         } = self.release.clone()?;
         let said = match watched {
             true => &self.status.freed_release,
@@ -313,6 +319,7 @@ impl NodeDigest {
         };
         let landed = said.as_ref() == Some(&release);
         Some(rollout::Flight {
+            hash,
             is_live: self.live_by_slot,
             release,
             repair,
@@ -411,15 +418,16 @@ mod tests {
     fn a_slot_is_over_by_what_it_was_taken_for() {
         let spec = json!({"uid": "acme", "templateRef": "web"});
         let live = content::hash(Some(&spec)).to_string();
-        let node = |marker: &str, ungated: &str, status: Value| {
+        let of = |live_hash: &str, marker: &str, ungated: &str, status: Value| {
             let annotations = json!({
-                names::DESIRED_HASH: live, names::LIVE_HASH: live,
+                names::DESIRED_HASH: live, names::LIVE_HASH: live_hash,
                 names::RELEASE: format!("{live}/90{marker}"), names::UNGATED: format!("{live}/{ungated}"),
             });
             let object = json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": spec, "status": status});
             let flight = NodeDigest::of(&object, None).flight().unwrap();
             (flight.is_live, flight.landed)
         };
+        let node = |marker: &str, ungated: &str, status: Value| of(&live, marker, ungated, status);
         let landed = || json!({"landedRelease": "90"});
         let freed = || json!({"freedRelease": "90"});
         for (name, flight, expected) in [
@@ -447,6 +455,8 @@ mod tests {
             ),
             ("ungated before", node("", "80", json!({})), (true, false)),
             ("ungated since", node("", "95", json!({})), (false, false)),
+            ("unknown", of("", "", "", json!({})), (true, false)),
+            ("never live", of("none", "", "", json!({})), (false, false)),
         ] {
             assert_eq!(flight, expected, "{name}");
         }

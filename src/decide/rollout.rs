@@ -189,14 +189,12 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 /// slots. Whose slot was freed has none now, whatever became of it since.
 fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let slot = |(name, node): (&String, &Node)| {
-        let (Live::Hash(hash), Some(flight)) = (&node.live, &node.flight) else {
-            return None;
-        };
+        let flight = node.flight.as_ref()?;
         let slot = Slot {
             node: name.clone(),
             uid: node.uid.clone(),
             form: node.form.clone(),
-            hash: hash.clone(),
+            hash: flight.hash.clone(),
             resource_version: flight.release.clone(),
             repair: flight.repair,
             presumed: true,

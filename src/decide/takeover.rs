@@ -1,11 +1,13 @@
 //! Taking over what another operator of the same API left, above all Lynq: whose objects are there, and whether the release of a
 //! node would change any of them.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use crate::api::names;
 use crate::api::node::NodeStatus;
-use crate::decide::child::ObjectKey;
+use crate::decide::child::{Kind, ObjectKey, Scope};
 
 /// The kinds of Lynq's arrays, whose groups its record does not have.
 const RECORDED: [(&str, &str); 15] = [
@@ -57,6 +59,12 @@ pub fn recorded(status: &NodeStatus) -> Vec<Recorded> {
     status.applied_resources.iter().filter_map(read).collect()
 }
 
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
 impl Recorded {
     /// Whether one of these is the object. What has no namespace is recorded with its node's.
     pub fn is_among(&self, keys: &[ObjectKey]) -> bool {
@@ -67,15 +75,70 @@ impl Recorded {
         })
     }
 
+    pub fn key(&self, kind: Kind, scope: Scope) -> ObjectKey {
+        let namespace = match scope {
+            Scope::Cluster => String::new(),
+            Scope::Namespaced => self.namespace.clone(),
+        };
+        let name = self.name.clone();
+        ObjectKey {
+            kind,
+            namespace,
+            name,
+        }
+    }
+
     /// Lynq's record has the namespace as the form's template says it: it names nothing.
     pub fn is_template(&self) -> bool {
         self.namespace.contains("{{") || self.name.contains("{{")
     }
 }
 
-/// Whether an apply would change nothing but the bookkeeping: what the API server counts, and what names the node.
-pub fn changes_nothing(live: &Value, applied: &Value) -> bool {
-    substance(live) == substance(applied)
+/// What the release of a node would do to one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The fields as JSON pointers. Their values may be secrets.
+    Changes {
+        object: ObjectKey,
+        fields: Vec<String>,
+    },
+    Makes(ObjectKey),
+    Deletes(ObjectKey),
+    /// Nobody can say, or it would fail.
+    Unclear {
+        /// An object, or the id of a resource that names none.
+        what: String,
+        why: String,
+    },
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Effect::Changes { object, fields } => {
+                const SHOWN_MAX: usize = 5;
+                let more = fields.len().saturating_sub(SHOWN_MAX);
+                let shown = fields[..fields.len() - more].join(", ");
+                write!(f, "{object} changes: {shown}")?;
+                if more > 0 {
+                    write!(f, " and {more} more")?;
+                }
+                Ok(())
+            }
+            Effect::Makes(object) => write!(f, "{object} is made"),
+            Effect::Deletes(object) => write!(f, "{object} is deleted: the form does not name it"),
+            Effect::Unclear { what, why } => write!(f, "{what}: {why}"),
+        }
+    }
+}
+
+/// The fields that an apply would change, but for bookkeeping: what the API server counts, and what names the node.
+pub fn changed(live: &Value, applied: &Value) -> Vec<String> {
+    let difference = json_patch::diff(&substance(live), &substance(applied));
+    difference
+        .iter()
+        .map(|operation| operation.path().to_string())
+        .collect()
 }
 
 fn substance(object: &Value) -> Value {
@@ -113,7 +176,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::child::Kind;
 
     #[test]
     fn bookkeeping_is_no_change() {
@@ -130,7 +192,7 @@ mod tests {
             json!({"resourceVersion": "5", "annotations": {"lynq.sh/applied-hash": "x", "lynq.sh/apply-start-time": "y"}}),
             1,
         );
-        for (name, applied, same) in [
+        for (name, applied, expected) in [
             (
                 "ours",
                 object(
@@ -140,17 +202,22 @@ mod tests {
                     }),
                     1,
                 ),
-                true,
+                vec![],
             ),
-            ("a replica", object(json!({}), 2), false),
-            ("a label", object(json!({"labels": {"app": "b"}}), 1), false),
+            ("a replica", object(json!({}), 2), vec!["/spec/replicas"]),
+            (
+                "a label",
+                object(json!({"labels": {"app": "b"}}), 1),
+                vec!["/metadata/labels/app"],
+            ),
             (
                 "an annotation",
                 object(json!({"annotations": {"note": "b"}}), 1),
-                false,
+                vec!["/metadata/annotations"],
             ),
         ] {
-            assert_eq!(changes_nothing(&left, &applied), same, "{name}");
+            let found = changed(&left, &applied);
+            assert_eq!(found, expected, "{name}");
         }
     }
 

@@ -47,12 +47,12 @@ pub async fn apply(
 
 /// The object as it would be.
 pub async fn dry_run(
-    world: &World,
+    objects: &Objects,
     node: &NodeDigest,
     resource: &Resource,
     key: &ObjectKey,
 ) -> Result<Value, ApiError> {
-    match write(&world.objects.dry_run(), node, resource, key, None).await? {
+    match write(&objects.dry_run(), node, resource, key, None).await? {
         Written::Kept(object) => Ok(object),
         Written::Sent(sent) => sent,
     }

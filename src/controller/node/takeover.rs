@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 
 use crate::api::names;
 use crate::api::resource::Resource;
-use crate::cluster::objects::ApiError;
+use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::World;
 use crate::controller::node::{Look, apply};
-use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, Scope, key_of, kind_of, object_key};
+use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of, kind_of, object_key};
 use crate::decide::gate::annotation;
 use crate::decide::node::{NodeDigest, desired_content};
-use crate::decide::node_plan::is_ours;
+use crate::decide::node_plan::{is_ours, missing_kind};
 use crate::decide::rollout::Live;
-use crate::decide::takeover::{self, Recorded, recorded};
+use crate::decide::takeover::{self, Effect, recorded};
 
 impl Look<'_> {
     /// Once for each content that a hub rendered.
@@ -76,102 +76,170 @@ async fn changes_nothing(
     node: &NodeDigest,
     object: &Value,
 ) -> Result<Option<bool>, ApiError> {
+    let client = &world.objects.client;
+    let watch = |kind: &Kind, served: &Served| world.children.watch(kind, served, client);
+    let Some(foreseen) = foresee(&world.objects, node, object, watch).await? else {
+        return Ok(None);
+    };
+    for live in &foreseen.own {
+        label(world, live).await?;
+    }
+    Ok(Some(foreseen.effects.is_empty()))
+}
+
+/// What the release of a node's desired content would do to its objects.
+#[derive(Default)]
+pub struct Foreseen {
+    pub effects: Vec<Effect>,
+    /// Those that are there and the node's.
+    own: Vec<Value>,
+}
+
+/// None if the desired content is another than this one by now. Writes nothing; `before` hears of each kind before its objects
+/// are read.
+pub async fn foresee(
+    objects: &Objects,
+    node: &NodeDigest,
+    object: &Value,
+    before: impl Fn(&Kind, &Served),
+) -> Result<Option<Foreseen>, ApiError> {
     let Some(content) = desired_content(object, &node.desired) else {
         return Ok(None);
     };
-    let mut unchanged = true;
+    let mut foreseen = Foreseen::default();
     let mut named = vec![];
     for resource in content.iter() {
-        match adopt(world, node, resource).await? {
-            Some((key, same)) => {
-                unchanged &= same;
-                named.push(key);
+        let key = match place(objects, resource, node, &before).await? {
+            Ok(key) => key,
+            Err(why) => {
+                foreseen.unclear(&resource.id, why);
+                continue;
             }
-            None => unchanged = false,
-        }
+        };
+        foreseen.applied(objects, node, resource, &key).await?;
+        named.push(key);
     }
     // What the content does not name any more goes with the release.
     for recorded in recorded(&node.status) {
         if recorded.is_template() {
             continue;
         }
-        if recorded.api_versions.is_empty() {
-            unchanged &= recorded.is_among(&named);
+        if recorded.api_versions.is_empty() && !recorded.is_among(&named) {
+            let why = "the node's status names it, and the form does not; it may be deleted";
+            foreseen.unclear(&recorded.to_string(), why.to_owned());
         }
         for api_version in &recorded.api_versions {
-            unchanged &= !is_left(world, node, (&recorded, api_version), &named).await?;
+            let kind = Kind {
+                api_version: api_version.clone(),
+                kind: recorded.kind.clone(),
+            };
+            let Some(served) = objects.served(&kind).await? else {
+                continue;
+            };
+            let key = recorded.key(kind, served.scope);
+            if key.impossible().is_none() && !named.iter().any(|named| named.is_same(&key)) {
+                foreseen.left(objects, node, key).await?;
+            }
         }
     }
-    Ok(Some(unchanged))
+    Ok(Some(foreseen))
 }
 
-/// The key of the resource's object, and whether applying it would change nothing; None where it cannot be applied.
-async fn adopt(
-    world: &World,
-    node: &NodeDigest,
+/// The key of the resource's object, or why there can be none.
+async fn place(
+    objects: &Objects,
     resource: &Resource,
-) -> Result<Option<(ObjectKey, bool)>, ApiError> {
+    node: &NodeDigest,
+    before: impl Fn(&Kind, &Served),
+) -> Result<Result<ObjectKey, String>, ApiError> {
+    if !resource.render_error.is_empty() {
+        return Ok(Err(resource.render_error.clone()));
+    }
     let kind = kind_of(&resource.spec);
-    if !resource.render_error.is_empty() || kind.impossible().is_some() {
-        return Ok(None);
+    if let Some(why) = kind.impossible() {
+        return Ok(Err(why));
     }
-    let Some(served) = world.objects.served(&kind).await? else {
-        return Ok(None);
+    let Some(served) = objects.served(&kind).await? else {
+        return Ok(Err(missing_kind(&kind)));
     };
-    let client = &world.objects.client;
-    world.children.watch(&kind, &served, client);
+    before(&kind, &served);
     let key = object_key(resource, &node.key, served.scope);
-    if key.impossible().is_some() {
-        return Ok(None);
-    }
-    let live = match world.objects.get(&key).await {
-        Ok(live) if is_ours(&Child::of(&live), node) && !Child::of(&live).deleting => live,
-        Ok(_) | Err(ApiError::NotFound(_) | ApiError::Refused(_)) => return Ok(Some((key, false))),
-        Err(error) => return Err(error),
-    };
-    label(world, &live).await?;
-    let same = match apply::dry_run(world, node, resource, &key).await {
-        Ok(applied) => takeover::changes_nothing(&live, &applied),
-        Err(error @ ApiError::Unavailable(_)) => return Err(error),
-        Err(_) => false,
-    };
-    Ok(Some((key, same)))
+    Ok(match key.impossible() {
+        None => Ok(key),
+        Some(why) => Err(why),
+    })
 }
 
-/// Whether a recorded object that is not named any more is there and the node's, as far as anybody may see it.
-async fn is_left(
-    world: &World,
-    node: &NodeDigest,
-    (recorded, api_version): (&Recorded, &str),
-    named: &[ObjectKey],
-) -> Result<bool, ApiError> {
-    let kind = Kind {
-        api_version: api_version.to_owned(),
-        kind: recorded.kind.clone(),
-    };
-    let Some(served) = world.objects.served(&kind).await? else {
-        return Ok(false);
-    };
-    let namespace = match served.scope {
-        Scope::Cluster => String::new(),
-        Scope::Namespaced => recorded.namespace.clone(),
-    };
-    let key = ObjectKey {
-        kind,
-        namespace,
-        name: recorded.name.clone(),
-    };
-    if key.impossible().is_some() || named.iter().any(|named| named.is_same(&key)) {
-        return Ok(false);
+impl Foreseen {
+    fn unclear(&mut self, what: &str, why: String) {
+        let what = what.to_owned();
+        self.effects.push(Effect::Unclear { what, why });
     }
-    match world.objects.get(&key).await {
-        Ok(live) if is_ours(&Child::of(&live), node) => {
-            label(world, &live).await?;
-            Ok(true)
+
+    /// Of an object that the content names.
+    async fn applied(
+        &mut self,
+        objects: &Objects,
+        node: &NodeDigest,
+        resource: &Resource,
+        key: &ObjectKey,
+    ) -> Result<(), ApiError> {
+        let live = match objects.get(key).await {
+            Ok(live) => live,
+            Err(ApiError::NotFound(_)) => {
+                self.effects.push(Effect::Makes(key.clone()));
+                return Ok(());
+            }
+            Err(ApiError::Refused(why)) => {
+                self.unclear(&key.to_string(), why);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let child = Child::of(&live);
+        if child.deleting || !is_ours(&child, node) {
+            let why = match child.deleting {
+                true => "it is being deleted",
+                false => "it is not this node's",
+            };
+            self.unclear(&key.to_string(), why.to_owned());
+            return Ok(());
         }
-        Ok(_) | Err(ApiError::NotFound(_)) => Ok(false),
-        Err(ApiError::Refused(_)) => Ok(true),
-        Err(error) => Err(error),
+        match apply::dry_run(objects, node, resource, key).await {
+            Ok(applied) => {
+                let fields = takeover::changed(&live, &applied);
+                if !fields.is_empty() {
+                    let object = key.clone();
+                    self.effects.push(Effect::Changes { object, fields });
+                }
+            }
+            Err(error @ ApiError::Unavailable(_)) => return Err(error),
+            Err(error) => self.unclear(&key.to_string(), error.to_string()),
+        }
+        self.own.push(live);
+        Ok(())
+    }
+
+    /// Of one that the node's status names, and the content does not.
+    async fn left(
+        &mut self,
+        objects: &Objects,
+        node: &NodeDigest,
+        key: ObjectKey,
+    ) -> Result<(), ApiError> {
+        match objects.get(&key).await {
+            Ok(live) if is_ours(&Child::of(&live), node) => {
+                self.own.push(live);
+                self.effects.push(Effect::Deletes(key));
+                Ok(())
+            }
+            Ok(_) | Err(ApiError::NotFound(_)) => Ok(()),
+            Err(ApiError::Refused(why)) => {
+                self.unclear(&key.to_string(), why);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 

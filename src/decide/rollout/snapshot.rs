@@ -108,6 +108,8 @@ pub struct Node {
 /// A slot as its node remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flight {
+    /// The content that it let go.
+    pub hash: String,
     /// The version that the release carried.
     pub release: String,
     pub repair: bool,
@@ -115,7 +117,7 @@ pub struct Flight {
     pub watched: bool,
     /// The slot was freed, or the node was seen rolled out and its slot is not watched.
     pub landed: bool,
-    /// It let go what is live now.
+    /// It let go what is live now, or what was live when somebody took away what tells it.
     pub is_live: bool,
 }
 

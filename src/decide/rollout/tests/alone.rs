@@ -22,6 +22,7 @@ fn canaries_first(snapshot: &mut Snapshot) {
 
 fn flight(release: &str) -> Flight {
     Flight {
+        hash: "new".into(),
         release: release.into(),
         repair: false,
         watched: true,
@@ -303,6 +304,10 @@ fn what_is_not_live_by_a_slot_gets_none_anew() {
     }
     let anew = plan(&snapshot, at(1));
     assert_eq!(anew.ledger, Some(vec![presumed(0, "99")]));
+    // Who takes the hashes off a node takes nothing from its slot.
+    node_of(&mut snapshot, "n0").live = Live::Unknown;
+    policy_of(&mut snapshot).paused = true;
+    assert_eq!(plan(&snapshot, at(1)).ledger, anew.ledger);
 }
 
 /// Its next correction needs it.

@@ -322,6 +322,7 @@ fn a_slot_is_never_written_back_to_an_older_version() {
 fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
     let flight = |repair| {
         Some(Flight {
+            hash: "new".into(),
             release: "99".into(),
             repair,
             watched: false,
@@ -402,6 +403,7 @@ fn that_a_watched_slot_is_freed_is_said_once_the_ledger_is_written() {
     for i in 0..2 {
         let node = snapshot.nodes.get_mut(&format!("n{i}")).unwrap();
         node.flight = Some(Flight {
+            hash: "new".into(),
             release: format!("9{i}"),
             repair: false,
             watched: true,
@@ -447,6 +449,7 @@ fn what_broke_since_its_slot_was_freed_gets_none_from_a_lost_ledger() {
         snapshot.ledger_lost = true;
         for (name, node) in &mut snapshot.nodes {
             let flight = Flight {
+                hash: "new".into(),
                 release: "99".into(),
                 repair: name == "n5",
                 watched: name == "n4",

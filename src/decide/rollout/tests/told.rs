@@ -153,6 +153,7 @@ fn settle(snapshot: &mut Snapshot, nodes: [usize; 2], second: i64) {
         (node.start, node.settled_since) = (Some(at(second - 4)), Some(at(second)));
         node.resource_version = "101".into();
         node.flight = Some(Flight {
+            hash: "new".into(),
             release: "100".into(),
             repair: false,
             watched: true,
