@@ -8,10 +8,12 @@ pub mod rollout;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::CustomResourceExt;
 use kube::api::ApiResource;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::api::form::{FormSpec, FormStatus, LynqForm};
@@ -28,7 +30,7 @@ use crate::cluster::queue::Queue;
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::rollout::snapshot::is_forced;
-use crate::decide::child::{Kind, NodeKey};
+use crate::decide::child::{Kind, NodeKey, ObjectKey};
 use crate::decide::node_plan::status::HoldReason;
 use metrics::Metrics;
 
@@ -53,6 +55,9 @@ pub const BUILT_IN: [(&str, &str); 15] = [
 
 /// How many databases may be read at a time: many may hang, and those that do not are read all the same.
 const DATABASES_MAX: usize = 100;
+
+/// How often a leader asks for hubs and forms, until it has them.
+const DEFINITIONS_RETRY: Duration = Duration::from_secs(2);
 
 /// How many keys each loop works on at a time.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +151,7 @@ impl World {
         self.hubs.wait_listed().await;
         self.forms.wait_listed().await;
         self.nodes.wait_listed().await;
+        self.read_definitions().await;
         tracing::info!(nodes = self.nodes.keys().len(), "leading");
         let (hubs, rollouts, nodes) = (self.clone(), self.clone(), self.clone());
         let turns = Arc::new(Semaphore::new(workers.hubs));
@@ -170,6 +176,22 @@ impl World {
                     key
                 )),
         );
+    }
+
+    /// What this replica heard of hubs and forms while another led may be as old as a watch can be silent; what goes without a
+    /// slot goes by what they say.
+    async fn read_definitions(&self) {
+        for kind in ["LynqHub", "LynqForm"] {
+            let learn = |object: Value| match kind {
+                "LynqHub" => drop(self.hubs.learn(&object)),
+                _ => drop(self.forms.learn(&object)),
+            };
+            let of = ObjectKey::own(kind, "", "").kind;
+            while let Err(error) = self.objects.list(&of, "", learn).await {
+                tracing::warn!(kind, %error, "not leading yet: the list failed, and is tried again");
+                tokio::time::sleep(DEFINITIONS_RETRY).await;
+            }
+        }
     }
 
     /// Objects of these kinds are found though no content names their kind any more. Other kinds are watched once some

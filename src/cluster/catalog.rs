@@ -79,6 +79,9 @@ type Key = (String, String);
 
 struct Entries<Spec, Status> {
     all: BTreeMap<Key, Shared<Spec, Status>>,
+    /// What `change` told of last. What a reply has taught since is still to be told: else an edit that a reply brings before
+    /// its event would wake nobody.
+    told: BTreeMap<Key, Shared<Spec, Status>>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<Vec<Key>>,
     gone: Gone,
@@ -98,6 +101,7 @@ impl<Spec, Status> Default for Catalog<Spec, Status> {
         let (sender, receiver) = channel(false);
         let entries = Entries {
             all: BTreeMap::new(),
+            told: BTreeMap::new(),
             unseen: None,
             gone: Gone::default(),
         };
@@ -150,7 +154,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         if entries.gone.has(&entry.uid, &entry.resource_version) {
             return entry;
         }
-        entries.put(entry).1
+        entries.put(entry)
     }
 
     /// Takes a watch event; returns what changed.
@@ -168,7 +172,12 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
                     unseen.retain(|seen| *seen != key);
                 }
                 entries.gone.back(&entry.uid);
-                let (before, now) = entries.put(Arc::new(entry));
+                if let Some(known) = entries.all.get(&key).filter(|k| k.uid != entry.uid) {
+                    let before = known.uid.clone();
+                    entries.gone.deleted(&before);
+                }
+                let now = entries.put(Arc::new(entry));
+                let before = entries.told.insert(key, now.clone());
                 vec![(before, Some(now))]
             }
             Change::Deleted(object) => {
@@ -180,7 +189,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
                     .get(&key)
                     .is_some_and(|known| known.uid == entry.uid)
                 {
-                    true => vec![(entries.all.remove(&key), None)],
+                    true => vec![(entries.remove(&key), None)],
                     false => vec![],
                 }
             }
@@ -189,7 +198,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
                 let gone = entries.unseen.take().unwrap_or_default();
                 let mut changed = vec![];
                 for key in gone {
-                    if let Some(entry) = entries.all.remove(&key) {
+                    if let Some(entry) = entries.remove(&key) {
                         entries.gone.deleted(&entry.uid);
                         changed.push((Some(entry), None));
                     }
@@ -203,19 +212,22 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
 }
 
 impl<Spec, Status> Entries<Spec, Status> {
-    /// What was known before, and what holds now: events and replies of our own writes come in any order.
-    fn put(
-        &mut self,
-        entry: Shared<Spec, Status>,
-    ) -> (Option<Shared<Spec, Status>>, Shared<Spec, Status>) {
+    fn remove(&mut self, key: &Key) -> Option<Shared<Spec, Status>> {
+        self.told.remove(key);
+        self.all.remove(key)
+    }
+
+    /// What holds now: events and replies of our own writes come in any order.
+    fn put(&mut self, entry: Shared<Spec, Status>) -> Shared<Spec, Status> {
         let key = (entry.namespace.clone(), entry.name.clone());
         if let Some(old) = self.all.get(&key)
             && old.uid == entry.uid
             && version::is_newer(&old.resource_version, &entry.resource_version)
         {
-            return (Some(old.clone()), old.clone());
+            return old.clone();
         }
-        (self.all.insert(key, entry.clone()), entry)
+        self.all.insert(key, entry.clone());
+        entry
     }
 }
 
@@ -224,6 +236,39 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// The loop's own reply may bring a user's edit before the watch does; the hub loop must hear of it all the same.
+    #[test]
+    fn what_a_reply_has_taught_is_still_told() {
+        let forms: Catalog<FormSpec, FormStatus> = Catalog::default();
+        let form = |version: &str, generation: i64| {
+            json!({"metadata": {
+                "namespace": "shop", "name": "web", "uid": "a", "resourceVersion": version, "generation": generation,
+            }})
+        };
+        let generations = |version: &str, generation: i64| {
+            let changed = forms.change(Change::Applied(form(version, generation)));
+            let of = |form: &Option<Arc<Form>>| form.as_ref().map(|form| form.generation);
+            changed
+                .iter()
+                .map(|(before, now)| (of(before), of(now)))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(generations("1", 1), [(None, Some(1))]);
+        forms.learn(&form("3", 2));
+        assert_eq!(generations("2", 2), [(Some(1), Some(2))]);
+        assert_eq!(generations("3", 2), [(Some(2), Some(2))]);
+    }
+
+    #[test]
+    fn a_late_reply_does_not_bring_back_whom_another_follows() {
+        let forms: Catalog<FormSpec, FormStatus> = Catalog::default();
+        let form = |uid: &str, version: &str| json!({"metadata": {"namespace": "shop", "name": "web", "uid": uid, "resourceVersion": version}});
+        forms.change(Change::Applied(form("a", "1")));
+        forms.change(Change::Applied(form("b", "4")));
+        forms.learn(&form("a", "2"));
+        assert_eq!(forms.get("shop", "web").expect("a new one").uid, "b");
+    }
 
     #[test]
     fn a_late_reply_does_not_bring_back_what_is_gone() {

@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 use tower::util::MapResponseLayer;
 
 use crate::cluster::shallow::shallow;
+use crate::cluster::watch::WATCH_TIMEOUT;
 
 /// The longest that one request may take. Watches have their own limits.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest silence on a connection that somebody reads from: longer than a watch lasts.
+const SILENT_MAX: Duration = WATCH_TIMEOUT.saturating_add(Duration::from_secs(20));
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -49,6 +53,9 @@ pub async fn connect(kubeconfig: Option<&str>) -> Result<(kube::Client, String),
     };
     // Every loop has its own pauses; a client that pauses inside a request keeps what else the loop has to do waiting.
     config.default_retry = false;
+    // A list, or the beginning of a watch, has no other limit: one that is never answered would end what its kind's cache hears.
+    config.read_timeout = Some(SILENT_MAX);
+    config.reset_reader_on_write = true;
     let client = ClientBuilder::try_from(config)
         .map_err(|e| unusable(e.to_string()))?
         .with_layer(&MapResponseLayer::new(shallow))

@@ -142,6 +142,13 @@ impl Nodes {
                 let uid = object["metadata"]["uid"].as_str();
                 inner.gone.back(uid.unwrap_or_default());
                 let before = inner.nodes.get(&key).cloned();
+                // A late reply must not bring back whom this one follows.
+                if let Some(known) = before
+                    .as_ref()
+                    .filter(|known| Some(known.uid.as_str()) != uid)
+                {
+                    inner.gone.deleted(&known.uid);
+                }
                 let now = inner.put(&object);
                 vec![Changed {
                     before,

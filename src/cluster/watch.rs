@@ -12,7 +12,7 @@ use serde_json::Value;
 /// A page of the first list. Larger than most fleets need, small enough not to hold many megabytes at once.
 const PAGE_SIZE: u32 = 500;
 /// The server ends a watch after this long, so one that died without a word is noticed.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
+pub const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 
 /// After so many failures in a row it is no accident any more.
 const LASTING: u32 = 4;

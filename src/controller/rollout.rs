@@ -371,6 +371,11 @@ impl Look<'_> {
             .filter(|old| !slots.iter().any(|slot| slot.uid == old.uid));
         for slot in freed {
             let node = snapshot.nodes.get(&slot.node);
+            // Its slot may have been given up.
+            let settled = |n: &&rollout::Node| {
+                n.uid == slot.uid && matches!(&n.live, Live::Hash(live) if *live == slot.hash)
+            };
+            let node = node.filter(settled);
             if let Some((start, settled)) = node.and_then(|n| n.start.zip(n.settled_since)) {
                 self.world
                     .metrics

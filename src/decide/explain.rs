@@ -8,10 +8,11 @@ use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
 use serde::Serialize;
 
 use crate::api::form::Phase;
+use crate::api::hub::Slot;
 use crate::api::{names, stamp};
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{NEXT, Reason};
-use crate::decide::rollout::status::FormState;
+use crate::decide::rollout::status::{self, FormState};
 use crate::decide::rollout::{Live, Plan, Snapshot};
 
 /// The answer, in the order in which it is read.
@@ -116,7 +117,9 @@ impl Asked<'_> {
             let mut explanation = Explanation::of(subject, state).within(node);
             let broken = ready.is_some_and(|ready| ready.status == "False");
             explanation.next = broken.then(|| MEND_NODE.to_owned());
-            explanation.deadline = self.deadline(node).filter(|_| broken);
+            let mut slots = self.snapshot.slots.iter();
+            let slot = slots.find(|slot| slot.node == node.key.name && broken);
+            explanation.deadline = slot.and_then(|slot| self.deadline(slot));
             explanation.expected = explanation.deadline.map(|at| self.before(at));
             if let Some(until) = self
                 .state_of(&node.form)
@@ -332,30 +335,18 @@ impl Asked<'_> {
         explanation
     }
 
-    /// Of a node with a slot. A repair never counts as a failure.
-    fn deadline(&self, node: &NodeDigest) -> Option<Timestamp> {
-        let mut slots = self.snapshot.slots.iter();
-        let has_slot = slots.any(|slot| slot.node == node.key.name && !slot.repair);
-        let policy = &self.snapshot.forms.get(&node.form)?.policy;
-        let limit = SignedDuration::from_secs(policy.progress_deadline_seconds.into());
-        let start = node.start.as_deref().and_then(stamp::parse)?;
-        start.checked_add(limit).ok().filter(|_| has_slot)
+    /// When its node counts as failed.
+    fn deadline(&self, slot: &Slot) -> Option<Timestamp> {
+        let form = self.snapshot.forms.get(&slot.form)?;
+        let deadline = status::deadline(form, slot, self.snapshot)?;
+        status::may_fail(form, slot, deadline, self.now).then_some(deadline)
     }
 
     /// When the first of the form's nodes in flight will have failed, if it does not get ready.
     fn first_failure(&self, form: &str) -> Option<Timestamp> {
-        let policy = &self.snapshot.forms.get(form)?.policy;
-        let limit = SignedDuration::from_secs(policy.progress_deadline_seconds.into());
-        let slots = self.snapshot.slots.iter();
-        let starts = slots
-            .filter(|slot| slot.form == form && !slot.repair)
-            .filter_map(|slot| {
-                let node = self.snapshot.nodes.get(&slot.node)?;
-                let in_flight = !node.held() && node.settled_since.is_none();
-                node.start.filter(|_| in_flight)
-            });
-        let first = starts.min()?.checked_add(limit).ok()?;
-        (first > self.now).then_some(first)
+        let slots = self.snapshot.slots.iter().filter(|s| s.form == form);
+        let deadlines = slots.filter_map(|slot| self.deadline(slot));
+        deadlines.min().filter(|first| *first > self.now)
     }
 
     fn before(&self, deadline: Timestamp) -> String {

@@ -292,75 +292,97 @@ impl Pass<'_> {
         let snapshot = self.snapshot;
         let turns = Turns::new(snapshot);
         for &name in candidates {
+            self.release_one(name, Some(&turns), slots, windows);
+        }
+        let stuck = turns.stuck(&self.plan.waiting);
+        for &name in candidates {
             let node = &snapshot.nodes[name];
-            let form = &snapshot.forms[&node.form];
-            let way = if snapshot.forced || form.forced {
-                Way::Forced
-            } else if node.unchanged == Some(true) {
-                Way::TakenOver
-            } else if windows.apply_to(node, &form.policy) {
-                Way::Slot
-            } else {
-                Way::Ungated
-            };
-            let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
-            let mut stopped = self.stopped(name, node, form, way);
-            let ledger = snapshot
-                .ledger_refused
-                .as_ref()
-                .filter(|_| way == Way::Slot);
-            let ledger = || {
-                Some(Reason::LedgerRefused {
-                    why: ledger?.clone(),
-                })
-            };
-            if way == Way::Slot {
-                stopped = stopped.or_else(|| turns.stop(node, has_slot)).or_else(|| {
-                    let full = windows.admit(node).err()?;
-                    Some(ledger().unwrap_or(full))
-                });
-            }
-            if let Some(reason) = stopped {
-                self.plan.waiting.insert(name.to_owned(), reason);
-                continue;
-            }
-            let refusal = snapshot.refused.get(name);
-            // A conflict is no refusal, as long as the next try or the one after it goes through.
-            let told = refusal.filter(|refusal| refusal.until.is_some() || refusal.lasting);
-            let refused = told.map(|refusal| Reason::ReleaseRefused {
-                node: name.to_owned(),
-                why: refusal.why.clone(),
-            });
-            if let Some(until) = put_off(snapshot, name, node, self.now)
-                && let Some(reason) = refused
-            {
-                self.wake(Some(until));
-                self.plan.waiting.insert(name.to_owned(), reason);
-                continue;
-            }
-            // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
-            // it, could be freed on what the node was before the release that the newer one names.
-            if way == Way::Slot && slots.iter().any(|slot| is_ahead(slot, node)) {
-                self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
-                continue;
-            }
-            let slot = slots.iter().find(|slot| slot.uid == node.uid);
-            self.plan.releases.push(Release {
-                repair: way == Way::Slot && slot.map_or(node.non_ready(), |slot| slot.repair),
-                watched: form.policy.min_ready_seconds > 0,
-                node: name.to_owned(),
-                hash: node.desired.clone(),
-                resource_version: node.resource_version.clone(),
-                way,
-            });
-            let reason = refused.or_else(ledger).unwrap_or(Reason::Releasing);
-            self.plan.waiting.insert(name.to_owned(), reason);
-            if way == Way::Slot {
-                windows.take(name, node);
-                take_slot(slots, name, node);
+            let waiting = self.plan.waiting.get(name);
+            let waits = matches!(waiting, Some(Reason::GroupNotDone { .. }));
+            if waits && node.non_ready() && stuck.contains(&node.form) {
+                self.release_one(name, None, slots, windows);
             }
         }
         slots.sort();
+    }
+
+    /// Without `turns` the order of its form does not stop it.
+    fn release_one(
+        &mut self,
+        name: &str,
+        turns: Option<&Turns>,
+        slots: &mut Vec<Slot>,
+        windows: &mut Windows,
+    ) {
+        let snapshot = self.snapshot;
+        let node = &snapshot.nodes[name];
+        let form = &snapshot.forms[&node.form];
+        let way = if snapshot.forced || form.forced {
+            Way::Forced
+        } else if node.unchanged == Some(true) {
+            Way::TakenOver
+        } else if windows.apply_to(node, &form.policy) {
+            Way::Slot
+        } else {
+            Way::Ungated
+        };
+        let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
+        let mut stopped = self.stopped(name, node, form, way);
+        let ledger = snapshot
+            .ledger_refused
+            .as_ref()
+            .filter(|_| way == Way::Slot);
+        let ledger = || {
+            Some(Reason::LedgerRefused {
+                why: ledger?.clone(),
+            })
+        };
+        if way == Way::Slot {
+            let turn = || turns?.stop(node, has_slot);
+            stopped = stopped.or_else(turn).or_else(|| {
+                let full = windows.admit(node).err()?;
+                Some(ledger().unwrap_or(full))
+            });
+        }
+        if let Some(reason) = stopped {
+            self.plan.waiting.insert(name.to_owned(), reason);
+            return;
+        }
+        let refusal = snapshot.refused.get(name);
+        // A conflict is no refusal, as long as the next try or the one after it goes through.
+        let told = refusal.filter(|refusal| refusal.until.is_some() || refusal.lasting);
+        let refused = told.map(|refusal| Reason::ReleaseRefused {
+            node: name.to_owned(),
+            why: refusal.why.clone(),
+        });
+        if let Some(until) = put_off(snapshot, name, node, self.now)
+            && let Some(reason) = refused
+        {
+            self.wake(Some(until));
+            self.plan.waiting.insert(name.to_owned(), reason);
+            return;
+        }
+        // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
+        // it, could be freed on what the node was before the release that the newer one names.
+        if way == Way::Slot && slots.iter().any(|slot| is_ahead(slot, node)) {
+            self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
+            return;
+        }
+        let slot = slots.iter().find(|slot| slot.uid == node.uid);
+        self.plan.releases.push(Release {
+            repair: way == Way::Slot && slot.map_or(node.non_ready(), |slot| slot.repair),
+            watched: form.policy.min_ready_seconds > 0,
+            node: name.to_owned(),
+            hash: node.desired.clone(),
+            resource_version: node.resource_version.clone(),
+            way,
+        });
+        let reason = refused.or_else(ledger).unwrap_or(Reason::Releasing);
+        self.plan.waiting.insert(name.to_owned(), reason);
+        if way == Way::Slot {
+            windows.take(name, node);
+            take_slot(slots, name, node);
+        }
     }
 
     /// Once a ledger is written, no newer one was there: who was let go and is not in it had its slot freed. (One that was

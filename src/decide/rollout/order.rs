@@ -1,6 +1,6 @@
 //! The groups of an ordered rollout: whose turn it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot};
@@ -9,7 +9,7 @@ use crate::decide::rollout::{Form, Node, Snapshot};
 struct Turn {
     group: usize,
     name: String,
-    pending: Names,
+    pending: Vec<String>,
     why: Option<String>,
 }
 
@@ -35,7 +35,9 @@ impl Turns {
             }
             let nodes = || {
                 snapshot.nodes.iter().filter(|(name, node)| {
-                    node.form == *form && !node.deleting && pending(state, name, node)
+                    // What goes and is to be made anew is as good as not written.
+                    let counts = !node.deleting || state.unwritten.contains(*name);
+                    node.form == *form && counts && pending(state, name, node)
                 })
             };
             let group = nodes().map(|(_, node)| node.group).min()?;
@@ -44,7 +46,7 @@ impl Turns {
             let turn = Turn {
                 group,
                 name: order.get(group).map(|group| group.name.clone())?,
-                pending: Names::of(first.iter().map(|(name, _)| *name)),
+                pending: first.iter().map(|(name, _)| (*name).clone()).collect(),
                 why: first.first().and_then(|(_, node)| node.why.clone()),
             };
             Some((form.clone(), turn))
@@ -58,8 +60,17 @@ impl Turns {
         let waits = node.group > turn.group && !(has_slot && node.non_ready());
         waits.then(|| Reason::GroupNotDone {
             group: turn.name.clone(),
-            pending: turn.pending.clone(),
+            pending: Names::of(&turn.pending),
             why: turn.why.clone(),
         })
+    }
+
+    /// The forms of which nobody whose turn it is can go, since what is broken fills the windows: what may be its correction
+    /// must not wait for them.
+    pub fn stuck(&self, waiting: &BTreeMap<String, Reason>) -> BTreeSet<String> {
+        let is_stuck = |name: &String| waiting.get(name).is_some_and(Reason::is_of_broken);
+        let stuck = self.0.iter();
+        let stuck = stuck.filter(|(_, turn)| turn.pending.iter().all(is_stuck));
+        stuck.map(|(form, _)| form.clone()).collect()
     }
 }

@@ -123,6 +123,27 @@ impl Reason {
         }
     }
 
+    /// Nothing is on its way that would make room.
+    pub fn is_of_broken(&self) -> bool {
+        match self {
+            Reason::BrokenBefore { .. } => true,
+            Reason::HubWindowFull { holders, .. } => {
+                let Holders {
+                    releasing,
+                    refused,
+                    unknown,
+                    not_ready,
+                    soaking,
+                    broken,
+                    ..
+                } = holders.as_ref();
+                let others = [releasing, refused, unknown, not_ready, soaking];
+                !broken.is_empty() && others.into_iter().all(Names::is_empty)
+            }
+            _ => false,
+        }
+    }
+
     /// What must happen, or what somebody can do, so that it goes on.
     pub fn next(&self) -> &'static str {
         match self {

@@ -145,18 +145,7 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         ..Failed::default()
     };
     for slot in snapshot.slots.iter().filter(|slot| slot.form == form_name) {
-        let Some(node) = snapshot
-            .nodes
-            .get(&slot.node)
-            .filter(|node| node.uid == slot.uid)
-        else {
-            continue;
-        };
-        if node.held() || node.desired != slot.hash || !node.non_ready() {
-            continue;
-        }
-        let limit = SignedDuration::from_secs(form.policy.progress_deadline_seconds.into());
-        let Some(deadline) = node.start.and_then(|start| start.checked_add(limit).ok()) else {
+        let Some(deadline) = deadline(form, slot, snapshot) else {
             continue;
         };
         if deadline > now {
@@ -164,10 +153,7 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
             continue;
         }
         failed.late += 1;
-        let forgiven = form
-            .resumed_at
-            .is_some_and(|at| at <= now && deadline <= at);
-        if !slot.repair && !forgiven {
+        if may_fail(form, slot, deadline, now) {
             failed.names.push(slot.node.clone());
             // Written ahead of its time, by a clock that is before ours.
             if let Some(at) = form.resumed_at.filter(|at| *at > now) {
@@ -176,6 +162,21 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         }
     }
     failed
+}
+
+/// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live.
+pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
+    let node = snapshot.nodes.get(&slot.node)?;
+    let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
+    let limit = SignedDuration::from_secs(form.policy.progress_deadline_seconds.into());
+    let start = node.start.filter(|_| in_flight && node.non_ready());
+    start?.checked_add(limit).ok()
+}
+
+/// A repair never counts as a failure, nor does what somebody has forgiven.
+pub fn may_fail(form: &Form, slot: &Slot, deadline: Timestamp, now: Timestamp) -> bool {
+    let forgiven = |at| at <= now && deadline <= at;
+    !slot.repair && !form.resumed_at.is_some_and(forgiven)
 }
 
 /// What the status of a form follows from, besides the form.

@@ -175,6 +175,9 @@ fn is_of_rollout(snapshot: &Snapshot, node: &Node) -> bool {
 }
 
 fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
+    if node.deleting {
+        return Busy::NotReady;
+    }
     if !node.non_ready() {
         return match free_at(snapshot, slot, node, now) {
             Some(at) if at > now => Busy::Soaking(at),
@@ -271,11 +274,17 @@ impl<'a> Window<'a> {
     /// Why the node does not fit, by who is in its way.
     fn reason(&mut self, node: &Node, window: usize) -> Reason {
         let holders = self.holders();
-        let has_slot = self
-            .places
-            .get(&node.uid)
-            .is_some_and(|place| place.slot.is_some());
-        if has_slot {
+        let place = self.places.get(&node.uid);
+        // What is broken may fill it as well.
+        let full_of_slots = |slot: Taken| match (self.counts, slot.repair) {
+            (SkewCounts::All, _) => self.slots > window,
+            (SkewCounts::Released, true) => self.repairs > window,
+            (SkewCounts::Released, false) => self.slots - self.repairs > window,
+        };
+        if place
+            .and_then(|place| place.slot)
+            .is_some_and(full_of_slots)
+        {
             return Reason::SlotReserved {
                 window,
                 slots: self.slots,

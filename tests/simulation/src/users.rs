@@ -5,7 +5,6 @@ mod left;
 use std::collections::BTreeMap;
 
 use lynqgate::api::names;
-use lynqgate::api::policy::Skew;
 use serde_json::{Value, json};
 
 use crate::cluster::HUB;
@@ -404,13 +403,8 @@ pub fn heal(world: &mut World) {
                 healthy["maxSkew"] = json!(1 + world.random.below(3));
                 healthy["minReadySeconds"] = json!(world.random.below(3));
             }
-            // Where nodes that were broken before fill the window, an order's first group cannot go, and they have to wait
-            // for it. A person must choose then (reason BrokenBefore).
-            if world.random.below(10) < 7 {
+            if world.random.below(2) == 0 {
                 healthy["order"] = json!([]);
-            } else {
-                healthy["maxSkew"] = json!("100%");
-                world.change_hub(|hub| hub.skew = Skew::Count(0));
             }
             policy(world, form, healthy);
         }

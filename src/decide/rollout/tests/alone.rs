@@ -198,18 +198,22 @@ fn of_presumed_slots_a_window_full_goes_at_a_time() {
     assert!(released(&plan(&gone, at(1))).is_empty());
 }
 
-/// Nobody but a person can end that, and the group's name says nothing of it.
+/// What broke after its slot was free fills the window, so that the canary cannot go; the change may be its correction.
 #[test]
-fn why_the_first_group_does_not_go_is_told_before_that_it_is_the_first() {
-    let mut snapshot = fleet("AXX", 2);
+fn an_order_keeps_no_correction_from_what_fills_the_window() {
+    let mut snapshot = fleet("AXXX", 2);
     canaries_first(&mut snapshot);
-    for name in ["n1", "n2"] {
+    for name in ["n1", "n2", "n3"] {
         node_of(&mut snapshot, name).group = 1;
     }
-    let stands = plan(&snapshot, at(1));
-    assert!(stands.releases.is_empty());
-    let blocked = stands.forms["web"].blocked.as_ref();
-    assert_eq!(blocked.map(Reason::code), Some("BrokenBefore"));
+    let first = plan(&snapshot, at(1));
+    assert_eq!(released(&first), ["n1", "n2"]);
+    let blocked = first.forms["web"].blocked.as_ref();
+    assert_eq!(blocked.map(Reason::code), Some("WindowFull"));
+    // Of another form, in the hub's window.
+    policy_of(&mut snapshot).max_skew = Skew::Count(0);
+    snapshot.hub_skew = Skew::Count(2);
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n1", "n2"]);
 }
 
 /// Whoever reads only the form must learn that it is halted.

@@ -52,12 +52,38 @@ fn a_group_waits_for_those_before_it() {
             vec!["n1", "n0"],
         ),
         ("without a window", "AAA", 0, "011", vec![], vec!["n0"]),
+        (
+            "broken fill the window: what may be their correction goes",
+            "AXXA",
+            2,
+            "0222",
+            vec![],
+            vec!["n1", "n2"],
+        ),
+        (
+            "one of the group is on its way",
+            "xAXX",
+            2,
+            "0022",
+            vec![0],
+            vec![],
+        ),
     ] {
         let mut snapshot = ordered(states, skew, groups);
         snapshot.slots = slots.into_iter().map(|i| slot(i, "99")).collect();
         let plan = plan(&snapshot, at(1));
         assert_eq!(released(&plan), expected, "{name}: {:?}", plan.waiting);
     }
+    // One that is to be made anew counts in its group.
+    let mut goes = ordered("AAA", 3, "011");
+    goes.nodes.get_mut("n0").unwrap().deleting = true;
+    assert_eq!(released(&plan(&goes, at(1))), ["n1", "n2"]);
+    goes.forms.get_mut("web").unwrap().unwritten = ["n0".to_owned()].into();
+    let waits = plan(&goes, at(1)).waiting;
+    assert!(
+        waits.values().all(|why| why.code() == "GroupNotDone"),
+        "{waits:?}"
+    );
     let waits = plan(&ordered("xAA", 3, "012"), at(1)).waiting["n2"].to_string();
     assert_eq!(
         waits,
