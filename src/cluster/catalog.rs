@@ -79,8 +79,8 @@ type Key = (String, String);
 
 struct Entries<Spec, Status> {
     all: BTreeMap<Key, Shared<Spec, Status>>,
-    /// What `change` told of last. What a reply has taught since is still to be told: else an edit that a reply brings before
-    /// its event would wake nobody.
+    /// As the last event had them. What a reply has taught before its event is news all the same: else an edit of a user
+    /// that comes with a reply of ours would wake nobody.
     told: BTreeMap<Key, Shared<Spec, Status>>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<Vec<Key>>,
@@ -157,7 +157,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         entries.put(entry)
     }
 
-    /// Takes a watch event; returns what changed.
+    /// Takes a watch event; returns what changed since the one before it.
     pub fn change(&self, change: Change) -> Vec<Changed<Spec, Status>> {
         let mut entries = self.entries.write().expect("the catalog's lock");
         match change {
@@ -176,9 +176,10 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
                     let before = known.uid.clone();
                     entries.gone.deleted(&before);
                 }
-                let now = entries.put(Arc::new(entry));
-                let before = entries.told.insert(key, now.clone());
-                vec![(before, Some(now))]
+                let entry = Arc::new(entry);
+                entries.put(entry.clone());
+                let before = entries.told.insert(key, entry.clone());
+                vec![(before, Some(entry))]
             }
             Change::Deleted(object) => {
                 let entry: Entry<Spec, Status> = Entry::of(&object);

@@ -33,7 +33,7 @@ pub struct Explanation {
     /// The whole reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Of a held node: how many are released before it, if nothing changes.
+    /// Of a held node: how many others of its form are released now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_behind: Option<usize>,
     /// What must happen.

@@ -290,7 +290,7 @@ impl Pass<'_> {
     /// Releases what may go, and brings the ledger to what it must be before that.
     fn release(&mut self, candidates: &[&str], slots: &mut Vec<Slot>, windows: &mut Windows) {
         let snapshot = self.snapshot;
-        let turns = Turns::new(snapshot);
+        let turns = Turns::new(snapshot, slots);
         for &name in candidates {
             self.release_one(name, Some(&turns), slots, windows);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::api::hub::Slot;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot};
 
@@ -17,12 +18,9 @@ struct Turn {
 pub struct Turns(BTreeMap<String, Turn>);
 
 impl Turns {
-    pub fn new(snapshot: &Snapshot) -> Self {
-        let slots: Vec<&str> = snapshot
-            .slots
-            .iter()
-            .map(|slot| slot.uid.as_str())
-            .collect();
+    /// `slots`: those that are left.
+    pub fn new(snapshot: &Snapshot, slots: &[Slot]) -> Self {
+        let slots: Vec<&str> = slots.iter().map(|slot| slot.uid.as_str()).collect();
         let pending = |state: &Form, name: &String, node: &Node| {
             let settled = node.settled_since.is_some() && !slots.contains(&node.uid.as_str());
             // What could not be written yet may be what is to go first.

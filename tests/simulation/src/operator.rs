@@ -67,6 +67,8 @@ pub struct Process {
     pub nodes: BTreeMap<String, Arc<NodeDigest>>,
     pub hub: Option<Arc<Hub>>,
     pub forms: BTreeMap<String, Arc<Form>>,
+    /// The hub and the forms as their last events had them (`Catalog`).
+    pub told: (Option<Arc<Hub>>, BTreeMap<String, Arc<Form>>),
     pub children: BTreeMap<String, Arc<Workload>>,
 
     /// `cluster::gone`, without its end.
@@ -252,8 +254,8 @@ impl Process {
                 self.release.wake(time);
             }
             Object::Hub(hub) => {
-                let before = self.hub.clone();
                 self.learn_hub(&hub);
+                let before = self.told.0.replace(hub.clone());
                 let news = |f: &dyn Fn(&Hub, &Hub) -> bool| {
                     before.as_ref().is_none_or(|before| f(before, &hub))
                 };
@@ -275,8 +277,8 @@ impl Process {
             }
             Object::Form(form) => {
                 self.gone.remove(&form.uid);
-                let before = self.forms.get(name).cloned();
                 self.put_form(&form);
+                let before = self.told.1.insert(name.to_owned(), form.clone());
                 self.release.wake(time);
                 if before.is_none_or(|before| {
                     before.uid != form.uid
@@ -308,6 +310,7 @@ impl Process {
             Kind::Form => {
                 self.gone
                     .extend(self.forms.remove(name).map(|gone| gone.uid.clone()));
+                self.told.1.remove(name);
                 self.rendered.remove(name);
                 self.release.wake(time);
                 self.hub_loop.wake(time);

@@ -58,6 +58,7 @@ faults! {
     LostLedger: "the hub's status is lost, and the ledger with it",
     Rows: "rows come and go",
     Forms: "forms are deleted and made again",
+    NoPolling: "rows are read only when the hub or a form changes",
     Database: "queries fail, and tables are empty for a while",
     Takeover: "nodes and workloads that Lynq left, content that gets past the gate, workloads that others change",
 }

@@ -14,9 +14,11 @@ use crate::mutant::Mutant;
 use crate::operator::{Asked, Said, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
-use crate::world::World;
+use crate::world::{Fault, World};
 
 const INTERVAL: u64 = 30_000;
+/// As good as `syncInterval: 0s`: nothing that should happen by then waits for it.
+const RARELY: u64 = 3_600_000;
 const RETRY_SOON: u64 = 2_000;
 const REQUESTS_MAX: usize = 16;
 
@@ -346,6 +348,8 @@ impl Sync {
         world.processes[p].release.wake(time);
         if self.failed.iter().any(|failed| failed.retry) {
             RETRY_SOON
+        } else if world.settings.faults.contains(&Fault::NoPolling) {
+            RARELY
         } else {
             INTERVAL
         }
