@@ -17,13 +17,14 @@ use tokio::task::block_in_place;
 use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::names;
-use crate::api::policy::{Skew, seconds_of};
+use crate::api::policy::seconds_of;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World};
+use crate::decide::admission::trial::HubSays;
 use crate::decide::child::ObjectKey;
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
@@ -98,8 +99,12 @@ pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) ->
     again
 }
 
-/// The rows of a hub as they are now, and its window, for whoever is not its loop; or why there are none.
-pub async fn rows_now(world: &World, namespace: &str, name: &str) -> Result<(Rows, Skew), String> {
+/// The rows of a hub as they are now, and what it says of its forms, for whoever is not its loop; or why there are none.
+pub async fn rows_now(
+    world: &World,
+    namespace: &str,
+    name: &str,
+) -> Result<(Rows, HubSays), String> {
     let key = ObjectKey::own("LynqHub", namespace, name);
     let hub = match world.objects.get(&key).await {
         Ok(hub) => Hub::of(&hub),
@@ -113,8 +118,12 @@ pub async fn rows_now(world: &World, namespace: &str, name: &str) -> Result<(Row
     let spec = hub.spec.clone()?;
     let rows = source::read_rows(world, &hub, &spec, &mut None).await;
     let skew = spec.rollout.as_ref().map(|rollout| rollout.max_skew);
-    let with_skew = |rows| (rows, skew.unwrap_or_default());
-    rows.map(with_skew).map_err(|problem| problem.message)
+    let says = HubSays {
+        skew: skew.unwrap_or_default(),
+        forced: is_forced(&hub.annotations),
+    };
+    rows.map(|rows| (rows, says))
+        .map_err(|problem| problem.message)
 }
 
 /// One sync; returns when the next one is due.

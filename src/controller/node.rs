@@ -84,10 +84,8 @@ struct GateTry {
 /// Rounds of one look; each applies what the one before it made possible.
 const ROUNDS_MAX: usize = 50;
 const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
-/// How often an object whose state is not true is sent through the gate, which may not be installed.
-const GATE_EVERY: SignedDuration = SignedDuration::from_secs(60);
-/// The same, where the API server does not take the write: the gate may not answer.
-const GATE_RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// How often an object whose state is not true is sent through the gate, which may not answer, or not be installed.
+const GATE_EVERY: SignedDuration = SignedDuration::from_secs(10);
 /// After so many looks in vain it is no accident any more: it is told, and what can be done is done.
 const LASTING: u32 = 3;
 const CONFLICT_RETRY: Duration = Duration::from_millis(200);
@@ -288,9 +286,8 @@ impl Look<'_> {
         let patch = json!({"metadata": {"resourceVersion": node.resource_version, "annotations": {names::GATED_AGAIN: node.resource_version}}});
         let written = self.world.objects.merge(&self.own(), &patch).await;
         let wait = match &written {
-            Ok(_) => GATE_EVERY,
             Err(ApiError::Conflict(_)) => SignedDuration::ZERO,
-            Err(_) => GATE_RETRY,
+            _ => GATE_EVERY,
         };
         let again_at = now.checked_add(wait).unwrap_or(now);
         self.memory.gated_again = Some(GateTry {

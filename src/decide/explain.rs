@@ -130,7 +130,7 @@ impl Asked<'_> {
             return explanation;
         }
         let what = match node.live {
-            Live::None => "nothing of it runs",
+            Live::None => "nothing of it was let go yet, and what is there stays as it is",
             Live::Unknown => "what runs was not let through by the gate, and stays as it is",
             Live::Hash(_) if node.status_is_current() && !node.is_ready() => {
                 "what was live before runs on, and is not ready"
@@ -240,8 +240,12 @@ impl Asked<'_> {
         if let (None, Some((code, text))) = (&missing, told)
             && only_the_operator_knows(code, reason)
         {
-            // The form's condition has the whole story, a node's only a summary.
-            let whole = self.told.get(form).filter(|(whole, _)| whole == code);
+            // The form's condition has the whole story, a node's only a summary; but it may be another node's.
+            let of_one = ["ReleaseRefused", "LiveContentUnknown"].contains(&code);
+            let whole = self.told.get(form).filter(|(whole, text)| {
+                let node = explanation.subject.rsplit('/').next().unwrap_or_default();
+                whole == code && (!of_one || node == form || text.contains(&format!(" {node}")))
+            });
             let text = whole.map_or(text, |(_, text)| text.as_str());
             let (why, next) = text.split_once(NEXT).unwrap_or((text, ""));
             explanation.reason = Some(code.to_owned());

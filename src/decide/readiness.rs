@@ -28,7 +28,7 @@ use serde_json::Value;
 
 use object::Object;
 pub use probe::Probe;
-pub use reason::Reason;
+pub use reason::{NOT_YET_SEEN, Reason};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {

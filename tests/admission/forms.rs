@@ -64,7 +64,7 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
 
     let image = r#"{{ if eq .plan "pro" }}web:2{{ else }}web:1{{ end }}"#;
     let change = fleet.form(image, json!(2), 0);
-    let reach = "Warning: changes 3 of 4 nodes (1 identical); maxSkew 2: at least 2 waves; 3 Deployments will restart";
+    let reach = "Warning: changes 3 of 4 nodes (1 identical); maxSkew 2: at least 2 waves; up to 3 Deployments restart";
     taken(cluster, &change, reach, &[]).await?;
     let mut labelled = change.clone();
     labelled["spec"]["deployments"][0]["deletionPolicy"] = json!("Retain");

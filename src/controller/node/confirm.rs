@@ -1,5 +1,6 @@
 //! The live read before a slot is freed: what a watch has shown may be old.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -7,27 +8,18 @@ use jiff::Timestamp;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::{key_in, min_delay};
-use crate::decide::child::{Child, ObjectKey};
-use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan::{untold_delay, untold_until};
+use crate::decide::child::{Child, Kind, ObjectKey, kind_of, object_key};
+use crate::decide::node::{Facts, NodeDigest, contents};
+use crate::decide::node_plan::{is_ours, untold_delay, untold_until};
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
+use crate::decide::takeover::recorded;
 use crate::decide::version;
 
-/// Whether the node's workloads are ready by a live read, with the content that is live now; where that is not known, those
-/// that are there. What was read is learnt.
+/// Whether the node's workloads are ready by a live read, with the content that is live now. What was read is learnt.
 pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiError> {
     if node.live == Live::Unknown {
-        for key in world.children.of_node(&node.key).keys() {
-            let child = read_child(world, node, key).await?;
-            let unready = |child: Arc<Child>| {
-                !matches!(child.readiness, Readiness::Ready | Readiness::Unknown(_))
-            };
-            if child.is_some_and(unready) {
-                return Ok(false);
-            }
-        }
-        return Ok(true);
+        return unknown_is_ready(world, node).await;
     }
     for facts in node
         .facts
@@ -51,6 +43,47 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
         };
         let ready = !facts.wait_for_ready || told;
         if !(current && ready) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether all is ready that may be what runs: what the node's contents or its status name, or the watch has shown. A cache
+/// that is new or late may have nothing of it.
+async fn unknown_is_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiError> {
+    let own = ObjectKey::own("LynqNode", &node.key.namespace, &node.key.name);
+    let object = world.objects.get(&own).await?;
+    let children = world.children.of_node(&node.key);
+    let mut keys: BTreeSet<ObjectKey> = children.keys().cloned().collect();
+    for content in contents(&object) {
+        for resource in content.iter() {
+            let kind = kind_of(&resource.spec);
+            if kind.impossible().is_none()
+                && let Some(served) = world.objects.served(&kind).await?
+            {
+                keys.insert(object_key(resource, &node.key, served.scope));
+            }
+        }
+    }
+    for recorded in recorded(&NodeDigest::of(&object, None).status) {
+        for api_version in &recorded.api_versions {
+            let kind = Kind {
+                api_version: api_version.clone(),
+                kind: recorded.kind.clone(),
+            };
+            if let Some(served) = world.objects.served(&kind).await? {
+                keys.insert(recorded.key(kind, served.scope));
+            }
+        }
+    }
+    for key in keys.iter().filter(|key| key.impossible().is_none()) {
+        let unready = |child: &Child| {
+            is_ours(child, node)
+                && !matches!(child.readiness, Readiness::Ready | Readiness::Unknown(_))
+        };
+        let child = read_child(world, node, key).await?;
+        if child.is_some_and(|child| unready(&child)) {
             return Ok(false);
         }
     }

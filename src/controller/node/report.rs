@@ -1,6 +1,6 @@
 //! Writes the status of a node: no sooner than it is worth a write, and what it says is decided elsewhere.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::api::names;
@@ -12,7 +12,11 @@ use crate::controller::node::Look;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::status;
 use crate::decide::node_plan::status::HoldReason;
+use crate::decide::readiness::NOT_YET_SEEN;
 use crate::decide::rollout::{Live, Way};
+
+/// A controller mostly answers at once, and what it says is worth more than that it has not yet.
+const UNSEEN_PATIENCE: SignedDuration = SignedDuration::from_millis(300);
 
 /// What the loop remembers of its status writes.
 #[derive(Default)]
@@ -22,6 +26,8 @@ pub struct Memory {
     hold_since: Option<Timestamp>,
     /// When it is worth one all the same.
     hold_at: Option<Timestamp>,
+    /// Since when there is nothing to say of a new release but that a controller has not seen it.
+    unseen_since: Option<Timestamp>,
     /// The node is forced, and an event has said so.
     forced: bool,
     /// It was held when it was looked at last, and since when.
@@ -83,6 +89,20 @@ impl Look<'_> {
         if due > now {
             return Ok(Some(due));
         }
+        let news = new.observed_start_time != node.status.observed_start_time;
+        let unseen = new
+            .conditions
+            .iter()
+            .any(|c| c.message.contains(NOT_YET_SEEN));
+        let memory = &mut self.memory.report;
+        if news && unseen {
+            let since = *memory.unseen_since.get_or_insert(now);
+            let at = since.checked_add(UNSEEN_PATIENCE).unwrap_or(now);
+            if at > now {
+                return Ok(Some(at));
+            }
+        }
+        memory.unseen_since = None;
         // What another process has seen since stays.
         if new.landed_release == node.status.landed_release {
             new.landed_release = None;

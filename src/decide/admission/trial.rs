@@ -33,8 +33,14 @@ pub struct Trial {
     compared: bool,
     /// Workloads by kind whose pods are made anew.
     restarts: BTreeMap<String, usize>,
-    /// The window over all forms of the hub.
-    pub hub_skew: Skew,
+    pub hub: HubSays,
+}
+
+/// What the hub says of all of its forms.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HubSays {
+    pub skew: Skew,
+    pub forced: bool,
 }
 
 /// `go_on` is asked before each row.
@@ -117,8 +123,8 @@ impl Trial {
         }
     }
 
-    /// `allowed`: whether the form may break rows.
-    pub fn verdict(&self, allowed: bool, policy: &Rollout) -> Verdict {
+    /// `allowed`: whether the form may break rows. `forced`: whether it is forced itself.
+    pub fn verdict(&self, allowed: bool, policy: &Rollout, forced: bool) -> Verdict {
         // The API server cuts a warning off after 256 characters.
         let warned = |broken| format!("nodes keep what they have, for {broken}");
         let refused = |broken| {
@@ -134,7 +140,11 @@ impl Trial {
         };
         Verdict {
             denied,
-            warnings: self.reached(policy).into_iter().chain(warned).collect(),
+            warnings: self
+                .reached(policy, forced)
+                .into_iter()
+                .chain(warned)
+                .collect(),
         }
     }
 
@@ -163,10 +173,10 @@ impl Trial {
     }
 
     /// What the change does, for whoever makes it.
-    fn reached(&self, policy: &Rollout) -> Vec<String> {
+    fn reached(&self, policy: &Rollout, forced: bool) -> Vec<String> {
         let mut warnings = vec![];
         if self.tried > 0 {
-            warnings.push(self.reach(policy));
+            warnings.push(self.reach(policy, forced));
         }
         if self.tried < self.rows {
             warnings.push(format!(
@@ -183,7 +193,7 @@ impl Trial {
         warnings
     }
 
-    fn reach(&self, policy: &Rollout) -> String {
+    fn reach(&self, policy: &Rollout, forced: bool) -> String {
         let (changed, tried) = (self.changed, self.tried);
         let what = match self.compared {
             false => format!("makes {}", counted(tried, "node")),
@@ -196,9 +206,9 @@ impl Trial {
         let mut said = vec![what];
         let at_once = !self.compared && policy.creation == Creation::Immediate;
         // How many nodes a percentage of the hub's is, its other forms know.
-        let of_hub = match self.hub_skew {
+        let of_hub = match self.hub.skew {
             Skew::Count(0) => None,
-            Skew::Count(_) => Some((self.hub_skew.of(self.rows), "the hub's maxSkew")),
+            Skew::Count(_) => Some((self.hub.skew.of(self.rows), "the hub's maxSkew")),
             Skew::Percent(_) => Some((self.rows, "the hub's maxSkew")),
         };
         let own = policy.max_skew.of(self.rows);
@@ -209,21 +219,36 @@ impl Trial {
             .min_by_key(|(window, _)| *window)
         {
             _ if changed == 0 => {}
+            _ if forced => said.push(format!(
+                "{} is on the form: all at once",
+                names::FORCE_ROLLOUT
+            )),
+            _ if self.hub.forced => {
+                said.push(format!(
+                    "{} is on the hub: all at once",
+                    names::FORCE_ROLLOUT
+                ));
+            }
             _ if policy.paused => said.push("paused: they wait".to_owned()),
+            None if !policy.order.is_empty() => {
+                said.push("no maxSkew: a group of rollout.order at a time".to_owned());
+            }
             None => said.push("no maxSkew: all at once".to_owned()),
-            _ if at_once => said.push("creation Immediate: all at once".to_owned()),
+            _ if at_once && policy.order.is_empty() => {
+                said.push("creation Immediate: all at once".to_owned())
+            }
             Some((window, whose)) => {
                 let skew = if whose == "maxSkew" {
                     policy.max_skew
                 } else {
-                    self.hub_skew
+                    self.hub.skew
                 };
                 let waves = counted(changed.div_ceil(window), "wave");
                 said.push(format!("{whose} {skew}: at least {waves}"));
             }
         }
         let restarts = self.restarts.iter();
-        said.extend(restarts.map(|(kind, n)| format!("{} will restart", counted(*n, kind))));
+        said.extend(restarts.map(|(kind, n)| format!("up to {} restart", counted(*n, kind))));
         said.join("; ")
     }
 }
@@ -294,24 +319,27 @@ mod tests {
         let trial = tried(Some(&old), &new, &rows);
         assert_eq!(trial.broken(), None);
         assert_eq!(
-            trial.reached(&window(1)),
+            trial.reached(&window(1), false),
             [
-                "changes 2 of 3 nodes (1 identical); maxSkew 1: at least 2 waves; 2 Deployments will restart"
+                "changes 2 of 3 nodes (1 identical); maxSkew 1: at least 2 waves; up to 2 Deployments restart"
             ]
         );
         assert_eq!(
-            trial.reached(&window(0)),
+            trial.reached(&window(0), false),
             [
-                "changes 2 of 3 nodes (1 identical); no maxSkew: all at once; 2 Deployments will restart"
+                "changes 2 of 3 nodes (1 identical); no maxSkew: all at once; up to 2 Deployments restart"
             ]
         );
         let of_hub = |own, hub| {
-            let hub_skew = hub;
+            let hub = HubSays {
+                skew: hub,
+                forced: false,
+            };
             let trial = Trial {
-                hub_skew,
+                hub,
                 ..trial.clone()
             };
-            trial.reached(&window(own))[0]
+            trial.reached(&window(own), false)[0]
                 .split("; ")
                 .nth(1)
                 .unwrap()
@@ -325,8 +353,25 @@ mod tests {
         assert_eq!(of_hub(0, Skew::Percent(50)), percent);
         let created = tried(None, &new, &rows);
         assert_eq!(
-            created.reached(&window(2)),
+            created.reached(&window(2), false),
             ["makes 3 nodes; maxSkew 2: at least 2 waves"]
+        );
+        let second = |said: Vec<String>| said[0].split("; ").nth(1).map(str::to_owned);
+        let on = |what| {
+            Some(format!(
+                "lynq.sh/force-rollout is on the {what}: all at once"
+            ))
+        };
+        assert_eq!(second(trial.reached(&window(1), true)), on("form"));
+        let mut of_forced = trial.clone();
+        of_forced.hub.forced = true;
+        assert_eq!(second(of_forced.reached(&window(1), false)), on("hub"));
+        let ordered: Rollout =
+            serde_json::from_value(json!({"order": [{"name": "first", "when": "x"}]})).unwrap();
+        let groups = "no maxSkew: a group of rollout.order at a time";
+        assert_eq!(
+            second(trial.reached(&ordered, false)).as_deref(),
+            Some(groups)
         );
         let mut same = old.clone();
         same["spec"]["rollout"] = json!({"maxSkew": 5});
@@ -346,7 +391,7 @@ mod tests {
         ]);
         let good = form("{{ .plan }}", "");
         let bad = form("{{ if eq .plan \"\" }}{{ fail \"no plan\" }}{{ end }}", "");
-        let verdict = |trial: &Trial, allowed| trial.verdict(allowed, &window(1));
+        let verdict = |trial: &Trial, allowed| trial.verdict(allowed, &window(1), false);
         let broken = tried(Some(&good), &bad, &rows);
         let refusal = verdict(&broken, false).denied.unwrap();
         assert!(
@@ -376,6 +421,6 @@ mod tests {
         let change = judge(None, &form("x", "")).change.unwrap();
         let first = std::cell::Cell::new(true);
         let trial = of(&change, &rows, ("h", "web"), &|| first.replace(false));
-        assert!(trial.reached(&window(0))[1].starts_with("tried on 1 of 2 rows"));
+        assert!(trial.reached(&window(0), false)[1].starts_with("tried on 1 of 2 rows"));
     }
 }

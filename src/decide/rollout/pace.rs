@@ -1,6 +1,6 @@
 //! How far a rollout is, and when it will be done.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::stamp;
@@ -8,6 +8,7 @@ use crate::decide::rollout::Node;
 
 /// What the pace of a rollout follows from, besides its nodes.
 pub struct Pace {
+    pub now: Timestamp,
     /// The narrower of the windows that apply.
     pub width: Option<usize>,
     /// How long a node that is ready keeps its slot.
@@ -27,7 +28,10 @@ pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pac
     // A node is through when its place is another's: known ahead, as long as it stays ready.
     let through = nodes.iter().filter_map(|(_, node)| {
         let settled = node.settled_since.filter(|_| !node.held())?;
-        let start = node.start.filter(|at| stamp::millis(*at) >= begin)?;
+        // A clock that is ahead, or a forged time, says nothing of the pace.
+        let start = node
+            .start
+            .filter(|at| stamp::millis(*at) >= begin && *at <= pace.now)?;
         let by_slot = node.flight.as_ref().is_some_and(|flight| flight.is_live);
         let soak = match by_slot {
             true => pace.soak,

@@ -313,7 +313,7 @@ impl fmt::Display for Reason {
             }
             Reason::BrokenBefore { window, holders } => write!(
                 f,
-                "the window of {window} is full of nodes that were not ready before this change: {}",
+                "the window of {window} is full of nodes that are not ready, and not by this change: {}",
                 Because(&holders.broken, holders.why.as_deref())
             ),
             Reason::HubWindowFull { window, holders } => {
@@ -402,7 +402,7 @@ pub struct Holders {
     pub soaking: Names,
     /// When the first of those has soaked.
     pub soaked_at: Option<Timestamp>,
-    /// Not ready before this change.
+    /// Not ready, and not by this change.
     pub broken: Names,
 }
 
@@ -439,7 +439,7 @@ impl fmt::Display for Holders {
         if !self.broken.is_empty() {
             let why = why.filter(|_| self.not_ready.is_empty() && self.unknown.is_empty());
             parts.push(format!(
-                "not ready since before this change: {}",
+                "not ready, and not by this change: {}",
                 Because(&self.broken, why)
             ));
         }

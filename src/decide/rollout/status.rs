@@ -153,7 +153,9 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
             continue;
         }
         failed.late += 1;
-        if may_fail(form, slot, deadline, now) {
+        // What cannot go for a finalizer's sake says nothing of the content.
+        let going = snapshot.nodes[&slot.node].deleting;
+        if may_fail(form, slot, deadline, now) && !going {
             failed.names.push(slot.node.clone());
             // Written ahead of its time, by a clock that is before ours.
             if let Some(at) = form.resumed_at.filter(|at| *at > now) {
@@ -169,7 +171,9 @@ pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timesta
     let node = snapshot.nodes.get(&slot.node)?;
     let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
     let limit = SignedDuration::from_secs(form.policy.progress_deadline_seconds.into());
-    let start = node.start.filter(|_| in_flight && node.non_ready());
+    let start = node
+        .start
+        .filter(|_| in_flight && (node.non_ready() || node.deleting));
     start?.checked_add(limit).ok()
 }
 
@@ -317,6 +321,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let (window, hub_window) = (applies(own), applies(seen.hub_window));
     let watched = watched(name, form, seen, now);
     let pace = Pace {
+        now,
         width: window.into_iter().chain(hub_window).min(),
         soak: SignedDuration::from_secs(form.policy.min_ready_seconds.into()),
         watched: watched.len(),
@@ -364,13 +369,13 @@ fn stalled(form_name: &str, seen: &Seen, blocked: &Reason) -> Option<String> {
     };
     let allowed = seen.failed.allowed;
     let counted = match seen.failed.names.len() {
-        0 => "and none of it counts as a failure: it was not ready before, or lynq.sh/resume forgave it".to_owned(),
+        0 => "and none of it counts as a failure: it was not ready before, it is being deleted, or lynq.sh/resume forgave it".to_owned(),
         n => format!("and maxFailures ({allowed}) halts only at more failures than these {n}"),
     };
     (late > 0 && late == in_the_way).then(|| {
         format!(
             "stalled: {blocked}; whatever is in flight is past its deadline, {counted}{NEXT}correct the form: those nodes \
-             get the correction first; or remove what stands in their way; or raise maxSkew"
+             get the correction first; or remove what stands in their way, such as finalizers of what is being deleted; or raise maxSkew"
         )
     })
 }

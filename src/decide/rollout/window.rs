@@ -55,7 +55,8 @@ struct Window<'a> {
     repairs: usize,
     /// Slots that are not presumed: what a window full of goes at a time.
     genuine: usize,
-    holders: Option<Arc<Holders>>,
+    /// Of updates, and of repairs.
+    holders: [Option<Arc<Holders>>; 2],
 }
 
 pub struct Windows<'a> {
@@ -130,7 +131,7 @@ impl<'a> Windows<'a> {
         match self.hub.full_for(node).or(full) {
             Some(window) => Err(Reason::HubWindowFull {
                 window,
-                holders: self.hub.holders(),
+                holders: self.hub.holders(false),
             }),
             None => Ok(()),
         }
@@ -222,7 +223,7 @@ impl<'a> Window<'a> {
             slots: 0,
             repairs: 0,
             genuine: 0,
-            holders: None,
+            holders: [None, None],
         }
     }
 
@@ -243,7 +244,7 @@ impl<'a> Window<'a> {
             self.repairs += usize::from(taken.repair);
             self.genuine += usize::from(!taken.presumed);
         }
-        self.holders = None;
+        self.holders = [None, None];
     }
 
     /// The width, where the node does not fit.
@@ -273,18 +274,17 @@ impl<'a> Window<'a> {
 
     /// Why the node does not fit, by who is in its way.
     fn reason(&mut self, node: &Node, window: usize) -> Reason {
-        let holders = self.holders();
         let place = self.places.get(&node.uid);
+        let slot = place.and_then(|place| place.slot);
+        let of_repairs = slot.map_or(node.non_ready(), |slot| slot.repair);
+        let holders = self.holders(of_repairs);
         // What is broken may fill it as well.
         let full_of_slots = |slot: Taken| match (self.counts, slot.repair) {
             (SkewCounts::All, _) => self.slots > window,
             (SkewCounts::Released, true) => self.repairs > window,
             (SkewCounts::Released, false) => self.slots - self.repairs > window,
         };
-        if place
-            .and_then(|place| place.slot)
-            .is_some_and(full_of_slots)
-        {
+        if slot.is_some_and(full_of_slots) {
             return Reason::SlotReserved {
                 window,
                 slots: self.slots,
@@ -305,24 +305,33 @@ impl<'a> Window<'a> {
         }
     }
 
-    fn holders(&mut self) -> Arc<Holders> {
+    /// Who fills the window. With `skewCounts: Released` repairs and updates have places of their own.
+    fn holders(&mut self, of_repairs: bool) -> Arc<Holders> {
         let places = &self.places;
         let counts = self.counts;
+        let fills = |place: &&Place| match (counts, place.slot) {
+            (SkewCounts::All, _) => true,
+            (SkewCounts::Released, Some(slot)) => slot.repair == of_repairs,
+            (SkewCounts::Released, None) => false,
+        };
         let of = |wanted: &dyn Fn(Busy) -> bool| {
             let mut names: Vec<&String> = places
                 .values()
-                .filter(|place| place.slot.is_some() || counts == SkewCounts::All)
+                .filter(fills)
                 .filter(|place| wanted(place.busy))
                 .map(|place| &place.name)
                 .collect();
             names.sort_by_cached_key(|name| natural(name));
             Names::of(names)
         };
-        let soaked = places.values().filter_map(|place| match place.busy {
-            Busy::Soaking(at) => Some(at),
-            _ => None,
-        });
-        let holders = self.holders.get_or_insert_with(|| {
+        let soaked = places
+            .values()
+            .filter(fills)
+            .filter_map(|place| match place.busy {
+                Busy::Soaking(at) => Some(at),
+                _ => None,
+            });
+        let holders = self.holders[usize::from(of_repairs)].get_or_insert_with(|| {
             let not_ready = of(&|busy| busy == Busy::NotReady);
             let broken = of(&|busy| busy == Busy::Broken);
             let unknown = of(&|busy| busy == Busy::Unknown);

@@ -17,10 +17,9 @@ use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::api::names;
-use crate::api::policy::Skew;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::rights;
-use crate::decide::admission::trial::{self, Trial};
+use crate::decide::admission::trial::{self, HubSays, Trial};
 use crate::decide::admission::{Verdict, hub};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
 use crate::decide::rows::Rows;
@@ -31,8 +30,9 @@ use crate::server::webhook::{MALFORMED, Metrics, read_body, refuse, reply};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The rows of a hub, by namespace and name, and its window; or why there are none.
-pub type RowsOf =
-    Arc<dyn Fn(String, String) -> BoxFuture<'static, Result<(Rows, Skew), String>> + Send + Sync>;
+pub type RowsOf = Arc<
+    dyn Fn(String, String) -> BoxFuture<'static, Result<(Rows, HubSays), String>> + Send + Sync,
+>;
 
 #[derive(Clone)]
 pub struct Definitions {
@@ -144,8 +144,12 @@ impl Definitions {
         match tried.unwrap_or_else(|_| too_late()) {
             Ok(trial) => {
                 let policy = change.spec.rollout.clone().unwrap_or_default();
-                let allowed = &new["metadata"]["annotations"][names::ALLOW_RENDER_ERRORS];
-                let found = trial.verdict(*allowed == names::TRUE, &policy);
+                let is_on = |name| new["metadata"]["annotations"][name] == names::TRUE;
+                let (allowed, forced) = (
+                    is_on(names::ALLOW_RENDER_ERRORS),
+                    is_on(names::FORCE_ROLLOUT),
+                );
+                let found = trial.verdict(allowed, &policy, forced);
                 verdict.denied = found.denied;
                 verdict.warnings.extend(found.warnings);
             }
@@ -170,7 +174,7 @@ impl Definitions {
             ))
         };
         let rows = timeout(PATIENCE, rows).await;
-        let (rows, hub_skew) = rows.unwrap_or_else(|_| too_late())?;
+        let (rows, of_hub) = rows.unwrap_or_else(|_| too_late())?;
         let (change, name) = (change.clone(), name.to_owned());
         let trial = spawn_blocking(move || {
             let start = Instant::now();
@@ -178,7 +182,7 @@ impl Definitions {
                 start.elapsed() < PATIENCE
             });
             drop(turn);
-            trial.hub_skew = hub_skew;
+            trial.hub = of_hub;
             trial
         });
         // A row that takes long ends beside the answer.

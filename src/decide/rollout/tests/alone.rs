@@ -314,6 +314,38 @@ fn what_is_not_live_by_a_slot_gets_none_anew() {
     assert_eq!(plan(&snapshot, at(1)).ledger, anew.ledger);
 }
 
+/// With `skewCounts: Released` repairs and updates have places of their own.
+#[test]
+fn who_fills_a_window_is_told_for_each_kind_of_place() {
+    let mut snapshot = fleet("xxAX", 1);
+    policy_of(&mut snapshot).skew_counts = SkewCounts::Released;
+    let repair = Slot {
+        repair: true,
+        ..slot(0, "99")
+    };
+    snapshot.slots = vec![repair, slot(1, "99")];
+    let waits = plan(&snapshot, at(1)).waiting;
+    let told = |name: &str| waits[name].to_string();
+    assert!(told("n2").ends_with("not ready: n1"), "{}", told("n2"));
+    assert!(told("n3").ends_with("not ready: n0"), "{}", told("n3"));
+}
+
+/// It is no failure of the content, but nothing goes on by itself.
+#[test]
+fn what_cannot_be_deleted_stalls() {
+    let mut snapshot = fleet("xA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    let going = node_of(&mut snapshot, "n0");
+    (going.deleting, going.why) = (true, Some("it is being deleted".into()));
+    let form = &plan(&snapshot, at(700)).forms["web"];
+    assert_eq!(form.rollout.failed_nodes, 0);
+    let stalled = form.stalled.as_deref().unwrap_or_default();
+    assert!(
+        stalled.contains("not ready: n0 (it is being deleted)"),
+        "{stalled}"
+    );
+}
+
 /// Its next correction needs it.
 #[test]
 fn an_unused_slot_of_what_is_not_ready_is_kept() {

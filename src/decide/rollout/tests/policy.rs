@@ -234,7 +234,7 @@ fn the_reason_tells_who_fills_the_window() {
                 began(s, 1);
             },
             "BrokenBefore",
-            "the window of 1 is full of nodes that were not ready before this change: n0",
+            "the window of 1 is full of nodes that are not ready, and not by this change: n0",
         ),
         (
             &|s| {

@@ -374,7 +374,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
         state.rollout.message,
         "2/4 updated, 2 not ready yet, 2 held: stalled: the window of 2 is full; not ready: n0, n1; whatever is in flight is \
          past its deadline, and maxFailures (5) halts only at more failures than these 2. Next: correct the form: those nodes get the correction \
-         first; or remove what stands in their way; or raise maxSkew"
+         first; or remove what stands in their way, such as finalizers of what is being deleted; or raise maxSkew"
     );
     let explained = ask(&stuck(), 600, None, form);
     assert!(explained.why.unwrap().starts_with("stalled: "));

@@ -43,8 +43,7 @@ struct Memory {
 }
 
 /// How often an object whose state is not true is sent through the gate.
-const GATE_EVERY: SignedDuration = SignedDuration::from_secs(60);
-const GATE_RETRY: SignedDuration = SignedDuration::from_secs(10);
+const GATE_EVERY: SignedDuration = SignedDuration::from_secs(10);
 
 enum Sent {
     GateAgain(i64),
@@ -142,7 +141,7 @@ fn read(world: &mut World, p: usize, name: &str, sent: Sent, reply: Result<Reply
             let (hold_off, wait) = match &reply {
                 Ok(_) => (GATE_EVERY, 0),
                 Err(Refused::Conflict) => (SignedDuration::ZERO, 200),
-                Err(_) => (GATE_RETRY, 5_000),
+                Err(_) => (GATE_EVERY, 5_000),
             };
             let due = process.now(time).checked_add(hold_off).ok();
             let memory = process.node_loop.memory.entry(name.to_owned()).or_default();

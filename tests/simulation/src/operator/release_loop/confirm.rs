@@ -35,10 +35,8 @@ impl Look {
                     return Go::On;
                 }
                 // Without workloads there is nothing to read.
-                let unknown = known.is_some_and(|node| node.live == Live::Unknown);
-                let child = world.processes[p].children.contains_key(node);
                 let nothing =
-                    known.is_some_and(|node| node.facts.is_empty()) && !(unknown && child);
+                    known.is_some_and(|node| node.facts.is_empty() && node.live != Live::Unknown);
                 if nothing
                     || world.mutant(Mutant::FreeUnconfirmed)
                     || world.mutant(Mutant::FreeUnheld)
@@ -93,6 +91,14 @@ impl Look {
                     }
                     let current = facts.iter().all(|facts| facts.hash == child.applied_hash);
                     (current && child.ready).then_some(Confirmation::Ready {
+                        uid,
+                        resource_version,
+                    })
+                }
+                Err(Refused::NotFound) => {
+                    let known = process.nodes.get(&node);
+                    let unknown = known.is_some_and(|node| node.live == Live::Unknown);
+                    unknown.then_some(Confirmation::Ready {
                         uid,
                         resource_version,
                     })
