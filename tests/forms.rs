@@ -19,6 +19,10 @@ async fn apply_example(
     change: impl Fn(String) -> String,
 ) -> Result<()> {
     let text = std::fs::read_to_string(root().join("tests/forms").join(file))?;
+    apply(cluster, fleet, &change(text)).await
+}
+
+async fn apply(cluster: &Cluster, fleet: &Fleet, text: &str) -> Result<()> {
     let text = text
         .replace(
             "namespace: tenants",
@@ -37,10 +41,12 @@ async fn apply_example(
             "database: product",
             &format!("database: {}", fleet.database.database),
         )
+        .replace("host: db.example.com", "host: 127.0.0.1")
         .replace("name: tenants-db", "name: database")
+        .replace("name: product-db", "name: database")
         .replace("syncInterval: 10s", "syncInterval: 1s");
     cluster
-        .kubectl(&["apply", "-f", "-"], Some(&change(text)))
+        .kubectl(&["apply", "-f", "-"], Some(&text))
         .await?
         .expect_success()?;
     Ok(())
@@ -122,6 +128,27 @@ async fn the_web_tenant_form_rolls_out_and_changes() -> Result<()> {
         "registry.example.com/web:2.0"
     );
     assert_eq!(deployment["spec"]["replicas"], 4);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_form_of_the_readme_rolls_out_and_changes() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, "readme").await?;
+    let page = std::fs::read_to_string(root().join("README.md"))?;
+    let blocks = page.split("```yaml\n").skip(1);
+    let mut blocks = blocks.filter_map(|rest| Some(rest.split_once("```\n")?.0));
+    let first = blocks.find(|block| block.contains("kind: LynqForm"));
+    let first = first.context("the README has a form")?;
+    apply(cluster, &fleet, first).await?;
+    fleet.complete(2, SOON).await?;
+    apply(cluster, &fleet, &first.replace("web:1.0", "web:2.0")).await?;
+    fleet.complete(2, SOON).await?;
+    for (name, image) in [("acme-app", "2.0"), ("beta-app", "1.1")] {
+        let deployment = fleet.get("Deployment", name).await?;
+        let found = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+        assert_eq!(*found, format!("registry.example.com/web:{image}"));
+    }
     Ok(())
 }
 

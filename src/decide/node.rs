@@ -313,11 +313,17 @@ impl NodeDigest {
             repair,
             watched,
         } = self.release.clone()?;
-        let said = match watched {
-            true => &self.status.freed_release,
-            false => &self.status.landed_release,
+        let says = |said: &Option<String>| said.as_ref() == Some(&release);
+        let (freed, seen) = (
+            says(&self.status.freed_release),
+            says(&self.status.landed_release),
+        );
+        let landed = match (watched, &self.live) {
+            (true, _) => freed,
+            // It may have been seen before; now nobody can see that.
+            (false, Live::Unknown) => freed || seen,
+            (false, _) => seen,
         };
-        let landed = said.as_ref() == Some(&release);
         Some(rollout::Flight {
             hash,
             is_live: self.live_by_slot,

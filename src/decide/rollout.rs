@@ -393,7 +393,8 @@ impl Pass<'_> {
         };
         let unsaid = |(name, node): (&String, &Node)| {
             let flight = node.flight.as_ref()?;
-            let unsaid = flight.watched && !flight.landed;
+            let is_said = flight.watched || node.live == Live::Unknown;
+            let unsaid = is_said && !flight.landed;
             let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
             (unsaid && !has_slot).then(|| Freed {
                 node: name.clone(),

@@ -1,3 +1,5 @@
+//! What is read of a LynqNode, case by case.
+
 use serde_json::json;
 
 use super::*;

@@ -1,14 +1,16 @@
 //! How far a rollout is, and when it will be done.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::stamp;
 use crate::decide::rollout::Node;
 
+/// How far the clocks may be apart of who lets a node go and who sees it ready.
+const CLOCKS_APART_MAX: SignedDuration = SignedDuration::from_mins(10);
+
 /// What the pace of a rollout follows from, besides its nodes.
 pub struct Pace {
-    pub now: Timestamp,
     /// The narrower of the windows that apply.
     pub width: Option<usize>,
     /// How long a node that is ready keeps its slot.
@@ -28,10 +30,11 @@ pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pac
     // A node is through when its place is another's: known ahead, as long as it stays ready.
     let through = nodes.iter().filter_map(|(_, node)| {
         let settled = node.settled_since.filter(|_| !node.held())?;
-        // A clock that is ahead, or a forged time, says nothing of the pace.
-        let start = node
-            .start
-            .filter(|at| stamp::millis(*at) >= begin && *at <= pace.now)?;
+        let start = node.start.filter(|at| stamp::millis(*at) >= begin)?;
+        // A forged time, or a clock that is far ahead, says nothing of the pace.
+        if start.duration_since(settled) > CLOCKS_APART_MAX {
+            return None;
+        }
         let by_slot = node.flight.as_ref().is_some_and(|flight| flight.is_live);
         let soak = match by_slot {
             true => pace.soak,

@@ -290,7 +290,19 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         .cloned()
         .partition(|name| seen.snapshot.nodes.get(name).is_some_and(|n| n.deleting));
     let unrendered = count(&|node| !node.held() && node.settled_since.is_some() && !node.ready);
-    rollout.message = match () {
+    let broken = count(&|node| node.held() && node.non_ready());
+    let counts = counts(&rollout, broken);
+    let message = || {
+        message(
+            &rollout,
+            &counts,
+            &seen.failed.names,
+            blocked,
+            unrendered,
+            not_ready.as_deref(),
+        )
+    };
+    let text = match () {
         () if form.outdated && total == 0 => format!("there are no nodes yet{SEE_WHY}"),
         () if form.outdated => {
             format!("the newest templates have not reached every node yet{SEE_WHY}")
@@ -298,20 +310,20 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         () if unwritten.is_empty() && !going.is_empty() => format!(
             "being deleted, and made anew once gone: {}: see their finalizers, and the operator's log; {}",
             Names::of(&going),
-            message(&rollout, &seen.failed.names, blocked, unrendered, not_ready)
+            message()
         ),
         () if !unwritten.is_empty() => format!(
             "the newest content could not be written to {}: see the hub's conditions; {}",
             Names::of(&form.unwritten),
-            message(&rollout, &seen.failed.names, blocked, unrendered, not_ready)
+            message()
         ),
-        () if let Some(stalled) = &stalled => format!("{}: {stalled}", counts(&rollout)),
+        () if let Some(stalled) = &stalled => format!("{counts}: {stalled}"),
         () if held == 0 && updated == ready_updated && !soaking.is_empty() => format!(
             "{updated}/{total} updated and ready; watched for rollout.minReadySeconds: {soaking}"
         ),
-        () => message(&rollout, &seen.failed.names, blocked, unrendered, not_ready),
+        () => message(),
     };
-    rollout.message = with_force(std::mem::take(&mut rollout.message), force);
+    rollout.message = with_force(text, force);
     set_times(&mut rollout, form.previous.as_ref(), now);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
     // An order without maxSkew has only the ledger's room for a window.
@@ -321,7 +333,6 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let (window, hub_window) = (applies(own), applies(seen.hub_window));
     let watched = watched(name, form, seen, now);
     let pace = Pace {
-        now,
         width: window.into_iter().chain(hub_window).min(),
         soak: SignedDuration::from_secs(form.policy.min_ready_seconds.into()),
         watched: watched.len(),
@@ -454,7 +465,8 @@ fn complete(total: i32, edited: &[String]) -> String {
     }
 }
 
-fn counts(rollout: &FormRolloutStatus) -> String {
+/// `broken`: held nodes of which not even the live content is ready.
+fn counts(rollout: &FormRolloutStatus, broken: i32) -> String {
     let FormRolloutStatus {
         total_nodes: total,
         updated_nodes: updated,
@@ -462,15 +474,20 @@ fn counts(rollout: &FormRolloutStatus) -> String {
         held_nodes: held,
         ..
     } = rollout;
-    format!("{updated}/{total} updated, {updating} not ready yet, {held} held")
+    let broken = match broken {
+        0 => String::new(),
+        n => format!(" ({n} of them not ready)"),
+    };
+    format!("{updated}/{total} updated, {updating} not ready yet, {held} held{broken}")
 }
 
 fn message(
     rollout: &FormRolloutStatus,
+    counts: &str,
     failed: &[String],
     blocked: Option<&Reason>,
     unrendered: i32,
-    not_ready: Option<String>,
+    not_ready: Option<&str>,
 ) -> String {
     match rollout.phase {
         Phase::Idle => "there are no nodes: the hub has no active row".to_owned(),
@@ -480,7 +497,6 @@ fn message(
             Names::of(failed)
         ),
         Phase::Failed | Phase::InProgress => {
-            let counts = counts(rollout);
             match blocked {
                 // What halts is an event, too, and there may be nothing else to read.
                 Some(reason) if rollout.phase == Phase::Failed => {
@@ -492,7 +508,7 @@ fn message(
                 ),
                 None => match not_ready {
                     Some(names) => format!("{counts}: not ready: {names}"),
-                    None => counts,
+                    None => counts.to_owned(),
                 },
             }
         }
