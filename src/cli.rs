@@ -39,6 +39,13 @@ enum Command {
     Generate(generate::Arguments),
 }
 
+/// The form of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
 /// As Lynq's own program, which is called `manager`, there are no commands, and a flag may have one dash.
 fn as_lynqs(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut given = given.peekable();

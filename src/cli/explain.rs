@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::api::conditions;
 use crate::api::names;
+use crate::cli::Output;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::client;
 use crate::cluster::objects::{ApiError, Objects};
@@ -45,12 +46,6 @@ enum Subject {
     Node,
     #[value(alias = "lynqform", alias = "lform")]
     Form,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -8,6 +8,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::cli::Output;
 use crate::cluster::catalog::Hub;
 use crate::cluster::client;
 use crate::cluster::events::Events;
@@ -38,12 +39,6 @@ pub struct Arguments {
     kubeconfig: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    Text,
-    Json,
-}
-
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("{what}: {reason}")]
@@ -63,7 +58,11 @@ const SHOWN_MAX: usize = 10;
 
 /// What would become of a node.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase", tag = "outcome")]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "outcome"
+)]
 enum Outcome {
     /// Nothing of what runs changes, and it takes no slot.
     TakenOver,
@@ -292,5 +291,26 @@ impl fmt::Display for Found {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn programs_read_an_outcome() {
+        let changes = Outcome::Changes {
+            at_once: true,
+            changes: vec!["x".to_owned()],
+        };
+        let read = |outcome| serde_json::to_value(outcome).unwrap();
+        assert_eq!(
+            read(changes),
+            json!({"outcome": "changes", "atOnce": true, "changes": ["x"]})
+        );
+        assert_eq!(read(Outcome::TakenOver), json!({"outcome": "takenOver"}));
     }
 }

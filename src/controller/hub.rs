@@ -266,7 +266,7 @@ pub struct FirstSync {
     pub broken: BTreeMap<String, String>,
 }
 
-/// Nothing is written here but the hub's seed.
+/// Makes the seed of the hub, if it has none, and writes nothing else.
 pub async fn first_sync(world: &World, hub: &Hub) -> Result<FirstSync, String> {
     let spec = hub.spec.clone()?;
     let rows = source::read_rows(world, hub, &spec, &mut None).await;

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
+use crate::controller::node::takeover::{place, place_of};
 use crate::controller::node::{key_in, min_delay};
-use crate::decide::child::{Child, Kind, ObjectKey, kind_of, object_key};
+use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::{Facts, NodeDigest, contents};
 use crate::decide::node_plan::{is_ours, untold_delay, untold_until};
 use crate::decide::readiness::Readiness;
@@ -58,26 +59,15 @@ async fn unknown_is_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiE
     let mut keys: BTreeSet<ObjectKey> = children.keys().cloned().collect();
     for content in contents(&object) {
         for resource in content.iter() {
-            let kind = kind_of(&resource.spec);
-            if kind.impossible().is_none()
-                && let Some(served) = world.objects.served(&kind).await?
-            {
-                keys.insert(object_key(resource, &node.key, served.scope));
-            }
+            keys.extend(place(&world.objects, resource, node, |_, _| {}).await?.ok());
         }
     }
     for recorded in recorded(&NodeDigest::of(&object, None).status) {
         for api_version in &recorded.api_versions {
-            let kind = Kind {
-                api_version: api_version.clone(),
-                kind: recorded.kind.clone(),
-            };
-            if let Some(served) = world.objects.served(&kind).await? {
-                keys.insert(recorded.key(kind, served.scope));
-            }
+            keys.extend(place_of(&world.objects, &recorded, api_version).await?);
         }
     }
-    for key in keys.iter().filter(|key| key.impossible().is_none()) {
+    for key in &keys {
         let unready = |child: &Child| {
             is_ours(child, node)
                 && !matches!(child.readiness, Readiness::Ready | Readiness::Unknown(_))

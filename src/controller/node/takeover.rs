@@ -13,7 +13,7 @@ use crate::decide::gate::annotation;
 use crate::decide::node::{NodeDigest, desired_content};
 use crate::decide::node_plan::{is_ours, missing_kind};
 use crate::decide::rollout::Live;
-use crate::decide::takeover::{self, Effect, recorded};
+use crate::decide::takeover::{self, Effect, Recorded, recorded};
 
 impl Look<'_> {
     /// Once for each content that a hub rendered.
@@ -129,15 +129,10 @@ pub async fn foresee(
             foreseen.unclear(&recorded.to_string(), why.to_owned());
         }
         for api_version in &recorded.api_versions {
-            let kind = Kind {
-                api_version: api_version.clone(),
-                kind: recorded.kind.clone(),
-            };
-            let Some(served) = objects.served(&kind).await? else {
-                continue;
-            };
-            let key = recorded.key(kind, served.scope);
-            if key.impossible().is_none() && !named.iter().any(|named| named.is_same(&key)) {
+            let key = place_of(objects, &recorded, api_version).await?;
+            if let Some(key) = key
+                && !named.iter().any(|named| named.is_same(&key))
+            {
                 foreseen.left(objects, node, key).await?;
             }
         }
@@ -146,7 +141,7 @@ pub async fn foresee(
 }
 
 /// The key of the resource's object, or why there can be none.
-async fn place(
+pub async fn place(
     objects: &Objects,
     resource: &Resource,
     node: &NodeDigest,
@@ -168,6 +163,23 @@ async fn place(
         None => Ok(key),
         Some(why) => Err(why),
     })
+}
+
+/// The key of a recorded object; None where there can be none.
+pub async fn place_of(
+    objects: &Objects,
+    recorded: &Recorded,
+    api_version: &str,
+) -> Result<Option<ObjectKey>, ApiError> {
+    let kind = Kind {
+        api_version: api_version.to_owned(),
+        kind: recorded.kind.clone(),
+    };
+    let Some(served) = objects.served(&kind).await? else {
+        return Ok(None);
+    };
+    let key = recorded.key(kind, served.scope);
+    Ok(Some(key).filter(|key| key.impossible().is_none()))
 }
 
 impl Foreseen {
