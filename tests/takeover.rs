@@ -146,11 +146,11 @@ async fn substance(fleet: &Fleet) -> Result<BTreeMap<String, Value>> {
 }
 
 /// Says beforehand what will become of the whole cluster.
-async fn migrate(cluster: &Cluster) -> Result<Outcome> {
+async fn migrate(cluster: &Cluster, more: &str) -> Result<Outcome> {
     let programs = operator::program("lynqgate")?;
     let programs = programs.parent().context("a directory")?.display();
     let commands = commands_of("docs/LYNQ.md", "beforehand")?;
-    let commands = format!("PATH={programs}:$PATH\n{commands}");
+    let commands = format!("PATH={programs}:$PATH\n{}{more}", commands.trim_end());
     cluster.shell(&commands).await
 }
 
@@ -421,7 +421,7 @@ async fn what_no_hub_has_rendered_yet_stays_as_it_is() -> Result<()> {
     fleet.apply(&forced).await?;
     let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
     fleet.database.execute(&rename("tenants", "away")).await?;
-    let told = migrate(&cluster).await?;
+    let told = migrate(&cluster, "").await?;
     ensure!(
         !told.success && told.stdout.contains("cannot be looked at: "),
         "{told:?}"
@@ -452,13 +452,18 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
     let fleet = fleet_of_lynq(&cluster, "lynq", image).await?;
     let before = substance(&fleet).await?;
     let versions_before = versions(&fleet).await?;
-    let told = migrate(&cluster).await?.expect_success()?;
+    let told = migrate(&cluster, "").await?.expect_success()?;
     let namespace = &fleet.namespace;
     let expected = format!(
         "lynqhub {namespace}/tenants\n  form web: 3 of 4 nodes are taken over as they are\n    t3-web (waits for its turn): \
          Deployment/{namespace}/t3-app changes: /spec/template/spec/containers/0/image\n"
     );
     ensure!(told == expected, "{told}");
+    let told = migrate(&cluster, " -o json").await?.expect_success()?;
+    let told: Value = serde_json::from_str(&told)?;
+    let nodes = &told[0]["forms"]["web"];
+    ensure!(nodes["t0-web"]["outcome"] == "takenOver", "{told}");
+    ensure!(nodes["t3-web"]["outcome"] == "changes", "{told}");
     let after = versions(&fleet).await?;
     ensure!(
         after == versions_before,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::form::FormSpec;
-use crate::api::policy::Skew;
+use crate::api::policy::{Skew, SkewCounts};
+use crate::api::{names, stamp};
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::content;
 use crate::decide::render::CompiledForm;
@@ -27,10 +29,11 @@ pub struct Change {
     pub old: Option<Arc<CompiledForm>>,
 }
 
-pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
+pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
     let name = new["metadata"]["name"].as_str().unwrap_or("form");
     let spec = &new["spec"];
     let mut warnings = misspelled(new);
+    warnings.extend(resumes_later(new, now));
     let (denied, change) = match read(name, spec) {
         // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
         _ if old.is_some_and(|old| old["spec"] == *spec) => (None, None),
@@ -40,6 +43,7 @@ pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
             let same = old.as_ref().is_some_and(|(old, _)| old.renders_like(&spec));
             let opened = old.as_ref().is_some_and(|(old, _)| !is_open(old)) && is_open(&spec);
             warnings.extend(opened.then(|| OPENED.to_owned()));
+            warnings.extend(never_halts(&spec));
             let change = Change {
                 spec: Arc::new(spec),
                 new: Arc::new(compiled),
@@ -58,6 +62,34 @@ pub fn judge(old: Option<&Value>, new: &Value) -> Judged {
 /// Said of a change that opens the window: who types 0 at night may mean to stop a rollout.
 const OPENED: &str = "without a maxSkew, an order or a pause everything of this form that is held goes live at once, unless \
                       the hub has a maxSkew. To stop a rollout, set rollout.paused: true";
+
+/// Who writes local time with a Z behind it would wait for hours.
+fn resumes_later(form: &Value, now: Timestamp) -> Option<String> {
+    let text = form["metadata"]["annotations"][names::RESUME].as_str()?;
+    let at = stamp::parse(text).filter(|at| *at > now)?;
+    Some(format!(
+        "{}: {} is still to come: until then it resumes nothing; it is {} now",
+        names::RESUME,
+        stamp::format(at),
+        stamp::format(now)
+    ))
+}
+
+/// Failed nodes fill the window, so that no more of them fail than it is wide.
+fn never_halts(spec: &FormSpec) -> Option<String> {
+    let policy = spec.rollout.as_ref()?;
+    let (allowed, window) = match (policy.max_failures?, policy.max_skew) {
+        (Skew::Count(allowed), Skew::Count(window)) if window > 0 => (allowed, window),
+        (Skew::Percent(allowed), Skew::Percent(window)) => (allowed.into(), window.into()),
+        _ => return None,
+    };
+    let never = policy.skew_counts == SkewCounts::All && allowed > window;
+    never.then(|| {
+        "rollout.maxFailures is more than rollout.maxSkew: failed nodes fill the window before they halt the rollout, which then \
+         stands still with the phase InProgress (Stalled) in the place of Failed"
+            .to_owned()
+    })
+}
 
 /// Whether the form itself keeps nothing waiting.
 fn is_open(spec: &FormSpec) -> bool {
@@ -83,6 +115,8 @@ mod tests {
 
     use super::*;
 
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
     fn form(spec: Value) -> Value {
         json!({"metadata": {"name": "web"}, "spec": spec})
     }
@@ -96,7 +130,10 @@ mod tests {
     }
 
     fn said(spec: Value) -> String {
-        judge(None, &form(spec)).verdict.denied.unwrap_or_default()
+        judge(None, &form(spec), NOW)
+            .verdict
+            .denied
+            .unwrap_or_default()
     }
 
     #[test]
@@ -163,7 +200,7 @@ mod tests {
             form(json!({"hubId": "h", "configMaps": [map("a", json!({}))], "rollout": rollout}))
         };
         let told = |old: Value, new: Value| {
-            let judged = judge(Some(&of(old)), &of(new));
+            let judged = judge(Some(&of(old)), &of(new), NOW);
             judged.verdict.warnings == [OPENED]
         };
         assert!(told(json!({"maxSkew": 3}), json!({"maxSkew": 0})));
@@ -177,14 +214,42 @@ mod tests {
     }
 
     #[test]
+    fn what_would_not_do_what_it_says_is_told() {
+        let told = |rollout: Value, resume: &str| {
+            let mut form = form(
+                json!({"hubId": "h", "configMaps": [map("a", json!({}))], "rollout": rollout}),
+            );
+            form["metadata"]["annotations"] = json!({names::RESUME: resume});
+            judge(None, &form, NOW).verdict.warnings.join("\n")
+        };
+        let past = "1969-12-31T23:00:00Z";
+        for rollout in [
+            json!({"maxSkew": 3, "maxFailures": 3}),
+            json!({"maxSkew": 0, "maxFailures": 3}),
+            json!({"maxSkew": "10%", "maxFailures": 30}),
+            json!({"maxSkew": 3, "maxFailures": 4, "skewCounts": "Released"}),
+        ] {
+            assert_eq!(told(rollout, past), "");
+        }
+        for rollout in [
+            json!({"maxSkew": 3, "maxFailures": 4}),
+            json!({"maxSkew": "10%", "maxFailures": "20%"}),
+        ] {
+            assert!(told(rollout, past).contains("(Stalled)"));
+        }
+        let later = told(json!({}), "1970-01-01T02:00:00Z");
+        assert!(later.contains("1970-01-01T02:00:00"), "{later}");
+    }
+
+    #[test]
     fn what_is_stored_already_is_not_judged_again() {
         let bad = form(json!({"hubId": ""}));
-        let again = judge(Some(&bad), &bad);
+        let again = judge(Some(&bad), &bad, NOW);
         assert!(again.verdict.denied.is_none() && again.change.is_none());
         // The way out of a form that could never be rendered.
         let good = form(json!({"hubId": "h", "configMaps": [map("a", json!({}))]}));
-        let mended = judge(Some(&bad), &good).change.unwrap();
+        let mended = judge(Some(&bad), &good, NOW).change.unwrap();
         assert!(mended.old.is_none());
-        assert!(judge(Some(&good), &good).change.is_none());
+        assert!(judge(Some(&good), &good, NOW).change.is_none());
     }
 }

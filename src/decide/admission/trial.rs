@@ -267,7 +267,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::admission::form::judge;
+    use crate::decide::admission::form;
     use crate::decide::rows::RowCount;
 
     fn rows(all: &[(&str, &str)]) -> Rows {
@@ -296,8 +296,12 @@ mod tests {
         }]}})
     }
 
+    fn changed(old: Option<&Value>, new: &Value) -> Option<Change> {
+        form::judge(old, new, jiff::Timestamp::UNIX_EPOCH).change
+    }
+
     fn tried(old: Option<&Value>, new: &Value, rows: &Rows) -> Trial {
-        let change = judge(old, new).change.unwrap();
+        let change = changed(old, new).unwrap();
         of(&change, rows, ("h", "web"), &|| true)
     }
 
@@ -375,7 +379,7 @@ mod tests {
         );
         let mut same = old.clone();
         same["spec"]["rollout"] = json!({"maxSkew": 5});
-        assert!(judge(Some(&old), &same).change.is_none());
+        assert!(changed(Some(&old), &same).is_none());
     }
 
     #[test]
@@ -418,7 +422,7 @@ mod tests {
     #[test]
     fn how_far_it_got_is_said() {
         let rows = rows(&[("a", "x"), ("b", "y")]);
-        let change = judge(None, &form("x", "")).change.unwrap();
+        let change = changed(None, &form("x", "")).unwrap();
         let first = std::cell::Cell::new(true);
         let trial = of(&change, &rows, ("h", "web"), &|| first.replace(false));
         assert!(trial.reached(&window(0), false)[1].starts_with("tried on 1 of 2 rows"));

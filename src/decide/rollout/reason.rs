@@ -186,7 +186,7 @@ impl Reason {
             }
             Reason::GroupNotDone { .. } => {
                 "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate explain \
-                 node tells what one waits for"
+                 node tells what one waits for; if its content cannot become ready, correct the form"
             }
             Reason::NotRendered => {
                 "nothing, if that is over within seconds; else see the form's condition Valid, and the hub's conditions"

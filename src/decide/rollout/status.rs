@@ -336,7 +336,11 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         width: window.into_iter().chain(hub_window).min(),
         soak: SignedDuration::from_secs(form.policy.min_ready_seconds.into()),
         watched: watched.len(),
-        stopped: form.policy.paused || form.outdated || stalled.is_some(),
+        stopped: form.policy.paused
+            || form.outdated
+            || !form.unwritten.is_empty()
+            || unrendered > 0
+            || stalled.is_some(),
     };
     set_pace(&mut rollout, &nodes, &pace);
     FormState {

@@ -11,6 +11,7 @@ use axum::http::Request;
 use axum::response::Response;
 use axum::routing::post;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::{block_in_place, spawn_blocking};
@@ -122,7 +123,8 @@ async fn answer(
 impl Definitions {
     async fn form(&self, request: &review::Request) -> Verdict {
         let new = request.object.as_ref().unwrap_or(&Value::Null);
-        let judged = block_in_place(|| form::judge(request.old_object.as_ref(), new));
+        let judged =
+            block_in_place(|| form::judge(request.old_object.as_ref(), new, Timestamp::now()));
         let mut verdict = judged.verdict;
         let Some(change) = judged.change.filter(|_| verdict.denied.is_none()) else {
             return verdict;
