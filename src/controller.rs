@@ -107,6 +107,8 @@ pub struct Said(Vec<(String, i64, bool)>);
 #[derive(Clone, Debug, Default)]
 pub struct Rendered {
     pub generation: i64,
+    /// The oldest generation that is known to render the same: what came since changes no more than the policy.
+    pub same_since: i64,
     /// Nodes of it are being written: those that are not yet may seem to have nothing to wait for.
     pub writing: bool,
     /// What the nodes were last written from; those that the API server refused are not waited for.

@@ -156,7 +156,7 @@ pub struct FormRolloutStatus {
     /// How many times as many are to come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waves_left: Option<i32>,
-    /// When this rollout began (RFC 3339).
+    /// When this rollout began (RFC 3339): with the templates that it brings. An edit of its policy does not begin it anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<jiff::Timestamp>,
     /// When it was complete (RFC 3339).

@@ -434,7 +434,10 @@ fn note_rendered(
                     .iter()
                     .any(|failure| failure.retry && failure.times < LASTING)
                 {
-                    entry.spec = Some(compiled.spec.clone());
+                    let before = entry.spec.replace(compiled.spec.clone());
+                    if !before.is_some_and(|before| compiled.spec.renders_like(&before)) {
+                        entry.same_since = compiled.generation;
+                    }
                 }
             }
         }

@@ -80,6 +80,7 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
     Some(rollout::Form {
         policy: spec.rollout.clone().unwrap_or_default(),
         rendered_generation,
+        same_since: known.map_or(rendered_generation, |rendered| rendered.same_since),
         unwritten: known
             .map(|rendered| rendered.unwritten.clone())
             .unwrap_or_default(),

@@ -54,6 +54,8 @@ pub struct Form {
     pub policy: Rollout,
     /// The generation that every row's node has been rendered from.
     pub rendered_generation: i64,
+    /// The oldest generation that renders the same, as far as that is known.
+    pub same_since: i64,
     /// Nodes that the newest content could not be written to: too large, refused, or their row is skipped.
     pub unwritten: BTreeSet<String>,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.

@@ -324,7 +324,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         () => message(),
     };
     rollout.message = with_force(text, force);
-    set_times(&mut rollout, form.previous.as_ref(), now);
+    set_times(&mut rollout, form, now);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
     // An order without maxSkew has only the ledger's room for a window.
     let own = seen
@@ -519,16 +519,13 @@ fn message(
     }
 }
 
-/// A rollout begins when something is to be done, and again when new content comes; it ends when all is done.
-fn set_times(
-    rollout: &mut FormRolloutStatus,
-    previous: Option<&FormRolloutStatus>,
-    now: Timestamp,
-) {
+/// A rollout begins when something is to be done, and again when new templates come; it ends when all is done.
+fn set_times(rollout: &mut FormRolloutStatus, form: &Form, now: Timestamp) {
     let now = stamp::millis(now);
     let over = |phase: Phase| matches!(phase, Phase::Complete | Phase::Idle);
-    let continued = previous.filter(|p| {
-        p.target_generation == rollout.target_generation
+    let continued = form.previous.as_ref().filter(|p| {
+        let generation = p.target_generation;
+        (generation == rollout.target_generation || generation >= form.same_since)
             && (over(p.phase) == over(rollout.phase) || over(rollout.phase))
     });
     rollout.start_time = match continued {

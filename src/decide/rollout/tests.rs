@@ -41,6 +41,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
         Form {
             policy,
             rendered_generation: 2,
+            same_since: 2,
             ..Form::default()
         },
     );
@@ -415,19 +416,24 @@ fn the_status_is_counted_from_the_nodes() {
 #[test]
 fn a_rollouts_times_begin_and_end_with_it() {
     let mut snapshot = fleet("yA", 1);
-    let mut step = |states: &str, generation: i64, second: i64| {
+    let mut step = |states: &str, (generation, same_since): (i64, i64), second: i64| {
         let nodes = fleet(states, 1).nodes;
         snapshot.nodes = nodes;
-        snapshot.forms.get_mut("web").unwrap().rendered_generation = generation;
+        let form = snapshot.forms.get_mut("web").unwrap();
+        (form.rendered_generation, form.same_since) = (generation, same_since);
         let rollout = plan(&snapshot, at(second)).forms["web"].rollout.clone();
         snapshot.forms.get_mut("web").unwrap().previous = Some(rollout.clone());
         (rollout.start_time, rollout.completion_time)
     };
-    assert_eq!(step("yA", 2, 10), (Some(at(10)), None));
-    assert_eq!(step("yx", 2, 20), (Some(at(10)), None));
-    assert_eq!(step("yy", 2, 30), (Some(at(10)), Some(at(30))));
-    assert_eq!(step("yy", 2, 40), (Some(at(10)), Some(at(30))));
-    assert_eq!(step("yA", 3, 50), (Some(at(50)), None));
+    assert_eq!(step("yA", (2, 2), 10), (Some(at(10)), None));
+    assert_eq!(step("yx", (2, 2), 20), (Some(at(10)), None));
+    // The policy is edited, which is the same rollout.
+    assert_eq!(step("yx", (3, 2), 25), (Some(at(10)), None));
+    assert_eq!(step("yy", (3, 2), 30), (Some(at(10)), Some(at(30))));
+    assert_eq!(step("yy", (4, 2), 40), (Some(at(10)), Some(at(30))));
+    assert_eq!(step("yA", (5, 5), 50), (Some(at(50)), None));
+    // New templates could not be written to every node.
+    assert_eq!(step("yA", (5, 6), 60), (Some(at(50)), None));
 }
 
 /// Any fleet: states as in [`fleet`], a window, and slots on some of the nodes.

@@ -28,6 +28,7 @@ pub fn timestamp(ms: i64) -> Timestamp {
 #[derive(Clone, Debug, Default)]
 pub struct Rendered {
     pub generation: i64,
+    pub same_since: i64,
     pub writing: bool,
     pub spec: Option<Arc<FormSpec>>,
 }

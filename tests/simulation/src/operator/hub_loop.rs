@@ -338,7 +338,10 @@ impl Sync {
                 entry.generation = form.generation;
             }
             if !self.failed.iter().any(|failed| failed.retry) {
-                entry.spec = Some(form.spec.clone());
+                let before = entry.spec.replace(form.spec.clone());
+                if !before.is_some_and(|before| form.spec.renders_like(&before)) {
+                    entry.same_since = form.generation;
+                }
             }
         }
     }

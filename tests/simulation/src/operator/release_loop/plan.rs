@@ -53,6 +53,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             rollout::Form {
                 policy,
                 rendered_generation,
+                same_since: known.map_or(rendered_generation, |r| r.same_since),
                 // Nothing here is too large, and nobody refuses a write for good.
                 unwritten: BTreeSet::new(),
                 outdated,
