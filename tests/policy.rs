@@ -65,7 +65,7 @@ async fn canaries_go_first() -> Result<()> {
     let said = "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: the new pods are not all \
                 available (1 of 2 pods is not), and 1 old stays; 1/1 available, at most 0 may be missing)";
     let next = "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate \
-                explain node tells what one waits for";
+                explain node tells what one waits for; if its content cannot become ready, correct the form";
     let told = format!("{said}. Next: {next}");
     fleet
         .says(FORM, ("Held", "True", "GroupNotDone"), &told)
@@ -92,6 +92,13 @@ async fn canaries_go_first() -> Result<()> {
         "{form_explained}"
     );
 
+    // Another label is another place in the order, also now.
+    fleet.merge("LynqNode", "t4-web", &labelled).await?;
+    let both = told.replace("t1-web (Deployment", "t1-web, t4-web (t1-web: Deployment");
+    fleet
+        .says(FORM, ("Held", "True", "GroupNotDone"), &both)
+        .await?;
+
     fleet.apply(&form("web:3")).await?;
     fleet.complete(5, SOON).await?;
     let nodes = fleet.list("LynqNode").await?;
@@ -106,7 +113,7 @@ async fn canaries_go_first() -> Result<()> {
         .collect();
     order.sort();
     let names: Vec<&str> = order.iter().map(|(_, name)| *name).collect();
-    ensure!(names[..2] == ["t1-web", "t3-web"], "{order:?}");
+    ensure!(names[..3] == ["t1-web", "t4-web", "t3-web"], "{order:?}");
     fleet.retire().await
 }
 

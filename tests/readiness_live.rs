@@ -254,6 +254,15 @@ async fn custom_resources_are_ready_when_they_say_so_or_late() -> Result<()> {
         )
         .await?;
     }
+    // Of new content its status says nothing, until it is written once more.
+    let mut larger = form(&fleet, "cel", "Gadget", probe(json!({"cel": online})));
+    larger["spec"]["manifests"][0]["spec"]["spec"]["size"] = json!(2);
+    fleet.apply(&larger).await?;
+    let old = "Gadget t0-cel: its status says of no generation that it is ready, and was not written since the apply; it \
+               counts as ready 10 s after its apply";
+    until_ready(&fleet, "t0-cel", "False", old).await?;
+    until_ready(&fleet, "t0-cel", "True", "all resources are ready").await?;
+
     let conditions = json!([{"type": "Ready", "status": "True"}]);
     set_status(&fleet, "t0-silent", json!({"conditions": conditions})).await?;
     until_ready(&fleet, "t0-silent", "True", "all resources are ready").await?;

@@ -219,6 +219,41 @@ async fn a_lost_ledger_keeps_who_is_watched_and_nobody_else() -> Result<()> {
     fleet.retire().await
 }
 
+/// The next leader knows that something is missing, also while it cannot read the rows, and does not know what.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_written_is_not_forgotten() -> Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    let operator = Operator::start(&cluster, "operator", &[]).await?;
+    let fleet = fleet(&cluster, 2, &json!({})).await?;
+    let finalizers = |all: Value| json!({"metadata": {"finalizers": all}});
+    let kept = json!(["lynqnode.operator.lynq.sh/finalizer", "example.com/keep"]);
+    fleet.merge("LynqNode", "t1-web", &finalizers(kept)).await?;
+    let delete = kube::api::DeleteParams::default();
+    fleet.api("LynqNode").delete("t1-web", &delete).await?;
+    let missing = |rollout: &Value| rollout["unwrittenNodes"] == 1;
+    fleet.rollout("one is missing", SOON, missing).await?;
+
+    operator.process.kill()?;
+    let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
+    fleet.database.execute(&rename("tenants", "away")).await?;
+    operator.process.start()?;
+    operator.ready().await?;
+    for _ in 0..50 {
+        let form = fleet.get("LynqForm", "web").await?;
+        let complete = condition(&form, "RolloutComplete").context("RolloutComplete")?;
+        let rollout = &form["status"]["rollout"];
+        ensure!(complete["status"] == "False" && missing(rollout), "{form}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+
+    fleet.database.execute(&rename("away", "tenants")).await?;
+    fleet
+        .merge("LynqNode", "t1-web", &finalizers(json!(null)))
+        .await?;
+    fleet.complete(2, 2 * SOON).await?;
+    Ok(())
+}
+
 /// An order holds also for a change that comes with the rows, whose nodes are written one after the other; and a condition
 /// that fails stops everybody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -251,10 +286,10 @@ async fn the_canaries_go_first_whatever_changes() -> Result<()> {
     fleet.retire().await
 }
 
-/// The tenants are not gone for longer than it takes.
+/// The tenants are not gone for longer than it takes; also in the middle of a change that breaks what it reaches.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_form_that_moves_to_another_hub_takes_its_nodes_along() -> Result<()> {
-    let (cluster, _) = operator::shared().await?;
+    let (cluster, operator) = operator::shared().await?;
     let fleet = Fleet::new(cluster, "moving", 3).await?;
     let mut other = fleet.hub();
     other["metadata"]["name"] = json!("other");
@@ -264,9 +299,14 @@ async fn a_form_that_moves_to_another_hub_takes_its_nodes_along() -> Result<()> 
         hub["spec"]["source"]["syncInterval"] = json!("10m");
         fleet.apply(hub).await?;
     }
-    let mut form = form(&fleet, "web:1", &json!({}));
-    fleet.apply(&form).await?;
+    fleet.apply(&form(&fleet, "web:1", &json!({}))).await?;
     fleet.complete(3, SOON).await?;
+    fleet
+        .apply(&form(&fleet, "web:2-broken", &json!({"maxSkew": 1})))
+        .await?;
+    let broken = |r: &Value| r["updatingNodes"] == 1 && r["heldNodes"] == 2;
+    fleet.rollout("one is broken", SOON, broken).await?;
+    let mut form = form(&fleet, "web:3", &json!({"maxSkew": 1}));
     let delete = kube::api::DeleteParams::default();
     fleet.api("LynqForm").delete("web", &delete).await?;
     form["spec"]["hubId"] = json!("other");
@@ -282,6 +322,14 @@ async fn a_form_that_moves_to_another_hub_takes_its_nodes_along() -> Result<()> 
     })
     .await?;
     fleet.complete(3, SOON).await?;
+    // The one hub's word that it waits for nobody any more is none on the other's.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let metrics = operator.metrics().await?;
+    let of_form = format!("{{namespace=\"{}\",form=\"web\"", fleet.namespace);
+    for name in ["lynqgate_released_total", "lynqgate_rollout_window_nodes"] {
+        let told = metrics.contains(&format!("{name}{of_form}"));
+        ensure!(told, "{name} of the form is gone");
+    }
     fleet.retire().await
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, wait};
-use crate::operator;
+use crate::operator::{self, Operator};
 use crate::tenants::{Fleet, SOON, condition};
 use crate::witness::Witness;
 
@@ -39,11 +39,46 @@ async fn touched(fleet: &Fleet) -> Result<Vec<String>> {
     Ok(touched.map(|(name, _)| name).collect())
 }
 
+/// An event on the form says it.
+async fn told(fleet: &Fleet, reason: &str, said: &str) -> Result<()> {
+    wait::until(&format!("an event {reason}"), SOON, async || {
+        let events = fleet.events("web").await?;
+        let found = events
+            .iter()
+            .any(|(word, message)| word == reason && message.contains(said));
+        ensure!(found, "no {said:?} in {events:#?}");
+        Ok(())
+    })
+    .await
+}
+
+/// What a metric of the rollout says of the fleet's form.
+async fn counted(
+    operator: &Operator,
+    fleet: &Fleet,
+    name: &str,
+    labels: &str,
+    value: usize,
+) -> Result<()> {
+    let namespace = &fleet.namespace;
+    let line = format!(
+        "lynqgate_rollout_{name}{{namespace=\"{namespace}\",form=\"web\"{labels}}} {value}"
+    );
+    wait::until(&line, SOON, async || {
+        let metrics = operator.metrics().await?;
+        let of_fleet = metrics.lines().filter(|line| line.contains(namespace));
+        let told: Vec<&str> = of_fleet.collect();
+        ensure!(told.contains(&line.as_str()), "{told:#?}");
+        Ok(())
+    })
+    .await
+}
+
 /// Nothing but three `kubectl apply`: a good form, a bad one, the corrected one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals_it_first()
 -> Result<()> {
-    let (cluster, _) = operator::shared().await?;
+    let (cluster, operator) = operator::shared().await?;
     let fleet = fleet(cluster, "never", 8).await?;
     let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
     fleet
@@ -76,9 +111,34 @@ async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals
             ensure!(text.contains(said), "no {said:?} in {text:?}");
         }
     }
+    told(&fleet, "WindowFull", "the window of 3 is full").await?;
+    told(
+        &fleet,
+        "BudgetSpent",
+        "halted (maxFailures 1): not ready in time: ",
+    )
+    .await?;
+    told(&fleet, "RolloutHalted", "not ready in time: t0-web").await?;
+    for (name, value) in [
+        ("held_nodes", 5),
+        ("in_flight_nodes", 3),
+        ("non_ready_nodes", 3),
+        ("window_nodes", 3),
+        ("forced_nodes", 0),
+        ("halts_total", 1),
+    ] {
+        counted(operator, &fleet, name, "", value).await?;
+    }
+    let of_reason = ",reason=\"BudgetSpent\"";
+    counted(operator, &fleet, "waiting_nodes", of_reason, 5).await?;
 
     fleet.apply(&fleet.form("web:3", json!(3), 0)).await?;
     fleet.complete(8, LONG).await?;
+    told(&fleet, "RolloutComplete", "all 8 nodes").await?;
+    counted(operator, &fleet, "held_nodes", "", 0).await?;
+    // Three of the bad content, which never settled, and all of the good one.
+    counted(operator, &fleet, "hold_seconds_count", "", 3 + 8).await?;
+    counted(operator, &fleet, "settle_seconds_count", "", 8).await?;
     let seen = witness.end();
     ensure!(
         seen.peak <= 3,
@@ -206,6 +266,14 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
     fleet.complete(NODES, LONG).await?;
     let again = Witness::start(cluster.admin().await?, &fleet.namespace).await;
     fleet.apply(&form("web:4", 3)).await?;
+    updated(1).await?;
+    // Taken away and put back, and nobody has gone meanwhile: a pause is more than a window.
+    for (width, paused) in [(0, true), (3, true), (3, false)] {
+        let mut form = form("web:4", width);
+        form["spec"]["rollout"]["paused"] = json!(paused);
+        fleet.apply(&form).await?;
+        updated(1).await?;
+    }
     fleet.complete(NODES, LONG).await?;
     let seen = again.end();
     ensure!(

@@ -112,6 +112,19 @@ pub struct FormStatus {
     pub conditions: Vec<Condition>,
 }
 
+impl FormStatus {
+    /// Nodes that the newest content could not be written to.
+    pub fn unwritten_nodes(&self) -> i32 {
+        let rollout = self.rollout.as_ref();
+        rollout.map_or(0, |rollout| rollout.unwritten_nodes)
+    }
+
+    /// Whether every node was written from this generation of the form.
+    pub fn all_written(&self, generation: i64) -> bool {
+        self.observed_generation == Some(generation) && self.unwritten_nodes() == 0
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
     /// There are no nodes.

@@ -65,7 +65,20 @@ pub struct HubSpec {
     pub guard: Option<Guard>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+impl HubSpec {
+    /// Whether both make the same rows of what is in the data source.
+    pub fn reads_like(&self, other: &HubSpec) -> bool {
+        let source = |hub: &HubSpec| Source {
+            sync_interval: String::new(),
+            ..hub.source.clone()
+        };
+        source(self) == source(other)
+            && self.value_mappings == other.value_mappings
+            && self.extra_value_mappings == other.extra_value_mappings
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
     /// The kind of data source.

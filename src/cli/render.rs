@@ -77,6 +77,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             generation: 1,
             policy: spec.rollout.clone().unwrap_or_default(),
             forced: false,
+            all_written: false,
             compiled: Arc::new(compiled),
         },
     )]);

@@ -236,7 +236,7 @@ async fn act(
         Some((form.clone(), failure.name.clone()))
     });
     let unwritten = plan.unwritten.into_iter().chain(refused).collect();
-    note_rendered(world, &key, &forms, memory, &failures, &unwritten);
+    note_rendered(world, hub, &forms, memory, &failures, &unwritten);
     let report = Report {
         held,
         skipped_rows: rows.skipped.len(),
@@ -382,6 +382,7 @@ fn compile_forms(
                     generation: form.generation,
                     policy,
                     forced: hub_forced || is_forced(&form.annotations),
+                    all_written: form.status.all_written(form.generation),
                     compiled: compiled.clone(),
                 };
                 forms.insert(form.name.clone(), form_view);
@@ -404,7 +405,7 @@ fn note_writing(world: &World, hub: &HubKey, memory: &Memory) {
 /// The release loop shows how far the rendering is, and why a form cannot be rendered.
 fn note_rendered(
     world: &World,
-    hub: &HubKey,
+    hub: &Hub,
     forms: &BTreeMap<String, hub_sync::Form>,
     memory: &Memory,
     failures: &[Failure],
@@ -412,7 +413,8 @@ fn note_rendered(
 ) {
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
     for (name, compiled) in &memory.compiled {
-        let entry: &mut Rendered = rendered.entry((hub.0.clone(), name.clone())).or_default();
+        let key = (hub.namespace.clone(), name.clone());
+        let entry: &mut Rendered = rendered.entry(key).or_default();
         entry.writing = false;
         match &compiled.form {
             Err(error) => {
@@ -434,6 +436,7 @@ fn note_rendered(
                     .iter()
                     .any(|failure| failure.retry && failure.times < LASTING)
                 {
+                    entry.hub = hub.spec.as_ref().ok().cloned();
                     let before = entry.spec.replace(compiled.spec.clone());
                     if !before.is_some_and(|before| compiled.spec.renders_like(&before)) {
                         entry.same_since = compiled.generation;

@@ -205,8 +205,11 @@ impl Look<'_> {
                 .iter()
                 .enumerate()
                 .map(|(i, facts)| {
-                    let untold = untold_delay(facts, min_delay, kinds.has_status(&facts.kind));
-                    self.seen(&node, facts, &keys[i], children[i].as_deref(), untold)
+                    let child = children[i].as_deref();
+                    let readiness = child.map(|child| &child.readiness);
+                    let has_status = kinds.has_status(&facts.kind);
+                    let untold = untold_delay(facts, min_delay, has_status, readiness);
+                    self.seen(&node, facts, &keys[i], child, untold)
                 })
                 .collect();
             let rest = Rest {

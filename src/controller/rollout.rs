@@ -1,5 +1,6 @@
 //! The release loop: carries out the planner's plan for one hub, and writes the statuses that follow from it.
 
+mod confirm;
 mod refused;
 mod report;
 pub mod snapshot;
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join, join_all, join4};
+use futures::future::{join, join_all, join5};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -19,7 +20,6 @@ use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
-use crate::controller::node::confirm::confirm_ready;
 use crate::controller::node::takeover::still_changes_nothing;
 use crate::controller::rollout::refused::{NotReleased, Refused};
 use crate::controller::{Rendered, Said, World};
@@ -28,7 +28,7 @@ use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{
-    self, Confirm, Confirmation, Freed, GiveUp, Live, Plan, Release, Snapshot, Way,
+    self, Confirmation, Freed, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
 
 pub use report::edited_of;
@@ -233,13 +233,15 @@ impl Look<'_> {
         self.world
             .metrics
             .hub_window(&self.key, pass.plan.hub_window);
-        let (refused, (), (), again) = join4(
+        let (refused, (), behind, (), again) = join5(
             self.release(&sent, pass.said),
             self.give_up(&pass.plan.give_up),
+            self.read_behind(&pass.plan.behind),
             self.say_freed(freed),
             self.write_statuses(pass.hub, pass.nodes, pass.plan, written),
         )
         .await;
+        let again = again.into_iter().chain(behind).min();
         Ok(Some(Carried {
             interrupted,
             sent,
@@ -297,6 +299,14 @@ impl Look<'_> {
             ledger_refused: self.ledger_refused(),
             ..snapshot::of(&seen)
         };
+        for (name, form) in &mut snapshot.forms {
+            let known = rendered.get(&(self.key.0.clone(), name.clone()));
+            if known.is_none_or(|known| known.spec.is_none()) {
+                let before = self.world.forms.get(&self.key.0, name);
+                form.unwritten_before = before.map_or(0, |form| form.status.unwritten_nodes());
+                form.outdated |= form.unwritten_before > 0;
+            }
+        }
         let unchanged = self.world.unchanged.lock().expect("the takeovers' lock");
         let rendered = |node: &&Arc<NodeDigest>| node.rendered_hash.is_some();
         let unknown = |node: &&Arc<NodeDigest>| node.live == Live::Unknown && rendered(node);
@@ -304,7 +314,9 @@ impl Look<'_> {
             let found = unchanged.get(&node.key);
             let found = found.filter(|(desired, _)| *desired == node.desired);
             if let Some(planned) = snapshot.nodes.get_mut(&node.key.name) {
-                planned.unchanged = found.map(|(_, unchanged)| *unchanged);
+                let unchanged = found.map(|(_, unchanged)| *unchanged);
+                // A change takes its turn by whether the node is ready, which only a status tells that speaks of it.
+                planned.unchanged = unchanged.filter(|same| *same || planned.seen);
             }
         }
         let looked = self.world.looked.lock().expect("the looks' lock");
@@ -432,8 +444,10 @@ impl Look<'_> {
         match self.world.objects.merge(&key, &patch).await {
             Ok(object) => {
                 let node = self.world.nodes.learn(&object);
-                // It counts only if the reply shows it: a gate that is not there answers 200 as well.
-                if !matches!(&node.live, Live::Hash(hash) if *hash == release.hash) {
+                // It counts only if the reply shows it: a gate that is not there answers 200 as well. What is known by now may
+                // be newer than the reply.
+                let replied = NodeDigest::of(&object, None);
+                if !matches!(&replied.live, Live::Hash(hash) if *hash == release.hash) {
                     tracing::error!(node = %node.key, "the release was accepted but nothing went live: is the mutating webhook installed?");
                     let why = "it was accepted but nothing went live; the mutating webhook may not be installed";
                     return Err(NotReleased::Refused(why.to_owned()));
@@ -490,6 +504,25 @@ impl Look<'_> {
         }
     }
 
+    /// A watch that is late, or silent, would keep them waiting. Returns when to come back for those that could not be read.
+    async fn read_behind(&self, nodes: &[String]) -> Option<Duration> {
+        let mut again = None;
+        for name in nodes {
+            let key = ObjectKey::own("LynqNode", &self.key.0, name);
+            match self.world.objects.get(&key).await {
+                Ok(object) => {
+                    self.world.nodes.learn(&object);
+                    self.world.rollout_queue.add(self.key.clone());
+                }
+                Err(error) => {
+                    tracing::warn!(node = name, %error, "what is newer of it could not be read; it is tried again");
+                    again = Some(UNCONFIRMED_RETRY);
+                }
+            }
+        }
+        again
+    }
+
     /// Whose word is lost keeps a slot for longer than it must, should the ledger be lost as well.
     async fn say_freed(&self, freed: &[Freed]) {
         for some in freed.chunks(REQUESTS_MAX) {
@@ -504,61 +537,6 @@ impl Look<'_> {
                 }
             });
             join_all(said).await;
-        }
-    }
-
-    /// Live reads for the slots that look free; also whether some of them are not.
-    async fn confirm(&self, confirm: &[Confirm]) -> (BTreeSet<Confirmation>, bool) {
-        let (mut confirmed, mut unconfirmed) = (BTreeSet::new(), false);
-        for some in confirm.chunks(REQUESTS_MAX) {
-            let asked: Vec<_> = some.iter().map(|one| self.confirm_one(one)).collect();
-            for answer in join_all(asked).await {
-                unconfirmed |= answer.is_none();
-                confirmed.extend(answer);
-            }
-        }
-        (confirmed, unconfirmed)
-    }
-
-    async fn confirm_one(&self, confirm: &Confirm) -> Option<Confirmation> {
-        match confirm {
-            Confirm::Gone { node, uid } => match self
-                .world
-                .objects
-                .get(&ObjectKey::own("LynqNode", &self.key.0, node))
-                .await
-            {
-                Err(ApiError::NotFound(_)) => Some(Confirmation::Gone { uid: uid.clone() }),
-                Ok(object) if object["metadata"]["uid"] != uid.as_str() => {
-                    Some(Confirmation::Gone { uid: uid.clone() })
-                }
-                Ok(object) => {
-                    // What is another hub's by now is counted there.
-                    let node = self.world.nodes.learn(&object);
-                    (node.hub != self.key.1).then(|| Confirmation::Gone { uid: uid.clone() })
-                }
-                Err(_) => None,
-            },
-            Confirm::Ready {
-                node,
-                uid,
-                resource_version,
-            } => {
-                let key = NodeKey {
-                    namespace: self.key.0.clone(),
-                    name: node.clone(),
-                };
-                let digest = self
-                    .world
-                    .nodes
-                    .get(&key)
-                    .filter(|n| n.uid == *uid && n.resource_version == *resource_version)?;
-                let ready = confirm_ready(self.world, &digest).await.unwrap_or(false);
-                ready.then(|| Confirmation::Ready {
-                    uid: uid.clone(),
-                    resource_version: resource_version.clone(),
-                })
-            }
         }
     }
 

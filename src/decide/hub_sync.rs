@@ -39,6 +39,8 @@ pub struct Form {
     pub policy: Rollout,
     /// It, or its hub, is forced.
     pub forced: bool,
+    /// As its status says, every node of it was written from this generation.
+    pub all_written: bool,
     pub compiled: Arc<CompiledForm>,
 }
 
@@ -223,9 +225,12 @@ fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
         return;
     };
     let known = seen.rendered.get(&id);
-    // What is to go and may not yet stays behind what the form says now. Of what stays and is not known, its next rendering
-    // tells.
-    if !known.map_or(!going, |known| known.is_of(form)) {
+    // What is to go and may not yet stays behind what the form says now.
+    let is_current = match known {
+        Some(known) => known.is_of(form),
+        None => form.all_written && !going,
+    };
+    if !is_current {
         let name = node.key.name.clone();
         plan.unwritten.insert((node.form.clone(), name));
     }
@@ -433,6 +438,7 @@ mod tests {
             generation,
             policy: Rollout::default(),
             forced: false,
+            all_written: true,
             compiled: Arc::new(compiled),
         };
         BTreeMap::from([("web".to_owned(), form)])

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::api::conditions::Condition;
 use crate::api::node::NodeStatus;
 use crate::api::policy::{Rollout, delay};
 use crate::api::resource::{
@@ -274,6 +275,7 @@ impl NodeDigest {
             live: self.live.clone(),
             start: self.start.as_deref().and_then(stamp::parse),
             settled_since: self.settled_since(),
+            unsettled_since: self.unsettled().map(|c| c.last_transition_time),
             seen: self.is_seen(),
             ready: self.is_ready() && self.status_is_current(),
             why: self.why_not_settled(),
@@ -341,17 +343,22 @@ impl NodeDigest {
             let why = "it is being deleted, and something keeps it: see its finalizers";
             return Some(why.to_owned());
         }
-        let type_ = match self.live {
-            Live::Unknown => "Ready",
-            _ => "Rolled",
-        };
-        let condition = self.status.conditions.iter().find(|c| c.type_ == type_);
-        let why = condition.filter(|c| c.status == "False" && self.is_seen())?;
+        let why = self.unsettled()?;
         let mut shown: String = why.message.chars().take(SHOWN_MAX).collect();
         if shown.len() < why.message.len() {
             shown.push('…');
         }
         Some(shown).filter(|why| !why.is_empty())
+    }
+
+    /// What says that the live content is not settled.
+    fn unsettled(&self) -> Option<&Condition> {
+        let type_ = match self.live {
+            Live::Unknown => "Ready",
+            _ => "Rolled",
+        };
+        let condition = self.status.conditions.iter().find(|c| c.type_ == type_);
+        condition.filter(|c| c.status == "False" && self.is_seen())
     }
 
     pub fn is_ready(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::applies::{Applies, FOUGHT_OVER};
 use crate::decide::node_plan::news::Trouble;
 use crate::decide::node_plan::record::Record;
-use crate::decide::readiness::Readiness;
+use crate::decide::readiness::{Readiness, Reason};
 use crate::decide::rollout::Live;
 
 /// No event tells that a kind was installed.
@@ -89,16 +89,22 @@ pub struct Seen<'a> {
     pub untold: SignedDuration,
 }
 
+/// How long a controller whose status says of no generation has for seeing that there is a new one. Most take less than a second;
+/// one that finds nothing to write keeps its node waiting for as long.
+const OLD_STATUS_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+
 /// How long that is: what the resource, its form or its hub says; else, where its kind has a status in which something
 /// may yet appear, as long as for any other to become ready.
 pub fn untold_delay(
     facts: &Facts,
     policy: Option<SignedDuration>,
     has_status: bool,
+    readiness: Option<&Readiness>,
 ) -> SignedDuration {
-    let patience = match has_status {
-        true => SignedDuration::from_secs(facts.timeout_seconds.into()),
-        false => SignedDuration::ZERO,
+    let patience = match (readiness, has_status) {
+        (Some(Readiness::Unknown(Reason::StatusMayBeOld { .. })), _) => OLD_STATUS_PATIENCE,
+        (_, true) => SignedDuration::from_secs(facts.timeout_seconds.into()),
+        (_, false) => SignedDuration::ZERO,
     };
     facts.min_delay.or(policy).unwrap_or(patience)
 }
@@ -494,6 +500,10 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
         Readiness::Failed(reason) => return done(State::Failed, reason.to_string(), None),
         Readiness::Unknown(reason) => {
             return match untold_until(child, seen.untold).filter(|until| *until > now) {
+                // It has told.
+                None if matches!(reason, Reason::StatusMayBeOld { .. }) => {
+                    done(State::Ready, String::new(), None)
+                }
                 None => done(State::Ready, reason.to_string(), None),
                 Some(until) => {
                     let waits = format!("{reason}; {}", untold_text(seen.untold));

@@ -132,6 +132,8 @@ pub struct Plan {
     pub freed: Vec<Freed>,
     /// Nodes in flight that are settled since a time to come: a clock was ahead, and their statuses are to be written anew.
     pub outrun: Vec<String>,
+    /// Nodes that are to be read: somebody has seen a newer version of them.
+    pub behind: Vec<String>,
     pub waiting: BTreeMap<String, Reason>,
     pub forms: BTreeMap<String, status::FormState>,
     /// The hub's window over all of its forms; None where there is none, and while the hub is forced.
@@ -365,6 +367,7 @@ impl Pass<'_> {
         // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
         // it, could be freed on what the node was before the release that the newer one names.
         if way == Way::Slot && slots.iter().any(|slot| is_ahead(slot, node)) {
+            self.plan.behind.push(name.to_owned());
             self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
             return;
         }
@@ -415,8 +418,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Slots that nobody has used and nobody will: their place is somebody else's. What is not ready keeps its slot; it
-    /// fills the window anyway. What is refused keeps it for a few tries: each node that got it instead might be refused
+    /// Slots that nobody has used and nobody will: their place is somebody else's. What is not ready keeps its slot, as it
+    /// fills the window anyway; unless a pause forbids it to use it. What is refused keeps it for a few tries: each node that got it instead might be refused
     /// as well, with as many writes.
     fn give_up(&mut self, slots: &[Slot]) {
         for slot in slots {
@@ -433,7 +436,10 @@ impl Pass<'_> {
             let refusal = self.snapshot.refused.get(&slot.node);
             let tried_again = put_off(self.snapshot, &slot.node, node, self.now).is_some()
                 && refusal.is_some_and(|refusal| !refusal.lasting);
-            if unused && !released && !tried_again && !node.non_ready() {
+            let form = self.snapshot.forms.get(&slot.form);
+            let paused = form.is_some_and(|form| form.policy.paused);
+            let keeps = node.non_ready() && !paused;
+            if unused && !released && !tried_again && !keeps {
                 self.plan.give_up.push(GiveUp {
                     node: slot.node.clone(),
                     resource_version: slot.resource_version.clone(),

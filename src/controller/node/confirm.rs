@@ -34,9 +34,10 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
             return Ok(false);
         };
         let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
-        let told = match child.readiness {
-            Readiness::Unknown(_) => {
-                let delay = untold_delay(facts, min_delay(world, node), served.has_status);
+        let told = match &child.readiness {
+            readiness @ Readiness::Unknown(_) => {
+                let min_delay = min_delay(world, node);
+                let delay = untold_delay(facts, min_delay, served.has_status, Some(readiness));
                 untold_until(&child, delay).is_none_or(|until| until <= Timestamp::now())
             }
             Readiness::Ready => true,

@@ -163,8 +163,13 @@ impl Look<'_> {
             }
         }
         let now: BTreeSet<String> = formless.keys().map(|form| (*form).to_owned()).collect();
+        // A form that is another hub's by now has its metrics there.
+        let is_elsewhere = |form: &str| {
+            let form = self.world.forms.get(&self.key.0, form);
+            form.is_some_and(|form| form.hub_id != self.key.1)
+        };
         for form in written.formless.difference(&now) {
-            if !plan.forms.contains_key(form) {
+            if !plan.forms.contains_key(form) && !is_elsewhere(form) {
                 self.world.metrics.forget(&self.key.0, form);
             }
         }
@@ -173,7 +178,9 @@ impl Look<'_> {
                 form: (*form).to_owned(),
             };
             let (code, count) = (reason.code(), waiting.len() as i64);
-            (self.world.metrics).formless(&self.key, form, code, count);
+            if !is_elsewhere(form) {
+                (self.world.metrics).formless(&self.key, form, code, count);
+            }
             let hub = self.world.hubs.get(&self.key.0, &self.key.1);
             if let Some(hub) = hub.filter(|_| !written.formless.contains(*form)) {
                 let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);

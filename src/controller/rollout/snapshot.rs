@@ -73,8 +73,11 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
         }
         Some(known) => {
             let written = known.spec.as_ref();
+            let hub = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
+            let other_rows = known.hub.as_ref().zip(hub);
             (known.writing && is_ordered(spec))
                 || !written.is_some_and(|written| spec.renders_like(written))
+                || other_rows.is_some_and(|(known, hub)| !known.reads_like(hub))
         }
     };
     Some(rollout::Form {
@@ -84,6 +87,7 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
         unwritten: known
             .map(|rendered| rendered.unwritten.clone())
             .unwrap_or_default(),
+        unwritten_before: 0,
         // Without a sound hub nobody renders it.
         outdated: outdated || seen.hub.is_none_or(|hub| hub.deleting || hub.spec.is_err()),
         forced: is_forced(&form.annotations),

@@ -516,13 +516,16 @@ fn what_says_nothing_counts_as_ready_after_its_delay() {
         timeout_seconds: 300,
         ..node.facts[0].clone()
     };
-    for (own, policy, has_status, delay) in [
-        (Some(minute), Some(minute * 2), true, 60),
-        (None, Some(minute * 2), true, 120),
-        (None, None, true, 300),
-        (None, None, false, 0),
+    let old = Readiness::Unknown(Reason::StatusMayBeOld { name: "a".into() });
+    for (own, policy, has_status, readiness, delay) in [
+        (Some(minute), Some(minute * 2), true, None, 60),
+        (None, Some(minute * 2), true, None, 120),
+        (None, None, true, Some(&untold()), 300),
+        (None, None, true, Some(&old), 10),
+        (Some(minute), None, true, Some(&old), 60),
+        (None, None, false, None, 0),
     ] {
-        let found = untold_delay(&of(own), policy, has_status);
+        let found = untold_delay(&of(own), policy, has_status, readiness);
         assert_eq!(found.as_secs(), delay, "{own:?} {policy:?} {has_status}");
     }
     let mut child = child(&node.facts[0], &node);

@@ -21,7 +21,17 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
             name: object.name(),
         });
     }
-    not_ready(object).map_or(Readiness::Ready, Readiness::Waiting)
+    if let Some(reason) = not_ready(object) {
+        return Readiness::Waiting(reason);
+    }
+    let told = DECISIVE.into_iter().find_map(|kind| object.condition(kind));
+    let of_generation = told.is_some_and(|condition| condition.observed_generation().is_some());
+    match object.may_be_old() {
+        Some(reason) if !of_generation && !object.reports_generation() => {
+            Readiness::Unknown(reason)
+        }
+        _ => Readiness::Ready,
+    }
 }
 
 fn not_ready(object: &Object<'_>) -> Option<Reason> {

@@ -1,8 +1,10 @@
 //! Reads the fields of an object for the rules. It never judges a count, and it must not panic or guess:
 //! what is missing or of the wrong type is absent.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::api::names;
 use crate::decide::readiness::Reason;
 
 pub(super) struct Object<'a> {
@@ -104,10 +106,32 @@ impl<'a> Object<'a> {
         })
     }
 
+    pub(super) fn reports_generation(&self) -> bool {
+        self.has("/status/observedGeneration")
+    }
+
     /// The same for kinds whose controller may not report it at all.
     pub(super) fn unobserved_if_reported(&self) -> Option<Reason> {
-        self.has("/status/observedGeneration")
-            .then(|| self.unobserved())?
+        self.reports_generation().then(|| self.unobserved())?
+    }
+
+    /// Why a status that says nothing of a generation may be of what was there before: nobody has written it since our last
+    /// apply. The API server keeps those times in whole seconds.
+    pub(super) fn may_be_old(&self) -> Option<Reason> {
+        // There was nothing before the first one.
+        if self.generation() <= 1 {
+            return None;
+        }
+        let entries = || self.list("/metadata/managedFields").iter();
+        let time = |entry: &Value| entry["time"].as_str()?.parse::<Timestamp>().ok();
+        let ours = |entry: &&Value| {
+            entry["manager"] == names::FIELD_MANAGER && entry["subresource"].is_null()
+        };
+        let of_status = |entry: &&Value| !entry["fieldsV1"]["f:status"].is_null();
+        let applied = entries().filter(ours).filter_map(time).max()?;
+        let told = entries().filter(of_status).filter_map(time).max();
+        told.is_none_or(|told| told <= applied)
+            .then(|| Reason::StatusMayBeOld { name: self.name() })
     }
 
     pub(super) fn conditions(&self) -> impl Iterator<Item = Condition<'a>> + use<'a> {
@@ -182,7 +206,7 @@ impl<'a> Condition<'a> {
         self.text("message").to_owned()
     }
 
-    fn observed_generation(&self) -> Option<i64> {
+    pub(super) fn observed_generation(&self) -> Option<i64> {
         self.value.get("observedGeneration").and_then(Value::as_i64)
     }
 }

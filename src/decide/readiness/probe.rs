@@ -99,7 +99,12 @@ pub(super) fn rule(object: &Object<'_>) -> Option<Readiness> {
         }
     };
     Some(match unmet(&probe, object.value()) {
-        None => Readiness::Ready,
+        None => match object.may_be_old() {
+            Some(reason) if object.has("/status") && !object.reports_generation() => {
+                Readiness::Unknown(reason)
+            }
+            _ => Readiness::Ready,
+        },
         Some(message) => Readiness::Waiting(Reason::ProbeUnmet {
             name: object.name(),
             message,

@@ -49,6 +49,11 @@ pub enum Reason {
     /// Unknown.
     #[error("{name}: nothing in it tells whether it is ready")]
     NothingTold { name: String },
+    /// Unknown.
+    #[error(
+        "{name}: its status says of no generation that it is ready, and was not written since the apply"
+    )]
+    StatusMayBeOld { name: String },
     #[error("{name}: {message} (readyProbe)")]
     ProbeUnmet { name: String, message: String },
     #[error(
@@ -221,6 +226,7 @@ impl Reason {
             Self::ConditionNotTrue { .. } => "ConditionNotTrue",
             Self::NoKnownCondition { .. } => "NoKnownCondition",
             Self::NothingTold { .. } => "NothingTold",
+            Self::StatusMayBeOld { .. } => "StatusMayBeOld",
             Self::ProbeUnmet { .. } => "ProbeUnmet",
             Self::ProbeUnreadable { .. } => "ProbeUnreadable",
             Self::Paused { .. } => "Paused",

@@ -1,10 +1,10 @@
 //! How far a rollout is, and when it will be done.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::stamp;
-use crate::decide::rollout::Node;
+use crate::decide::rollout::{Form, Node};
 
 /// How far the clocks may be apart of who lets a node go and who sees it ready.
 const CLOCKS_APART_MAX: SignedDuration = SignedDuration::from_mins(10);
@@ -19,6 +19,24 @@ pub struct Pace {
     pub watched: usize,
     /// Nothing goes on until somebody does something.
     pub stopped: bool,
+}
+
+/// A rollout begins when something is to be done, and again when new templates come; it ends when all is done.
+pub fn set_times(rollout: &mut FormRolloutStatus, form: &Form, now: Timestamp) {
+    let now = stamp::millis(now);
+    let over = |phase: Phase| matches!(phase, Phase::Complete | Phase::Idle);
+    let continued = form.previous.as_ref().filter(|p| {
+        let generation = p.target_generation;
+        (generation == rollout.target_generation || generation >= form.same_since)
+            && (over(p.phase) == over(rollout.phase) || over(rollout.phase))
+    });
+    rollout.start_time = match continued {
+        Some(previous) => previous.start_time,
+        None => (!over(rollout.phase)).then_some(now),
+    };
+    if over(rollout.phase) {
+        rollout.completion_time = continued.and_then(|p| p.completion_time).or(Some(now));
+    }
 }
 
 /// How many windows full of nodes are through and are to come, and when it is done if it goes on as it went so far. It

@@ -134,10 +134,11 @@ impl Reason {
                     unknown,
                     not_ready,
                     soaking,
+                    confirming,
                     broken,
                     ..
                 } = holders.as_ref();
-                let others = [releasing, refused, unknown, not_ready, soaking];
+                let others = [releasing, refused, unknown, not_ready, soaking, confirming];
                 !broken.is_empty() && others.into_iter().all(Names::is_empty)
             }
             _ => false,
@@ -399,6 +400,8 @@ pub struct Holders {
     pub refused: Names,
     pub unknown: Names,
     pub not_ready: Names,
+    /// They are ready, and are to be read from the API server once more before their slots are free.
+    pub confirming: Names,
     pub soaking: Names,
     /// When the first of those has soaked.
     pub soaked_at: Option<Timestamp>,
@@ -434,6 +437,12 @@ impl fmt::Display for Holders {
             parts.push(format!(
                 "ready, and watched until {until} UTC at least: {}",
                 self.soaking
+            ));
+        }
+        if !self.confirming.is_empty() {
+            parts.push(format!(
+                "ready, and looked at once more: {}",
+                self.confirming
             ));
         }
         if !self.broken.is_empty() {

@@ -58,6 +58,8 @@ pub struct Form {
     pub same_since: i64,
     /// Nodes that the newest content could not be written to: too large, refused, or their row is skipped.
     pub unwritten: BTreeSet<String>,
+    /// How many those are, as the process before this one told: which ones they are the first sync finds out.
+    pub unwritten_before: i32,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
     pub outdated: bool,
     /// Everything of the form goes at once.
@@ -87,6 +89,8 @@ pub struct Node {
     pub start: Option<Timestamp>,
     /// Since when every resource of the live content is ready; None while it is not so.
     pub settled_since: Option<Timestamp>,
+    /// Since when it is not so any more.
+    pub unsettled_since: Option<Timestamp>,
     /// The status speaks of the live content.
     pub seen: bool,
     /// All of the live content is ready; what did not render is not.

@@ -8,9 +8,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::conditions::ConditionState;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
+use crate::api::names;
 use crate::api::policy::Skew;
-use crate::api::{names, stamp};
-use crate::decide::rollout::pace::{Pace, set_pace};
+use crate::decide::rollout::pace::{Pace, set_pace, set_times};
 use crate::decide::rollout::reason::{NEXT, Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot, free_at};
 
@@ -65,7 +65,13 @@ impl FormState {
     /// Whether its status has a part about the rollout, were there no policy of its own.
     pub fn is_told(&self) -> bool {
         let windowed = self.window.is_some() || self.hub_window.is_some();
-        windowed || self.force.is_some() || self.rollout.slots > 0 || self.rollout.held_nodes > 0
+        let FormRolloutStatus {
+            slots,
+            held_nodes,
+            unwritten_nodes,
+            ..
+        } = self.rollout;
+        windowed || self.force.is_some() || slots > 0 || held_nodes > 0 || unwritten_nodes > 0
     }
 
     /// Which windows apply.
@@ -166,7 +172,8 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
     failed
 }
 
-/// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live.
+/// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live. What was ready in
+/// time, and breaks while it is still watched, has as long once more.
 pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
     let node = snapshot.nodes.get(&slot.node)?;
     let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
@@ -174,7 +181,11 @@ pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timesta
     let start = node
         .start
         .filter(|_| in_flight && (node.non_ready() || node.deleting));
-    start?.checked_add(limit).ok()
+    let first = start?.checked_add(limit).ok()?;
+    match node.unsettled_since.filter(|broke| *broke > first) {
+        Some(broke) => broke.checked_add(limit).ok(),
+        None => Some(first),
+    }
 }
 
 /// A repair never counts as a failure, nor does what somebody has forgiven.
@@ -261,7 +272,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         ready_updated_nodes: ready_updated,
         held_nodes: held,
         failed_nodes: seen.failed.names.len() as i32,
-        unwritten_nodes: form.unwritten.len() as i32,
+        unwritten_nodes: form.unwritten_before.max(form.unwritten.len() as i32),
         forced_nodes: 0,
         slots,
         waves_done: None,
@@ -516,24 +527,6 @@ fn message(
                 },
             }
         }
-    }
-}
-
-/// A rollout begins when something is to be done, and again when new templates come; it ends when all is done.
-fn set_times(rollout: &mut FormRolloutStatus, form: &Form, now: Timestamp) {
-    let now = stamp::millis(now);
-    let over = |phase: Phase| matches!(phase, Phase::Complete | Phase::Idle);
-    let continued = form.previous.as_ref().filter(|p| {
-        let generation = p.target_generation;
-        (generation == rollout.target_generation || generation >= form.same_since)
-            && (over(p.phase) == over(rollout.phase) || over(rollout.phase))
-    });
-    rollout.start_time = match continued {
-        Some(previous) => previous.start_time,
-        None => (!over(rollout.phase)).then_some(now),
-    };
-    if over(rollout.phase) {
-        rollout.completion_time = continued.and_then(|p| p.completion_time).or(Some(now));
     }
 }
 

@@ -13,8 +13,8 @@ use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, natural, put_o
 /// A status that says nothing of the live content for this long is not just late.
 const UNSEEN_MAX: SignedDuration = SignedDuration::from_secs(30);
 
-/// What a node does in a window. In the order in which a reader wants to know of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What a node does in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Busy {
     /// In flight, and it cannot be told whether it is ready.
     Unknown,
@@ -26,6 +26,8 @@ enum Busy {
     Refused,
     /// Ready, but for how long is still watched.
     Soaking(Timestamp),
+    /// Ready, which is still to be read from the API server itself.
+    Confirming,
     /// Not ready, but no release of this rollout made it so.
     Broken,
 }
@@ -184,7 +186,8 @@ fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
             Some(at) if at > now => Busy::Soaking(at),
             _ if put_off(snapshot, &slot.node, node, now).is_some() => Busy::Refused,
             _ if node.held() => Busy::Releasing,
-            _ => Busy::NotReady,
+            Some(_) => Busy::Confirming,
+            None => Busy::NotReady,
         };
     }
     let late = |start: Timestamp| start.checked_add(UNSEEN_MAX).is_ok_and(|at| at <= now);
@@ -295,7 +298,8 @@ impl<'a> Window<'a> {
             Reason::ReadinessUnknown { window, holders }
         } else if !(holders.not_ready.is_empty()
             && holders.releasing.is_empty()
-            && holders.refused.is_empty())
+            && holders.refused.is_empty()
+            && holders.confirming.is_empty())
         {
             Reason::WindowFull { window, holders }
         } else if !holders.soaking.is_empty() {
@@ -321,7 +325,9 @@ impl<'a> Window<'a> {
                 .filter(|place| wanted(place.busy))
                 .map(|place| &place.name)
                 .collect();
-            names.sort_by_cached_key(|name| natural(name));
+            // Of the first one it is said why.
+            let untold = |name: &str| self.nodes.get(name).is_none_or(|node| node.why.is_none());
+            names.sort_by_cached_key(|name| (untold(name), natural(name)));
             Names::of(names)
         };
         let soaked = places
@@ -341,6 +347,7 @@ impl<'a> Window<'a> {
                 why: first.and_then(|name| self.nodes.get(name)?.why.clone()),
                 releasing: of(&|busy| busy == Busy::Releasing),
                 refused: of(&|busy| busy == Busy::Refused),
+                confirming: of(&|busy| busy == Busy::Confirming),
                 unknown,
                 not_ready,
                 soaking: of(&|busy| matches!(busy, Busy::Soaking(_))),

@@ -73,6 +73,17 @@ pub struct FormStatus {
     pub rollout: Option<FormRolloutStatus>,
 }
 
+impl FormStatus {
+    pub fn unwritten_nodes(&self) -> i32 {
+        let rollout = self.rollout.as_ref();
+        rollout.map_or(0, |rollout| rollout.unwritten_nodes)
+    }
+
+    pub fn all_written(&self, generation: i64) -> bool {
+        self.observed_generation == Some(generation) && self.unwritten_nodes() == 0
+    }
+}
+
 /// The one Deployment of a node. What it takes to become ready is in its image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {

@@ -31,6 +31,7 @@ pub struct Rendered {
     pub same_since: i64,
     pub writing: bool,
     pub spec: Option<Arc<FormSpec>>,
+    pub unwritten: BTreeSet<String>,
 }
 
 /// What the hub and its forms say (`controller::Said`).
@@ -250,6 +251,9 @@ impl Process {
         match object {
             Object::Node(node) => {
                 self.gone.remove(&node.digest.uid);
+                let before = self.nodes.get(name).map(|known| known.uid.clone());
+                self.gone
+                    .extend(before.filter(|uid| *uid != node.digest.uid));
                 self.put_node(&node.digest);
                 self.node_loop.wake(name, time);
                 self.release.wake(time);
@@ -278,6 +282,8 @@ impl Process {
             }
             Object::Form(form) => {
                 self.gone.remove(&form.uid);
+                let before = self.forms.get(name).map(|known| known.uid.clone());
+                self.gone.extend(before.filter(|uid| *uid != form.uid));
                 self.put_form(&form);
                 let before = self.told.1.insert(name.to_owned(), form.clone());
                 self.release.wake(time);

@@ -48,6 +48,8 @@ struct Flight {
     repair: bool,
     /// Repairs had a window of their own when it was released (`skewCounts: Released`).
     apart: bool,
+    /// Or when one was that its slot was taken for, and that this one replaces.
+    was_apart: bool,
 }
 
 /// Of a form and of its hub; None: unlimited.
@@ -200,6 +202,7 @@ impl Witness {
             allowed: (None, None),
             repair: false,
             apart: false,
+            was_apart: false,
         };
         if cause != Cause::Forced {
             let Some((life, view)) = author else {
@@ -219,6 +222,8 @@ impl Witness {
             let slot = cluster.hub.slots.iter().find(|slot| slot.uid == uid);
             flight.repair = slot.is_some_and(|slot| slot.repair);
             flight.apart = !self.history.counts_all(&flight.form, view.since);
+            let before = self.flights.get(&uid);
+            flight.was_apart = flight.apart || before.is_some_and(|before| before.was_apart);
             if cause == Cause::Gated {
                 self.released(cluster, old, new, life, view, &flight);
             } else if self.history.was_forced(&flight.form, view.said) {
@@ -314,7 +319,7 @@ impl Witness {
                 continue;
             };
             // Nodes of two windows, after they became one.
-            let two = !flight.apart && which == "form" && flights.iter().any(|f| f.apart);
+            let two = !flight.apart && which == "form" && flights.iter().any(|f| f.was_apart);
             let width = if two { 2 * width } else { width };
             self.expect(flights.len() <= width, "window", || {
                 let names: Vec<&str> = flights.iter().map(|f| f.name.as_str()).collect();

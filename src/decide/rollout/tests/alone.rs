@@ -350,9 +350,14 @@ fn what_cannot_be_deleted_stalls() {
 #[test]
 fn an_unused_slot_of_what_is_not_ready_is_kept() {
     let mut snapshot = fleet("X", 2);
-    policy_of(&mut snapshot).paused = true;
+    snapshot.forms.get_mut("web").unwrap().outdated = true;
     snapshot.slots = vec![slot(0, "100")];
     assert_eq!(plan(&snapshot, at(1)).give_up, []);
+    // A release that is late must not land in a pause.
+    policy_of(&mut snapshot).paused = true;
+    let paused = plan(&snapshot, at(1));
+    assert_eq!(paused.give_up.len(), 1);
+    assert_eq!(paused.ledger, None);
 }
 
 /// An order needs slots, and the ledger has room for so many.

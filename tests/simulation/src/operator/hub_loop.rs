@@ -52,6 +52,7 @@ struct Sync {
     spend: bool,
     deletes: Vec<NodeDeletion>,
     plan_rendered: hub_sync::Rendered,
+    unwritten: BTreeSet<(String, String)>,
     held: Option<u64>,
     failed: Vec<Failed>,
     stage: Stage,
@@ -129,6 +130,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
                 generation: form.generation,
                 policy,
                 forced,
+                all_written: form.status.all_written(form.generation),
                 compiled,
             },
         );
@@ -193,6 +195,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         spend: hub.confirmation.is_some() && plan.held.is_none(),
         deletes: plan.deletes,
         plan_rendered: plan.rendered,
+        unwritten: plan.unwritten,
         held: plan.held.map(|held| held.count),
         failed: vec![],
         stage: Stage::Write,
@@ -337,6 +340,8 @@ impl Sync {
             if self.failed.is_empty() {
                 entry.generation = form.generation;
             }
+            let of_form = self.unwritten.iter().filter(|(form, _)| form == name);
+            entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
             if !self.failed.iter().any(|failed| failed.retry) {
                 let before = entry.spec.replace(form.spec.clone());
                 if !before.is_some_and(|before| form.spec.renders_like(&before)) {

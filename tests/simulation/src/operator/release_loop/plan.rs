@@ -46,6 +46,11 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
                     || !written.is_some_and(|written| form.spec.renders_like(written))
             }
         };
+        let known = known.filter(|known| known.spec.is_some());
+        let unwritten_before = match known {
+            Some(_) => 0,
+            None => form.status.unwritten_nodes(),
+        };
         let previous = form.status.rollout.clone();
         let (forced, resumed_at) = (form.forced, form.resumed_at);
         (
@@ -54,9 +59,9 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
                 policy,
                 rendered_generation,
                 same_since: known.map_or(rendered_generation, |r| r.same_since),
-                // Nothing here is too large, and nobody refuses a write for good.
-                unwritten: BTreeSet::new(),
-                outdated,
+                unwritten: known.map(|r| r.unwritten.clone()).unwrap_or_default(),
+                unwritten_before,
+                outdated: outdated || unwritten_before > 0,
                 forced,
                 resumed_at,
                 previous,
@@ -90,7 +95,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         if let Some(planned) = nodes.get_mut(name) {
             planned.unchanged = match world.mutant(Mutant::TakeOverUnseen) {
                 true => Some(true),
-                false => unchanged,
+                false => unchanged.filter(|same| *same || planned.seen),
             };
         }
     }
