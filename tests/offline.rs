@@ -201,3 +201,154 @@ fn one_template_is_evaluated_to_standard_output() -> Result<()> {
     );
     Ok(())
 }
+
+/// Runs it with 2 s of a processor and 64 MiB of memory of its own: with more it is killed.
+fn bounded(arguments: &[&str], input: &str) -> Result<Output> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("input");
+    std::fs::write(&path, input)?;
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -t 2 && ulimit -d 65536 && exec \"$@\"", "sh"])
+        .arg(program("lynqgate")?)
+        .args(arguments)
+        .stdin(std::fs::File::open(&path)?)
+        .output()?;
+    Ok(output)
+}
+
+#[test]
+fn hostile_templates_end_with_their_limit_in_little_time_and_memory() -> Result<()> {
+    let nested = format!(
+        "{}{}",
+        "{{ if true }}".repeat(5000),
+        "{{ end }}".repeat(5000)
+    );
+    let nested = nested.as_str();
+    let (steps, memory, output) = (
+        "takes more than 200000 steps",
+        "values take more than 8388608 bytes",
+        "writes more than 1048576 bytes",
+    );
+    for (engine, template, said) in [
+        ("go", "{{ range 1000000000 }}{{ end }}", steps),
+        ("go", "{{ range until 1000000000 }}{{ end }}", steps),
+        (
+            "go",
+            "{{ range 100 }}{{ repeat 100000 \"x\" }}{{ end }}",
+            output,
+        ),
+        ("go", "{{ repeat 10000000 \"x\" }}", memory),
+        ("go", nested, "more than 100 deep"),
+        (
+            "go",
+            "{{ define \"t\" }}{{ template \"t\" }}{{ end }}{{ template \"t\" }}",
+            "more than 100 deep",
+        ),
+        (
+            "go",
+            "{{ regexMatch \"(x+x+)+y\" (repeat 1000000 \"x\") }}",
+            steps,
+        ),
+        (
+            "go",
+            "{{ regexReplaceAll \"\" (repeat 1000000 \"m\") .uid }}",
+            steps,
+        ),
+        (
+            "go",
+            "{{ printf (repeat 10000 \"%[1]v\") (repeat 10000 \"x\") }}",
+            memory,
+        ),
+        ("go", "{{ printf \"%999999999d\" 1 }}", ""),
+        (
+            "go",
+            "{{ $x := repeat 1000000 \"aB\" }}{{ range 9 }}{{ snakecase $x | len }}{{ end }}",
+            memory,
+        ),
+        (
+            "go",
+            "{{ $l := list 1 2 3 4 }}{{ range 30 }}{{ $l = concat $l $l }}{{ end }}",
+            memory,
+        ),
+        (
+            "jinja",
+            "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}",
+            "takes more than 50000 steps",
+        ),
+        (
+            "jinja",
+            "{% for i in range(100) %}{{ repeat(100000, 'x') }}{% endfor %}",
+            output,
+        ),
+        ("jinja", "{{ repeat(10000000, 'x') }}", memory),
+        (
+            "jinja",
+            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+            "more than 50 deep",
+        ),
+        (
+            "jinja",
+            "{{ regexMatch('(x+x+)+y', repeat(1000000, 'x')) }}",
+            steps,
+        ),
+    ] {
+        let arguments = [
+            "eval",
+            "--vars",
+            "-",
+            "--engine",
+            engine,
+            "--template",
+            template,
+        ];
+        let ended = bounded(&arguments, r#"{"uid": "acme"}"#)?;
+        let shown: String = template.chars().take(80).collect();
+        ensure!(ended.status.code().is_some(), "{shown}: {}", ended.status);
+        if !said.is_empty() {
+            let told = failed(&ended)?;
+            ensure!(told.contains(said), "{shown}: {told}");
+        }
+    }
+    Ok(())
+}
+
+/// Each of its texts keeps to its own limits.
+#[test]
+fn a_hostile_form_ends_with_the_limit_of_its_row() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("row.json");
+    std::fs::write(&path, r#"{"uid": "acme"}"#)?;
+    let row = path.display().to_string();
+    for (engine, texts, text, said) in [
+        (
+            "Go",
+            200,
+            "{{ repeat 1000000 \"x\" }}",
+            "write more than 1048576 bytes for one row",
+        ),
+        (
+            "Go",
+            1000,
+            "{{ range 190000 }}{{ end }}",
+            "take more than 400000 steps for one row",
+        ),
+        (
+            "Jinja",
+            1000,
+            "{% for i in range(9999) %}{% endfor %}",
+            "take more than 400000 steps for one row",
+        ),
+    ] {
+        let mut map = config_map("{{ .uid }}", "");
+        map["nameTemplate"] = json!("map");
+        let data = (0..texts).map(|i| (format!("k{i}"), json!(text)));
+        map["spec"]["data"] = Value::Object(data.collect());
+        let mut form: Value = serde_json::from_str(&form(map))?;
+        form["spec"]["templateEngine"] = json!(engine);
+        let arguments = ["render", "-f", "-", "--row", &row];
+        let ended = bounded(&arguments, &form.to_string())?;
+        let told = failed(&ended).with_context(|| text.to_owned())?;
+        ensure!(told.contains(said), "{text}: {told}");
+    }
+    Ok(())
+}

@@ -63,6 +63,31 @@ fn results_are_those_of_go_and_sprig() {
     );
 }
 
+/// The words of the functions' own messages are everybody's. What a template makes of its own words and numbers is not.
+#[test]
+fn messages_stay_readable_in_public() {
+    let expected: Value = serde_json::from_str(EXPECTED).unwrap();
+    let row: BTreeMap<String, String> = serde_json::from_value(expected["row"].clone()).unwrap();
+    let inputs = Inputs::new(&row, Some(facts()), Limits::default());
+    let cases = expected["cases"].as_array().unwrap();
+    let (mut readable, mut hidden) = (0, Vec::new());
+    for case in cases.iter().filter(|case| case["error"].is_string()) {
+        let text = case["template"].as_str().unwrap();
+        let Ok(template) = Template::parse(Engine::Go, "t", text) else {
+            continue;
+        };
+        let error = template.render(&inputs, "spec.x").unwrap_err();
+        let known = row.values().map(String::as_str).chain([text]);
+        let public = error.public(&known.collect::<Vec<_>>());
+        match public == error.message {
+            true => readable += 1,
+            false => hidden.push(public),
+        }
+    }
+    let hidden_max = readable / 20;
+    assert!(hidden.len() <= hidden_max, "{readable}, and {hidden:#?}");
+}
+
 /// Their results cannot be those of Go, which draws them or reads a clock: they have tests of their own.
 const NOT_OF_GO: [&str; 9] = [
     "ago",

@@ -19,7 +19,7 @@ use crate::decide::readiness::Probe;
 use crate::decide::rows::Row;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
-use crate::decide::template::{Engine, Inputs, Template};
+use crate::decide::template::{Engine, Inputs, Template, public};
 use tree::Tree;
 
 /// A form whose templates are parsed; rendered for thousands of rows.
@@ -163,6 +163,7 @@ impl CompiledForm {
     /// manifest, so that nobody takes them for deleted.
     pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
         let variables = variables(inputs);
+        let budget = Arc::default();
         let (mut arrays, mut errors) = (Map::new(), vec![]);
         let mut rendered = vec![];
         for (_, resource) in &self.resources {
@@ -175,22 +176,25 @@ impl CompiledForm {
                 },
             };
             let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default());
-            rendered.push(resource.render(&inputs));
+            rendered.push(resource.render(&inputs.within(&budget)));
         }
         let created = namespaces::created(rendered.iter().flatten());
         let mut objects = BTreeSet::new();
         for ((array, resource), rendered) in self.resources.iter().zip(rendered) {
+            let (name, namespace) = (resource.name.text(), resource.namespace.text());
+            let known = [&inputs.row.uid, inputs.hub, inputs.form, name, namespace];
+            let shown = |value: &str| public::shown(value, &known);
             let rendered = rendered
                 .and_then(|rendered| {
                     let namespace = namespaces::of(&rendered);
                     let chosen = resource.namespace_is_chosen;
                     let allowed = &self.allowed_namespaces;
-                    let refused = || namespaces::refusal(&namespace, &created, allowed);
+                    let refused = || namespaces::refusal(&namespace, &created, allowed, shown);
                     chosen.then(refused).flatten().map_or(Ok(rendered), Err)
                 })
-                .and_then(|rendered| complete(rendered, &mut objects))
+                .and_then(|rendered| complete(rendered, &mut objects, shown))
                 .unwrap_or_else(|error| {
-                    let error = without_values(hinted(error, &variables), &variables);
+                    let error = hinted(error, &variables);
                     errors.push((resource.fixed.id.clone(), error.clone()));
                     resource.unrendered(error)
                 });
@@ -210,9 +214,8 @@ impl CompiledForm {
         let row = Inputs::new(&variables, None, Limits::default());
         for (number, when) in &self.groups {
             let path = format!("order[{number}].when");
-            let said = when.render(&row, &path).map_err(|error| {
-                without_values(hinted(format!("{path}: {error}"), &variables), &variables)
-            })?;
+            let said = row.render(when, &path);
+            let said = said.map_err(|error| hinted(error, &variables))?;
             if said.into_text().trim() == "true" {
                 return Ok(Some(*number));
             }
@@ -263,42 +266,17 @@ fn hinted(message: String, variables: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// Shortest value that is looked for in messages: shorter ones are no secret, and stand in every other word.
-const VALUE_CHARS_MIN: usize = 4;
-
-/// A message may end up in conditions, events and logs, where no value of a row but its uid may be: `fail` can put any
-/// other into it.
-fn without_values(mut message: String, variables: &BTreeMap<String, String>) -> String {
-    // Go's own words, which go on with the values: parts of a row's perhaps, as parsed JSON has them.
-    const COMPARED: &str = "non-comparable type";
-    if let Some(at) = message.find(COMPARED) {
-        message.truncate(at + COMPARED.len());
-    }
-    const PUBLIC: [&str; 4] = ["uid", "activate", "hubId", "templateRef"];
-    let uid = &variables["uid"];
-    let mut secret: Vec<_> = variables
-        .iter()
-        .filter(|(name, value)| {
-            !PUBLIC.contains(&name.as_str())
-                && value.chars().count() >= VALUE_CHARS_MIN
-                && !uid.contains(value.as_str())
-        })
-        .collect();
-    // The longest first: one value may be a part of another.
-    secret.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-    for (name, value) in secret {
-        message = message.replace(value.as_str(), &format!("(value of {name})"));
-    }
-    message
-}
-
 /// Whether rows, or the hour, may have a say in this text.
 pub fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%")
 }
 
 /// What no API server needs to be asked: that the object has a kind and a name, and is no other resource's too.
-fn complete(resource: Resource, objects: &mut BTreeSet<[String; 4]>) -> Result<Resource, String> {
+fn complete(
+    resource: Resource,
+    objects: &mut BTreeSet<[String; 4]>,
+    shown: impl Fn(&str) -> String,
+) -> Result<Resource, String> {
     let text = |pointer: &str| {
         let value = resource.spec.pointer(pointer).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
@@ -315,7 +293,14 @@ fn complete(resource: Resource, objects: &mut BTreeSet<[String; 4]>) -> Result<R
     };
     let name = or(&resource.name_template, "/metadata/name");
     if name.is_empty() {
-        return Err("nameTemplate: the name is empty for this row".to_owned());
+        let found = resource.spec.pointer("/metadata/name");
+        let why = match found.filter(|name| !name.is_null() && !name.is_string()) {
+            Some(_) => {
+                "spec.metadata.name: it is no text for this row; end its template with toString"
+            }
+            None => "nameTemplate: the name is empty for this row",
+        };
+        return Err(why.to_owned());
     }
     let namespace = namespaces::of(&resource);
     let group = api_version
@@ -324,7 +309,8 @@ fn complete(resource: Resource, objects: &mut BTreeSet<[String; 4]>) -> Result<R
     match objects.insert([group, kind.clone(), namespace, name.clone()]) {
         true => Ok(resource),
         false => Err(format!(
-            "nameTemplate: an earlier resource is {kind} {name} too; give one of them another name"
+            "nameTemplate: an earlier resource is {kind} {} too; give one of them another name",
+            shown(&name)
         )),
     }
 }
@@ -404,11 +390,9 @@ impl CompiledResource {
     }
 
     fn render(&self, inputs: &Inputs) -> Result<Resource, String> {
-        let text = |template: &Template, path: &str| {
-            template
-                .render(inputs, path)
-                .map(|rendered| rendered.into_text())
-                .map_err(|error| format!("{path}: {error}"))
+        let text = |template: &Template, path: &str| -> Result<String, String> {
+            let rendered = inputs.render(template, path)?;
+            Ok(rendered.into_text())
         };
         let all = |templates: &BTreeMap<String, Template>, field: &str| {
             let rendered = templates.iter().map(|(key, template)| {

@@ -8,6 +8,7 @@ pub mod go;
 pub mod jinja;
 pub mod number;
 pub mod output;
+pub mod public;
 pub mod quote;
 pub mod runes;
 pub mod signature;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use budget::{Budget, Limit, Limits};
+use budget::{Budget, Limit, Limits, RowBudget};
 use facts::{Facts, Place};
 use functions::Context;
 use value::{Dict, Text, Typed, Value};
@@ -106,13 +107,17 @@ impl Template {
         Ok(Rendered { text, typed })
     }
 
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Whether every row gets the same text, the one it was parsed from.
     pub fn is_plain(&self) -> bool {
         matches!(self.parsed, Parsed::Plain)
     }
 
     fn context(&self, inputs: &Inputs, path: &str) -> Context {
-        let budget = Budget::new(inputs.limits);
+        let budget = Budget::new(inputs.limits, inputs.row.clone());
         match &inputs.facts {
             Some(facts) => {
                 let place = Place {
@@ -132,6 +137,7 @@ pub struct Inputs {
     variables: BTreeMap<Text, Text>,
     facts: Option<Arc<Facts>>,
     limits: Limits,
+    row: Arc<RowBudget>,
 }
 
 impl Inputs {
@@ -149,7 +155,26 @@ impl Inputs {
             variables,
             facts,
             limits,
+            row: Arc::default(),
         }
+    }
+
+    /// With a budget that others of the row share.
+    pub fn within(mut self, row: &Arc<RowBudget>) -> Inputs {
+        self.row = row.clone();
+        self
+    }
+
+    /// What a text of the form gives for the row, or why it gives nothing, in words that everybody may read.
+    pub fn render(&self, template: &Template, path: &str) -> Result<Rendered, String> {
+        const PUBLIC: [&[u8]; 3] = [b"uid", b"hubId", b"templateRef"];
+        let rendered = template.render(self, path);
+        rendered.map_err(|error| {
+            let public = PUBLIC.iter().filter_map(|name| self.variables.get(*name));
+            let public = public.filter_map(|value| std::str::from_utf8(value).ok());
+            let known: Vec<&str> = public.chain([template.text()]).collect();
+            format!("{path}: {}", error.public(&known))
+        })
     }
 
     /// A dict of its own for every rendering: a template may change it.

@@ -35,15 +35,21 @@ fn text(spec: &Value, pointer: &str) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Why a template may not lead there.
-pub fn refusal(namespace: &str, created: &[String], allowed: &[String]) -> Option<String> {
+/// Why a template may not lead there; `shown` says of it what everybody may read.
+pub fn refusal(
+    namespace: &str,
+    created: &[String],
+    allowed: &[String],
+    shown: impl Fn(&str) -> String,
+) -> Option<String> {
     let may = namespace.is_empty()
         || created.iter().any(|name| name == namespace)
         || allowed.iter().any(|pattern| matches(pattern, namespace));
     (!may).then(|| {
         format!(
             "targetNamespace: a template may lead to a namespace that this form creates for the row, or that the form's \
-             allowedNamespaces lists, but not to {namespace:?}"
+             allowedNamespaces lists, but not to {:?}",
+            shown(namespace)
         )
     })
 }

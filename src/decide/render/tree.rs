@@ -103,10 +103,7 @@ impl Tree {
                 template,
                 path,
                 keep_text,
-            } => template
-                .render(inputs, path)
-                .map_err(|error| format!("{path}: {error}"))?
-                .into_leaf(*keep_text),
+            } => inputs.render(template, path)?.into_leaf(*keep_text),
             Tree::List(items) => Value::Array(
                 items
                     .iter()

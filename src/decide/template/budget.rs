@@ -1,15 +1,24 @@
-//! What one rendering may use: steps, memory, output and depth. Never reads a clock, so that a template renders everywhere or nowhere.
+//! What one rendering may use: steps, memory, output and depth; and what all of a row's may, together. Never reads a clock, so
+//! that a template renders everywhere or nowhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
 /// Actions, loop iterations and function calls of one rendering; functions add to it for long inputs.
 pub const STEPS_MAX: u64 = 200_000;
 /// Bytes that the values made during one rendering may take, all together, freed ones included.
-pub const MEMORY_MAX_BYTES: u64 = 16 << 20;
+pub const MEMORY_MAX_BYTES: u64 = 8 << 20;
 /// Bytes that one rendering may write.
 pub const OUTPUT_MAX_BYTES: u64 = 1 << 20;
 /// Blocks, parentheses, template calls and levels of a value inside each other.
 pub const DEPTH_MAX: u32 = 100;
+
+/// Steps of all renderings of one form for one row.
+pub const ROW_STEPS_MAX: u64 = 400_000;
+/// Bytes that they may write, all together.
+pub const ROW_OUTPUT_MAX_BYTES: u64 = 1 << 20;
 
 /// Which limit ended the rendering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +38,12 @@ pub enum LimitError {
     Memory(u64),
     #[error("the template writes more than {0} bytes; make its result smaller")]
     Output(u64),
+    #[error("the form's templates take more than {0} steps for one row; shorten their loops")]
+    RowSteps(u64),
+    #[error(
+        "the form's templates write more than {0} bytes for one row; make their results smaller"
+    )]
+    RowOutput(u64),
     #[error(
         "the template nests blocks, parentheses, values or template calls more than {0} deep; make it flatter"
     )]
@@ -38,9 +53,9 @@ pub enum LimitError {
 impl LimitError {
     pub fn limit(&self) -> Limit {
         match self {
-            LimitError::Steps(_) => Limit::Steps,
+            LimitError::Steps(_) | LimitError::RowSteps(_) => Limit::Steps,
             LimitError::Memory(_) => Limit::Memory,
-            LimitError::Output(_) => Limit::Output,
+            LimitError::Output(_) | LimitError::RowOutput(_) => Limit::Output,
             LimitError::Depth(_) => Limit::Depth,
         }
     }
@@ -66,10 +81,34 @@ impl Default for Limits {
     }
 }
 
+/// What is left for all renderings of one form for one row.
+#[derive(Debug)]
+pub struct RowBudget {
+    steps_left: AtomicU64,
+    output_left_bytes: AtomicU64,
+}
+
+impl Default for RowBudget {
+    fn default() -> Self {
+        RowBudget {
+            steps_left: ROW_STEPS_MAX.into(),
+            output_left_bytes: ROW_OUTPUT_MAX_BYTES.into(),
+        }
+    }
+}
+
+/// Takes `count`, or all that is left, which is too little.
+fn take(left: &AtomicU64, count: u64) -> Option<()> {
+    let rest = |left: u64| Some(left.saturating_sub(count));
+    let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
+    before.is_ok_and(|before| before >= count).then_some(())
+}
+
 /// What is left of the limits while a template renders.
 #[derive(Debug, Clone)]
 pub struct Budget {
     limits: Limits,
+    row: Arc<RowBudget>,
     steps_left: u64,
     memory_left_bytes: u64,
     output_left_bytes: u64,
@@ -78,14 +117,15 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget::new(Limits::default())
+        Budget::new(Limits::default(), Arc::default())
     }
 }
 
 impl Budget {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits, row: Arc<RowBudget>) -> Self {
         Budget {
             limits,
+            row,
             steps_left: limits.steps,
             memory_left_bytes: limits.memory_bytes,
             output_left_bytes: limits.output_bytes,
@@ -103,7 +143,7 @@ impl Budget {
         match self.steps_left.checked_sub(count) {
             Some(left) => {
                 self.steps_left = left;
-                Ok(())
+                take(&self.row.steps_left, count).ok_or(LimitError::RowSteps(ROW_STEPS_MAX))
             }
             None => {
                 self.steps_left = 0;
@@ -132,7 +172,8 @@ impl Budget {
         match self.output_left_bytes.checked_sub(bytes) {
             Some(left) => {
                 self.output_left_bytes = left;
-                Ok(())
+                let taken = take(&self.row.output_left_bytes, bytes);
+                taken.ok_or(LimitError::RowOutput(ROW_OUTPUT_MAX_BYTES))
             }
             None => {
                 self.output_left_bytes = 0;
@@ -161,12 +202,29 @@ mod tests {
     use super::*;
 
     fn small() -> Budget {
-        Budget::new(Limits {
+        let limits = Limits {
             steps: 3,
             memory_bytes: 3,
             output_bytes: 3,
             depth: 3,
-        })
+        };
+        Budget::new(limits, Arc::default())
+    }
+
+    #[test]
+    fn many_renderings_of_a_row_have_one_budget() {
+        let row = Arc::new(RowBudget::default());
+        let one = || Budget::new(Limits::default(), row.clone());
+        for _ in 0..ROW_STEPS_MAX / STEPS_MAX {
+            assert_eq!(one().spend_steps(STEPS_MAX), Ok(()));
+        }
+        assert_eq!(
+            one().spend_steps(1),
+            Err(LimitError::RowSteps(ROW_STEPS_MAX))
+        );
+        assert_eq!(one().spend_output(OUTPUT_MAX_BYTES), Ok(()));
+        let more = one().spend_output(1);
+        assert_eq!(more, Err(LimitError::RowOutput(ROW_OUTPUT_MAX_BYTES)));
     }
 
     #[test]

@@ -24,6 +24,9 @@ use meter::Meter;
 
 /// Instructions of one rendering; calls of functions spend the budget's steps besides.
 const FUEL_MAX: u64 = 50_000;
+/// What one rendering costs of the budget's steps: minijinja does not tell how many of its instructions there were. So many
+/// texts that spend all of them, as a row's budget lets through, take about a second.
+const STEPS_EACH: u64 = 500;
 /// Macros and recursive loops inside each other.
 const CALLS_MAX: u32 = 50;
 
@@ -76,7 +79,8 @@ impl Template {
     ) -> Result<(String, Option<Typed>), TemplateError> {
         let meter = Meter::new(context);
         let mut text = String::new();
-        match self.run(inputs, &meter, &mut text) {
+        let begun = meter.spend(|budget| budget.spend_steps(STEPS_EACH));
+        match begun.and_then(|()| self.run(inputs, &meter, &mut text)) {
             Ok(()) => {
                 let typed = meter.typed_output(&text);
                 Ok((text, typed))

@@ -1,6 +1,21 @@
 //! Go's view of bytes as characters, and its case mappings of single characters. Locale and context do not exist here.
 
-use unicode_general_category::{GeneralCategory, get_general_category};
+use std::sync::LazyLock;
+
+use unicode_general_category::GeneralCategory;
+
+/// The categories of the characters that make up most texts.
+static ASCII: LazyLock<[GeneralCategory; 128]> = LazyLock::new(|| {
+    std::array::from_fn(|code| {
+        let c = u8::try_from(code).map(char::from).unwrap_or_default();
+        unicode_general_category::get_general_category(c)
+    })
+});
+
+fn get_general_category(c: char) -> GeneralCategory {
+    let known = ASCII.get(u32::from(c) as usize).copied();
+    known.unwrap_or_else(|| unicode_general_category::get_general_category(c))
+}
 
 /// What stands for a byte that is not part of valid UTF-8.
 pub const ERROR: char = char::REPLACEMENT_CHARACTER;

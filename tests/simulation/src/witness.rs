@@ -466,18 +466,11 @@ impl Witness {
                 format!("the slot of {name} was freed, and whoever did it has not read that its workload is ready")
             });
         }
-        // Who had a slot in a ledger that was lost has it again; and who was watched, and of whom nobody has said that the
-        // slot was freed since.
+        // Who had a slot in a ledger that was lost has it again; and so has who is only said to have one, also by a user's hand.
         let lost = self.lost.take();
         let is_back = |slot: &Slot| {
-            let node = cluster.nodes.get(&slot.node).map(|node| &node.digest);
-            let unsaid = || {
-                let release = node?.release.as_ref()?;
-                let said = node?.status.freed_release.as_ref() == Some(&release.resource_version);
-                Some(release.watched && !said)
-            };
             let lost = lost.as_ref();
-            lost.is_some_and(|lost| lost.contains(&slot.uid) || unsaid() == Some(true))
+            lost.is_some_and(|lost| lost.contains(&slot.uid) || slot.presumed)
         };
         for form in cluster.forms.keys() {
             let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();

@@ -62,8 +62,12 @@ pub const FUNCTIONS: &[Function] = &[
         Ok(Value::time(Time::utc(first_seen(context)?)))
     }),
     Function::new("toDate", TWO_TEXTS, |context, args| {
-        // What cannot be read is Go's zero time.
-        Ok(read(context, args)?.unwrap_or_else(|_| Value::time(Time::utc(parse::year_one()))))
+        match read(context, args)? {
+            Ok(time) => Ok(time),
+            Err(why) if why.ends_with(parse::OUTSIDE) => Err(FunctionError::new(why)),
+            // What cannot be read is Go's zero time.
+            Err(_) => Ok(Value::time(Time::utc(parse::year_one()))),
+        }
     }),
     Function::new(
         "unixEpoch",
@@ -103,8 +107,9 @@ fn layout(args: &[Value]) -> Result<String, FunctionError> {
 fn moment(context: &Context, value: &Value) -> Result<Timestamp, FunctionError> {
     match value.plain() {
         Value::Time(time) => Ok(time.moment),
-        Value::Int(seconds) | Value::Int64(seconds) => Timestamp::from_second(seconds)
-            .map_err(|_| FunctionError::new(format!("{seconds} seconds are no date"))),
+        Value::Int(seconds) | Value::Int64(seconds) => {
+            Timestamp::from_second(seconds).map_err(|_| FunctionError::new(parse::OUTSIDE))
+        }
         _ => first_seen(context),
     }
 }
@@ -150,10 +155,7 @@ fn later(time: &Time, nanoseconds: i64) -> Outcome {
             moment,
             zone: time.zone.clone(),
         })),
-        Err(_) => Err(FunctionError::new(format!(
-            "the time would be outside the years -9999 to 9999: {} later",
-            duration::show(nanoseconds)
-        ))),
+        Err(_) => Err(FunctionError::new(parse::OUTSIDE)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The engine against the results that Go itself gave for the cases under tests/templates, and against hostile templates.
 
+use std::sync::Arc;
+
 use serde_json::Value as Json;
 
 use crate::decide::template::budget::{Budget, Limit, Limits};
@@ -26,7 +28,7 @@ fn limit_of(text: &str, limits: Limits) -> Option<Limit> {
         Ok(template) => template,
         Err(error) => return error.limit,
     };
-    let mut context = Context::new(Budget::new(limits));
+    let mut context = Context::new(Budget::new(limits, Arc::default()));
     let vars = native(&serde_json::json!({"s": "text", "l": [1, 2, 3]}));
     template
         .render(&vars, &mut context)

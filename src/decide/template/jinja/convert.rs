@@ -15,7 +15,7 @@ use crate::decide::template::functions::FunctionError;
 use crate::decide::template::jinja::meter::Meter;
 use crate::decide::template::runes;
 use crate::decide::template::time::Time;
-use crate::decide::template::value::{Dict, Element, List, Text, Value};
+use crate::decide::template::value::{Dict, Element, List, Text, Typed, Value};
 use crate::decide::template::version::{Field, Version};
 
 /// A time inside a Jinja template.
@@ -64,13 +64,18 @@ pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error>
         Value::Int(n) | Value::Int64(n) => (*n).into(),
         Value::Uint8(n) => i64::from(*n).into(),
         Value::Uint64(n) => (*n).into(),
+        // JSON's numbers are floats here, and `5432.0` is no port.
+        Value::Float(f) if f.fract() == 0.0 && f.abs() < 2f64.powi(53) => (*f as i64).into(),
         Value::Float(f) => (*f).into(),
         Value::Str(text) => runes::to_utf8(text.to_vec()).into(),
         Value::Time(moment) => minijinja::Value::from_object(Moment(Time::clone(moment))),
         Value::Version(version) => minijinja::Value::from_object(Release(Version::clone(version))),
         Value::Typed(typed) => {
             meter.remember(*typed);
-            to_jinja(&typed.plain(), meter)?
+            match typed {
+                Typed::Float(f) => (*f).into(),
+                typed => to_jinja(&typed.plain(), meter)?,
+            }
         }
         Value::List(list) => {
             meter.spend(|budget| reserve(budget, list.len()))?;

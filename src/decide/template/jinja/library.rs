@@ -85,6 +85,25 @@ fn add_own_filters(environment: &mut Environment<'static>) {
             },
         );
     }
+    // The table's, and Jinja's own second argument: whether what is empty counts as missing, as it does for the table anyway.
+    environment.add_filter("default", |state: &mut State, args: Rest<Value>| {
+        let [value, instead, flag] = args.0.as_slice() else {
+            let mut args = args.0;
+            let piped = args.len().min(1);
+            args.rotate_left(piped);
+            let function = functions::lookup("default").expect("it is in the table");
+            return call(state, function, args);
+        };
+        let is_missing = match flag.is_true() {
+            true => value.is_undefined() || !value.is_true(),
+            false => value.is_undefined(),
+        };
+        Ok(if is_missing {
+            instead.clone()
+        } else {
+            value.clone()
+        })
+    });
     environment.add_filter("d", |state: &mut State, args: Rest<Value>| {
         state.apply_filter("default", &args.0)
     });

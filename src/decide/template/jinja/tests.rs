@@ -1,6 +1,7 @@
 //! Jinja: the table's functions as filters and functions, strictness, typed leaves, and hostile templates.
 
 mod library;
+mod own;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -148,7 +148,11 @@ fn context() -> Context {
         path: "spec.x".to_owned(),
         text: Arc::from("{{ . }}"),
     };
-    Context::with_facts(Budget::new(limits), facts(7, "acme", "app"), place)
+    Context::with_facts(
+        Budget::new(limits, Arc::default()),
+        facts(7, "acme", "app"),
+        place,
+    )
 }
 
 /// The result must print, too.
@@ -159,7 +163,7 @@ fn call(name: &str, args: &[Value]) {
     };
     if let Ok(value) = function.invoke(&mut context, args) {
         let mut output = Output::new();
-        let mut budget = Budget::new(Limits::default());
+        let mut budget = Budget::default();
         let _ = output.write_value(&value, &mut budget);
     }
 }

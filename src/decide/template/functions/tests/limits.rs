@@ -184,7 +184,7 @@ fn a_limit_of_a_function_names_it() {
         message.starts_with("template: t:1:3: executing \"t\" at <repeat"),
         "{message}"
     );
-    assert!(message.contains("16777216 bytes"), "{message}");
+    assert!(message.contains("8388608 bytes"), "{message}");
 }
 
 #[test]

@@ -41,15 +41,19 @@ fn what_is_unknown_or_out_of_range_is_said() {
     let cases = [
         (
             "{{ ago (int64 \"9223372036854775807\") }}",
-            "9223372036854775807 seconds are no date",
+            "the time would be outside the years -9999 to 9999",
         ),
         (
             "{{ toDate \"2006-01-02\" \"9999-12-30\" | dateModify \"48h\" }}",
-            "the time would be outside the years -9999 to 9999: 48h0m0s later",
+            "the time would be outside the years -9999 to 9999, whose last day is December 30th",
+        ),
+        (
+            "{{ toDate \"2006-01-02\" \"9999-12-31\" | date \"2006\" }}",
+            "error calling toDate: the time would be outside the years -9999 to 9999",
         ),
         (
             "{{ mustToDate \"2006-01-02 15 -07\" \"9999-12-31 23 -20\" }}",
-            "outside the years that can be told",
+            "the time would be outside the years -9999 to 9999",
         ),
         (
             "{{ (semver \"1\").Major 1 }}",

@@ -11,6 +11,10 @@ use crate::decide::template::functions::time::duration::quote;
 use crate::decide::template::time::{Time, Zone};
 
 /// Go's zero time.
+/// Why a time that is there cannot be told.
+pub const OUTSIDE: &str =
+    "the time would be outside the years -9999 to 9999, whose last day is December 30th";
+
 pub fn year_one() -> Timestamp {
     let midnight = date(1, 1, 1).at(0, 0, 0, 0);
     Offset::UTC.to_timestamp(midnight).unwrap_or(Timestamp::MIN)
@@ -254,7 +258,7 @@ impl Found {
             self.second as i8,
             self.nanosecond,
         );
-        let outside = || "outside the years that can be told".to_owned();
+        let outside = || OUTSIDE.to_owned();
         let written = Offset::UTC.to_timestamp(civil).map_err(|_| outside())?;
         if self.is_utc {
             return Ok(Time::utc(written));

@@ -1,5 +1,6 @@
 //! Templates made to hurt: too deep, too long, too much. Each ends with an error or a result, on a small stack, never with a panic.
 
+use std::sync::Arc;
 use std::thread;
 
 use proptest::prelude::*;
@@ -167,10 +168,11 @@ fn each_limit_names_itself() {
 #[test]
 fn errors_of_limits_say_where() {
     let template = Template::parse("web", "a\n{{range 1000000}}\n  {{.}}{{end}}").unwrap();
-    let mut context = Context::new(Budget::new(Limits {
+    let limits = Limits {
         steps: 102,
         ..Limits::default()
-    }));
+    };
+    let mut context = Context::new(Budget::new(limits, Arc::default()));
     let error = template
         .render(&native(&serde_json::json!({})), &mut context)
         .unwrap_err();

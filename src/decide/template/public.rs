@@ -1,0 +1,152 @@
+//! An error of a template for conditions, events and logs, which may be read by more people than the rows: of what the rendering
+//! put into it, no more is shown than words that are in the form, in the row's uid, or in everybody's errors.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use crate::decide::template::TemplateError;
+
+/// The words of the engines' own messages, a line each.
+static WORDS: LazyLock<HashSet<&str>> =
+    LazyLock::new(|| include_str!("words.txt").lines().collect());
+
+/// Numbers of so many digits are no secrets.
+const DIGITS_MAX: usize = 2;
+
+/// What stands for words that are not shown.
+const HIDDEN: &str = "…";
+
+impl TemplateError {
+    /// The message, with `…` for what only the row's values say; `known` may be read by everybody.
+    pub fn public(&self, known: &[&str]) -> String {
+        // A limit's message has no values.
+        if self.limit.is_some() {
+            return self.message.clone();
+        }
+        let (place, said) = self.message.split_at(self.place_end());
+        format!("{place}{}", shown(said, known))
+    }
+
+    /// Where that ends which only says in what part of the form it happened.
+    fn place_end(&self) -> usize {
+        let after = |text: &str| self.message.find(text).map(|at| at + text.len());
+        let line = self.line.map_or(String::new(), |line| format!("{line}:"));
+        let name = format!("template: {}:{line}", self.template);
+        match self.message.contains(": executing ") {
+            true => after(">: "),
+            false => after(&name),
+        }
+        .unwrap_or_default()
+    }
+}
+
+/// A text with `…` for words that are not known.
+pub fn shown(text: &str, known: &[&str]) -> String {
+    let known: HashSet<&str> = known.iter().flat_map(|text| words(text)).collect();
+    let is_everybodys = |word: &str| {
+        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+        (is_number && word.len() <= DIGITS_MAX) || WORDS.contains(word)
+    };
+    let (mut shown, mut rest, mut was_hidden) = (String::new(), text, false);
+    while !rest.is_empty() {
+        let gap = rest.find(is_part).unwrap_or(rest.len());
+        let (gap, after) = rest.split_at(gap);
+        let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
+        let (word, after) = after.split_at(end);
+        rest = after;
+        // What hangs on a hidden word may be a part of the same value.
+        let hangs = was_hidden && !gap.contains(char::is_whitespace);
+        let is_shown = known.contains(word) || (is_everybodys(word) && !hangs);
+        let is_hidden = !word.is_empty() && !is_shown;
+        if is_hidden && hangs {
+            continue;
+        }
+        shown.push_str(gap);
+        shown.push_str(if is_hidden { HIDDEN } else { word });
+        was_hidden = is_hidden;
+    }
+    shown
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c| !is_part(c)).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use crate::decide::template::budget::Limits;
+    use crate::decide::template::{Engine, Inputs, Template};
+
+    fn told(engine: Engine, text: &str) -> String {
+        let row = [
+            ("uid", "acme-1"),
+            ("pw", "hunter2"),
+            ("short", "abc"),
+            ("cfg", r#"{"password":"Tr0ub4dor"}"#),
+            ("dsn", "postgres://app:hunter2/x@db/app"),
+        ];
+        let row: BTreeMap<String, String> = row.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let inputs = Inputs::new(&row, None, Limits::default());
+        let template = Template::parse(engine, "web", text).unwrap();
+        let error = template.render(&inputs, "spec.x").unwrap_err();
+        error.public(&[text, "acme-1"])
+    }
+
+    #[test]
+    fn nothing_of_a_row_is_told_in_whatever_form() {
+        for (engine, text, expected) in [
+            (Engine::Go, "{{ fail .pw }}", "error calling fail: …"),
+            (
+                Engine::Go,
+                "{{ .pw | swapcase | fail }}",
+                "error calling fail: …",
+            ),
+            (
+                Engine::Go,
+                "{{ .pw | b64enc | fail }}",
+                "error calling fail: …",
+            ),
+            (Engine::Go, "{{ fail .short }}", "error calling fail: …"),
+            (
+                Engine::Go,
+                "{{ (printf \"%s needs a plan, not %s\" .uid .pw) | fail }}",
+                "error calling fail: acme-1 needs a plan, not …",
+            ),
+            (
+                Engine::Go,
+                "{{ range (fromJson .cfg).password }}{{ end }}",
+                "range can't iterate over …",
+            ),
+            (Engine::Go, "{{ mustToDate \"2006\" .pw }}", "cannot parse"),
+            (
+                Engine::Go,
+                "{{ semverCompare .pw \"1\" }}",
+                "improper constraint: …",
+            ),
+            (
+                Engine::Jinja,
+                "{{ pw | swapcase | fail }}",
+                "error calling fail: …",
+            ),
+            (Engine::Jinja, "{{ cfg | fail }}", "error calling fail: "),
+        ] {
+            let told = told(engine, text);
+            assert!(told.contains(expected), "{told}");
+            for secret in ["hunter2", "HUNTER2", "aHVudGVyMg", "Tr0ub4dor", "abc"] {
+                assert!(!told.contains(secret), "{secret} is in {told}");
+            }
+        }
+        let told = told(Engine::Go, "{{ (urlParse .dsn).host }}");
+        assert_eq!(
+            told,
+            "template: web:1:4: executing \"web\" at <urlParse .dsn>: error calling urlParse: unable to parse url: parse \
+             \"…\": invalid port \":…\" after host"
+        );
+    }
+}
