@@ -9,6 +9,7 @@ use lynqgate::api::resource::ARRAYS;
 use serde_json::Value;
 
 use crate::operator::program;
+use crate::reasons;
 use crate::tidy::{root, rust_files};
 
 const PAGE: &str = "docs/LYNQ.md";
@@ -103,6 +104,11 @@ fn the_page_says_what_is_there() -> Result<()> {
         let gone = named.iter().filter(|name| !holds(name));
         problems.extend(gone.map(|name| format!("{section}: there is no {name}")));
     }
+    let reasons = names(&sections["Conditions"]);
+    let untold = reasons::codes().filter(|code| !reasons.contains(*code));
+    problems.extend(untold.map(|code| format!("Conditions: no row has the reason {code}")));
+    problems.extend(unsaid(&sections["Messages"]));
+
     let missing = names(sections["Metrics"].iter().filter(|row| is_missing(row)));
     let came = missing.iter().filter(|name| has_metric(name));
     problems.extend(came.map(|name| format!("Metrics: {name} is not missing any more")));
@@ -124,6 +130,55 @@ fn the_page_says_what_is_there() -> Result<()> {
     }
     ensure!(problems.is_empty(), "{PAGE}:\n{}\n", problems.join("\n"));
     Ok(())
+}
+
+/// Messages that nothing says: of each part, one file has all longer words.
+fn unsaid(messages: &[Row]) -> Vec<String> {
+    let words = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+        let long = words.filter(|word| word.len() > 3 && *word != "mysql");
+        long.map(str::to_lowercase).collect()
+    };
+    let mut said = vec![];
+    for path in rust_files(["src"]) {
+        let text = read(&path.to_string_lossy());
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        said.push(words(text));
+    }
+    let is_said = |message: &String| {
+        message.split(": ").map(words).all(|part| {
+            let mut files = said.iter();
+            files.any(|texts| part.is_subset(texts))
+        })
+    };
+    let of_row = |row: &Row| match row[1].as_str() {
+        "`same`" => quoted(&row[0]),
+        // What is said in its place, if that is more than a name.
+        _ => quoted(&row[2])
+            .into_iter()
+            .filter(|text| text.contains(' '))
+            .collect(),
+    };
+    let gone = messages.iter().flat_map(of_row).filter(|m| !is_said(m));
+    gone.map(|message| format!("Messages: nothing says {message:?}"))
+        .collect()
+}
+
+/// What is served and has no row, and what has one and is not served.
+pub fn metrics(served: &str) -> Vec<String> {
+    let page = read(PAGE);
+    let table = page.split("\n### Metrics\n").nth(1).unwrap_or_default();
+    let table = rows(table.split("\n### ").next().unwrap_or_default());
+    let kept = |row: &&Row| row[1] == "`same`" || row[1] == "`better`";
+    let own = |name: &String| !name.starts_with("lynqgate_");
+    let stem = |name: &str| name.trim_end_matches("_total").to_owned();
+    let named: BTreeSet<String> = names(table.iter().filter(kept));
+    let named = named.iter().map(|name| stem(name)).collect();
+    let types = served
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    let served = types.filter_map(|line| line.split(' ').next()).map(stem);
+    differences("Metrics", &named, &served.filter(own).collect())
 }
 
 fn read(path: &str) -> String {

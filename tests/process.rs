@@ -104,6 +104,8 @@ async fn probes_and_metrics_answer() -> Result<()> {
         );
     }
     let metrics = operator.metrics().await?;
+    let problems = crate::lynq::metrics(&metrics);
+    assert!(problems.is_empty(), "docs/LYNQ.md: {problems:#?}");
     for name in [
         "lynqgate_admission_decisions",
         "lynqgate_released",

@@ -291,7 +291,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: planted::CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn whatever_is_written_ends_in_places_of_the_object(text in text()) {

@@ -5,10 +5,13 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+/// What each of those tests looks at.
+pub const CASES: u32 = 8192;
+
 /// Whether a search through these values, always the same, comes upon one for which `planted` is true; it panics there.
 pub fn is_found<T: Debug>(values: &impl Strategy<Value = T>, planted: impl Fn(&T) -> bool) -> bool {
     let config = Config {
-        cases: 65_536,
+        cases: CASES,
         failure_persistence: None,
         ..Config::default()
     };

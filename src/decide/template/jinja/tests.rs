@@ -571,7 +571,7 @@ fn a_panic_in_an_expression_would_be_found() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: planted::CASES, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_text_ends_in_a_result_or_an_error(fragments in prop::collection::vec(fragment(), 0..14)) {

@@ -253,7 +253,7 @@ fn template_text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
+    #![proptest_config(ProptestConfig::with_cases(planted::CASES))]
 
     #[test]
     fn no_text_makes_the_engine_panic(text in template_text()) {
