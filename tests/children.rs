@@ -1,6 +1,7 @@
 //! What becomes of a node's objects, and what is told of it: in Lynq's words, where Lynq's are not wrong.
 
 use anyhow::{Result, ensure};
+use lynqgate::api::resource::ARRAYS;
 use serde_json::{Value, json};
 
 use crate::cluster::wait;
@@ -149,5 +150,184 @@ async fn a_merge_replaces_lists_and_pods_go_with_their_job() -> Result<()> {
         .await?;
     fleet.until_names("LynqNode", &[]).await?;
     pods(false).await?;
+    fleet.retire().await
+}
+
+/// What others have put into an object goes with a `replace`, and with that only.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replace_leaves_nothing_of_others() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "replaced", 1).await?;
+    let with_plan = |plan: &str| {
+        let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": plan}});
+        let maps = ["apply", "merge", "replace"].map(|strategy| {
+            map(
+                strategy,
+                json!({"patchStrategy": strategy, "conflictPolicy": "Force", "spec": data}),
+            )
+        });
+        form(&fleet, 0, &maps)
+    };
+    fleet.apply(&with_plan("small")).await?;
+    fleet.complete(1, SOON).await?;
+    let theirs = json!({"data": {"theirs": "yes"}, "metadata": {"annotations": {"theirs": "yes"}}});
+    for strategy in ["apply", "merge", "replace"] {
+        let name = format!("t0-{strategy}");
+        fleet.merge("ConfigMap", &name, &theirs).await?;
+    }
+    fleet.apply(&with_plan("large")).await?;
+    fleet.complete(1, SOON).await?;
+    for (strategy, stays) in [("apply", true), ("merge", true), ("replace", false)] {
+        let map = fleet.get("ConfigMap", &format!("t0-{strategy}")).await?;
+        ensure!(map["data"]["plan"] == "large", "{map}");
+        let found = [
+            &map["data"]["theirs"],
+            &map["metadata"]["annotations"]["theirs"],
+        ];
+        ensure!(
+            found.iter().all(|value| value.is_string() == stays),
+            "{map}"
+        );
+        ensure!(
+            map["metadata"]["labels"]["lynq.sh/managed"] == "true",
+            "{map}"
+        );
+    }
+    fleet.retire().await
+}
+
+/// Each of Lynq's arrays, with a kind that it is for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_array_makes_its_kind() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "arrays", 1).await?;
+    let labels = json!({"app": "{{ .uid }}"});
+    let pods = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}});
+    let once = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "once:1"}]}});
+    let selector = json!({"matchLabels": labels});
+    let backend = json!({"service": {"name": "{{ .uid }}-services", "port": {"number": 80}}});
+    let namespace = format!("{}-of-{{{{ .uid }}}}", fleet.namespace);
+    let kinds = [
+        (
+            "serviceAccounts",
+            "v1",
+            "ServiceAccount",
+            json!({"automountServiceAccountToken": false}),
+        ),
+        (
+            "deployments",
+            "apps/v1",
+            "Deployment",
+            deployment("web:1", 0),
+        ),
+        (
+            "statefulSets",
+            "apps/v1",
+            "StatefulSet",
+            json!({"spec": {"replicas": 0, "serviceName": "db", "selector": selector, "template": pods}}),
+        ),
+        (
+            "daemonSets",
+            "apps/v1",
+            "DaemonSet",
+            json!({"spec": {"selector": selector, "template": pods}}),
+        ),
+        (
+            "services",
+            "v1",
+            "Service",
+            json!({"spec": {"selector": labels, "ports": [{"port": 80}]}}),
+        ),
+        (
+            "ingresses",
+            "networking.k8s.io/v1",
+            "Ingress",
+            json!({"spec": {"rules": [{"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]}}),
+        ),
+        (
+            "configMaps",
+            "v1",
+            "ConfigMap",
+            json!({"data": {"plan": "{{ .plan }}"}}),
+        ),
+        (
+            "secrets",
+            "v1",
+            "Secret",
+            json!({"stringData": {"plan": "{{ .plan }}"}}),
+        ),
+        (
+            "persistentVolumeClaims",
+            "v1",
+            "PersistentVolumeClaim",
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
+        ),
+        (
+            "jobs",
+            "batch/v1",
+            "Job",
+            json!({"spec": {"template": once}}),
+        ),
+        (
+            "cronJobs",
+            "batch/v1",
+            "CronJob",
+            json!({"spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": once}}}}),
+        ),
+        (
+            "podDisruptionBudgets",
+            "policy/v1",
+            "PodDisruptionBudget",
+            json!({"spec": {"minAvailable": 1, "selector": selector}}),
+        ),
+        (
+            "networkPolicies",
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            json!({"spec": {"podSelector": selector}}),
+        ),
+        (
+            "horizontalPodAutoscalers",
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "{{ .uid }}-deployments"}}}),
+        ),
+        ("namespaces", "v1", "Namespace", json!({})),
+        (
+            "manifests",
+            "v1",
+            "ConfigMap",
+            json!({"data": {"of": "{{ .uid }}"}}),
+        ),
+    ];
+    ensure!(kinds.iter().map(|kind| kind.0).eq(ARRAYS), "each of them");
+    // Nothing here makes volumes, addresses or figures of use.
+    let never = [
+        "persistentVolumeClaims",
+        "ingresses",
+        "horizontalPodAutoscalers",
+    ];
+    let mut form = fleet.form("web:1", json!(0), 0);
+    for (array, api_version, kind, mut spec) in kinds.clone() {
+        (spec["apiVersion"], spec["kind"]) = (json!(api_version), json!(kind));
+        let name = match kind {
+            "Namespace" => namespace.clone(),
+            _ => format!("{{{{ .uid }}}}-{}", array.to_lowercase()),
+        };
+        form["spec"][array] = json!([{
+            "id": array, "nameTemplate": name, "waitForReady": !never.contains(&array), "spec": spec,
+        }]);
+    }
+    fleet.apply(&form).await?;
+    fleet.complete(1, 2 * SOON).await?;
+    for (array, _, kind, _) in &kinds {
+        let (kind, name) = (kind.to_lowercase(), format!("t0-{}", array.to_lowercase()));
+        let name = match *array {
+            "namespaces" => namespace.replace("{{ .uid }}", "t0"),
+            _ => name,
+        };
+        let words = ["get", "--namespace", &fleet.namespace, &kind, &name];
+        cluster.kubectl(&words, None).await?.expect_success()?;
+    }
     fleet.retire().await
 }

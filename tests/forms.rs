@@ -164,16 +164,21 @@ async fn the_stateful_tenant_form_rolls_out_in_order_and_keeps_what_is_retained(
     let ready = |form: &serde_json::Value| {
         form["status"]["rollout"]["phase"] == "Complete" && form["status"]["totalNodes"] == 2
     };
-    wait::until(
-        "the stateful form is complete",
-        Duration::from_secs(90),
-        async || {
-            let form = fleet.get("LynqForm", "stateful").await?;
-            anyhow::ensure!(ready(&form), "{}", form["status"]);
-            Ok(())
-        },
-    )
-    .await?;
+    let complete = async || {
+        wait::until(
+            "the stateful form is complete",
+            Duration::from_secs(90),
+            async || {
+                let form = fleet.get("LynqForm", "stateful").await?;
+                let observed = &form["status"]["observedGeneration"];
+                let current = *observed == form["metadata"]["generation"];
+                anyhow::ensure!(current && ready(&form), "{}", form["status"]);
+                Ok(())
+            },
+        )
+        .await
+    };
+    complete().await?;
     let namespace = format!("{}-acme", fleet.namespace);
     let get = async |what: &str| -> Result<serde_json::Value> {
         let text = cluster
@@ -200,6 +205,21 @@ async fn the_stateful_tenant_form_rolls_out_in_order_and_keeps_what_is_retained(
         created(&database)? <= created(&get("job/migrate-1-0").await?)?
             && created(&get("job/migrate-1-0").await?)? <= created(&get("deployment/app").await?)?
     );
+
+    let secret = get("secret/db-credentials").await?;
+    apply_example(cluster, &fleet, "stateful-tenant.yaml", |text| {
+        text.replace("}}16{{", "}}17{{")
+            .replace("uid | replace \"-\" \"_\"", "uid | upper")
+    })
+    .await?;
+    complete().await?;
+    let database = get("statefulset/db").await?;
+    assert_eq!(
+        database["spec"]["template"]["spec"]["containers"][0]["image"],
+        "registry.example.com/db:17"
+    );
+    let kept = get("secret/db-credentials").await?;
+    assert_eq!(kept["data"], secret["data"], "it is made once");
 
     fleet
         .database

@@ -100,7 +100,7 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     let mut away = maps(&fleet, "x");
     away["spec"]["configMaps"][0]["targetNamespace"] = json!("team-{{ .plan }}");
     let why = "resource 'map': targetNamespace: a template may lead to a namespace that this form creates for the row, or that \
-               the form's allowedNamespaces lists, but not to \"team-(value of plan)\"";
+               the form's allowedNamespaces lists, but not to \"team-…\"";
     refused(cluster, &away, why, &dry).await?;
     away["spec"]["allowedNamespaces"] = json!(["team-*"]);
     taken(cluster, &away, "makes 4 nodes", &dry).await?;

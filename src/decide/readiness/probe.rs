@@ -78,7 +78,13 @@ fn compile(text: &str) -> Result<IdedExpr, String> {
         said.lines().next().unwrap_or_default().to_owned()
     })?;
     check(&expression, &Scope::default())?;
-    Ok(expression)
+    match may_be_true(&expression) {
+        true => Ok(expression),
+        false => Err(
+            "it gives neither true nor false; compare what it reads, as in object.status.phase == 'Running'"
+                .to_owned(),
+        ),
+    }
 }
 
 /// By the object's own probe, if it has one.
@@ -298,6 +304,34 @@ fn check<'a>(expr: &'a IdedExpr, scope: &Scope<'a>) -> Result<(), String> {
     }
 }
 
+/// False where it is plain that something else comes out.
+fn may_be_true(expr: &IdedExpr) -> bool {
+    const OTHERS: [&str; 8] = [
+        operators::ADD,
+        operators::SUBSTRACT,
+        operators::NEGATE,
+        "double",
+        "int",
+        "size",
+        "string",
+        "uint",
+    ];
+    match &expr.expr {
+        Expr::Literal(literal) => matches!(literal, LiteralValue::Boolean(_)),
+        Expr::Ident(name) => name != "object",
+        Expr::List(_) => false,
+        Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
+            call.args.iter().skip(1).all(may_be_true)
+        }
+        Expr::Call(call) => !OTHERS.contains(&call.func_name.as_str()),
+        Expr::Comprehension(over) => match &over.result.expr {
+            Expr::Ident(name) if *name == over.accu_var => may_be_true(&over.accu_init),
+            _ => may_be_true(&over.result),
+        },
+        _ => true,
+    }
+}
+
 fn is_one(expr: &IdedExpr) -> bool {
     match &expr.expr {
         Expr::Literal(LiteralValue::Int(_)) => true,
@@ -374,6 +408,23 @@ mod tests {
         ] {
             assert_eq!(error(cel), "", "{cel}");
         }
+    }
+
+    #[test]
+    fn what_gives_neither_true_nor_false_is_refused() {
+        for cel in [
+            "1",
+            "'x'",
+            "object",
+            "[true]",
+            "size(object.status.parts)",
+            "object.status.n - 1",
+            "object.status.parts.filter(p, p.up)",
+            "object.a ? 1 : 2",
+        ] {
+            assert!(error(cel).contains("neither true nor false"), "{cel}");
+        }
+        assert_eq!(error("object.status.parts[0].up"), "");
     }
 
     /// On the stack of a test, which is small.

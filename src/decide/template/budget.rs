@@ -1,8 +1,7 @@
 //! What one rendering may use: steps, memory, output and depth; and what all of a row's may, together. Never reads a clock, so
 //! that a template renders everywhere or nowhere.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
 
@@ -84,8 +83,8 @@ impl Default for Limits {
 /// What is left for all renderings of one form for one row.
 #[derive(Debug)]
 pub struct RowBudget {
-    steps_left: AtomicU64,
-    output_left_bytes: AtomicU64,
+    steps_left: Mutex<u64>,
+    output_left_bytes: Mutex<u64>,
 }
 
 impl Default for RowBudget {
@@ -98,10 +97,11 @@ impl Default for RowBudget {
 }
 
 /// Takes `count`, or all that is left, which is too little.
-fn take(left: &AtomicU64, count: u64) -> Option<()> {
-    let rest = |left: u64| Some(left.saturating_sub(count));
-    let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
-    before.is_ok_and(|before| before >= count).then_some(())
+fn take(left: &Mutex<u64>, count: u64) -> Option<()> {
+    let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_enough = *left >= count;
+    *left = left.saturating_sub(count);
+    is_enough.then_some(())
 }
 
 /// What is left of the limits while a template renders.

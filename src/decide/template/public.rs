@@ -1,13 +1,13 @@
 //! An error of a template for conditions, events and logs, which may be read by more people than the rows: of what the rendering
 //! put into it, no more is shown than words that are in the form, in the row's uid, or in everybody's errors.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use crate::decide::template::TemplateError;
 
 /// The words of the engines' own messages, a line each.
-static WORDS: LazyLock<HashSet<&str>> =
+static WORDS: LazyLock<BTreeSet<&str>> =
     LazyLock::new(|| include_str!("words.txt").lines().collect());
 
 /// Numbers of so many digits are no secrets.
@@ -42,7 +42,7 @@ impl TemplateError {
 
 /// A text with `…` for words that are not known.
 pub fn shown(text: &str, known: &[&str]) -> String {
-    let known: HashSet<&str> = known.iter().flat_map(|text| words(text)).collect();
+    let known: BTreeSet<&str> = known.iter().flat_map(|text| words(text)).collect();
     let is_everybodys = |word: &str| {
         let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
         (is_number && word.len() <= DIGITS_MAX) || WORDS.contains(word)
