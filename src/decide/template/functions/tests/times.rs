@@ -49,7 +49,7 @@ fn what_is_unknown_or_out_of_range_is_said() {
         ),
         (
             "{{ toDate \"2006-01-02\" \"9999-12-31\" | date \"2006\" }}",
-            "error calling toDate: the time would be outside the years -9999 to 9999",
+            "the time would be outside the years -9999 to 9999",
         ),
         (
             "{{ mustToDate \"2006-01-02 15 -07\" \"9999-12-31 23 -20\" }}",
