@@ -8,6 +8,7 @@ mod manifests;
 mod migrate;
 mod render;
 mod run;
+mod schema;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::cli::file;
+use crate::api::crd;
+use crate::cli::{file, schema};
 use crate::cluster::catalog::{Form, Hub};
+use crate::decide::admission::{form, hub};
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
 use crate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
@@ -54,23 +56,46 @@ enum Error {
 const VARIABLES: [&str; 3] = ["uid", "activate", "hostOrUrl"];
 
 pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let form = Form::of(&file::object(&arguments.form, "LynqForm")?);
-    let spec = form.spec.as_ref().map_err(|reason| Error::Object {
+    let object = file::object(&arguments.form, "LynqForm")?;
+    let [of_hubs, of_forms, _] = crd::definitions();
+    check("lynqform", &object, &of_forms)?;
+    let form = Form::of(&object);
+    let judged = form::judge(None, &object, Timestamp::now());
+    let named = |reason: String| Error::Object {
         kind: "lynqform",
         name: form.name.clone(),
-        reason: reason.clone(),
-    })?;
+        reason,
+    };
+    if let Some(why) = judged.verdict.denied {
+        return Err(named(why).into());
+    }
+    for warning in judged.verdict.warnings {
+        eprintln!("Warning: {warning}");
+    }
+    let spec = form.spec.as_ref().map_err(|why| named(why.clone()))?;
     let hub = match &arguments.hub {
-        Some(path) => Some(file::object(path, "LynqHub")?),
+        Some(path) => {
+            let object = file::object(path, "LynqHub")?;
+            check("lynqhub", &object, &of_hubs)?;
+            let hub = Hub::of(&object);
+            let denied = hub::judge(None, &object).denied;
+            let other =
+                (hub.name != form.hub_id).then(|| format!("the form is of hub {:?}", form.hub_id));
+            if let Some(reason) = denied.or(other) {
+                return Err(Error::Object {
+                    kind: "lynqhub",
+                    name: hub.name,
+                    reason,
+                }
+                .into());
+            }
+            Some(hub)
+        }
         None => None,
     };
-    let hub = hub.map(|hub| Hub::of(&hub));
     let rows = rows(&arguments.row, hub.as_ref())?;
-    let compiled = CompiledForm::parse(&form.name, spec).map_err(|error| Error::Object {
-        kind: "lynqform",
-        name: form.name.clone(),
-        reason: error.to_string(),
-    })?;
+    let compiled = CompiledForm::parse(&form.name, spec);
+    let compiled = compiled.map_err(|error| named(error.to_string()))?;
     let forms = BTreeMap::from([(
         form.name.clone(),
         hub_sync::Form {
@@ -117,6 +142,20 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+/// What the API server would refuse, or leave out without a word.
+fn check(kind: &'static str, object: &Value, definition: &Value) -> Result<(), Error> {
+    let problems = schema::problems(schema::of_spec(definition), &object["spec"], "spec");
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Object {
+            kind,
+            name: name.to_owned(),
+            reason: problems.join("; "),
+        }),
+    }
 }
 
 /// The node without what only the operator and the cluster can add.
