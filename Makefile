@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos plants model simulate fuzz test prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
+.PHONY: help demo chaos plants model simulate fuzz oracle test prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,12 @@ fuzz: ## Look for an admission request, a template, a JSONPath or a CEL expressi
 			-max_total_time=$(or $(DURATION),300) || exit 1; \
 	done
 
+oracle: ## Whether Go and sprig still give what the cases of the templates expect (the programs in tests/templates/oracle write that)
+	cd tests/templates/oracle/functions && go run . | cmp - ../../functions.golden.json
+	cd tests/templates/oracle/language && go run . ../../language.json | cmp - ../../language.golden.json
+
 prove: ## The long proofs: every state of the model, 200,000 seeds, the planted bugs, an hour each of faults and of each fuzzer (or DURATION seconds; SEED)
+	$(MAKE) oracle
 	$(MAKE) model
 	$(MAKE) simulate SEEDS=200000
 	$(MAKE) plants
