@@ -188,7 +188,8 @@ pub struct Rollout {
     #[serde(default)]
     #[schemars(default, schema_with = "max_skew")]
     pub max_skew: Skew,
-    /// Seconds that a released node has to become ready before it counts as failed.
+    /// Seconds that a released node has to become ready before it counts as failed; once more as long if it was ready and breaks
+    /// while it is watched (minReadySeconds).
     #[serde(default = "ten_minutes")]
     #[schemars(default = "ten_minutes", range(min = 60, max = 3600))]
     pub progress_deadline_seconds: i32,
