@@ -113,8 +113,8 @@ pub struct Rendered {
     pub writing: bool,
     /// What the nodes were last written from; those that the API server refused are not waited for.
     pub spec: Option<Arc<FormSpec>>,
-    /// The hub whose rows they were written from.
-    pub hub: Option<Arc<HubSpec>>,
+    /// Of the hub's spec whose rows they were written from ([`hub_sync::rows_hash`](crate::decide::hub_sync::rows_hash)).
+    pub rows_hash: Option<String>,
     /// Nodes that could not be written from it, and will not be by trying again.
     pub unwritten: BTreeSet<String>,
     pub error: Option<String>,

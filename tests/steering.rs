@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};
 use crate::operator::{self, Operator};
+use crate::policy;
 use crate::proxy::Proxy;
 use crate::proxy::rules::{Action, Rule};
 use crate::tenants::{Fleet, SOON, condition};
@@ -250,6 +251,33 @@ async fn what_could_not_be_written_is_not_forgotten() -> Result<()> {
     fleet
         .merge("LynqNode", "t1-web", &finalizers(json!(null)))
         .await?;
+    fleet.complete(2, 2 * SOON).await?;
+
+    // What is held was made of other columns than the hub maps now.
+    let held = |paused: bool| form(&fleet, "web:2", &json!({"paused": paused}));
+    fleet.apply(&held(true)).await?;
+    let waits = |rollout: &Value| rollout["heldNodes"] == 2;
+    fleet.rollout("both are held", SOON, waits).await?;
+    fleet.database.execute(&rename("tenants", "away")).await?;
+    let mut hub = fleet.hub();
+    hub["spec"]["extraValueMappings"]["more"] = json!("id");
+    fleet.apply(&hub).await?;
+    operator.process.kill()?;
+    operator.process.start()?;
+    operator.ready().await?;
+    fleet.apply(&held(false)).await?;
+    for _ in 0..50 {
+        let form = fleet.get("LynqForm", "web").await?;
+        ensure!(waits(&form["status"]["rollout"]), "{form}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let held = "newest templates are not rendered for every row yet";
+    let told = policy::explain(&cluster, &fleet, &["node", "t0-web"]).await?;
+    ensure!(
+        told.contains("NotRendered") && told.contains(held),
+        "{told}"
+    );
+    fleet.database.execute(&rename("away", "tenants")).await?;
     fleet.complete(2, 2 * SOON).await?;
     Ok(())
 }

@@ -65,19 +65,6 @@ pub struct HubSpec {
     pub guard: Option<Guard>,
 }
 
-impl HubSpec {
-    /// Whether both make the same rows of what is in the data source.
-    pub fn reads_like(&self, other: &HubSpec) -> bool {
-        let source = |hub: &HubSpec| Source {
-            sync_interval: String::new(),
-            ..hub.source.clone()
-        };
-        source(self) == source(other)
-            && self.value_mappings == other.value_mappings
-            && self.extra_value_mappings == other.extra_value_mappings
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
@@ -273,6 +260,10 @@ pub struct HubStatus {
     /// Rows that were left out because they cannot be a tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped_rows: Option<i32>,
+    /// Hash of what of the spec makes rows (source and mappings), as the nodes were last written from it: what waits of another one
+    /// is not released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_hash: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The ledger of the release loop. Written by the operator's leader alone; never edit it.

@@ -427,16 +427,14 @@ fn note_rendered(
                     node.is_some_and(|(form, _)| form == name)
                 };
                 let failed: Vec<&Failure> = failures.iter().filter(of_form).collect();
-                if failed.is_empty() && forms.contains_key(name) {
-                    entry.generation = compiled.generation;
-                }
                 let of_form = unwritten.iter().filter(|(form, _)| form == name);
                 entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
-                if !failed
-                    .iter()
-                    .any(|failure| failure.retry && failure.times < LASTING)
-                {
-                    entry.hub = hub.spec.as_ref().ok().cloned();
+                if !failed.iter().any(|failure| failure.is_fleeting()) {
+                    // What was refused for good is told as unwritten.
+                    if forms.contains_key(name) {
+                        entry.generation = compiled.generation;
+                    }
+                    entry.rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
                     let before = entry.spec.replace(compiled.spec.clone());
                     if !before.is_some_and(|before| compiled.spec.renders_like(&before)) {
                         entry.same_since = compiled.generation;

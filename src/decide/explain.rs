@@ -420,7 +420,11 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         Reason::Releasing => {
             matches!(
                 code,
-                "ReleaseRefused" | "LedgerRefused" | "Starting" | "LiveContentUnknown"
+                "ReleaseRefused"
+                    | "LedgerRefused"
+                    | "Starting"
+                    | "LiveContentUnknown"
+                    | "NotRendered"
             )
         }
         Reason::NotRendered
@@ -440,7 +444,10 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::HubWindowFull { .. }
         | Reason::BudgetSpent { .. }
         | Reason::GroupNotDone { .. } => {
-            matches!(code, "LedgerRefused" | "Starting" | "LiveContentUnknown")
+            matches!(
+                code,
+                "LedgerRefused" | "Starting" | "LiveContentUnknown" | "NotRendered"
+            )
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use crate::api::hub::{HubSpec, Source};
 use crate::api::policy::{Rollout, Skew};
 use crate::api::resource::ARRAYS;
 use crate::api::{names, stamp};
@@ -31,6 +32,16 @@ pub struct Hub {
     pub confirmation: Option<String>,
     /// The secret that repeatable random values are drawn from.
     pub seed: [u8; 32],
+}
+
+/// Changes exactly when the hub would make other rows of what is in its source.
+pub fn rows_hash(spec: &HubSpec) -> String {
+    let source = Source {
+        sync_interval: String::new(),
+        ..spec.source.clone()
+    };
+    let mappings = (&spec.value_mappings, &spec.extra_value_mappings);
+    content::hash_value(&json!([source, mappings.0, mappings.1]))
 }
 
 /// A form that can be rendered.

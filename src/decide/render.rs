@@ -259,7 +259,7 @@ fn hinted(message: String, variables: &BTreeMap<String, String>) -> String {
         .rsplit_once(UNKNOWN)
         .and_then(|(_, rest)| rest.strip_suffix('"'));
     match name {
-        Some(name) if !variables.contains_key(name) => {
+        Some(name) if !variables.contains_key(name) && message.contains(&format!("<.{name}")) => {
             format!("{message}; the hub's extraValueMappings have no such variable")
         }
         _ => message,

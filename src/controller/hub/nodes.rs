@@ -11,6 +11,7 @@ use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
+use crate::controller::hub::LASTING;
 use crate::controller::{Said, World};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
@@ -42,6 +43,11 @@ impl Failure {
             retry,
             times: 1,
         }
+    }
+
+    /// It is waited for.
+    pub fn is_fleeting(&self) -> bool {
+        self.retry && self.times < LASTING
     }
 }
 

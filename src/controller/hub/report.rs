@@ -14,6 +14,7 @@ use crate::controller::hub::nodes::Failure;
 use crate::controller::hub::source::Problem;
 use crate::decide::child::ObjectKey;
 use crate::decide::findings::{Findings, Subject};
+use crate::decide::hub_sync::rows_hash;
 
 /// A sync that knew the rows.
 pub struct Report<'a> {
@@ -102,6 +103,10 @@ pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Repo
         forms: report.forms as i32,
         desired: report.desired as i32,
         skipped: report.skipped_rows as i32,
+        rows_hash: match &hub.spec {
+            Ok(spec) if !report.failures.iter().any(Failure::is_fleeting) => Some(rows_hash(spec)),
+            _ => None,
+        },
     };
     write_status(world, hub, states, Some(counts)).await;
 }
@@ -170,6 +175,8 @@ struct Counts {
     forms: i32,
     desired: i32,
     skipped: i32,
+    /// None where some of the nodes are still to be written.
+    rows_hash: Option<String>,
 }
 
 /// Writes the hub's own part of its status, if it changed. The ledger beside it is never named here.
@@ -199,6 +206,7 @@ async fn write_status(
         status.referencing_templates = Some(counts.forms);
         status.desired = Some(counts.desired);
         status.skipped_rows = Some(counts.skipped);
+        status.rows_hash = counts.rows_hash.or(status.rows_hash);
     }
     if status == hub.status {
         return;
@@ -208,6 +216,7 @@ async fn write_status(
         "referencingTemplates": status.referencing_templates,
         "desired": status.desired,
         "skippedRows": status.skipped_rows,
+        "rowsHash": status.rows_hash,
         "conditions": status.conditions,
     }});
     match world

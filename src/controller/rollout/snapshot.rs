@@ -8,6 +8,7 @@ use crate::api::names;
 use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
 use crate::controller::Rendered;
+use crate::decide::hub_sync::rows_hash;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::{self, Snapshot};
 
@@ -21,10 +22,12 @@ pub struct Seen<'a> {
 }
 
 pub fn of(seen: &Seen) -> Snapshot {
+    let spec = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
+    let rows_hash = spec.map(|spec| rows_hash(spec));
     let forms: BTreeMap<String, rollout::Form> = seen
         .forms
         .iter()
-        .filter_map(|form| Some((form.name.clone(), form_view(form, seen)?)))
+        .filter_map(|form| Some((form.name.clone(), form_view(form, seen, &rows_hash)?)))
         .collect();
     let node_view = |node: &Arc<NodeDigest>| {
         let policy = forms.get(&node.form).map(|form| &form.policy);
@@ -54,7 +57,7 @@ pub fn of(seen: &Seen) -> Snapshot {
 }
 
 /// None for a form whose spec cannot be read: it has no window that is known, and its nodes are not released.
-fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
+fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rollout::Form> {
     let spec = form.spec.as_ref().ok()?;
     let known = seen
         .rendered
@@ -73,13 +76,16 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
         }
         Some(known) => {
             let written = known.spec.as_ref();
-            let hub = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
-            let other_rows = known.hub.as_ref().zip(hub);
             (known.writing && is_ordered(spec))
                 || !written.is_some_and(|written| spec.renders_like(written))
-                || other_rows.is_some_and(|(known, hub)| !known.reads_like(hub))
         }
     };
+    // Of what another process wrote, the hub's status tells.
+    let told = || seen.hub?.status.rows_hash.clone();
+    let written_from = known
+        .and_then(|known| known.rows_hash.clone())
+        .or_else(told);
+    let other_rows = written_from != *rows_hash;
     Some(rollout::Form {
         policy: spec.rollout.clone().unwrap_or_default(),
         rendered_generation,
@@ -89,7 +95,9 @@ fn form_view(form: &Form, seen: &Seen) -> Option<rollout::Form> {
             .unwrap_or_default(),
         unwritten_before: 0,
         // Without a sound hub nobody renders it.
-        outdated: outdated || seen.hub.is_none_or(|hub| hub.deleting || hub.spec.is_err()),
+        outdated: outdated
+            || other_rows
+            || seen.hub.is_none_or(|hub| hub.deleting || hub.spec.is_err()),
         forced: is_forced(&form.annotations),
         resumed_at: form
             .annotations

@@ -173,7 +173,7 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
 }
 
 /// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live. What was ready in
-/// time, and breaks while it is still watched, has as long once more.
+/// time, and breaks while it is still watched, has as long once more; but not for longer than it would be watched.
 pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
     let node = snapshot.nodes.get(&slot.node)?;
     let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
@@ -183,7 +183,11 @@ pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timesta
         .filter(|_| in_flight && (node.non_ready() || node.deleting));
     let first = start?.checked_add(limit).ok()?;
     match node.unsettled_since.filter(|broke| *broke > first) {
-        Some(broke) => broke.checked_add(limit).ok(),
+        Some(broke) => {
+            let soak = SignedDuration::from_secs(form.policy.min_ready_seconds.into());
+            let again = broke.checked_add(limit).ok()?;
+            Some(again.min(first.checked_add(soak).ok()?))
+        }
         None => Some(first),
     }
 }

@@ -337,12 +337,10 @@ impl Sync {
         for (name, (form, _)) in &hub_loop.compiled {
             let entry = process.rendered.entry(name.clone()).or_default();
             entry.writing = false;
-            if self.failed.is_empty() {
-                entry.generation = form.generation;
-            }
             let of_form = self.unwritten.iter().filter(|(form, _)| form == name);
             entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
             if !self.failed.iter().any(|failed| failed.retry) {
+                entry.generation = form.generation;
                 let before = entry.spec.replace(form.spec.clone());
                 if !before.is_some_and(|before| form.spec.renders_like(&before)) {
                     entry.same_since = form.generation;
