@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lynqgate::api::form::{FormRolloutStatus, FormSpec};
+use lynqgate::api::form::{FormSpec, FormStatus};
 use lynqgate::api::hub::Slot;
 use lynqgate::api::node::NodeStatus;
 use lynqgate::api::policy::Skew;
@@ -63,25 +63,6 @@ pub struct Form {
     pub forced: bool,
     pub resumed_at: Option<Timestamp>,
     pub status: FormStatus,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FormStatus {
-    pub observed_generation: Option<i64>,
-    pub total: i32,
-    pub ready: i32,
-    pub rollout: Option<FormRolloutStatus>,
-}
-
-impl FormStatus {
-    pub fn unwritten_nodes(&self) -> i32 {
-        let rollout = self.rollout.as_ref();
-        rollout.map_or(0, |rollout| rollout.unwritten_nodes)
-    }
-
-    pub fn all_written(&self, generation: i64) -> bool {
-        self.observed_generation == Some(generation) && self.unwritten_nodes() == 0
-    }
 }
 
 /// The one Deployment of a node. What it takes to become ready is in its image.

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use lynqgate::api::form::FormStatus;
 use lynqgate::api::hub::Slot;
 use lynqgate::api::node::NodeStatus;
 use serde_json::Value;
 
-use crate::cluster::{Form, FormStatus, Hub, Node, Workload};
+use crate::cluster::{Form, Hub, Node, Workload};
 
 #[derive(Clone, Debug)]
 pub enum Request {

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use lynqgate::api::form::Phase;
+use lynqgate::api::form::{FormStatus, Phase};
 use lynqgate::api::policy::SkewCounts;
 use lynqgate::decide::rollout::{Plan, Snapshot, Way};
 
-use crate::cluster::{Cluster, FormStatus, Node};
+use crate::cluster::{Cluster, Node};
 use crate::witness::{Life, View, Witness, held, is_said_ready, is_settled, live_image};
 
 impl Witness {

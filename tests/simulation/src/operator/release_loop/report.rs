@@ -1,8 +1,7 @@
 //! The statuses that the release loop writes, as `controller::rollout::report` does.
 
-use lynqgate::api::form::FormRolloutStatus;
+use lynqgate::api::form::{FormRolloutStatus, FormStatus};
 
-use crate::cluster::FormStatus;
 use crate::mutant::Mutant;
 use crate::operator::release_loop::{Go, Look, Sent};
 use crate::operator::sooner;
@@ -24,9 +23,10 @@ impl Look {
         let windowed = state.is_told();
         let mut status = FormStatus {
             observed_generation: Some(state.rollout.target_generation),
-            total: state.total_nodes,
-            ready: state.ready_nodes,
+            total_nodes: Some(state.total_nodes),
+            ready_nodes: Some(state.ready_nodes),
             rollout: windowed.then(|| state.rollout.clone()),
+            conditions: vec![],
         };
         if world.mutant(Mutant::Restless)
             && let Some(rollout) = &mut status.rollout
