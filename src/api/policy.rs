@@ -189,7 +189,7 @@ pub struct Rollout {
     #[schemars(default, schema_with = "max_skew")]
     pub max_skew: Skew,
     /// Seconds that a released node has to become ready before it counts as failed; once more as long if it was ready and breaks
-    /// while it is watched (minReadySeconds).
+    /// while it is watched (minReadySeconds), but no longer than it would have been watched.
     #[serde(default = "ten_minutes")]
     #[schemars(default = "ten_minutes", range(min = 60, max = 3600))]
     pub progress_deadline_seconds: i32,

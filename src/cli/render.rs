@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -12,7 +11,6 @@ use crate::cli::{file, schema};
 use crate::cluster::catalog::{Form, Hub};
 use crate::decide::admission::{form, hub};
 use crate::decide::hub_sync::{self, Seen};
-use crate::decide::render::CompiledForm;
 use crate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
 
 #[derive(clap::Args)]
@@ -61,18 +59,15 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     check("lynqform", &object, &of_forms)?;
     let form = Form::of(&object);
     let judged = form::judge(None, &object, Timestamp::now());
-    let named = |reason: String| Error::Object {
-        kind: "lynqform",
-        name: form.name.clone(),
-        reason,
-    };
-    if let Some(why) = judged.verdict.denied {
-        return Err(named(why).into());
-    }
     for warning in judged.verdict.warnings {
         eprintln!("Warning: {warning}");
     }
-    let spec = form.spec.as_ref().map_err(|why| named(why.clone()))?;
+    // A new form either is denied, or changes something.
+    let change = judged.change.ok_or_else(|| Error::Object {
+        kind: "lynqform",
+        name: form.name.clone(),
+        reason: judged.verdict.denied.unwrap_or_default(),
+    })?;
     let hub = match &arguments.hub {
         Some(path) => {
             let object = file::object(path, "LynqHub")?;
@@ -94,16 +89,14 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         None => None,
     };
     let rows = rows(&arguments.row, hub.as_ref())?;
-    let compiled = CompiledForm::parse(&form.name, spec);
-    let compiled = compiled.map_err(|error| named(error.to_string()))?;
     let forms = BTreeMap::from([(
         form.name.clone(),
         hub_sync::Form {
             generation: 1,
-            policy: spec.rollout.clone().unwrap_or_default(),
+            policy: change.spec.rollout.clone().unwrap_or_default(),
             forced: false,
             all_written: false,
-            compiled: Arc::new(compiled),
+            compiled: change.new,
         },
     )]);
     let plan = hub_sync::plan(

@@ -411,6 +411,7 @@ fn note_rendered(
     failures: &[Failure],
     unwritten: &BTreeSet<(String, String)>,
 ) {
+    let rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
     for (name, compiled) in &memory.compiled {
         let key = (hub.namespace.clone(), name.clone());
@@ -434,7 +435,7 @@ fn note_rendered(
                     if forms.contains_key(name) {
                         entry.generation = compiled.generation;
                     }
-                    entry.rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
+                    entry.rows_hash.clone_from(&rows_hash);
                     let before = entry.spec.replace(compiled.spec.clone());
                     if !before.is_some_and(|before| compiled.spec.renders_like(&before)) {
                         entry.same_since = compiled.generation;

@@ -40,8 +40,11 @@ pub fn rows_hash(spec: &HubSpec) -> String {
         sync_interval: String::new(),
         ..spec.source.clone()
     };
-    let mappings = (&spec.value_mappings, &spec.extra_value_mappings);
-    content::hash_value(&json!([source, mappings.0, mappings.1]))
+    content::hash_value(&json!([
+        source,
+        spec.value_mappings,
+        spec.extra_value_mappings
+    ]))
 }
 
 /// A form that can be rendered.

@@ -214,7 +214,7 @@ impl CompiledForm {
         let row = Inputs::new(&variables, None, Limits::default());
         for (number, when) in &self.groups {
             let path = format!("order[{number}].when");
-            let said = row.render(when, &path);
+            let said = when.render_publicly(&row, &path);
             let said = said.map_err(|error| hinted(error, &variables))?;
             if said.into_text().trim() == "true" {
                 return Ok(Some(*number));
@@ -391,7 +391,7 @@ impl CompiledResource {
 
     fn render(&self, inputs: &Inputs) -> Result<Resource, String> {
         let text = |template: &Template, path: &str| -> Result<String, String> {
-            let rendered = inputs.render(template, path)?;
+            let rendered = template.render_publicly(inputs, path)?;
             Ok(rendered.into_text())
         };
         let all = |templates: &BTreeMap<String, Template>, field: &str| {

@@ -107,6 +107,17 @@ impl Template {
         Ok(Rendered { text, typed })
     }
 
+    /// The same for conditions, events and logs: why it gives nothing, with its place and in words that everybody may read.
+    pub fn render_publicly(&self, inputs: &Inputs, path: &str) -> Result<Rendered, String> {
+        const PUBLIC: [&[u8]; 3] = [b"uid", b"hubId", b"templateRef"];
+        self.render(inputs, path).map_err(|error| {
+            let public = PUBLIC.iter().filter_map(|name| inputs.variables.get(*name));
+            let public = public.filter_map(|value| std::str::from_utf8(value).ok());
+            let known: Vec<&str> = public.chain([self.text()]).collect();
+            format!("{path}: {}", error.public(&known))
+        })
+    }
+
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -163,18 +174,6 @@ impl Inputs {
     pub fn within(mut self, row: &Arc<RowBudget>) -> Inputs {
         self.row = row.clone();
         self
-    }
-
-    /// What a text of the form gives for the row, or why it gives nothing, in words that everybody may read.
-    pub fn render(&self, template: &Template, path: &str) -> Result<Rendered, String> {
-        const PUBLIC: [&[u8]; 3] = [b"uid", b"hubId", b"templateRef"];
-        let rendered = template.render(self, path);
-        rendered.map_err(|error| {
-            let public = PUBLIC.iter().filter_map(|name| self.variables.get(*name));
-            let public = public.filter_map(|value| std::str::from_utf8(value).ok());
-            let known: Vec<&str> = public.chain([template.text()]).collect();
-            format!("{path}: {}", error.public(&known))
-        })
     }
 
     /// A dict of its own for every rendering: a template may change it.

@@ -103,7 +103,9 @@ impl Tree {
                 template,
                 path,
                 keep_text,
-            } => inputs.render(template, path)?.into_leaf(*keep_text),
+            } => template
+                .render_publicly(inputs, path)?
+                .into_leaf(*keep_text),
             Tree::List(items) => Value::Array(
                 items
                     .iter()
