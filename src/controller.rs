@@ -115,9 +115,18 @@ pub struct Rendered {
     pub spec: Option<Arc<FormSpec>>,
     /// Of the hub's spec whose rows they were written from ([`hub_sync::rows_hash`](crate::decide::hub_sync::rows_hash)).
     pub rows_hash: Option<String>,
+    /// How many nodes its rows ask for.
+    pub desired: Option<usize>,
     /// Nodes that could not be written from it, and will not be by trying again.
     pub unwritten: BTreeSet<String>,
     pub error: Option<String>,
+}
+
+impl Rendered {
+    /// As many as there were, where the form cannot be rendered now.
+    pub fn desire(&mut self, nodes: Option<&usize>) {
+        self.desired = nodes.copied().or(self.desired);
+    }
 }
 
 impl World {

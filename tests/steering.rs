@@ -233,6 +233,14 @@ async fn what_could_not_be_written_is_not_forgotten() -> Result<()> {
     fleet.api("LynqNode").delete("t1-web", &delete).await?;
     let missing = |rollout: &Value| rollout["unwrittenNodes"] == 1;
     fleet.rollout("one is missing", SOON, missing).await?;
+    let going = async || {
+        let node = fleet.get("LynqNode", "t1-web").await?;
+        let ready = condition(&node, "Ready").context("Ready")?;
+        let told = (&ready["reason"], &node["status"]["readyResources"]);
+        ensure!(told == (&json!("Deleting"), &json!(0)), "{node}");
+        Ok(())
+    };
+    wait::until("the node says that it is going", SOON, going).await?;
 
     operator.process.kill()?;
     let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
@@ -251,6 +259,26 @@ async fn what_could_not_be_written_is_not_forgotten() -> Result<()> {
     fleet
         .merge("LynqNode", "t1-web", &finalizers(json!(null)))
         .await?;
+    fleet.complete(2, 2 * SOON).await?;
+
+    // Nor is what somebody deletes while the rows cannot be read, with or without a new leader.
+    fleet.database.execute(&rename("tenants", "away")).await?;
+    fleet.api("LynqNode").delete("t1-web", &delete).await?;
+    let missing = |rollout: &Value| {
+        let said = rollout["message"].as_str().unwrap_or_default();
+        rollout["phase"] == "InProgress"
+            && said.starts_with("1/1 updated and ready; 1 node more is made")
+    };
+    fleet.rollout("one is deleted", SOON, missing).await?;
+    operator.process.kill()?;
+    operator.process.start()?;
+    operator.ready().await?;
+    for _ in 0..50 {
+        let form = fleet.get("LynqForm", "web").await?;
+        ensure!(missing(&form["status"]["rollout"]), "{form}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    fleet.database.execute(&rename("away", "tenants")).await?;
     fleet.complete(2, 2 * SOON).await?;
 
     // What is held was made of other columns than the hub maps now.

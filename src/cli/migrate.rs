@@ -290,6 +290,18 @@ impl fmt::Display for Found {
                 writeln!(f, "  {name}: {said}")?;
             }
         }
+        let Found {
+            forms,
+            broken_forms,
+            deletions,
+            ..
+        } = self;
+        if forms.is_empty() && broken_forms.is_empty() && deletions.is_empty() {
+            writeln!(
+                f,
+                "  nothing is written: all is as it should be, or there is no form or no active row"
+            )?;
+        }
         Ok(())
     }
 }

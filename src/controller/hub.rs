@@ -191,9 +191,7 @@ async fn act(
     };
     let (plan, forms, broken) = decide(world, hub, spec, rows, memory, seed);
 
-    if !plan.writes.is_empty() {
-        note_writing(world, &key, memory);
-    }
+    note_planned(world, &key, memory, &plan);
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
     let mut failures: Vec<Failure> = nodes::write_nodes(world, (&key, said), &plan.writes).await;
@@ -236,14 +234,14 @@ async fn act(
         Some((form.clone(), failure.name.clone()))
     });
     let unwritten = plan.unwritten.into_iter().chain(refused).collect();
-    note_rendered(world, hub, &forms, memory, &failures, &unwritten);
+    note_rendered(world, hub, memory, &failures, (&plan.desired, &unwritten));
     let report = Report {
         held,
         skipped_rows: rows.skipped.len(),
         skipped: &plan.skipped,
         render_errors: &plan.render_errors,
         failures: &failures,
-        desired: plan.desired,
+        desired: plan.desired.values().sum(),
         forms: forms.len() + broken.len(),
     };
     report::synced(world, hub, memory, &report).await;
@@ -393,12 +391,19 @@ fn compile_forms(
     (forms, broken)
 }
 
-/// Until they are all written, an ordered form releases nothing: a canary that is still to be written looks settled.
-fn note_writing(world: &World, hub: &HubKey, memory: &Memory) {
+/// Before anything is written or deleted: nobody must take for all there are what is only there yet. And until they are all
+/// written, an ordered form releases nothing: a canary that is still to be written looks settled.
+fn note_planned(world: &World, hub: &HubKey, memory: &Memory, plan: &hub_sync::Plan) {
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
     for name in memory.compiled.keys() {
-        let entry: &mut Rendered = rendered.entry((hub.0.clone(), name.clone())).or_default();
-        entry.writing = true;
+        let key = (hub.0.clone(), name.clone());
+        if !plan.writes.is_empty() {
+            let entry: &mut Rendered = rendered.entry(key.clone()).or_default();
+            entry.writing = true;
+        }
+        if let Some(entry) = rendered.get_mut(&key) {
+            entry.desire(plan.desired.get(name));
+        }
     }
 }
 
@@ -406,10 +411,9 @@ fn note_writing(world: &World, hub: &HubKey, memory: &Memory) {
 fn note_rendered(
     world: &World,
     hub: &Hub,
-    forms: &BTreeMap<String, hub_sync::Form>,
     memory: &Memory,
     failures: &[Failure],
-    unwritten: &BTreeSet<(String, String)>,
+    (desired, unwritten): (&BTreeMap<String, usize>, &BTreeSet<(String, String)>),
 ) {
     let rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
@@ -417,6 +421,7 @@ fn note_rendered(
         let key = (hub.namespace.clone(), name.clone());
         let entry: &mut Rendered = rendered.entry(key).or_default();
         entry.writing = false;
+        entry.desire(desired.get(name));
         match &compiled.form {
             Err(error) => {
                 entry.error = Some(error.clone());
@@ -432,7 +437,7 @@ fn note_rendered(
                 entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
                 if !failed.iter().any(|failure| failure.is_fleeting()) {
                     // What was refused for good is told as unwritten.
-                    if forms.contains_key(name) {
+                    if desired.contains_key(name) {
                         entry.generation = compiled.generation;
                     }
                     entry.rows_hash.clone_from(&rows_hash);

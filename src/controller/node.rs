@@ -48,6 +48,8 @@ pub struct Memory {
     report: report::Memory,
     /// Objects that could not be taken down.
     left_over: left_over::Memory,
+    /// Since when it is being deleted.
+    deleting_since: Option<Timestamp>,
     /// Looks in a row that ended in an error.
     failed_looks: u32,
     /// Looks in a row that ended in a conflict.

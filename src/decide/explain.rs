@@ -253,7 +253,7 @@ impl Asked<'_> {
             explanation.next = Some(next.to_owned()).filter(|next| !next.is_empty());
             return;
         }
-        if let (None, Reason::NotRendered, Some((code, text))) =
+        if let (None, Reason::NotRendered { .. }, Some((code, text))) =
             (&missing, reason, self.invalid.get(form))
         {
             explanation.reason = Some(reason.code().to_owned());
@@ -427,9 +427,9 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
                     | "NotRendered"
             )
         }
-        Reason::NotRendered
-        | Reason::Paused
-        | Reason::DeletionsHeld
+        Reason::NotRendered { .. }
+        | Reason::Paused { .. }
+        | Reason::DeletionsHeld { .. }
         | Reason::NoForm { .. }
         | Reason::NoLeader { .. }
         | Reason::ReleaseRefused { .. }

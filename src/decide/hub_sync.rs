@@ -119,8 +119,8 @@ pub struct Plan {
     pub deletes: Vec<NodeDeletion>,
     /// Deletions that wait for the user.
     pub held: Option<Held>,
-    /// Nodes that there should be.
-    pub desired: usize,
+    /// How many nodes of each form there should be.
+    pub desired: BTreeMap<String, usize>,
     /// Rows that are left out, of all forms or of one, and nodes that are somebody else's.
     pub skipped: Findings,
     /// Resources and nodes that did not render.
@@ -184,13 +184,14 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         .map(|node| (node.key.name.as_str(), node))
         .collect();
     for (form_name, form) in seen.forms {
+        let mut desired = 0;
         for row in seen.rows.rows.values() {
             if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
                 plan.skipped
                     .add(Subject::Row, format!("{:?}", row.uid), reason);
                 continue;
             }
-            plan.desired += 1;
+            desired += 1;
             let name = node_name(&row.uid, form_name);
             let node = existing.get(name.as_str()).copied();
             if node.is_some_and(|node| node.deleting) {
@@ -221,6 +222,7 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             }
             render_node(seen, &mut plan, form_name, form, row, &key, node, now);
         }
+        plan.desired.insert(form_name.clone(), desired);
     }
     for node in seen.nodes.iter().filter(|node| !node.deleting) {
         keep(seen, &mut plan, node);

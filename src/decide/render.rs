@@ -17,6 +17,8 @@ use crate::decide::graph::{Graph, GraphError, Vertex};
 use crate::decide::path::Path;
 use crate::decide::readiness::Probe;
 use crate::decide::rows::Row;
+use crate::decide::rows::names::NAME_CHARS_MAX;
+use crate::decide::rows::uid::is_subdomain;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
 use crate::decide::template::{Engine, Inputs, Template, public};
@@ -306,12 +308,37 @@ fn complete(
     let group = api_version
         .rsplit_once('/')
         .map_or(String::new(), |(group, _)| group.to_owned());
+    if let Some(rule) = broken_rule(&group, &kind, &name) {
+        return Err(format!(
+            "nameTemplate: {:?} is no name: {rule}",
+            shown(&name)
+        ));
+    }
     match objects.insert([group, kind.clone(), namespace, name.clone()]) {
         true => Ok(resource),
         false => Err(format!(
             "nameTemplate: an earlier resource is {kind} {} too; give one of them another name",
             shown(&name)
         )),
+    }
+}
+
+/// The API server would repeat the whole name in its refusal, for everybody to read. What names it takes for the kinds that
+/// Lynq has arrays for, and for any kind.
+fn broken_rule(group: &str, kind: &str, name: &str) -> Option<&'static str> {
+    let is_builtin = match group {
+        "" | "apps" | "autoscaling" | "batch" | "policy" => true,
+        "networking.k8s.io" => matches!(kind, "Ingress" | "NetworkPolicy"),
+        _ => false,
+    };
+    match name {
+        _ if name.len() > NAME_CHARS_MAX => Some("it may have 253 characters"),
+        _ if is_builtin && !is_subdomain(name) => Some(
+            "it may have lower case letters, digits, '-' and '.', and begins and ends, also around each '.', with a letter or digit",
+        ),
+        "." | ".." => Some("it would be a path"),
+        _ if name.contains(['/', '%']) => Some("it may not have '/' and '%'"),
+        _ => None,
     }
 }
 

@@ -160,8 +160,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut slots = pass.free_slots();
     let mut windows = Windows::new(snapshot, &slots, now);
     pass.wake(window::silent_at(snapshot, &slots, now));
-    let turns = candidates(snapshot);
-    pass.release(&turns, &mut slots, &mut windows);
+    let candidates = candidates(snapshot);
+    pass.release(&candidates, &mut slots, &mut windows);
     let by_slot = |release: &Release| release.way == Way::Slot;
     if slots != snapshot.slots || pass.plan.releases.iter().any(by_slot) {
         pass.plan.ledger = Some(slots.clone());
@@ -176,7 +176,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             slots: &slots,
             failed: &pass.failed[name.as_str()],
             waiting: &pass.plan.waiting,
-            turns: &turns,
+            candidates: &candidates,
             window: windows.width(name),
             hub_window: windows.hub_width(),
         };
@@ -450,20 +450,23 @@ impl Pass<'_> {
 
     /// What stops a node whatever the window says.
     fn stopped(&self, name: &str, node: &Node, form: &Form, way: Way) -> Option<Reason> {
+        let of = || node.form.clone();
         // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
         // known to wait, whatever the order says.
         if form.outdated || form.unwritten.contains(name) || node.unrendered {
-            return Some(Reason::NotRendered);
+            return Some(Reason::NotRendered { form: of() });
         }
         if self.snapshot.deletions_held && node.is_new() {
-            return Some(Reason::DeletionsHeld);
+            return Some(Reason::DeletionsHeld {
+                node: name.to_owned(),
+            });
         }
         if way == Way::Forced {
             return None;
         }
         if form.policy.paused {
-            return Some(Reason::Paused);
+            return Some(Reason::Paused { form: of() });
         }
         if way == Way::Slot && !self.snapshot.unlooked.is_empty() {
             return Some(Reason::Starting {

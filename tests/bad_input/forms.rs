@@ -355,6 +355,18 @@ fn failing() -> Vec<Failing> {
             values: [NEW, OLD, NEW],
         },
         Failing {
+            name: "a name that is none, with a row's value",
+            config_maps: json!([config_map(
+                "app",
+                r#"{{ .uid }}-{{ if eq .uid "t1" }}{{ .plan }}_{{ end }}bad"#,
+                "new"
+            )]),
+            nodes: "LynqNode t1-bad",
+            said: "resource \"app\": nameTemplate: \"t1-…\" is no name: it may have lower case letters, digits, '-' and '.', and begins and ends, also around each '.', with a letter or digit",
+            written: true,
+            values: [NEW, OLD, NEW],
+        },
+        Failing {
             name: "two resources of one name",
             config_maps: json!([
                 config_map("app", "{{ .uid }}-bad", "new"),

@@ -35,11 +35,6 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
             "Deployment t0-bad: the manifest does not fit its kind: .spec.replicas: expected numeric (int or float), got string; correct the template",
         ),
         (
-            "a name that is none",
-            config_map("bad", "{{ .uid }}_BAD", "x"),
-            "ConfigMap t0_BAD: ConfigMap \"t0_BAD\" is invalid: metadata.name: Invalid value: (value): a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
-        ),
-        (
             "an invalid value",
             resource(
                 "{{ .uid }}-bad",

@@ -10,6 +10,7 @@ use crate::controller::node::kinds::Kinds;
 use crate::controller::node::{LASTING, Look};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan;
+use crate::decide::node_plan::status;
 
 /// No event tells of a right that was given, or of a finalizer that hangs.
 const RETRY: SignedDuration = SignedDuration::from_secs(30);
@@ -48,6 +49,12 @@ impl Look<'_> {
             }
             // What has finalizers of its own goes later; its event brings us back.
             if deletion.take_down.is_empty() {
+                let now = Timestamp::now();
+                let since = *self.memory.deleting_since.get_or_insert(now);
+                if now.duration_since(since) >= RETRY {
+                    let why = "it is being deleted, and waits until its objects are gone: see the finalizers of those that stay";
+                    self.tell_stays(node, why).await?;
+                }
                 return Ok(again);
             }
         }
@@ -59,6 +66,7 @@ impl Look<'_> {
             );
             tracing::warn!(node = %node.key, text);
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+            self.tell_stays(node, &text).await?;
             self.world
                 .events
                 .warning(&about, "CleanupPartialFailure", text);
@@ -68,9 +76,25 @@ impl Look<'_> {
         Ok(None)
     }
 
+    /// Nobody should take for ready what is only still there.
+    async fn tell_stays(&self, node: &NodeDigest, why: &str) -> Result<(), ApiError> {
+        let status = status::going(node, why, Timestamp::now());
+        if *node.status != status {
+            let patch = json!({"status": {"readyResources": status.ready_resources, "conditions": status.conditions}});
+            match self.world.objects.merge_status(&self.own(), &patch).await {
+                Ok(written) => drop(self.world.nodes.learn(&written)),
+                Err(ApiError::NotFound(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     async fn let_go(&self, node: &NodeDigest) -> Result<(), ApiError> {
         if !node.has_finalizer {
-            return Ok(());
+            let why = "it is being deleted, and its objects are gone, or left behind as their deletionPolicy says; something \
+                       else keeps it: see its metadata.finalizers";
+            return self.tell_stays(node, why).await;
         }
         let object = self.world.objects.get(&self.own()).await?;
         let position = object["metadata"]["finalizers"]

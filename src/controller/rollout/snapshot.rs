@@ -1,6 +1,6 @@
 //! The planner's view of a hub, from the objects as they are known: by the loops' caches, or by one reading of `explain`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::api::form::FormSpec;
@@ -94,6 +94,7 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
             .map(|rendered| rendered.unwritten.clone())
             .unwrap_or_default(),
         unwritten_before: 0,
+        missing: missing(form, seen, known),
         // Without a sound hub nobody renders it.
         outdated: outdated
             || other_rows
@@ -105,6 +106,26 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
             .and_then(|text| stamp::parse(text)),
         previous: form.status.rollout.clone(),
     })
+}
+
+/// A node that is deleted by hand is made anew by the next sync that can read the rows. Before the first one only the hub's
+/// status tells how many there should be, of all its forms.
+fn missing(form: &Form, seen: &Seen, known: Option<&Rendered>) -> usize {
+    let there = seen.nodes.iter().filter(|node| !node.deleting);
+    if let Some(Rendered {
+        desired: Some(desired),
+        unwritten,
+        ..
+    }) = known
+    {
+        let of_form = there.filter(|node| node.form == form.name);
+        let there: BTreeSet<&String> = of_form.map(|node| &node.key.name).collect();
+        let unwritten = unwritten.iter().filter(|name| !there.contains(name));
+        return desired.saturating_sub(there.len() + unwritten.count());
+    }
+    let desired = seen.hub.and_then(|hub| hub.status.desired);
+    let desired = desired.and_then(|desired| usize::try_from(desired).ok());
+    desired.unwrap_or_default().saturating_sub(there.count())
 }
 
 fn is_ordered(spec: &FormSpec) -> bool {

@@ -195,11 +195,14 @@ impl Trial {
 
     fn reach(&self, policy: &Rollout, forced: bool) -> String {
         let (changed, tried) = (self.changed, self.tried);
+        let nodes = match tried < self.rows {
+            true => format!("the {} tried", counted(tried, "node")),
+            false => counted(tried, "node"),
+        };
         let what = match self.compared {
-            false => format!("makes {}", counted(tried, "node")),
+            false => format!("makes {nodes}"),
             true => format!(
-                "changes {changed} of {} ({} identical)",
-                counted(tried, "node"),
+                "changes {changed} of {nodes} ({} identical)",
                 tried - changed
             ),
         };

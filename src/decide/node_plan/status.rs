@@ -9,7 +9,7 @@ use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind, fields_hash};
 use crate::decide::rollout::Live;
-use crate::decide::rollout::reason::Reason;
+use crate::decide::rollout::reason::NOT_RENDERED;
 
 /// Why the node is held, as the release planner says it: code and sentence.
 pub type HoldReason = (&'static str, &'static str);
@@ -74,8 +74,20 @@ pub fn of_node(
 
 /// The status of a node that could not be looked at, lastingly: whatever it said, it is not known to be ready.
 pub fn in_vain(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
+    not_ready(node, "LookFailed", why, now)
+}
+
+/// The status of a node that is being deleted, and stays.
+pub fn going(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
+    NodeStatus {
+        ready_resources: 0,
+        ..not_ready(node, "Deleting", why, now)
+    }
+}
+
+fn not_ready(node: &NodeDigest, reason: &'static str, why: &str, now: Timestamp) -> NodeStatus {
     let mut status = (*node.status).clone();
-    let says = |type_: &'static str| ConditionState::new(type_, false, "LookFailed", why);
+    let says = |type_: &'static str| ConditionState::new(type_, false, reason, why);
     let states = [says("Ready"), says("Rolled")];
     conditions::merge(&mut status.conditions, &states, Some(node.generation), now);
     status
@@ -89,7 +101,7 @@ const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 pub fn patience(hold: Option<HoldReason>) -> SignedDuration {
     match hold {
         None => SignedDuration::from_secs(1),
-        Some((code, _)) if code == Reason::NotRendered.code() => SignedDuration::from_secs(10),
+        Some((code, _)) if code == NOT_RENDERED => SignedDuration::from_secs(10),
         Some(_) => SignedDuration::ZERO,
     }
 }

@@ -5,6 +5,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::api::names;
+
+/// What every node of a form waits for, until its newest content has reached them all.
+pub const NOT_RENDERED: &str = "NotRendered";
+
 /// Between what holds a node and what must happen.
 pub const NEXT: &str = ". Next: ";
 
@@ -65,9 +70,16 @@ pub enum Reason {
         why: Option<String>,
     },
     /// The form's newest templates have not reached its nodes yet.
-    NotRendered,
-    Paused,
-    DeletionsHeld,
+    NotRendered {
+        form: String,
+    },
+    Paused {
+        form: String,
+    },
+    /// It is new, and new ones wait while deletions of its hub do.
+    DeletionsHeld {
+        node: String,
+    },
     /// The operator has just started, and has not looked at every node yet.
     Starting {
         unlooked: Names,
@@ -102,9 +114,9 @@ impl Reason {
             Reason::HubWindowFull { .. } => "HubWindowFull",
             Reason::BudgetSpent { .. } => "BudgetSpent",
             Reason::GroupNotDone { .. } => "GroupNotDone",
-            Reason::NotRendered => "NotRendered",
-            Reason::Paused => "Paused",
-            Reason::DeletionsHeld => "DeletionsHeld",
+            Reason::NotRendered { .. } => NOT_RENDERED,
+            Reason::Paused { .. } => "Paused",
+            Reason::DeletionsHeld { .. } => "DeletionsHeld",
             Reason::Starting { .. } => "Starting",
             Reason::LiveContentUnknown { .. } => "LiveContentUnknown",
             Reason::NoForm { .. } => "NoForm",
@@ -189,13 +201,14 @@ impl Reason {
                 "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate explain \
                  node tells what one waits for; if its content cannot become ready, correct the form"
             }
-            Reason::NotRendered => {
-                "nothing, if that is over within seconds; else see the form's condition Valid, and the hub's conditions"
+            Reason::NotRendered { .. } => {
+                "nothing, if that is over within seconds; else see the form's condition Valid, and, where that is True, the hub's \
+                 conditions"
             }
-            Reason::Paused => {
+            Reason::Paused { .. } => {
                 "set rollout.paused: false on the form, or let one node go with the annotation lynq.sh/force-rollout=true"
             }
-            Reason::DeletionsHeld => {
+            Reason::DeletionsHeld { .. } => {
                 "mend the rows of the hub, or confirm its deletions: its condition DeletionsHeld says how"
             }
             Reason::Starting { .. } => {
@@ -262,13 +275,13 @@ impl Reason {
             Reason::GroupNotDone { .. } => {
                 "its turn has not come: an earlier group of the form's order is not done; the form's condition Held says which, and who in it"
             }
-            Reason::NotRendered => {
+            Reason::NotRendered { .. } => {
                 "the form's newest templates are not rendered for every row yet; if that lasts, see the form's condition Valid and the hub's conditions"
             }
-            Reason::Paused => {
+            Reason::Paused { .. } => {
                 "the rollout is paused; set paused: false on the form, or force this node"
             }
-            Reason::DeletionsHeld => {
+            Reason::DeletionsHeld { .. } => {
                 "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld"
             }
             Reason::Starting { .. } => {
@@ -359,16 +372,21 @@ impl fmt::Display for Reason {
             Reason::NoLeader { since: Some(since) } => {
                 write!(
                     f,
-                    "no operator has led since {since}, so that nothing is released"
+                    "no operator has led since {since} (lease {}), so that nothing is released",
+                    names::LEADER_LEASE
                 )
             }
-            Reason::NotRendered => {
-                f.write_str("the form's newest templates are not rendered for every row yet")
+            Reason::NotRendered { form } => {
+                write!(
+                    f,
+                    "the newest templates of form {form:?} are not rendered for every row yet"
+                )
             }
-            Reason::Paused => f.write_str("the rollout is paused"),
-            Reason::DeletionsHeld => {
-                f.write_str("new nodes wait while deletions of their hub are held")
-            }
+            Reason::Paused { form } => write!(f, "the rollout of form {form:?} is paused"),
+            Reason::DeletionsHeld { node } => write!(
+                f,
+                "{node} is new, and new nodes wait while deletions of their hub are held"
+            ),
             Reason::Releasing | Reason::NoLeader { since: None } => f.write_str(self.summary()),
         }
     }

@@ -60,6 +60,8 @@ pub struct Form {
     pub unwritten: BTreeSet<String>,
     /// How many those are, as the process before this one told: which ones they are the first sync finds out.
     pub unwritten_before: i32,
+    /// How many nodes fewer than its rows there are, besides those.
+    pub missing: usize,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
     pub outdated: bool,
     /// Everything of the form goes at once.

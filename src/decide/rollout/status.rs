@@ -206,7 +206,7 @@ pub struct Seen<'a> {
     pub failed: &'a Failed,
     pub waiting: &'a BTreeMap<String, Reason>,
     /// The nodes that wait, in their turn.
-    pub turns: &'a [&'a str],
+    pub candidates: &'a [&'a str],
     /// The form's window; None where there is none.
     pub window: Option<usize>,
     /// The hub's, over all of its forms; None where there is none.
@@ -227,15 +227,12 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let ready_updated = updated().filter(|(_, node)| is_ready(node)).count() as i32;
     let updated = updated().count() as i32;
     let soaking = soaking(name, form, seen);
-    let phase = if total == 0 && !form.outdated && form.unwritten.is_empty() {
+    let all_there = !form.outdated && form.unwritten.is_empty() && form.missing == 0;
+    let phase = if total == 0 && all_there {
         Phase::Idle
     } else if seen.failed.spent() {
         Phase::Failed
-    } else if ready_updated == total
-        && !form.outdated
-        && form.unwritten.is_empty()
-        && soaking.is_empty()
-    {
+    } else if ready_updated == total && all_there && soaking.is_empty() {
         Phase::Complete
     } else {
         Phase::InProgress
@@ -248,7 +245,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             .is_some_and(|n| n.form == name)
     };
     let reasons = seen
-        .turns
+        .candidates
         .iter()
         .copied()
         .filter(of_form)
@@ -336,6 +333,13 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         () if held == 0 && updated == ready_updated && !soaking.is_empty() => format!(
             "{updated}/{total} updated and ready; watched for rollout.minReadySeconds: {soaking}"
         ),
+        () if held == 0 && updated == ready_updated && form.missing > 0 => format!(
+            "{updated}/{total} updated and ready; {} by the hub's next sync: if that lasts, see the hub's conditions",
+            match form.missing {
+                1 => "1 node more is made".to_owned(),
+                n => format!("{n} nodes more are made"),
+            }
+        ),
         () => message(),
     };
     rollout.message = with_force(text, force);
@@ -361,7 +365,13 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     FormState {
         total_nodes: total,
         ready_nodes: ready,
-        conditions: conditions(&rollout, ready, going.len(), blocked, stalled.as_deref()),
+        conditions: conditions(
+            &rollout,
+            ready,
+            (going.len(), form.missing),
+            blocked,
+            stalled.as_deref(),
+        ),
         non_ready: count(&|node| node.non_ready()),
         window,
         hub_window,
@@ -541,7 +551,7 @@ pub const STALLED: &str = "Stalled";
 fn conditions(
     rollout: &FormRolloutStatus,
     ready: i32,
-    going: usize,
+    (going, missing): (usize, usize),
     blocked: Option<&Reason>,
     stalled: Option<&str>,
 ) -> Vec<ConditionState> {
@@ -552,6 +562,12 @@ fn conditions(
             false,
             "NotAllNodesReady",
             format!("{ready}/{total} nodes ready; being deleted, and made anew once gone: {going}"),
+        ),
+        _ if missing > 0 => ConditionState::new(
+            "Applied",
+            false,
+            "NotAllNodesReady",
+            format!("{ready}/{total} nodes ready; still to be made: {missing}"),
         ),
         (0, _) => ConditionState::new("Applied", false, "NoNodes", "there are no nodes"),
         _ if ready == total => ConditionState::new(

@@ -74,7 +74,7 @@ fn trimmed(text: &str) -> &str {
 }
 
 /// Kubernetes' `IsDNS1123Subdomain` without its length.
-fn is_subdomain(text: &str) -> bool {
+pub fn is_subdomain(text: &str) -> bool {
     text.split('.').all(|label| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !label.is_empty()

@@ -382,3 +382,52 @@ fn what_no_hub_has_written_yet_waits_for_that() {
         assert_eq!(waits.waiting["n0"].code(), "NotRendered");
     }
 }
+
+/// What was ready in time and breaks while it is watched has as long once more, but no longer than it would be watched: a
+/// tenant that comes and goes fails, however often it was ready in between.
+#[test]
+fn what_breaks_while_it_is_watched_has_its_deadline_once_more() {
+    const LIMIT: i64 = 600;
+    for (name, soak, broke, fails) in [
+        ("broken before the deadline", 1_000, 500, LIMIT),
+        ("broken after it", 1_000, 700, 700 + LIMIT),
+        ("again and again", 1_000, 1_500, LIMIT + 1_000),
+        ("a short watch", 100, 650, LIMIT + 100),
+        ("no watch", 0, 700, LIMIT),
+    ] {
+        let mut snapshot = fleet("xA", 1);
+        policy_of(&mut snapshot).min_ready_seconds = soak;
+        snapshot.slots = vec![slot(0, "99")];
+        node_of(&mut snapshot, "n0").unsettled_since = Some(at(broke));
+        assert_eq!(phase_of(&snapshot, fails - 1), Phase::InProgress, "{name}");
+        assert_eq!(phase_of(&snapshot, fails), Phase::Failed, "{name}");
+    }
+}
+
+/// A release of the version that is known here would fail.
+#[test]
+fn what_somebody_has_seen_a_newer_version_of_is_read_first() {
+    let mut snapshot = fleet("AA", 2);
+    snapshot.slots = vec![slot(0, "101")];
+    let first = plan(&snapshot, at(1));
+    assert_eq!(first.behind, ["n0"]);
+    assert_eq!(released(&first), ["n1"]);
+    assert_eq!(first.waiting["n0"], Reason::Releasing);
+}
+
+/// Whoever waits for Complete waits for all the tenants there are.
+#[test]
+fn what_is_still_to_be_made_is_not_complete() {
+    let mut snapshot = fleet("yy", 1);
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.missing = 1;
+    let state = plan(&snapshot, at(1)).forms["web"].clone();
+    assert_eq!(state.rollout.phase, Phase::InProgress);
+    let told = &state.rollout.message;
+    assert!(
+        told.starts_with("2/2 updated and ready; 1 node more is made by"),
+        "{told}"
+    );
+    let applied = &state.conditions[0];
+    assert_eq!((applied.type_, applied.status), ("Applied", false));
+}

@@ -61,6 +61,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
                 same_since: known.map_or(rendered_generation, |r| r.same_since),
                 unwritten: known.map(|r| r.unwritten.clone()).unwrap_or_default(),
                 unwritten_before,
+                missing: 0,
                 outdated: outdated || unwritten_before > 0,
                 forced,
                 resumed_at,
