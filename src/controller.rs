@@ -31,6 +31,8 @@ use crate::cluster::vital;
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
+use crate::decide::desired::Desired;
+use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::status::HoldReason;
 use metrics::Metrics;
 
@@ -115,17 +117,18 @@ pub struct Rendered {
     pub spec: Option<Arc<FormSpec>>,
     /// Of the hub's spec whose rows they were written from ([`hub_sync::rows_hash`](crate::decide::hub_sync::rows_hash)).
     pub rows_hash: Option<String>,
-    /// How many nodes its rows ask for.
-    pub desired: Option<usize>,
+    /// The nodes that its rows ask for, since its first sync.
+    pub desired: Option<Arc<Desired>>,
     /// Nodes that could not be written from it, and will not be by trying again.
     pub unwritten: BTreeSet<String>,
     pub error: Option<String>,
 }
 
 impl Rendered {
-    /// As many as there were, where the form cannot be rendered now.
-    pub fn desire(&mut self, nodes: Option<&usize>) {
-        self.desired = nodes.copied().or(self.desired);
+    fn is_behind(&self, node: &NodeDigest) -> bool {
+        let desired = self.desired.as_ref().filter(|_| !self.writing);
+        desired.is_some_and(|desired| desired.is_behind(node))
+            && !self.unwritten.contains(&node.key.name)
     }
 }
 
@@ -271,6 +274,9 @@ impl World {
         } else {
             self.node_queue.add(node.key.clone());
         }
+        if changed.now.is_some() && self.is_behind(node) {
+            self.hub_queue.add(hub.clone());
+        }
         if changed.now.is_none() {
             self.hub_queue.add(hub.clone());
             // The form may be another hub's by now, which waits for the name.
@@ -281,11 +287,22 @@ impl World {
         self.rollout_queue.add(hub);
     }
 
+    /// Whether the node holds something else than was rendered for it: a write that was late, or a copy of an older time.
+    pub fn is_behind(&self, node: &NodeDigest) -> bool {
+        let form = (node.key.namespace.clone(), node.form.clone());
+        let rendered = self.rendered.lock().expect("the rendered forms' lock");
+        let form = rendered.get(&form).filter(|_| !node.deleting);
+        form.is_some_and(|form| form.is_behind(node))
+    }
+
     fn form_changed(&self, before: Option<&Form>, now: Option<&Form>) {
-        if let (Some(gone), None) = (before, now) {
+        let stays = |gone: &&Form| now.is_some_and(|now| now.uid == gone.uid);
+        if let Some(gone) = before.filter(|gone| !stays(gone)) {
             let key = (gone.namespace.clone(), gone.name.clone());
             let mut rendered = self.rendered.lock().expect("the rendered forms' lock");
             rendered.remove(&key);
+        }
+        if let (Some(gone), None) = (before, now) {
             self.metrics.forget(&gone.namespace, &gone.name);
         }
         for form in [before, now].into_iter().flatten() {

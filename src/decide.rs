@@ -6,6 +6,7 @@
 pub mod admission;
 pub mod child;
 pub mod content;
+pub mod desired;
 pub mod election;
 pub mod explain;
 pub mod findings;

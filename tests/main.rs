@@ -30,6 +30,7 @@ mod relay;
 mod restored;
 mod rollout;
 mod steering;
+mod taken_back;
 mod takeover;
 mod template_functions;
 mod tenants;

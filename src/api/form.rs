@@ -113,15 +113,20 @@ pub struct FormStatus {
 }
 
 impl FormStatus {
-    /// Nodes that the newest content could not be written to.
-    pub fn unwritten_nodes(&self) -> i32 {
+    /// Nodes that the newest content is not written to, if there are so many by now.
+    pub fn lacking(&self, there: i32) -> i32 {
         let rollout = self.rollout.as_ref();
-        rollout.map_or(0, |rollout| rollout.unwritten_nodes)
+        rollout.map_or(0, |told| {
+            told.unwritten_nodes
+                .max(told.total_nodes.saturating_sub(there))
+        })
     }
 
     /// Whether every node was written from this generation of the form.
     pub fn all_written(&self, generation: i64) -> bool {
-        self.observed_generation == Some(generation) && self.unwritten_nodes() == 0
+        let rollout = self.rollout.as_ref();
+        self.observed_generation == Some(generation)
+            && rollout.is_none_or(|rollout| rollout.unwritten_nodes == 0)
     }
 }
 
@@ -154,7 +159,7 @@ pub struct FormRolloutStatus {
     pub held_nodes: i32,
     /// Nodes that were released and did not become ready before the deadline.
     pub failed_nodes: i32,
-    /// Nodes that the newest content could not be written to.
+    /// Nodes that the newest content is not written to, those that are still to be made included.
     #[serde(default)]
     pub unwritten_nodes: i32,
     /// Nodes whose changes go live at once: the annotation lynq.sh/force-rollout is on them, on the form or on its hub.

@@ -26,6 +26,7 @@ use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World};
 use crate::decide::admission::trial::HubSays;
 use crate::decide::child::ObjectKey;
+use crate::decide::desired::Desired;
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
 use crate::decide::rows::Rows;
@@ -191,7 +192,11 @@ async fn act(
     };
     let (plan, forms, broken) = decide(world, hub, spec, rows, memory, seed);
 
-    note_planned(world, &key, memory, &plan);
+    let rows_hash = hub_sync::rows_hash(spec);
+    if !plan.writes.is_empty() {
+        report::forget_rows(world, hub, &rows_hash).await?;
+    }
+    note_planned(world, &key, memory, &plan, &rows_hash);
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
     let mut failures: Vec<Failure> = nodes::write_nodes(world, (&key, said), &plan.writes).await;
@@ -235,16 +240,18 @@ async fn act(
     });
     let unwritten = plan.unwritten.into_iter().chain(refused).collect();
     note_rendered(world, hub, memory, &failures, (&plan.desired, &unwritten));
+    let desired = plan.desired.values().map(Desired::len).sum();
     let report = Report {
         held,
         skipped_rows: rows.skipped.len(),
         skipped: &plan.skipped,
         render_errors: &plan.render_errors,
         failures: &failures,
-        desired: plan.desired.values().sum(),
+        desired,
         forms: forms.len() + broken.len(),
     };
     report::synced(world, hub, memory, &report).await;
+    let of_hub = key.clone();
     world.rollout_queue.add(key);
     let waits = failures.iter().map(|failure| {
         let longest = if failure.retry {
@@ -254,7 +261,13 @@ async fn act(
         };
         longest.min(RETRY_SOON * 2u32.pow(failure.times.min(10) - 1))
     });
-    Ok(waits.min())
+    // Seen while they were being written, it was no reason for another sync.
+    let behind = world
+        .nodes
+        .of_hub(&of_hub)
+        .iter()
+        .any(|node| world.is_behind(node));
+    Ok(waits.chain(behind.then_some(RETRY_SOON)).min())
 }
 
 /// What the first sync of a hub finds, and what it would write and delete.
@@ -391,18 +404,45 @@ fn compile_forms(
     (forms, broken)
 }
 
+/// A form may be another one of the same name by now.
+fn is_current(world: &World, hub: &HubKey, name: &str, compiled: &Compiled) -> bool {
+    let form = world.forms.get(&hub.0, name);
+    form.is_some_and(|form| form.uid == compiled.uid && form.hub_id == hub.1)
+}
+
 /// Before anything is written or deleted: nobody must take for all there are what is only there yet. And until they are all
 /// written, an ordered form releases nothing: a canary that is still to be written looks settled.
-fn note_planned(world: &World, hub: &HubKey, memory: &Memory, plan: &hub_sync::Plan) {
+fn note_planned(
+    world: &World,
+    hub: &HubKey,
+    memory: &Memory,
+    plan: &hub_sync::Plan,
+    rows_hash: &str,
+) {
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
-    for name in memory.compiled.keys() {
+    for (name, compiled) in &memory.compiled {
+        if !is_current(world, hub, name, compiled) {
+            continue;
+        }
         let key = (hub.0.clone(), name.clone());
         if !plan.writes.is_empty() {
             let entry: &mut Rendered = rendered.entry(key.clone()).or_default();
             entry.writing = true;
+            // From here on some nodes may have what a revert of the form, or of the hub, does not want.
+            let same = |written: &Arc<FormSpec>| written.renders_like(&compiled.spec);
+            if compiled.form.is_ok() {
+                entry.spec = entry.spec.take().filter(same);
+            }
+            entry.rows_hash = entry.rows_hash.take().filter(|known| known == rows_hash);
         }
         if let Some(entry) = rendered.get_mut(&key) {
-            entry.desire(plan.desired.get(name));
+            // The same as before, where the form cannot be rendered now.
+            entry.desired = plan
+                .desired
+                .get(name)
+                .cloned()
+                .map(Arc::new)
+                .or(entry.desired.take());
         }
     }
 }
@@ -413,15 +453,21 @@ fn note_rendered(
     hub: &Hub,
     memory: &Memory,
     failures: &[Failure],
-    (desired, unwritten): (&BTreeMap<String, usize>, &BTreeSet<(String, String)>),
+    (desired, unwritten): (&BTreeMap<String, Desired>, &BTreeSet<(String, String)>),
 ) {
     let rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
+    let of_hub = (hub.namespace.clone(), hub.name.clone());
     for (name, compiled) in &memory.compiled {
+        if !is_current(world, &of_hub, name, compiled) {
+            continue;
+        }
         let key = (hub.namespace.clone(), name.clone());
         let entry: &mut Rendered = rendered.entry(key).or_default();
         entry.writing = false;
-        entry.desire(desired.get(name));
+        if let Some(nodes) = desired.get(name) {
+            entry.desired = Some(Arc::new(nodes.clone()));
+        }
         match &compiled.form {
             Err(error) => {
                 entry.error = Some(error.clone());

@@ -303,7 +303,9 @@ impl Look<'_> {
             let known = rendered.get(&(self.key.0.clone(), name.clone()));
             if known.is_none_or(|known| known.spec.is_none()) {
                 let before = self.world.forms.get(&self.key.0, name);
-                form.unwritten_before = before.map_or(0, |form| form.status.unwritten_nodes());
+                let there = nodes.iter().filter(|n| n.form == *name && !n.deleting);
+                let there = i32::try_from(there.count()).unwrap_or(i32::MAX);
+                form.unwritten_before = before.map_or(0, |form| form.status.lacking(there));
                 form.outdated |= form.unwritten_before > 0;
             }
         }

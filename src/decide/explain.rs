@@ -11,8 +11,9 @@ use crate::api::form::Phase;
 use crate::api::hub::Slot;
 use crate::api::{names, stamp};
 use crate::decide::node::NodeDigest;
+use crate::decide::rollout::failure;
 use crate::decide::rollout::reason::{NEXT, Reason};
-use crate::decide::rollout::status::{self, FormState};
+use crate::decide::rollout::status::FormState;
 use crate::decide::rollout::{Live, Plan, Snapshot};
 
 /// The answer, in the order in which it is read.
@@ -342,8 +343,8 @@ impl Asked<'_> {
     /// When its node counts as failed.
     fn deadline(&self, slot: &Slot) -> Option<Timestamp> {
         let form = self.snapshot.forms.get(&slot.form)?;
-        let deadline = status::deadline(form, slot, self.snapshot)?;
-        status::may_fail(form, slot, deadline, self.now).then_some(deadline)
+        let deadline = failure::deadline(form, slot, self.snapshot)?;
+        failure::may_fail(form, slot, deadline, self.now).then_some(deadline)
     }
 
     /// When the first of the form's nodes in flight will have failed, if it does not get ready.

@@ -12,6 +12,7 @@ use crate::api::resource::ARRAYS;
 use crate::api::{names, stamp};
 use crate::decide::child::NodeKey;
 use crate::decide::content;
+use crate::decide::desired::{Desired, Wanted};
 use crate::decide::findings::{Findings, Subject};
 use crate::decide::node::NodeDigest;
 use crate::decide::render::{CompiledForm, RowInputs};
@@ -67,7 +68,7 @@ pub struct Known {
     /// What it was made from.
     source: String,
     /// What came out.
-    hash: String,
+    wanted: Wanted,
     /// Resources that did not render, and why.
     errors: Vec<(String, String)>,
 }
@@ -119,8 +120,8 @@ pub struct Plan {
     pub deletes: Vec<NodeDeletion>,
     /// Deletions that wait for the user.
     pub held: Option<Held>,
-    /// How many nodes of each form there should be.
-    pub desired: BTreeMap<String, usize>,
+    /// The nodes that there should be, by form.
+    pub desired: BTreeMap<String, Desired>,
     /// Rows that are left out, of all forms or of one, and nodes that are somebody else's.
     pub skipped: Findings,
     /// Resources and nodes that did not render.
@@ -184,18 +185,26 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         .map(|node| (node.key.name.as_str(), node))
         .collect();
     for (form_name, form) in seen.forms {
-        let mut desired = 0;
+        let mut desired = Desired::default();
         for row in seen.rows.rows.values() {
             if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
                 plan.skipped
                     .add(Subject::Row, format!("{:?}", row.uid), reason);
                 continue;
             }
-            desired += 1;
             let name = node_name(&row.uid, form_name);
             let node = existing.get(name.as_str()).copied();
+            // Where its row's own condition fails, it is as if it were to go first.
+            let unrendered = || Wanted {
+                rendered_hash: None,
+                group: form
+                    .compiled
+                    .group(&inputs(seen, form_name, row, now))
+                    .unwrap_or(Some(0)),
+            };
             if node.is_some_and(|node| node.deleting) {
-                plan.unwritten.insert((form_name.clone(), name));
+                plan.unwritten.insert((form_name.clone(), name.clone()));
+                desired.insert(name, unrendered());
                 continue;
             }
             let key = NodeKey {
@@ -217,10 +226,12 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             if let Some(cause) = taken {
                 let unwritten = (form_name.clone(), key.name.clone());
                 plan.unwritten.insert(unwritten);
+                desired.insert(key.name.clone(), unrendered());
                 plan.skipped.add(Subject::Node, key.name, cause);
                 continue;
             }
-            render_node(seen, &mut plan, form_name, form, row, &key, node, now);
+            let wanted = render_node(seen, &mut plan, form_name, form, row, &key, node, now);
+            desired.insert(key.name, wanted.unwrap_or_else(unrendered));
         }
         plan.desired.insert(form_name.clone(), desired);
     }
@@ -287,6 +298,22 @@ fn allowed(max: Skew, existing: usize) -> u64 {
     }
 }
 
+fn inputs<'a>(
+    seen: &Seen<'a>,
+    form: &'a str,
+    row: &'a Row,
+    first_seen: Timestamp,
+) -> RowInputs<'a> {
+    RowInputs {
+        hub: &seen.hub.name,
+        form,
+        row,
+        first_seen,
+        seed: seen.hub.seed,
+    }
+}
+
+/// What the node is to be; None where its content is too large, or nobody can tell whose turn it is.
 #[allow(clippy::too_many_arguments)]
 fn render_node(
     seen: &Seen,
@@ -297,29 +324,27 @@ fn render_node(
     key: &NodeKey,
     node: Option<&Arc<NodeDigest>>,
     now: Timestamp,
-) {
+) -> Option<Wanted> {
     let id = (form_name.to_owned(), row.uid.clone());
     let row_hash = row.hash();
     let source = format!("{} {row_hash}", form.compiled.hash());
+    let is_written = |wanted: &Wanted| {
+        node.is_some_and(|node| node.rendered_hash.as_deref() == wanted.rendered_hash.as_deref())
+    };
     if let Some(known) = seen.rendered.get(&id)
         && known.source == source
-        && node.is_some_and(|node| node.rendered_hash.as_ref() == Some(&known.hash))
+        && is_written(&known.wanted)
     {
         plan.complain(&key.name, &known.errors);
         plan.rendered.insert(id, known.clone());
-        return;
+        return Some(known.wanted.clone());
     }
     // Milliseconds, as the annotation has it: `now` must be the same when it is read back.
     let first_seen = node
         .and_then(|node| node.first_seen.clone())
         .unwrap_or_else(|| stamp::format(now));
-    let inputs = RowInputs {
-        hub: &seen.hub.name,
-        form: form_name,
-        row,
-        first_seen: stamp::parse(&first_seen).unwrap_or(now),
-        seed: seen.hub.seed,
-    };
+    let first = stamp::parse(&first_seen).unwrap_or(now);
+    let inputs = inputs(seen, form_name, row, first);
     let (content, errors) = form.compiled.render(&inputs);
     plan.complain(&key.name, &errors);
     let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
@@ -332,7 +357,7 @@ fn render_node(
             plan.render_errors.add(Subject::Node, &key.name, error);
             let name = key.name.clone();
             plan.unwritten.insert((form_name.to_owned(), name));
-            return;
+            return None;
         }
     };
     let mut spec = Map::from_iter([
@@ -358,14 +383,18 @@ fn render_node(
     rest.extend(group.map(|group| json!(group)));
     let rest = content::hash_value(&json!(rest));
     let rendered_hash = format!("{content_hash}/{rest}");
+    let wanted = Wanted {
+        rendered_hash: Some(rendered_hash.as_str().into()),
+        group,
+    };
     let known = Known {
         source,
-        hash: rendered_hash.clone(),
+        wanted: wanted.clone(),
         errors,
     };
     plan.rendered.insert(id, known);
-    if node.is_some_and(|node| node.rendered_hash.as_ref() == Some(&rendered_hash)) {
-        return;
+    if is_written(&wanted) {
+        return Some(wanted);
     }
     let mut annotations = Map::from_iter([
         (names::HUB_ID.to_owned(), json!(seen.hub.name)),
@@ -418,6 +447,7 @@ fn render_node(
             false => Way::Ungated,
         }),
     });
+    Some(wanted)
 }
 
 #[cfg(test)]

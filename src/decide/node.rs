@@ -275,7 +275,10 @@ impl NodeDigest {
             live: self.live.clone(),
             start: self.start.as_deref().and_then(stamp::parse),
             settled_since: self.settled_since(),
-            unsettled_since: self.unsettled().map(|c| c.last_transition_time),
+            broke_at: self
+                .unsettled()
+                .filter(|_| self.has_landed())
+                .map(|c| c.last_transition_time),
             seen: self.is_seen(),
             ready: self.is_ready() && self.status_is_current(),
             why: self.why_not_settled(),
@@ -307,6 +310,15 @@ impl NodeDigest {
         release.hash == *live && !since
     }
 
+    /// What its newest slot let go was seen rolled out.
+    fn has_landed(&self) -> bool {
+        let release = self
+            .release
+            .as_ref()
+            .map(|release| &release.resource_version);
+        release.is_some() && self.status.landed_release.as_ref() == release
+    }
+
     /// What the node tells of its slot, should the ledger be lost.
     fn flight(&self) -> Option<rollout::Flight> {
         let ReleaseMarker {
@@ -315,11 +327,8 @@ impl NodeDigest {
             repair,
             watched,
         } = self.release.clone()?;
-        let says = |said: &Option<String>| said.as_ref() == Some(&release);
-        let (freed, seen) = (
-            says(&self.status.freed_release),
-            says(&self.status.landed_release),
-        );
+        let freed = self.status.freed_release.as_ref() == Some(&release);
+        let seen = self.has_landed();
         let landed = match (watched, &self.live) {
             (true, _) => freed,
             // It may have been seen before; now nobody can see that.

@@ -336,6 +336,12 @@ fn broken_rule(group: &str, kind: &str, name: &str) -> Option<&'static str> {
         _ if is_builtin && !is_subdomain(name) => Some(
             "it may have lower case letters, digits, '-' and '.', and begins and ends, also around each '.', with a letter or digit",
         ),
+        _ if group.is_empty()
+            && ["Namespace", "Service"].contains(&kind)
+            && (name.contains('.') || name.len() > 63) =>
+        {
+            Some("it may have 63 characters, and no '.'")
+        }
         "." | ".." => Some("it would be a path"),
         _ if name.contains(['/', '%']) => Some("it may not have '/' and '%'"),
         _ => None,

@@ -7,6 +7,7 @@
 //! Safety rests on the ledger, not on who is leader or how old a cache is: a release carries the resourceVersion that
 //! its slot names, and is sent only after the planner's own successful compare-and-swap of the ledger wrote that slot.
 
+pub mod failure;
 mod order;
 mod pace;
 pub mod reason;
@@ -148,7 +149,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let failed = snapshot.forms.iter().map(|(name, form)| {
         (
             name.as_str(),
-            status::failed_nodes(name, form, snapshot, now),
+            failure::failed_nodes(name, form, snapshot, now),
         )
     });
     let mut pass = Pass {
@@ -217,7 +218,7 @@ struct Pass<'a> {
     snapshot: &'a Snapshot,
     now: Timestamp,
     /// By form.
-    failed: BTreeMap<&'a str, status::Failed>,
+    failed: BTreeMap<&'a str, failure::Failed>,
     plan: Plan,
 }
 

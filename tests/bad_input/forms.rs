@@ -453,8 +453,7 @@ async fn fail_some(cluster: &Cluster, operator: &Operator, case: &Failing) -> Re
             .await?;
     }
     if !case.written {
-        let unwritten =
-            "the newest content could not be written to t1-bad: see the hub's conditions; ";
+        let unwritten = "the newest content is not written to t1-bad: if that lasts, see the hub's conditions; ";
         wait::until("the form says what is missing", SOON, async || {
             let rollout = fleet.get("LynqForm", "bad").await?["status"]["rollout"].clone();
             let message = rollout["message"].as_str().unwrap_or_default();

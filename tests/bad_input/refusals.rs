@@ -83,7 +83,7 @@ async fn a_node_that_cannot_be_written_lets_the_others_go() -> Result<()> {
     fleet.apply(&changed(&fleet, false)).await?;
     let other = json!({"configMaps": [config_map("other", "{{ .uid }}-other", "x")], "rollout": {"maxSkew": 1}});
     fleet.apply(&form(&fleet, "other", &other)).await?;
-    let said = "the newest content could not be written to t0-web: see the hub's conditions; 2/3 updated, 0 not ready yet, 0 held";
+    let said = "the newest content is not written to t0-web: if that lasts, see the hub's conditions; 2/3 updated, 0 not ready yet, 0 held";
     wait::until(
         "all but that node has what it should have",
         SOON,

@@ -280,7 +280,7 @@ async fn form_changed_while_deletions_are_held(cluster: &Cluster) -> Result<()> 
     changed["spec"]["data"]["plan"] = json!("new-{{ .plan }}");
     fleet.apply(&form(&fleet, "web", &[changed])).await?;
     let not_complete = ("RolloutComplete", "False", "InProgress");
-    let behind = "the newest content could not be written to t0-web, t1-web, t2-web, t3-web, t4-web and 1 more: see the hub's conditions; 3/9 updated, 0 not ready yet, 0 held";
+    let behind = "the newest content is not written to t0-web, t1-web, t2-web, t3-web, t4-web and 1 more: if that lasts, see the hub's conditions; 3/9 updated, 0 not ready yet, 0 held";
     fleet
         .says(("LynqForm", "web"), not_complete, behind)
         .await?;

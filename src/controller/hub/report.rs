@@ -179,6 +179,20 @@ struct Counts {
     rows_hash: Option<String>,
 }
 
+/// Before nodes are written from other rows than the status tells of: whoever comes next must not take those for what a revert
+/// of the hub asks for.
+pub async fn forget_rows(world: &World, hub: &Hub, rows_hash: &str) -> Result<(), ApiError> {
+    let now = world.hubs.get(&hub.namespace, &hub.name);
+    let told = now.and_then(|now| now.status.rows_hash.clone());
+    if told.is_some_and(|told| told != rows_hash) {
+        let key = ObjectKey::own("LynqHub", &hub.namespace, &hub.name);
+        let patch = json!({"status": {"rowsHash": null}});
+        let written = world.objects.merge_status(&key, &patch).await?;
+        world.hubs.learn(&written);
+    }
+    Ok(())
+}
+
 /// Writes the hub's own part of its status, if it changed. The ledger beside it is never named here.
 async fn write_status(
     world: &World,

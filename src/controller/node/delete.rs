@@ -45,6 +45,11 @@ impl Look<'_> {
                 break;
             }
             if !all {
+                let told = self.memory.left_over.values().find(|left| left.told);
+                if let Some(why) = told.map(|left| left.message.clone()) {
+                    self.tell_stays(node, &format!("it is being deleted: {why}"))
+                        .await?;
+                }
                 return Ok(again);
             }
             // What has finalizers of its own goes later; its event brings us back.

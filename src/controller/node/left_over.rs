@@ -18,12 +18,12 @@ pub type Memory = BTreeMap<ObjectKey, LeftOver>;
 
 /// Why an object is still there that should not be, and when it is tried again to take it down.
 pub struct LeftOver {
-    message: String,
+    pub message: String,
     retry_at: Instant,
     /// How often in a row it was tried.
     times: u32,
     /// There was an event.
-    told: bool,
+    pub told: bool,
 }
 
 impl Look<'_> {

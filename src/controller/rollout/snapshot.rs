@@ -1,6 +1,6 @@
 //! The planner's view of a hub, from the objects as they are known: by the loops' caches, or by one reading of `explain`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::api::form::FormSpec;
@@ -8,6 +8,7 @@ use crate::api::names;
 use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
 use crate::controller::Rendered;
+use crate::decide::desired::Lack;
 use crate::decide::hub_sync::rows_hash;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::{self, Snapshot};
@@ -86,15 +87,28 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
         .and_then(|known| known.rows_hash.clone())
         .or_else(told);
     let other_rows = written_from != *rows_hash;
+    let of_form = seen.nodes.iter().filter(|node| node.form == form.name);
+    let desired = known.and_then(|rendered| rendered.desired.as_ref());
+    let lack = desired.map(|desired| desired.lack(of_form.map(AsRef::as_ref)));
+    let Lack {
+        mut unwritten,
+        absent,
+    } = lack.unwrap_or_default();
+    unwritten.extend(known.into_iter().flat_map(|r| r.unwritten.clone()));
+    let policy = spec.rollout.clone().unwrap_or_default();
+    // Those that every node of the form has.
+    let labels = BTreeMap::from([(names::LABEL_HUB.to_owned(), form.hub_id.clone())]);
+    let absent = absent.into_iter();
+    let absent = absent
+        .map(|(name, group)| (name, policy.group_of(&labels, group)))
+        .collect();
     Some(rollout::Form {
-        policy: spec.rollout.clone().unwrap_or_default(),
+        policy,
         rendered_generation,
         same_since: known.map_or(rendered_generation, |rendered| rendered.same_since),
-        unwritten: known
-            .map(|rendered| rendered.unwritten.clone())
-            .unwrap_or_default(),
+        unwritten,
         unwritten_before: 0,
-        missing: missing(form, seen, known),
+        absent,
         // Without a sound hub nobody renders it.
         outdated: outdated
             || other_rows
@@ -106,26 +120,6 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
             .and_then(|text| stamp::parse(text)),
         previous: form.status.rollout.clone(),
     })
-}
-
-/// A node that is deleted by hand is made anew by the next sync that can read the rows. Before the first one only the hub's
-/// status tells how many there should be, of all its forms.
-fn missing(form: &Form, seen: &Seen, known: Option<&Rendered>) -> usize {
-    let there = seen.nodes.iter().filter(|node| !node.deleting);
-    if let Some(Rendered {
-        desired: Some(desired),
-        unwritten,
-        ..
-    }) = known
-    {
-        let of_form = there.filter(|node| node.form == form.name);
-        let there: BTreeSet<&String> = of_form.map(|node| &node.key.name).collect();
-        let unwritten = unwritten.iter().filter(|name| !there.contains(name));
-        return desired.saturating_sub(there.len() + unwritten.count());
-    }
-    let desired = seen.hub.and_then(|hub| hub.status.desired);
-    let desired = desired.and_then(|desired| usize::try_from(desired).ok());
-    desired.unwrap_or_default().saturating_sub(there.count())
 }
 
 fn is_ordered(spec: &FormSpec) -> bool {

@@ -38,13 +38,19 @@ impl Turns {
                     node.form == *form && counts && pending(state, name, node)
                 })
             };
-            let group = nodes().map(|(_, node)| node.group).min()?;
+            let groups = nodes().map(|(_, node)| node.group);
+            let group = groups.chain(state.absent.values().copied()).min()?;
             let mut first: Vec<_> = nodes().filter(|(_, node)| node.group == group).collect();
             first.sort_by_key(|(_, node)| node.why.is_none());
+            let absent = state.absent.iter().filter(|(_, of)| **of == group);
+            let pending = first.iter().map(|(name, _)| *name);
             let turn = Turn {
                 group,
                 name: order.get(group).map(|group| group.name.clone())?,
-                pending: first.iter().map(|(name, _)| (*name).clone()).collect(),
+                pending: pending
+                    .chain(absent.map(|(name, _)| name))
+                    .cloned()
+                    .collect(),
                 why: first.first().and_then(|(_, node)| node.why.clone()),
             };
             Some((form.clone(), turn))

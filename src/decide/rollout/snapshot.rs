@@ -56,12 +56,12 @@ pub struct Form {
     pub rendered_generation: i64,
     /// The oldest generation that renders the same, as far as that is known.
     pub same_since: i64,
-    /// Nodes that the newest content could not be written to: too large, refused, or their row is skipped.
+    /// Nodes that the newest content is not written to: not yet, or it is too large or refused, or their row is skipped.
     pub unwritten: BTreeSet<String>,
     /// How many those are, as the process before this one told: which ones they are the first sync finds out.
     pub unwritten_before: i32,
-    /// How many nodes fewer than its rows there are, besides those.
-    pub missing: usize,
+    /// Nodes that its rows ask for and that are not there, with the numbers of their groups in its order.
+    pub absent: BTreeMap<String, usize>,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
     pub outdated: bool,
     /// Everything of the form goes at once.
@@ -91,8 +91,8 @@ pub struct Node {
     pub start: Option<Timestamp>,
     /// Since when every resource of the live content is ready; None while it is not so.
     pub settled_since: Option<Timestamp>,
-    /// Since when it is not so any more.
-    pub unsettled_since: Option<Timestamp>,
+    /// Since when it is not so any more, where it was since its release.
+    pub broke_at: Option<Timestamp>,
     /// The status speaks of the live content.
     pub seen: bool,
     /// All of the live content is ready; what did not render is not.

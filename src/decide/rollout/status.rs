@@ -10,6 +10,7 @@ use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
 use crate::api::names;
 use crate::api::policy::Skew;
+use crate::decide::rollout::failure::Failed;
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
 use crate::decide::rollout::reason::{NEXT, Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot, free_at};
@@ -111,93 +112,6 @@ impl FormState {
     }
 }
 
-/// The nodes that spend the failure budget.
-#[derive(Clone, Debug, Default)]
-pub struct Failed {
-    pub names: Vec<String>,
-    /// Nodes in flight past their deadlines: these, the repairs, and what was forgiven.
-    pub late: usize,
-    /// How many of them halt the rollout.
-    pub allowed: usize,
-    /// When the next one would fail.
-    pub next_at: Option<Timestamp>,
-}
-
-impl Failed {
-    pub fn spent(&self) -> bool {
-        self.names.len() >= self.allowed
-    }
-
-    /// Why the first of them is not ready.
-    pub fn why(&self, snapshot: &Snapshot) -> Option<String> {
-        snapshot.nodes.get(self.names.first()?)?.why.clone()
-    }
-
-    fn wake(&mut self, at: Timestamp) {
-        self.next_at = Some(self.next_at.map_or(at, |other| other.min(at)));
-    }
-}
-
-/// A failure is a slot that is no repair, whose node is live on the slot's hash, not held, and not settled at its
-/// deadline: new content takes a node out of the count, and editing the policy does not.
-pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Timestamp) -> Failed {
-    let total = nodes_of(form_name, snapshot).count();
-    let allowed = form
-        .policy
-        .max_failures
-        .map_or(1, |skew| skew.of(total).max(1));
-    let mut failed = Failed {
-        allowed,
-        ..Failed::default()
-    };
-    for slot in snapshot.slots.iter().filter(|slot| slot.form == form_name) {
-        let Some(deadline) = deadline(form, slot, snapshot) else {
-            continue;
-        };
-        if deadline > now {
-            failed.wake(deadline);
-            continue;
-        }
-        failed.late += 1;
-        // What cannot go for a finalizer's sake says nothing of the content.
-        let going = snapshot.nodes[&slot.node].deleting;
-        if may_fail(form, slot, deadline, now) && !going {
-            failed.names.push(slot.node.clone());
-            // Written ahead of its time, by a clock that is before ours.
-            if let Some(at) = form.resumed_at.filter(|at| *at > now) {
-                failed.wake(at);
-            }
-        }
-    }
-    failed
-}
-
-/// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live. What was ready in
-/// time, and breaks while it is still watched, has as long once more; but not for longer than it would be watched.
-pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
-    let node = snapshot.nodes.get(&slot.node)?;
-    let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
-    let limit = SignedDuration::from_secs(form.policy.progress_deadline_seconds.into());
-    let start = node
-        .start
-        .filter(|_| in_flight && (node.non_ready() || node.deleting));
-    let first = start?.checked_add(limit).ok()?;
-    match node.unsettled_since.filter(|broke| *broke > first) {
-        Some(broke) => {
-            let soak = SignedDuration::from_secs(form.policy.min_ready_seconds.into());
-            let again = broke.checked_add(limit).ok()?;
-            Some(again.min(first.checked_add(soak).ok()?))
-        }
-        None => Some(first),
-    }
-}
-
-/// A repair never counts as a failure, nor does what somebody has forgiven.
-pub fn may_fail(form: &Form, slot: &Slot, deadline: Timestamp, now: Timestamp) -> bool {
-    let forgiven = |at| at <= now && deadline <= at;
-    !slot.repair && !form.resumed_at.is_some_and(forgiven)
-}
-
 /// What the status of a form follows from, besides the form.
 pub struct Seen<'a> {
     pub snapshot: &'a Snapshot,
@@ -227,7 +141,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let ready_updated = updated().filter(|(_, node)| is_ready(node)).count() as i32;
     let updated = updated().count() as i32;
     let soaking = soaking(name, form, seen);
-    let all_there = !form.outdated && form.unwritten.is_empty() && form.missing == 0;
+    let all_there = !form.outdated && form.unwritten.is_empty() && form.absent.is_empty();
     let phase = if total == 0 && all_there {
         Phase::Idle
     } else if seen.failed.spent() {
@@ -273,7 +187,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         ready_updated_nodes: ready_updated,
         held_nodes: held,
         failed_nodes: seen.failed.names.len() as i32,
-        unwritten_nodes: form.unwritten_before.max(form.unwritten.len() as i32),
+        unwritten_nodes: form.unwritten_before.max(not_written(form)),
         forced_nodes: 0,
         slots,
         waves_done: None,
@@ -325,7 +239,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             message()
         ),
         () if !unwritten.is_empty() => format!(
-            "the newest content could not be written to {}: see the hub's conditions; {}",
+            "the newest content is not written to {}: if that lasts, see the hub's conditions; {}",
             Names::of(&form.unwritten),
             message()
         ),
@@ -333,12 +247,9 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         () if held == 0 && updated == ready_updated && !soaking.is_empty() => format!(
             "{updated}/{total} updated and ready; watched for rollout.minReadySeconds: {soaking}"
         ),
-        () if held == 0 && updated == ready_updated && form.missing > 0 => format!(
-            "{updated}/{total} updated and ready; {} by the hub's next sync: if that lasts, see the hub's conditions",
-            match form.missing {
-                1 => "1 node more is made".to_owned(),
-                n => format!("{n} nodes more are made"),
-            }
+        () if held == 0 && updated == ready_updated && !form.absent.is_empty() => format!(
+            "{updated}/{total} updated and ready; still to be made: {}; if that lasts, see the hub's conditions",
+            Names::of(form.absent.keys())
         ),
         () => message(),
     };
@@ -368,7 +279,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         conditions: conditions(
             &rollout,
             ready,
-            (going.len(), form.missing),
+            (going.len(), form.absent.len()),
             blocked,
             stalled.as_deref(),
         ),
@@ -386,7 +297,13 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     }
 }
 
-fn nodes_of<'a>(
+fn not_written(form: &Form) -> i32 {
+    let absent = form.absent.keys();
+    let absent = absent.filter(|name| !form.unwritten.contains(*name));
+    (form.unwritten.len() + absent.count()) as i32
+}
+
+pub fn nodes_of<'a>(
     form: &'a str,
     snapshot: &'a Snapshot,
 ) -> impl Iterator<Item = (&'a String, &'a Node)> {
@@ -551,7 +468,7 @@ pub const STALLED: &str = "Stalled";
 fn conditions(
     rollout: &FormRolloutStatus,
     ready: i32,
-    (going, missing): (usize, usize),
+    (going, absent): (usize, usize),
     blocked: Option<&Reason>,
     stalled: Option<&str>,
 ) -> Vec<ConditionState> {
@@ -563,11 +480,11 @@ fn conditions(
             "NotAllNodesReady",
             format!("{ready}/{total} nodes ready; being deleted, and made anew once gone: {going}"),
         ),
-        _ if missing > 0 => ConditionState::new(
+        _ if absent > 0 => ConditionState::new(
             "Applied",
             false,
             "NotAllNodesReady",
-            format!("{ready}/{total} nodes ready; still to be made: {missing}"),
+            format!("{ready}/{total} nodes ready; still to be made: {absent}"),
         ),
         (0, _) => ConditionState::new("Applied", false, "NoNodes", "there are no nodes"),
         _ if ready == total => ConditionState::new(

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use lynqgate::api::form::FormSpec;
+use lynqgate::decide::desired::Desired;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::node_plan::status::HoldReason;
 use lynqgate::decide::version;
@@ -31,7 +32,16 @@ pub struct Rendered {
     pub same_since: i64,
     pub writing: bool,
     pub spec: Option<Arc<FormSpec>>,
+    pub desired: Option<Arc<Desired>>,
     pub unwritten: BTreeSet<String>,
+}
+
+impl Rendered {
+    pub fn is_behind(&self, node: &NodeDigest) -> bool {
+        let desired = self.desired.as_ref().filter(|_| !self.writing);
+        desired.is_some_and(|desired| desired.is_behind(node))
+            && !self.unwritten.contains(&node.key.name)
+    }
 }
 
 /// What the hub and its forms say (`controller::Said`).
@@ -257,6 +267,9 @@ impl Process {
                 self.put_node(&node.digest);
                 self.node_loop.wake(name, time);
                 self.release.wake(time);
+                if self.is_behind(&node.digest) {
+                    self.hub_loop.wake(time);
+                }
             }
             Object::Hub(hub) => {
                 self.learn_hub(&hub);
@@ -303,6 +316,11 @@ impl Process {
                 }
             }
         }
+    }
+
+    pub fn is_behind(&self, node: &NodeDigest) -> bool {
+        let form = self.rendered.get(&node.form).filter(|_| !node.deleting);
+        form.is_some_and(|form| form.is_behind(node))
     }
 
     fn drop_object(&mut self, kind: Kind, name: &str, time: u64) {

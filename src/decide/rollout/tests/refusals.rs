@@ -71,7 +71,7 @@ fn a_form_is_not_complete_whose_content_could_not_be_written() {
     assert_eq!(rollout.phase, Phase::InProgress);
     assert!(
         rollout.message.starts_with(
-            "the newest content could not be written to n2, n7: see the hub's conditions"
+            "the newest content is not written to n2, n7: if that lasts, see the hub's conditions"
         ),
         "{}",
         rollout.message

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use lynqgate::api::form::FormSpec;
 use lynqgate::api::names;
+use lynqgate::decide::desired::Desired;
 use lynqgate::decide::hub_sync::{self, NodeDeletion, NodeWrite, Seen};
 use lynqgate::decide::render::CompiledForm;
 use lynqgate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
@@ -52,6 +54,7 @@ struct Sync {
     spend: bool,
     deletes: Vec<NodeDeletion>,
     plan_rendered: hub_sync::Rendered,
+    desired: BTreeMap<String, Desired>,
     unwritten: BTreeSet<(String, String)>,
     held: Option<u64>,
     failed: Vec<Failed>,
@@ -180,12 +183,24 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
             }
         )
     });
-    if !plan.writes.is_empty() {
-        // `note_writing`
-        let process = &mut world.processes[p];
-        for name in process.hub_loop.compiled.keys() {
+    // `note_planned`
+    let process = &mut world.processes[p];
+    for (name, (form, _)) in &process.hub_loop.compiled {
+        if process
+            .forms
+            .get(name)
+            .is_none_or(|now| now.uid != form.uid)
+        {
+            continue;
+        }
+        if !plan.writes.is_empty() {
             let entry = process.rendered.entry(name.clone()).or_default();
             entry.writing = true;
+            let same = |written: &Arc<FormSpec>| written.renders_like(&form.spec);
+            entry.spec = entry.spec.take().filter(same);
+        }
+        if let Some(entry) = process.rendered.get_mut(name) {
+            entry.desired = plan.desired.get(name).cloned().map(Arc::new);
         }
     }
     Some(Box::new(Sync {
@@ -195,6 +210,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         spend: hub.confirmation.is_some() && plan.held.is_none(),
         deletes: plan.deletes,
         plan_rendered: plan.rendered,
+        desired: plan.desired,
         unwritten: plan.unwritten,
         held: plan.held.map(|held| held.count),
         failed: vec![],
@@ -335,8 +351,16 @@ impl Sync {
             hub_loop.rendered.remove(write);
         }
         for (name, (form, _)) in &hub_loop.compiled {
+            if process
+                .forms
+                .get(name)
+                .is_none_or(|now| now.uid != form.uid)
+            {
+                continue;
+            }
             let entry = process.rendered.entry(name.clone()).or_default();
             entry.writing = false;
+            entry.desired = self.desired.get(name).cloned().map(Arc::new);
             let of_form = self.unwritten.iter().filter(|(form, _)| form == name);
             entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
             if !self.failed.iter().any(|failed| failed.retry) {
@@ -352,7 +376,9 @@ impl Sync {
     fn again(&self, world: &mut World, p: usize) -> u64 {
         let time = world.time;
         world.processes[p].release.wake(time);
-        if self.failed.iter().any(|failed| failed.retry) {
+        let process = &world.processes[p];
+        let behind = process.nodes.values().any(|node| process.is_behind(node));
+        if behind || self.failed.iter().any(|failed| failed.retry) {
             RETRY_SOON
         } else if world.settings.faults.contains(&Fault::NoPolling) {
             RARELY

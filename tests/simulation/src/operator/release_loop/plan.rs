@@ -46,10 +46,25 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
                     || !written.is_some_and(|written| form.spec.renders_like(written))
             }
         };
+        let of_form = |node: &&Arc<NodeDigest>| node.form == form.name;
+        let of_form = process.nodes.values().filter(of_form);
+        let desired = known.and_then(|known| known.desired.as_ref());
+        let lack = desired.map(|desired| desired.lack(of_form.map(AsRef::as_ref)));
+        let lack = lack.unwrap_or_default();
+        let mut unwritten = lack.unwritten;
+        unwritten.extend(known.into_iter().flat_map(|r| r.unwritten.clone()));
+        let absent = lack.absent.into_iter();
+        let absent = absent
+            .map(|(name, group)| (name, policy.group_of(&BTreeMap::new(), group)))
+            .collect();
         let known = known.filter(|known| known.spec.is_some());
         let unwritten_before = match known {
             Some(_) => 0,
-            None => form.status.unwritten_nodes(),
+            None => {
+                let of_form = |node: &&Arc<NodeDigest>| node.form == form.name && !node.deleting;
+                let there = process.nodes.values().filter(of_form).count() as i32;
+                form.status.lacking(there)
+            }
         };
         let previous = form.status.rollout.clone();
         let (forced, resumed_at) = (form.forced, form.resumed_at);
@@ -59,9 +74,9 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
                 policy,
                 rendered_generation,
                 same_since: known.map_or(rendered_generation, |r| r.same_since),
-                unwritten: known.map(|r| r.unwritten.clone()).unwrap_or_default(),
+                unwritten,
                 unwritten_before,
-                missing: 0,
+                absent,
                 outdated: outdated || unwritten_before > 0,
                 forced,
                 resumed_at,

@@ -1,0 +1,92 @@
+//! Which nodes spend the failure budget of their form, and until when each has to be ready.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::hub::Slot;
+use crate::decide::rollout::status::nodes_of;
+use crate::decide::rollout::{Form, Snapshot};
+
+/// The nodes that spend the failure budget.
+#[derive(Clone, Debug, Default)]
+pub struct Failed {
+    pub names: Vec<String>,
+    /// Nodes in flight past their deadlines: these, the repairs, and what was forgiven.
+    pub late: usize,
+    /// How many of them halt the rollout.
+    pub allowed: usize,
+    /// When the next one would fail.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Failed {
+    pub fn spent(&self) -> bool {
+        self.names.len() >= self.allowed
+    }
+
+    /// Why the first of them is not ready.
+    pub fn why(&self, snapshot: &Snapshot) -> Option<String> {
+        snapshot.nodes.get(self.names.first()?)?.why.clone()
+    }
+
+    fn wake(&mut self, at: Timestamp) {
+        self.next_at = Some(self.next_at.map_or(at, |other| other.min(at)));
+    }
+}
+
+/// A failure is a slot that is no repair, whose node is live on the slot's hash, not held, and not settled at its
+/// deadline: new content takes a node out of the count, and editing the policy does not.
+pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Timestamp) -> Failed {
+    let total = nodes_of(form_name, snapshot).count();
+    let allowed = form
+        .policy
+        .max_failures
+        .map_or(1, |skew| skew.of(total).max(1));
+    let mut failed = Failed {
+        allowed,
+        ..Failed::default()
+    };
+    for slot in snapshot.slots.iter().filter(|slot| slot.form == form_name) {
+        let Some(deadline) = deadline(form, slot, snapshot) else {
+            continue;
+        };
+        if deadline > now {
+            failed.wake(deadline);
+            continue;
+        }
+        failed.late += 1;
+        // What cannot go for a finalizer's sake says nothing of the content.
+        let going = snapshot.nodes[&slot.node].deleting;
+        if may_fail(form, slot, deadline, now) && !going {
+            failed.names.push(slot.node.clone());
+            // Written ahead of its time, by a clock that is before ours.
+            if let Some(at) = form.resumed_at.filter(|at| *at > now) {
+                failed.wake(at);
+            }
+        }
+    }
+    failed
+}
+
+/// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live. What was ready, and
+/// breaks while it is still watched, has as long once more; but not for longer than it would be watched.
+pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
+    let node = snapshot.nodes.get(&slot.node)?;
+    let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
+    let limit = SignedDuration::from_secs(form.policy.progress_deadline_seconds.into());
+    let start = node
+        .start
+        .filter(|_| in_flight && (node.non_ready() || node.deleting));
+    let first = start?.checked_add(limit).ok()?;
+    let Some(broke) = node.broke_at else {
+        return Some(first);
+    };
+    let soak = SignedDuration::from_secs(form.policy.min_ready_seconds.into());
+    let again = broke.checked_add(limit).ok()?;
+    Some(again.min(first.checked_add(soak).ok()?).max(first))
+}
+
+/// A repair never counts as a failure, nor does what somebody has forgiven.
+pub fn may_fail(form: &Form, slot: &Slot, deadline: Timestamp, now: Timestamp) -> bool {
+    let forgiven = |at| at <= now && deadline <= at;
+    !slot.repair && !form.resumed_at.is_some_and(forgiven)
+}

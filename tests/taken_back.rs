@@ -1,0 +1,156 @@
+//! What was wanted once, and is not any more, is not released: whatever part of the fleet has it by then.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Options, wait};
+use crate::operator::{self, Operator};
+use crate::proxy::Proxy;
+use crate::proxy::rules::{Action, Rule};
+use crate::tenants::{Fleet, SOON, condition};
+
+const ROWS: usize = 12;
+/// So many nodes are written at once, and the rest late.
+const WRITTEN: usize = 4;
+const LATE: Duration = Duration::from_secs(6);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_wants_any_more_is_not_released() -> Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    operator::install(&cluster).await?;
+    let proxy = Proxy::start(&cluster, 1).await?;
+    let own = cluster.kubeconfig_for(&operator::identity()).await?;
+    let behind = proxy.kubeconfig(&own, own.with_extension("proxy"))?;
+    let operator = Operator::start_at(&cluster, "operator", &behind, &[]).await?;
+    let fleet = Fleet::new(&cluster, "back", ROWS).await?;
+    fleet
+        .apply(&form(&fleet, "registry.example.com/{{ .plan }}:1"))
+        .await?;
+    fleet.complete(ROWS, SOON).await?;
+
+    the_form_is_taken_back(&fleet, &proxy).await?;
+    the_mapping_is_taken_back(&fleet, &proxy, &operator).await?;
+    an_old_write_comes_late(&fleet).await
+}
+
+fn form(fleet: &Fleet, image: &str) -> Value {
+    fleet.form(image, json!(3), 0)
+}
+
+/// Writes of nodes with this text take their time, but for the first few.
+fn slow(proxy: &Proxy, text: &'static str) {
+    let mut late = Rule::new(Action::Delay(LATE)).body(text);
+    late.skip = WRITTEN;
+    proxy.set_rules(vec![late.verbs(&["patch"]).resources(&["lynqnodes"])]);
+}
+
+async fn until_held(fleet: &Fleet, nodes: usize) -> Result<()> {
+    wait::until("the first nodes are held", SOON, async || {
+        let all = fleet.list("LynqNode").await?;
+        let held = all
+            .iter()
+            .filter(|node| !node["spec"]["released"].is_null());
+        let held = held.count();
+        ensure!(held == nodes, "{held}");
+        Ok(())
+    })
+    .await
+}
+
+/// As often as they were made, or changed by a release.
+async fn generations(fleet: &Fleet) -> Result<Vec<i64>> {
+    let all = fleet.list("Deployment").await?;
+    let generation = |object: &Value| object["metadata"]["generation"].as_i64();
+    all.iter()
+        .map(|object| generation(object).context("generation"))
+        .collect()
+}
+
+/// A part of the nodes has the new content when the form says the old one again.
+async fn the_form_is_taken_back(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
+    slow(proxy, "registry.example.com/pro:2");
+    fleet
+        .apply(&form(fleet, "registry.example.com/{{ .plan }}:2"))
+        .await?;
+    until_held(fleet, WRITTEN).await?;
+    fleet
+        .apply(&form(fleet, "registry.example.com/{{ .plan }}:1"))
+        .await?;
+    tokio::time::sleep(LATE / 2).await;
+    proxy.heal();
+    fleet.complete(ROWS, SOON).await?;
+    let all = generations(fleet).await?;
+    ensure!(all == [1; ROWS], "{all:?}");
+    Ok(())
+}
+
+/// The same for the hub; and whoever writes the nodes ends on the way, and the next one cannot read the rows.
+async fn the_mapping_is_taken_back(
+    fleet: &Fleet,
+    proxy: &Proxy,
+    operator: &Operator,
+) -> Result<()> {
+    slow(proxy, "registry.example.com/t");
+    let mut hub = fleet.hub();
+    hub["spec"]["extraValueMappings"]["plan"] = json!("id");
+    fleet.apply(&hub).await?;
+    until_held(fleet, WRITTEN).await?;
+    let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
+    fleet.database.execute(&rename("tenants", "away")).await?;
+    fleet.apply(&fleet.hub()).await?;
+    operator.process.kill()?;
+    tokio::time::sleep(LATE).await;
+    proxy.heal();
+    operator.process.start()?;
+    operator.ready().await?;
+    fleet
+        .rollout("the held nodes are told", SOON, |rollout| {
+            rollout["heldNodes"].as_u64() >= Some(WRITTEN as u64)
+        })
+        .await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let form = fleet.get("LynqForm", "web").await?;
+    let held = condition(&form, "Held").context("Held")?;
+    ensure!(held["reason"] == "NotRendered", "{held}");
+    let all = generations(fleet).await?;
+    ensure!(all == [1; ROWS], "{all:?}");
+    fleet.database.execute(&rename("away", "tenants")).await?;
+    fleet.complete(ROWS, SOON).await?;
+    let all = generations(fleet).await?;
+    ensure!(all == [1; ROWS], "{all:?}");
+    Ok(())
+}
+
+/// As by a hub loop that was frozen when it wrote, or from a backup.
+async fn an_old_write_comes_late(fleet: &Fleet) -> Result<()> {
+    let old = fleet.get("LynqNode", "t0-web").await?;
+    fleet
+        .apply(&form(fleet, "registry.example.com/{{ .plan }}:3"))
+        .await?;
+    fleet.complete(ROWS, SOON).await?;
+    let annotation = |name: &str| old["metadata"]["annotations"][name].clone();
+    let names = ["lynq.sh/rendered-hash", "lynq.sh/template-generation"];
+    let annotations = names.map(|name| (name.to_owned(), annotation(name)));
+    let late = json!({
+        "metadata": {"annotations": serde_json::Map::from_iter(annotations)},
+        "spec": {"deployments": old["spec"]["deployments"]},
+    });
+    fleet.merge("LynqNode", "t0-web", &late).await?;
+    let restored = async || {
+        let node = fleet.get("LynqNode", "t0-web").await?;
+        let image = "/spec/deployments/0/spec/spec/template/spec/containers/0/image";
+        let found = node.pointer(image).context("image")?;
+        ensure!(
+            found == "registry.example.com/pro:3" && node["spec"]["released"].is_null(),
+            "{node}"
+        );
+        Ok(())
+    };
+    wait::until("the hub writes it anew", SOON, restored).await?;
+    fleet.complete(ROWS, SOON).await?;
+    let all = generations(fleet).await?;
+    ensure!(all == [2; ROWS], "{all:?}");
+    Ok(())
+}
