@@ -263,7 +263,7 @@ fn hostile_templates_end_with_their_limit_in_little_time_and_memory() -> Result<
         (
             "go",
             "{{ $x := repeat 1000000 \"aB\" }}{{ range 9 }}{{ snakecase $x | len }}{{ end }}",
-            memory,
+            steps,
         ),
         (
             "go",

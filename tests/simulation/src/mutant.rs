@@ -48,6 +48,8 @@ mutants! {
     TakeOverUnasked ["window"]: "before a takeover nobody looks again whether it would change something",
     ApplyDesired ["gate"]: "the node loop applies the desired content instead of the live content",
     DeleteOnEmpty ["rows"]: "a failed query is taken for zero rows, and zero rows for a reason to delete",
+    TakeBackUnseen ["wanted"]: "a form that is taken back while it is written is taken for what the nodes have",
+    LateWriteUnseen ["wanted"]: "what a node holds is not compared with what was rendered for it last",
     IgnorePause ["paused"]: "a paused form is released like any other",
     NeverFree ["progress"]: "slots of nodes that are gone are never freed",
     NoReason ["reason"]: "nodes that wait for a full window get no reason",

@@ -1,11 +1,11 @@
 //! Upper, lower, title, camel, snake and kebab case, character by character as Go maps them.
 
 use crate::decide::template::functions::arguments::text;
-use crate::decide::template::functions::{Context, Function, Outcome};
+use crate::decide::template::functions::{Context, Function, FunctionError, Outcome};
 use crate::decide::template::runes;
 use crate::decide::template::signature::Param::Str;
 use crate::decide::template::signature::Signature;
-use crate::decide::template::value::Value;
+use crate::decide::template::value::{Text, Value};
 
 mod words;
 
@@ -23,12 +23,24 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("swapcase", ONE, swapcase),
     Function::new("camelcase", ONE, camelcase),
     Function::new("snakecase", ONE, |context, args| {
-        context.string(words::separated(text(args, 0)?, '_'))
+        let text = looked_at(context, args)?;
+        context.string(words::separated(text, '_'))
     }),
     Function::new("kebabcase", ONE, |context, args| {
-        context.string(words::separated(text(args, 0)?, '-'))
+        let text = looked_at(context, args)?;
+        context.string(words::separated(text, '-'))
     }),
 ];
+
+/// What is looked at character by character costs more than the bytes that it makes.
+fn looked_at<'a>(context: &mut Context, args: &'a [Value]) -> Result<&'a Text, FunctionError> {
+    const BYTES_PER_STEP: u64 = 16;
+    let bytes = text(args, 0)?;
+    context
+        .budget
+        .spend_steps(bytes.len() as u64 / BYTES_PER_STEP)?;
+    Ok(bytes)
+}
 
 /// Maps characters with what the mapping remembers of those before.
 fn map_with<S>(bytes: &[u8], mut state: S, to: impl Fn(&mut S, char) -> char) -> Vec<u8> {
@@ -41,7 +53,8 @@ fn map_with<S>(bytes: &[u8], mut state: S, to: impl Fn(&mut S, char) -> char) ->
 
 /// The first letter of every word in title case.
 fn title(context: &mut Context, args: &[Value]) -> Outcome {
-    context.string(map_with(text(args, 0)?, ' ', |before, c| {
+    let text = looked_at(context, args)?;
+    context.string(map_with(text, ' ', |before, c| {
         let starts_word = separates(*before);
         *before = c;
         if starts_word { runes::title(c) } else { c }
@@ -57,7 +70,8 @@ fn separates(c: char) -> bool {
 
 /// The first letter of every word in lower case.
 fn untitle(context: &mut Context, args: &[Value]) -> Outcome {
-    context.string(map_with(text(args, 0)?, true, |starts_word, c| {
+    let text = looked_at(context, args)?;
+    context.string(map_with(text, true, |starts_word, c| {
         if runes::is_space(c) {
             *starts_word = true;
             return c;
@@ -71,7 +85,8 @@ fn untitle(context: &mut Context, args: &[Value]) -> Outcome {
 }
 
 fn swapcase(context: &mut Context, args: &[Value]) -> Outcome {
-    context.string(map_with(text(args, 0)?, true, |after_space, c| {
+    let text = looked_at(context, args)?;
+    context.string(map_with(text, true, |after_space, c| {
         if runes::is_upper(c) || runes::is_title(c) {
             *after_space = false;
             runes::lower(c)
@@ -91,7 +106,7 @@ fn swapcase(context: &mut Context, args: &[Value]) -> Outcome {
 
 /// Words joined, each with a capital; separators at the beginning stay, as does one of several in a row.
 fn camelcase(context: &mut Context, args: &[Value]) -> Outcome {
-    let whole = text(args, 0)?;
+    let whole = looked_at(context, args)?;
     context.reserve(whole.len() * size_of::<char>())?;
     let chars: Vec<char> = runes::runes(whole).map(|(_, c, _)| c).collect();
     let leading = chars

@@ -184,6 +184,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         )
     });
     // `note_planned`
+    let forgets = !world.mutant(Mutant::TakeBackUnseen);
     let process = &mut world.processes[p];
     for (name, (form, _)) in &process.hub_loop.compiled {
         if process
@@ -197,7 +198,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
             let entry = process.rendered.entry(name.clone()).or_default();
             entry.writing = true;
             let same = |written: &Arc<FormSpec>| written.renders_like(&form.spec);
-            entry.spec = entry.spec.take().filter(same);
+            entry.spec = entry.spec.take().filter(|spec| !forgets || same(spec));
         }
         if let Some(entry) = process.rendered.get_mut(name) {
             entry.desired = plan.desired.get(name).cloned().map(Arc::new);

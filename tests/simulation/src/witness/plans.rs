@@ -9,6 +9,7 @@ use lynqgate::api::policy::SkewCounts;
 use lynqgate::decide::rollout::{Plan, Snapshot, Way};
 
 use crate::cluster::{Cluster, Node};
+use crate::witness::read::desired_image;
 use crate::witness::{Life, View, Witness, held, is_said_ready, is_settled, live_image};
 
 impl Witness {
@@ -29,6 +30,7 @@ impl Witness {
         if !view.current {
             return;
         }
+        self.is_wanted(cluster, plan);
         for (name, state) in &plan.forms {
             let nodes = || {
                 cluster
@@ -47,6 +49,30 @@ impl Witness {
                 }
             }
             self.follows_the_rule(cluster, plan, name);
+        }
+    }
+
+    /// What is let go of a form is its newest version, or what somebody wrote by hand.
+    fn is_wanted(&mut self, cluster: &Cluster, plan: &Plan) {
+        let version = |image: &str| image.split(' ').next().unwrap_or_default().to_owned();
+        for release in &plan.releases {
+            let Some(node) = cluster.nodes.get(&release.node) else {
+                continue;
+            };
+            let Some(form) = cluster.forms.get(&node.digest.form) else {
+                continue;
+            };
+            let resource = form.spec.content.iter().next();
+            let newest = resource.and_then(|resource| resource.spec["image"].as_str());
+            let newest = version(newest.unwrap_or_default());
+            let goes = version(&desired_image(&node.value).unwrap_or_default());
+            let is_of_form = goes.starts_with('v');
+            self.expect(!is_of_form || goes == newest, "wanted", || {
+                format!(
+                    "{} is released with {goes}, and its form says {newest}",
+                    release.node
+                )
+            });
         }
     }
 

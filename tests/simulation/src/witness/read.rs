@@ -24,6 +24,10 @@ fn image(content: &Value) -> Option<String> {
     )
 }
 
+pub fn desired_image(node: &Value) -> Option<String> {
+    image(&node["spec"])
+}
+
 /// The image that the node's workload should run; None while nothing is live.
 pub fn live_image(node: &Value) -> Option<String> {
     match text(node, "live-hash") {

@@ -52,6 +52,9 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         let lack = desired.map(|desired| desired.lack(of_form.map(AsRef::as_ref)));
         let lack = lack.unwrap_or_default();
         let mut unwritten = lack.unwritten;
+        if world.mutant(Mutant::LateWriteUnseen) {
+            unwritten.clear();
+        }
         unwritten.extend(known.into_iter().flat_map(|r| r.unwritten.clone()));
         let absent = lack.absent.into_iter();
         let absent = absent
