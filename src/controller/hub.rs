@@ -240,7 +240,7 @@ async fn act(
     });
     let unwritten = plan.unwritten.into_iter().chain(refused).collect();
     note_rendered(world, hub, memory, &failures, (&plan.desired, &unwritten));
-    let desired = plan.desired.values().map(Desired::len).sum();
+    let desired = plan.desired.values().map(Desired::count).sum();
     let report = Report {
         held,
         skipped_rows: rows.skipped.len(),

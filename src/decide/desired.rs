@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use crate::decide::node::NodeDigest;
 
-/// By name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Desired(BTreeMap<String, Wanted>);
+pub struct Desired {
+    /// By name.
+    wanted: BTreeMap<String, Wanted>,
+    /// Nodes that were there and that no row asks for, and what they held: their rows are skipped, or they are to go.
+    others: BTreeMap<String, Option<Arc<str>>>,
+}
 
 /// What one node is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +25,8 @@ pub struct Wanted {
 /// What there is not.
 #[derive(Debug, Default, PartialEq)]
 pub struct Lack {
-    /// Nodes that hold something else than was rendered last, and those that are being deleted and will be made anew.
+    /// Nodes that hold something else than was rendered last, that no sync has seen yet, or that are being deleted and will be
+    /// made anew.
     pub unwritten: BTreeSet<String>,
     /// Nodes that are not there, and the groups of their rows.
     pub absent: BTreeMap<String, Option<usize>>,
@@ -29,31 +34,42 @@ pub struct Lack {
 
 impl Desired {
     pub fn insert(&mut self, name: String, wanted: Wanted) {
-        self.0.insert(name, wanted);
+        self.wanted.insert(name, wanted);
     }
 
-    pub fn len(&self) -> usize {
-        self.0.len()
+    /// A node that the sync sees; it counts for as long as no row asks for it.
+    pub fn note_seen(&mut self, node: &NodeDigest) {
+        if !self.wanted.contains_key(&node.key.name) {
+            let held = node.rendered_hash.as_deref().map(Arc::from);
+            self.others.insert(node.key.name.clone(), held);
+        }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// How many nodes the rows ask for.
+    pub fn count(&self) -> usize {
+        self.wanted.len()
     }
 
-    /// Whether the node holds something else than was rendered for it: a write that was late, or a copy of an older time.
+    /// Whether the node holds something else than the last sync left or saw there: a write that was late, or a copy of an older
+    /// time.
     pub fn is_behind(&self, node: &NodeDigest) -> bool {
-        let wanted = self.0.get(&node.key.name);
-        let rendered = wanted.and_then(|wanted| wanted.rendered_hash.as_deref());
-        rendered.is_some_and(|rendered| node.rendered_hash.as_deref() != Some(rendered))
+        let name = &node.key.name;
+        let held = match (self.wanted.get(name), self.others.get(name)) {
+            (Some(wanted), _) => &wanted.rendered_hash,
+            (None, Some(seen)) => seen,
+            (None, None) => return true,
+        };
+        held.is_some() && node.rendered_hash.as_deref() != held.as_deref()
     }
 
     /// `nodes`: those of the form.
     pub fn lack<'a>(&self, nodes: impl Iterator<Item = &'a NodeDigest>) -> Lack {
-        let mut absent: BTreeMap<&String, &Wanted> = self.0.iter().collect();
+        let mut absent: BTreeMap<&String, &Wanted> = self.wanted.iter().collect();
         let mut lack = Lack::default();
         for node in nodes {
             let is_wanted = absent.remove(&node.key.name).is_some();
-            if is_wanted && (node.deleting || self.is_behind(node)) {
+            let goes_for_good = node.deleting && !is_wanted;
+            if !goes_for_good && (node.deleting || self.is_behind(node)) {
                 lack.unwritten.insert(node.key.name.clone());
             }
         }
@@ -106,11 +122,18 @@ mod tests {
             node("going", "h1", true),
             node("unrendered", "h0", false),
             node("left over", "h0", false),
-            node("left over too", "h0", false),
+            node("left over and changed", "h0", false),
+            node("left over and going", "h0", true),
+            node("new", "h0", false),
         ];
+        desired.note_seen(&node("same", "h0", false));
+        desired.note_seen(&node("left over", "h0", false));
+        desired.note_seen(&node("left over and changed", "h9", false));
         let lack = desired.lack(nodes.iter());
         let unwritten: Vec<&str> = lack.unwritten.iter().map(String::as_str).collect();
-        assert_eq!(unwritten, ["going", "older"]);
+        let expected = ["going", "left over and changed", "new", "older"];
+        assert_eq!(unwritten, expected);
+        assert_eq!(desired.count(), 5);
         assert_eq!(lack.absent, BTreeMap::from([("gone".to_owned(), Some(2))]));
     }
 }

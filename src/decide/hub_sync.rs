@@ -237,6 +237,9 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
     }
     for node in seen.nodes.iter().filter(|node| !node.deleting) {
         keep(seen, &mut plan, node);
+        if let Some(desired) = plan.desired.get_mut(&node.form) {
+            desired.note_seen(node);
+        }
     }
     plan
 }
