@@ -126,7 +126,9 @@ pub struct Rendered {
 
 impl Rendered {
     fn is_behind(&self, node: &NodeDigest) -> bool {
-        let desired = self.desired.as_ref().filter(|_| !self.writing);
+        // What cannot be rendered no sync can mend.
+        let mends = !self.writing && self.error.is_none();
+        let desired = self.desired.as_ref().filter(|_| mends);
         desired.is_some_and(|desired| desired.is_behind(node))
             && !self.unwritten.contains(&node.key.name)
     }
@@ -289,9 +291,13 @@ impl World {
 
     /// Whether the node holds something else than was rendered for it: a write that was late, or a copy of an older time.
     pub fn is_behind(&self, node: &NodeDigest) -> bool {
+        let form = self.forms.get(&node.key.namespace, &node.form);
+        if node.deleting || form.is_none_or(|form| form.spec.is_err()) {
+            return false;
+        }
         let form = (node.key.namespace.clone(), node.form.clone());
         let rendered = self.rendered.lock().expect("the rendered forms' lock");
-        let form = rendered.get(&form).filter(|_| !node.deleting);
+        let form = rendered.get(&form);
         form.is_some_and(|form| form.is_behind(node))
     }
 

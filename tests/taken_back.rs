@@ -31,7 +31,8 @@ async fn what_nobody_wants_any_more_is_not_released() -> Result<()> {
     fleet.complete(ROWS, SOON).await?;
 
     the_form_is_taken_back(&fleet, &proxy).await?;
-    the_mapping_is_taken_back(&fleet, &proxy, &operator).await?;
+    the_mapping_is_taken_back(&fleet, &proxy).await?;
+    the_mapping_is_taken_back_and_nobody_remembers(&fleet, &proxy, &operator).await?;
     an_old_write_comes_late(&fleet).await
 }
 
@@ -86,8 +87,24 @@ async fn the_form_is_taken_back(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
     Ok(())
 }
 
-/// The same for the hub; and whoever writes the nodes ends on the way, and the next one cannot read the rows.
-async fn the_mapping_is_taken_back(
+/// The same for the hub.
+async fn the_mapping_is_taken_back(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
+    slow(proxy, "registry.example.com/t");
+    let mut hub = fleet.hub();
+    hub["spec"]["extraValueMappings"]["plan"] = json!("id");
+    fleet.apply(&hub).await?;
+    until_held(fleet, WRITTEN).await?;
+    fleet.apply(&fleet.hub()).await?;
+    tokio::time::sleep(LATE / 2).await;
+    proxy.heal();
+    fleet.complete(ROWS, SOON).await?;
+    let all = generations(fleet).await?;
+    ensure!(all == [1; ROWS], "{all:?}");
+    Ok(())
+}
+
+/// Whoever writes the nodes ends on the way, and the next one cannot read the rows.
+async fn the_mapping_is_taken_back_and_nobody_remembers(
     fleet: &Fleet,
     proxy: &Proxy,
     operator: &Operator,

@@ -113,20 +113,20 @@ pub struct FormStatus {
 }
 
 impl FormStatus {
-    /// Nodes that the newest content is not written to, if there are so many by now.
-    pub fn lacking(&self, there: i32) -> i32 {
+    /// Nodes that the newest content is not written to.
+    pub fn unwritten_nodes(&self) -> i32 {
         let rollout = self.rollout.as_ref();
-        rollout.map_or(0, |told| {
-            told.unwritten_nodes
-                .max(told.total_nodes.saturating_sub(there))
-        })
+        rollout.map_or(0, |rollout| rollout.unwritten_nodes)
+    }
+
+    /// Whether more nodes were there than there are now.
+    pub fn had_more(&self, there: i32) -> bool {
+        self.total_nodes.is_some_and(|total| total > there)
     }
 
     /// Whether every node was written from this generation of the form.
     pub fn all_written(&self, generation: i64) -> bool {
-        let rollout = self.rollout.as_ref();
-        self.observed_generation == Some(generation)
-            && rollout.is_none_or(|rollout| rollout.unwritten_nodes == 0)
+        self.observed_generation == Some(generation) && self.unwritten_nodes() == 0
     }
 }
 

@@ -116,7 +116,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         hub: hub.as_ref(),
         forms: &forms,
         nodes: &nodes,
-        rendered: &rendered(&forms, &node_objects),
+        rendered: &rendered(hub.as_ref(), &forms, &node_objects),
     });
     snapshot.deletions_held = hub
         .as_ref()
@@ -165,7 +165,11 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
 
 /// The forms whose every node was written from what they are now: their statuses may not say so yet, for the operator
 /// writes them after the releases.
-fn rendered(forms: &[Arc<Form>], nodes: &[Value]) -> BTreeMap<(String, String), Rendered> {
+fn rendered(
+    hub: Option<&Hub>,
+    forms: &[Arc<Form>],
+    nodes: &[Value],
+) -> BTreeMap<(String, String), Rendered> {
     let of_form = |form: &Form| {
         let generation = form.generation.to_string();
         let mut nodes = nodes
@@ -179,6 +183,7 @@ fn rendered(forms: &[Arc<Form>], nodes: &[Value]) -> BTreeMap<(String, String), 
         let rendered = Rendered {
             generation: form.generation,
             spec: Some(form.spec.as_ref().ok()?.clone()),
+            rows_hash: hub.and_then(|hub| hub.status.rows_hash.clone()),
             ..Rendered::default()
         };
         Some(((form.namespace.clone(), form.name.clone()), rendered))

@@ -54,6 +54,8 @@ struct Compiled {
     uid: String,
     generation: i64,
     spec: Arc<FormSpec>,
+    /// When this process began with what it renders, its status told that every node was written from it.
+    all_written: bool,
     form: Result<Arc<CompiledForm>, String>,
 }
 
@@ -239,8 +241,8 @@ async fn act(
         Some((form.clone(), failure.name.clone()))
     });
     let unwritten = plan.unwritten.into_iter().chain(refused).collect();
-    note_rendered(world, hub, memory, &failures, (&plan.desired, &unwritten));
-    let desired = plan.desired.values().map(Desired::count).sum();
+    note_rendered(world, hub, memory, &failures, &plan.desired, &unwritten);
+    let desired = plan.desired.values().map(|nodes| nodes.count()).sum();
     let report = Report {
         held,
         skipped_rows: rows.skipped.len(),
@@ -376,24 +378,28 @@ fn compile_forms(
         let Ok(spec) = &form.spec else { continue };
         let known = memory.compiled.get(&form.name);
         if known.is_none_or(|known| known.uid != form.uid || known.generation != form.generation) {
+            let same = known.filter(|known| known.uid == form.uid && known.spec.renders_like(spec));
+            let told = || form.status.all_written(form.generation);
             let compiled = Compiled {
                 uid: form.uid.clone(),
                 generation: form.generation,
                 spec: spec.clone(),
+                all_written: same.map_or_else(told, |known| known.all_written),
                 form: CompiledForm::parse(&form.name, spec)
                     .map(Arc::new)
                     .map_err(|e| e.to_string()),
             };
             memory.compiled.insert(form.name.clone(), compiled);
         }
-        match &memory.compiled[&form.name].form {
+        let known = &memory.compiled[&form.name];
+        match &known.form {
             Ok(compiled) => {
                 let policy = spec.rollout.clone().unwrap_or_default();
                 let form_view = hub_sync::Form {
                     generation: form.generation,
                     policy,
                     forced: hub_forced || is_forced(&form.annotations),
-                    all_written: form.status.all_written(form.generation),
+                    all_written: known.all_written,
                     compiled: compiled.clone(),
                 };
                 forms.insert(form.name.clone(), form_view);
@@ -430,19 +436,15 @@ fn note_planned(
             entry.writing = true;
             // From here on some nodes may have what a revert of the form, or of the hub, does not want.
             let same = |written: &Arc<FormSpec>| written.renders_like(&compiled.spec);
-            if compiled.form.is_ok() {
+            if plan.desired.contains_key(name) {
                 entry.spec = entry.spec.take().filter(same);
+                entry.rows_hash = entry.rows_hash.take().filter(|known| known == rows_hash);
             }
-            entry.rows_hash = entry.rows_hash.take().filter(|known| known == rows_hash);
         }
         if let Some(entry) = rendered.get_mut(&key) {
             // The same as before, where the form cannot be rendered now.
-            entry.desired = plan
-                .desired
-                .get(name)
-                .cloned()
-                .map(Arc::new)
-                .or(entry.desired.take());
+            let before = entry.desired.take();
+            entry.desired = plan.desired.get(name).cloned().or(before);
         }
     }
 }
@@ -453,7 +455,8 @@ fn note_rendered(
     hub: &Hub,
     memory: &Memory,
     failures: &[Failure],
-    (desired, unwritten): (&BTreeMap<String, Desired>, &BTreeSet<(String, String)>),
+    desired: &BTreeMap<String, Arc<Desired>>,
+    unwritten: &BTreeSet<(String, String)>,
 ) {
     let rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
@@ -465,15 +468,14 @@ fn note_rendered(
         let key = (hub.namespace.clone(), name.clone());
         let entry: &mut Rendered = rendered.entry(key).or_default();
         entry.writing = false;
-        if let Some(nodes) = desired.get(name) {
-            entry.desired = Some(Arc::new(nodes.clone()));
-        }
-        match &compiled.form {
-            Err(error) => {
-                entry.error = Some(error.clone());
-            }
-            Ok(_) => {
+        let nodes = desired.get(name);
+        match (&compiled.form, nodes) {
+            (Err(error), _) => entry.error = Some(error.clone()),
+            // Its spec cannot be read any more.
+            (Ok(_), None) => {}
+            (Ok(_), Some(nodes)) => {
                 entry.error = None;
+                entry.desired = Some(nodes.clone());
                 let of_form = |failure: &&Failure| {
                     let node = failure.node.as_ref();
                     node.is_some_and(|(form, _)| form == name)
@@ -483,9 +485,7 @@ fn note_rendered(
                 entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
                 if !failed.iter().any(|failure| failure.is_fleeting()) {
                     // What was refused for good is told as unwritten.
-                    if desired.contains_key(name) {
-                        entry.generation = compiled.generation;
-                    }
+                    entry.generation = compiled.generation;
                     entry.rows_hash.clone_from(&rows_hash);
                     let before = entry.spec.replace(compiled.spec.clone());
                     if !before.is_some_and(|before| compiled.spec.renders_like(&before)) {

@@ -301,12 +301,14 @@ impl Look<'_> {
         };
         for (name, form) in &mut snapshot.forms {
             let known = rendered.get(&(self.key.0.clone(), name.clone()));
-            if known.is_none_or(|known| known.spec.is_none()) {
-                let before = self.world.forms.get(&self.key.0, name);
+            // Until its first sync only what was told before says how many nodes there should be.
+            if known.is_none_or(|known| known.desired.is_none())
+                && let Some(before) = self.world.forms.get(&self.key.0, name)
+            {
                 let there = nodes.iter().filter(|n| n.form == *name && !n.deleting);
                 let there = i32::try_from(there.count()).unwrap_or(i32::MAX);
-                form.unwritten_before = before.map_or(0, |form| form.status.lacking(there));
-                form.outdated |= form.unwritten_before > 0;
+                form.unwritten_before = before.status.unwritten_nodes();
+                form.outdated |= form.unwritten_before > 0 || before.status.had_more(there);
             }
         }
         let unchanged = self.world.unchanged.lock().expect("the takeovers' lock");

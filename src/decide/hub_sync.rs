@@ -48,6 +48,13 @@ pub fn rows_hash(spec: &HubSpec) -> String {
     ]))
 }
 
+/// What every node is labelled with.
+pub fn labels(hub: &str, uid: &str) -> BTreeMap<String, String> {
+    let labels = [(names::LABEL_HUB, hub), (names::LABEL_UID, uid)];
+    let owned = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    BTreeMap::from(owned)
+}
+
 /// A form that can be rendered.
 pub struct Form {
     pub generation: i64,
@@ -121,7 +128,7 @@ pub struct Plan {
     /// Deletions that wait for the user.
     pub held: Option<Held>,
     /// The nodes that there should be, by form.
-    pub desired: BTreeMap<String, Desired>,
+    pub desired: BTreeMap<String, Arc<Desired>>,
     /// Rows that are left out, of all forms or of one, and nodes that are somebody else's.
     pub skipped: Findings,
     /// Resources and nodes that did not render.
@@ -184,6 +191,7 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         .iter()
         .map(|node| (node.key.name.as_str(), node))
         .collect();
+    let mut desired_nodes = BTreeMap::new();
     for (form_name, form) in seen.forms {
         let mut desired = Desired::default();
         for row in seen.rows.rows.values() {
@@ -233,14 +241,18 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             let wanted = render_node(seen, &mut plan, form_name, form, row, &key, node, now);
             desired.insert(key.name, wanted.unwrap_or_else(unrendered));
         }
-        plan.desired.insert(form_name.clone(), desired);
+        desired_nodes.insert(form_name.clone(), desired);
     }
     for node in seen.nodes.iter().filter(|node| !node.deleting) {
         keep(seen, &mut plan, node);
-        if let Some(desired) = plan.desired.get_mut(&node.form) {
+        if let Some(desired) = desired_nodes.get_mut(&node.form) {
             desired.note_seen(node);
         }
     }
+    let desired_nodes = desired_nodes.into_iter();
+    plan.desired = desired_nodes
+        .map(|(form, nodes)| (form, Arc::new(nodes)))
+        .collect();
     plan
 }
 
@@ -426,7 +438,7 @@ fn render_node(
         "metadata": {
             "name": key.name,
             "namespace": key.namespace,
-            "labels": {names::LABEL_HUB: seen.hub.name, names::LABEL_UID: row.uid},
+            "labels": labels(&seen.hub.name, &row.uid),
             "annotations": annotations,
             "finalizers": [names::NODE_FINALIZER],
             "ownerReferences": [{

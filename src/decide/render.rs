@@ -323,11 +323,11 @@ fn complete(
     }
 }
 
-/// The API server would repeat the whole name in its refusal, for everybody to read. What names it takes for the kinds that
-/// Lynq has arrays for, and for any kind.
+/// The API server would repeat the whole name in its refusal, for everybody to read. What names it takes for kinds of its own, and
+/// for any kind (a PodDisruptionBudget among them).
 fn broken_rule(group: &str, kind: &str, name: &str) -> Option<&'static str> {
     let is_builtin = match group {
-        "" | "apps" | "autoscaling" | "batch" | "policy" => true,
+        "" | "apps" | "autoscaling" | "batch" => true,
         "networking.k8s.io" => matches!(kind, "Ingress" | "NetworkPolicy"),
         _ => false,
     };

@@ -187,8 +187,14 @@ pub async fn forget_rows(world: &World, hub: &Hub, rows_hash: &str) -> Result<()
     if told.is_some_and(|told| told != rows_hash) {
         let key = ObjectKey::own("LynqHub", &hub.namespace, &hub.name);
         let patch = json!({"status": {"rowsHash": null}});
-        let written = world.objects.merge_status(&key, &patch).await?;
-        world.hubs.learn(&written);
+        match world.objects.merge_status(&key, &patch).await {
+            Ok(written) => drop(world.hubs.learn(&written)),
+            // Whoever refuses that must not keep the nodes from what they need; this process knows.
+            Err(ApiError::Refused(why)) => {
+                tracing::warn!(hub = hub.name, why, "the hub's status could not be written");
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

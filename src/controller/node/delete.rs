@@ -36,6 +36,10 @@ impl Look<'_> {
             let deletion = node_plan::plan_deletion(node, &children, &record, of);
             let mut all = true;
             for (key, how) in &deletion.take_down {
+                if self.is_put_off(key) {
+                    all = false;
+                    continue;
+                }
                 let child = &children[key];
                 all &= self
                     .take_down(node, (key, child), *how, names::NODE_DELETED)
@@ -85,10 +89,10 @@ impl Look<'_> {
     async fn tell_stays(&self, node: &NodeDigest, why: &str) -> Result<(), ApiError> {
         let status = status::going(node, why, Timestamp::now());
         if *node.status != status {
-            let patch = json!({"status": {"readyResources": status.ready_resources, "conditions": status.conditions}});
+            let patch = json!({"metadata": {"uid": node.uid}, "status": {"readyResources": status.ready_resources, "conditions": status.conditions}});
             match self.world.objects.merge_status(&self.own(), &patch).await {
                 Ok(written) => drop(self.world.nodes.learn(&written)),
-                Err(ApiError::NotFound(_)) => {}
+                Err(ApiError::NotFound(_) | ApiError::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
         }

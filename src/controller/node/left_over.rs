@@ -27,6 +27,11 @@ pub struct LeftOver {
 }
 
 impl Look<'_> {
+    pub fn is_put_off(&self, key: &ObjectKey) -> bool {
+        let left = self.memory.left_over.get(key);
+        left.is_some_and(|left| left.retry_at > Instant::now())
+    }
+
     /// What was refused a moment ago is not tried again at once; returns when it is.
     pub fn put_off_left_over(&self, plan: &mut NodePlan) -> Option<Timestamp> {
         let now = Instant::now();

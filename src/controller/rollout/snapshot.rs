@@ -9,9 +9,10 @@ use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
 use crate::controller::Rendered;
 use crate::decide::desired::Lack;
-use crate::decide::hub_sync::rows_hash;
+use crate::decide::hub_sync::{self, rows_hash};
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::{self, Snapshot};
+use crate::decide::rows::names::uid_of;
 
 pub struct Seen<'a> {
     pub hub: Option<&'a Hub>,
@@ -83,12 +84,16 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
     };
     // Of what another process wrote, the hub's status tells.
     let told = || seen.hub?.status.rows_hash.clone();
-    let written_from = known
-        .and_then(|known| known.rows_hash.clone())
-        .or_else(told);
+    let written_from = match known {
+        Some(known) => known.rows_hash.clone(),
+        None => told(),
+    };
     let other_rows = written_from != *rows_hash;
+    let is_sound = |hub: &&Hub| !hub.deleting && hub.spec.is_ok();
+    let is_sound = seen.hub.filter(is_sound).is_some();
     let of_form = seen.nodes.iter().filter(|node| node.form == form.name);
     let desired = known.and_then(|rendered| rendered.desired.as_ref());
+    let desired = desired.filter(|_| is_sound);
     let lack = desired.map(|desired| desired.lack(of_form.map(AsRef::as_ref)));
     let Lack {
         mut unwritten,
@@ -96,12 +101,12 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
     } = lack.unwrap_or_default();
     unwritten.extend(known.into_iter().flat_map(|r| r.unwritten.clone()));
     let policy = spec.rollout.clone().unwrap_or_default();
-    // Those that every node of the form has.
-    let labels = BTreeMap::from([(names::LABEL_HUB.to_owned(), form.hub_id.clone())]);
-    let absent = absent.into_iter();
-    let absent = absent
-        .map(|(name, group)| (name, policy.group_of(&labels, group)))
-        .collect();
+    let group_of = |(name, group): (String, Option<usize>)| {
+        let labels = hub_sync::labels(&form.hub_id, uid_of(&name, &form.name));
+        let group = policy.group_of(&labels, group);
+        (name, group)
+    };
+    let absent = absent.into_iter().map(group_of).collect();
     Some(rollout::Form {
         policy,
         rendered_generation,
@@ -110,9 +115,7 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
         unwritten_before: 0,
         absent,
         // Without a sound hub nobody renders it.
-        outdated: outdated
-            || other_rows
-            || seen.hub.is_none_or(|hub| hub.deleting || hub.spec.is_err()),
+        outdated: outdated || other_rows || !is_sound,
         forced: is_forced(&form.annotations),
         resumed_at: form
             .annotations

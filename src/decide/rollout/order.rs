@@ -11,6 +11,8 @@ struct Turn {
     group: usize,
     name: String,
     pending: Vec<String>,
+    /// How many of those are nodes; the rest are not there yet.
+    nodes: usize,
     why: Option<String>,
 }
 
@@ -46,6 +48,7 @@ impl Turns {
             let pending = first.iter().map(|(name, _)| *name);
             let turn = Turn {
                 group,
+                nodes: first.len(),
                 name: order.get(group).map(|group| group.name.clone())?,
                 pending: pending
                     .chain(absent.map(|(name, _)| name))
@@ -74,7 +77,10 @@ impl Turns {
     pub fn stuck(&self, waiting: &BTreeMap<String, Reason>) -> BTreeSet<String> {
         let is_stuck = |name: &String| waiting.get(name).is_some_and(Reason::is_of_broken);
         let stuck = self.0.iter();
-        let stuck = stuck.filter(|(_, turn)| turn.pending.iter().all(is_stuck));
+        let stuck = stuck.filter(|(_, turn)| {
+            let nodes = &turn.pending[..turn.nodes];
+            !nodes.is_empty() && nodes.iter().all(is_stuck)
+        });
         stuck.map(|(form, _)| form.clone()).collect()
     }
 }

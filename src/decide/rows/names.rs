@@ -12,6 +12,12 @@ pub fn node_name(uid: &str, form: &str) -> String {
     format!("{uid}-{form}")
 }
 
+/// The row of a node of this form.
+pub fn uid_of<'a>(node: &'a str, form: &str) -> &'a str {
+    let uid = node.strip_suffix(form).and_then(|n| n.strip_suffix('-'));
+    uid.unwrap_or_default()
+}
+
 /// A node that is neither created nor updated. An existing one stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SkippedNode {

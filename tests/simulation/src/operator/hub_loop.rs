@@ -54,7 +54,7 @@ struct Sync {
     spend: bool,
     deletes: Vec<NodeDeletion>,
     plan_rendered: hub_sync::Rendered,
-    desired: BTreeMap<String, Desired>,
+    desired: BTreeMap<String, Arc<Desired>>,
     unwritten: BTreeSet<(String, String)>,
     held: Option<u64>,
     failed: Vec<Failed>,
@@ -201,7 +201,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
             entry.spec = entry.spec.take().filter(|spec| !forgets || same(spec));
         }
         if let Some(entry) = process.rendered.get_mut(name) {
-            entry.desired = plan.desired.get(name).cloned().map(Arc::new);
+            entry.desired = plan.desired.get(name).cloned();
         }
     }
     Some(Box::new(Sync {
@@ -361,10 +361,16 @@ impl Sync {
             }
             let entry = process.rendered.entry(name.clone()).or_default();
             entry.writing = false;
-            entry.desired = self.desired.get(name).cloned().map(Arc::new);
+            entry.desired = self.desired.get(name).cloned();
             let of_form = self.unwritten.iter().filter(|(form, _)| form == name);
             entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
-            if !self.failed.iter().any(|failed| failed.retry) {
+            let failed = self.failed.iter().filter_map(|failed| {
+                let (form, uid) = failed.node.as_ref()?;
+                (form == name).then_some((uid, failed.retry))
+            });
+            let refused = failed.clone().map(|(uid, _)| format!("{uid}-{name}"));
+            entry.unwritten.extend(refused);
+            if !failed.clone().any(|(_, retry)| retry) {
                 entry.generation = form.generation;
                 let before = entry.spec.replace(form.spec.clone());
                 if !before.is_some_and(|before| form.spec.renders_like(&before)) {

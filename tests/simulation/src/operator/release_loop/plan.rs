@@ -60,14 +60,11 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         let absent = absent
             .map(|(name, group)| (name, policy.group_of(&BTreeMap::new(), group)))
             .collect();
-        let known = known.filter(|known| known.spec.is_some());
-        let unwritten_before = match known {
-            Some(_) => 0,
-            None => {
-                let of_form = |node: &&Arc<NodeDigest>| node.form == form.name && !node.deleting;
-                let there = process.nodes.values().filter(of_form).count() as i32;
-                form.status.lacking(there)
-            }
+        let of_form = |node: &&Arc<NodeDigest>| node.form == form.name && !node.deleting;
+        let there = process.nodes.values().filter(of_form).count() as i32;
+        let (unwritten_before, had_more) = match desired {
+            Some(_) => (0, false),
+            None => (form.status.unwritten_nodes(), form.status.had_more(there)),
         };
         let previous = form.status.rollout.clone();
         let (forced, resumed_at) = (form.forced, form.resumed_at);
@@ -80,7 +77,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
                 unwritten,
                 unwritten_before,
                 absent,
-                outdated: outdated || unwritten_before > 0,
+                outdated: outdated || unwritten_before > 0 || had_more,
                 forced,
                 resumed_at,
                 previous,
