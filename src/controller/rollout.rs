@@ -37,6 +37,8 @@ pub use report::edited_of;
 #[derive(Default)]
 pub struct Memory {
     written: report::Written,
+    /// Forms that this process has found with fewer nodes than they had, and whose rows it has not read yet.
+    fewer: BTreeSet<String>,
     /// Every node has been looked at by this process.
     surveyed: bool,
     /// How often in a row the ledger could not be written, and why the last time.
@@ -308,7 +310,12 @@ impl Look<'_> {
                 let there = nodes.iter().filter(|n| n.form == *name && !n.deleting);
                 let there = i32::try_from(there.count()).unwrap_or(i32::MAX);
                 form.unwritten_before = before.status.unwritten_nodes();
-                form.outdated |= form.unwritten_before > 0 || before.status.had_more(there);
+                if before.status.had_more(there) {
+                    self.memory.fewer.insert(name.clone());
+                }
+                form.outdated |= form.unwritten_before > 0 || self.memory.fewer.contains(name);
+            } else {
+                self.memory.fewer.remove(name);
             }
         }
         let unchanged = self.world.unchanged.lock().expect("the takeovers' lock");
