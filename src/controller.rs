@@ -292,7 +292,8 @@ impl World {
     /// Whether the node holds something else than was rendered for it: a write that was late, or a copy of an older time.
     pub fn is_behind(&self, node: &NodeDigest) -> bool {
         let form = self.forms.get(&node.key.namespace, &node.form);
-        if node.deleting || form.is_none_or(|form| form.spec.is_err()) {
+        let renders = |form: Arc<Form>| form.spec.is_ok() && form.hub_id == node.hub;
+        if node.deleting || !form.is_some_and(renders) {
             return false;
         }
         let form = (node.key.namespace.clone(), node.form.clone());

@@ -239,7 +239,7 @@ impl Asked<'_> {
             Leader::Missing(since) => Some(Reason::NoLeader { since }),
         };
         if let (None, Some((code, text))) = (&missing, told)
-            && only_the_operator_knows(code, reason)
+            && (only_the_operator_knows(code, reason) || self.waits_for_absent(code, reason, form))
         {
             // The form's condition has the whole story, a node's only a summary; but it may be another node's.
             let of_one = ["ReleaseRefused", "LiveContentUnknown"].contains(&code);
@@ -285,6 +285,14 @@ impl Asked<'_> {
             explanation.why = Some(why.to_owned());
             explanation.next = Some(next.to_owned());
         }
+    }
+
+    /// Which nodes are not there that the rows ask for, the operator knows, who has read the rows.
+    fn waits_for_absent(&self, code: &str, reason: &Reason, form: &str) -> bool {
+        let form = self.snapshot.forms.get(form);
+        let told = form.and_then(|form| form.previous.as_ref());
+        let lacks = told.is_some_and(|told| told.unwritten_nodes > 0);
+        lacks && code == "GroupNotDone" && *reason == Reason::Releasing
     }
 
     /// Of a node that is ready and keeps its slot.

@@ -24,7 +24,7 @@ impl Look<'_> {
             return Ok(None);
         };
         let of = |facts: &Facts| kinds.key(facts).ok();
-        let again = Timestamp::now().checked_add(RETRY).ok();
+        let mut again = Timestamp::now().checked_add(RETRY).ok();
         loop {
             let children = self
                 .world
@@ -36,8 +36,9 @@ impl Look<'_> {
             let deletion = node_plan::plan_deletion(node, &children, &record, of);
             let mut all = true;
             for (key, how) in &deletion.take_down {
-                if self.is_put_off(key) {
+                if let Some(at) = self.put_off_until(key) {
                     all = false;
+                    again = again.min(Some(at));
                     continue;
                 }
                 let child = &children[key];
@@ -89,7 +90,7 @@ impl Look<'_> {
     async fn tell_stays(&self, node: &NodeDigest, why: &str) -> Result<(), ApiError> {
         let status = status::going(node, why, Timestamp::now());
         if *node.status != status {
-            let patch = json!({"metadata": {"uid": node.uid}, "status": {"readyResources": status.ready_resources, "conditions": status.conditions}});
+            let patch = json!({"metadata": {"resourceVersion": node.resource_version}, "status": {"readyResources": status.ready_resources, "conditions": status.conditions}});
             match self.world.objects.merge_status(&self.own(), &patch).await {
                 Ok(written) => drop(self.world.nodes.learn(&written)),
                 Err(ApiError::NotFound(_) | ApiError::Conflict(_)) => {}

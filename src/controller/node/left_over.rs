@@ -27,9 +27,11 @@ pub struct LeftOver {
 }
 
 impl Look<'_> {
-    pub fn is_put_off(&self, key: &ObjectKey) -> bool {
-        let left = self.memory.left_over.get(key);
-        left.is_some_and(|left| left.retry_at > Instant::now())
+    pub fn put_off_until(&self, key: &ObjectKey) -> Option<Timestamp> {
+        let left = self.memory.left_over.get(key)?;
+        let wait = left.retry_at.checked_duration_since(Instant::now())?;
+        let wait = SignedDuration::try_from(wait).ok()?;
+        Timestamp::now().checked_add(wait).ok()
     }
 
     /// What was refused a moment ago is not tried again at once; returns when it is.
