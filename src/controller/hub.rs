@@ -434,17 +434,16 @@ fn note_planned(
         if !plan.writes.is_empty() {
             let entry: &mut Rendered = rendered.entry(key.clone()).or_default();
             entry.writing = true;
-            // From here on some nodes may have what a revert of the form, or of the hub, does not want.
-            let same = |written: &Arc<FormSpec>| written.renders_like(&compiled.spec);
-            if plan.desired.contains_key(name) {
-                entry.spec = entry.spec.take().filter(same);
-                entry.rows_hash = entry.rows_hash.take().filter(|known| known == rows_hash);
-            }
         }
-        if let Some(entry) = rendered.get_mut(&key) {
-            // The same as before, where the form cannot be rendered now.
-            let before = entry.desired.take();
-            entry.desired = plan.desired.get(name).cloned().or(before);
+        // Where the form cannot be rendered now, all of that stays as it was.
+        if let Some(entry) = rendered.get_mut(&key)
+            && let Some(desired) = plan.desired.get(name)
+        {
+            entry.desired = Some(desired.clone());
+            // From here on the nodes may have what a revert of the form, or of the hub, does not want.
+            let same = |written: &Arc<FormSpec>| written.renders_like(&compiled.spec);
+            entry.spec = entry.spec.take().filter(same);
+            entry.rows_hash = entry.rows_hash.take().filter(|known| known == rows_hash);
         }
     }
 }

@@ -22,6 +22,12 @@ pub struct Wanted {
     pub group: Option<usize>,
 }
 
+impl Wanted {
+    pub fn is_held_by(&self, node: &NodeDigest) -> bool {
+        node.rendered_hash.as_deref() == self.rendered_hash.as_deref()
+    }
+}
+
 /// What there is not.
 #[derive(Debug, Default, PartialEq)]
 pub struct Lack {

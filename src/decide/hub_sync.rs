@@ -269,7 +269,8 @@ fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
     let known = seen.rendered.get(&id);
     // What is to go and may not yet stays behind what the form says now.
     let is_current = match known {
-        Some(known) => known.is_of(form),
+        // Somebody else may have written another version to it since.
+        Some(known) => known.is_of(form) && known.wanted.is_held_by(node),
         None => form.all_written && !going,
     };
     if !is_current {
@@ -343,9 +344,7 @@ fn render_node(
     let id = (form_name.to_owned(), row.uid.clone());
     let row_hash = row.hash();
     let source = format!("{} {row_hash}", form.compiled.hash());
-    let is_written = |wanted: &Wanted| {
-        node.is_some_and(|node| node.rendered_hash.as_deref() == wanted.rendered_hash.as_deref())
-    };
+    let is_written = |wanted: &Wanted| node.is_some_and(|node| wanted.is_held_by(node));
     if let Some(known) = seen.rendered.get(&id)
         && known.source == source
         && is_written(&known.wanted)

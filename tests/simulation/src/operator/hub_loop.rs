@@ -197,11 +197,11 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         if !plan.writes.is_empty() {
             let entry = process.rendered.entry(name.clone()).or_default();
             entry.writing = true;
-            let same = |written: &Arc<FormSpec>| written.renders_like(&form.spec);
-            entry.spec = entry.spec.take().filter(|spec| !forgets || same(spec));
         }
         if let Some(entry) = process.rendered.get_mut(name) {
             entry.desired = plan.desired.get(name).cloned();
+            let same = |written: &Arc<FormSpec>| written.renders_like(&form.spec);
+            entry.spec = entry.spec.take().filter(|spec| !forgets || same(spec));
         }
     }
     Some(Box::new(Sync {
