@@ -1,6 +1,6 @@
 //! One fault proxy between an operator and the API server: plain HTTP on one side, TLS on the other. It passes the
 //! operator's token through, so that identity and rights stay real, and does to requests, answers and watches what the
-//! test asks for. It knows nothing of lynqgate.
+//! test asks for.
 
 #![allow(dead_code)]
 
@@ -31,6 +31,7 @@ use tokio::sync::watch;
 use crate::cluster::Cluster;
 use crate::cluster::ports::free_port;
 use crate::dice::Dice;
+use crate::operator::{self, Operator};
 use revisions::Revisions;
 use rules::{Action, Rewrite, Rule, Shown, Target};
 
@@ -102,6 +103,16 @@ impl Proxy {
             port,
             tasks: vec![sample, accept],
         })
+    }
+
+    /// The only way to the API server that an operator has.
+    pub async fn before_operator(cluster: &Cluster, flags: &[&str]) -> Result<(Proxy, Operator)> {
+        operator::install(cluster).await?;
+        let proxy = Proxy::start(cluster, 1).await?;
+        let own = cluster.kubeconfig_for(&operator::identity()).await?;
+        let behind = proxy.kubeconfig(&own, own.with_extension("proxy"))?;
+        let operator = Operator::start_at(cluster, "operator", &behind, flags).await?;
+        Ok((proxy, operator))
     }
 
     pub fn url(&self) -> String {

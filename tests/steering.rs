@@ -523,11 +523,7 @@ async fn a_window_that_is_set_during_a_sync_holds() -> Result<()> {
     const BEFORE: usize = 2;
     const ROWS: usize = 10;
     let cluster = Cluster::start(Options::default()).await?;
-    operator::install(&cluster).await?;
-    let proxy = Proxy::start(&cluster, 1).await?;
-    let own = cluster.kubeconfig_for(&operator::identity()).await?;
-    let behind = proxy.kubeconfig(&own, own.with_extension("proxy"))?;
-    let operator = Operator::start_at(&cluster, "operator", &behind, &[]).await?;
+    let (proxy, operator) = Proxy::before_operator(&cluster, &[]).await?;
     let fleet = Fleet::new(&cluster, "during", BEFORE).await?;
     fleet.apply(&fleet.form("web:1", json!(0), 20)).await?;
     fleet.complete(BEFORE, SOON).await?;

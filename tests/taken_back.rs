@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};
-use crate::operator::{self, Operator};
+use crate::operator::Operator;
 use crate::proxy::Proxy;
 use crate::proxy::rules::{Action, Rule};
 use crate::tenants::{Fleet, SOON, condition};
@@ -19,11 +19,7 @@ const LATE: Duration = Duration::from_secs(6);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_wants_any_more_is_not_released() -> Result<()> {
     let cluster = Cluster::start(Options::default()).await?;
-    operator::install(&cluster).await?;
-    let proxy = Proxy::start(&cluster, 1).await?;
-    let own = cluster.kubeconfig_for(&operator::identity()).await?;
-    let behind = proxy.kubeconfig(&own, own.with_extension("proxy"))?;
-    let operator = Operator::start_at(&cluster, "operator", &behind, &[]).await?;
+    let (proxy, operator) = Proxy::before_operator(&cluster, &[]).await?;
     let fleet = Fleet::new(&cluster, "back", ROWS).await?;
     fleet
         .apply(&form(&fleet, "registry.example.com/{{ .plan }}:1"))
@@ -72,13 +68,17 @@ async fn generations(fleet: &Fleet) -> Result<Vec<i64>> {
 /// A part of the nodes has the new content when the form says the old one again.
 async fn the_form_is_taken_back(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
     slow(proxy, "registry.example.com/pro:2");
-    fleet
-        .apply(&form(fleet, "registry.example.com/{{ .plan }}:2"))
-        .await?;
+    let form = |version: u32| {
+        let image = format!("registry.example.com/{{{{ .plan }}}}:{version}");
+        form(fleet, &image)
+    };
+    take_back(fleet, proxy, &form(2), &form(1)).await
+}
+
+async fn take_back(fleet: &Fleet, proxy: &Proxy, new: &Value, old: &Value) -> Result<()> {
+    fleet.apply(new).await?;
     until_held(fleet, WRITTEN).await?;
-    fleet
-        .apply(&form(fleet, "registry.example.com/{{ .plan }}:1"))
-        .await?;
+    fleet.apply(old).await?;
     tokio::time::sleep(LATE / 2).await;
     proxy.heal();
     fleet.complete(ROWS, SOON).await?;
@@ -90,17 +90,13 @@ async fn the_form_is_taken_back(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
 /// The same for the hub.
 async fn the_mapping_is_taken_back(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
     slow(proxy, "registry.example.com/t");
+    take_back(fleet, proxy, &other_mapping(fleet), &fleet.hub()).await
+}
+
+fn other_mapping(fleet: &Fleet) -> Value {
     let mut hub = fleet.hub();
     hub["spec"]["extraValueMappings"]["plan"] = json!("id");
-    fleet.apply(&hub).await?;
-    until_held(fleet, WRITTEN).await?;
-    fleet.apply(&fleet.hub()).await?;
-    tokio::time::sleep(LATE / 2).await;
-    proxy.heal();
-    fleet.complete(ROWS, SOON).await?;
-    let all = generations(fleet).await?;
-    ensure!(all == [1; ROWS], "{all:?}");
-    Ok(())
+    hub
 }
 
 /// Whoever writes the nodes ends on the way, and the next one cannot read the rows.
@@ -110,9 +106,7 @@ async fn the_mapping_is_taken_back_and_nobody_remembers(
     operator: &Operator,
 ) -> Result<()> {
     slow(proxy, "registry.example.com/t");
-    let mut hub = fleet.hub();
-    hub["spec"]["extraValueMappings"]["plan"] = json!("id");
-    fleet.apply(&hub).await?;
+    fleet.apply(&other_mapping(fleet)).await?;
     until_held(fleet, WRITTEN).await?;
     let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
     fleet.database.execute(&rename("tenants", "away")).await?;

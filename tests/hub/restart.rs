@@ -52,6 +52,34 @@ async fn restarted(operator: &Operator, meanwhile: impl AsyncFnOnce() -> Result<
     operator.ready().await
 }
 
+/// Before the rows can be read, only the form's status tells how many nodes there should be.
+async fn a_node_deleted_meanwhile(cluster: &Cluster, operator: &Operator) -> Result<()> {
+    let fleet = Fleet::new(cluster, "fewer", 3).await?;
+    fleet
+        .apply(&form(&fleet, "web", &[map("app", "-app")]))
+        .await?;
+    fleet.complete(3, SOON).await?;
+    let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
+    restarted(operator, async || {
+        fleet.database.execute(&rename("tenants", "away")).await?;
+        let delete = kube::api::DeleteParams::default();
+        fleet.api("LynqNode").delete("t1-web", &delete).await?;
+        Ok(())
+    })
+    .await?;
+    fleet
+        .rollout("one is gone", SOON, |r| r["totalNodes"] == 2)
+        .await?;
+    for _ in 0..40 {
+        let rollout = &fleet.get("LynqForm", "web").await?["status"]["rollout"];
+        ensure!(rollout["phase"] == "InProgress", "{rollout}");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    fleet.database.execute(&rename("away", "tenants")).await?;
+    fleet.complete(3, SOON).await?;
+    Ok(())
+}
+
 /// Two maps per tenant, the second of which gives way to nobody.
 fn two_maps(fleet: &Fleet) -> Value {
     let taken_back = with(map("taken-back", "-back"), "conflictPolicy", "Force");
@@ -186,5 +214,6 @@ async fn a_new_process_finds_what_happened_meanwhile() -> Result<()> {
     ];
     kubectl(&cluster, &established, None).await?;
     drift_made_meanwhile(&cluster, &operator).await?;
+    a_node_deleted_meanwhile(&cluster, &operator).await?;
     kinds_that_no_content_names(&cluster, &operator).await
 }

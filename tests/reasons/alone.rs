@@ -8,7 +8,6 @@ use serde_json::json;
 use super::shot::{View, shows};
 use crate::cluster::{Cluster, Options, wait};
 use crate::fence;
-use crate::operator::{self, Operator};
 use crate::proxy::Proxy;
 use crate::proxy::rules::{Action, Rule};
 use crate::tenants::{Fleet, SOON, condition};
@@ -16,11 +15,7 @@ use crate::tenants::{Fleet, SOON, condition};
 /// Returns the reasons that were shown.
 pub async fn play() -> Result<Vec<&'static str>> {
     let cluster = Cluster::start(Options::default()).await?;
-    operator::install(&cluster).await?;
-    let proxy = Proxy::start(&cluster, 1).await?;
-    let own = cluster.kubeconfig_for(&operator::identity()).await?;
-    let behind = proxy.kubeconfig(&own, own.with_extension("proxy"))?;
-    let operator = Operator::start_at(&cluster, "operator", &behind, &["--leader-elect"]).await?;
+    let (proxy, operator) = Proxy::before_operator(&cluster, &["--leader-elect"]).await?;
     let fleet = Fleet::new(&cluster, "alone", 2).await?;
     let form = |image: &str| {
         let mut form = fleet.form(image, json!(1), 0);

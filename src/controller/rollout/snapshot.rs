@@ -26,11 +26,17 @@ pub struct Seen<'a> {
 pub fn of(seen: &Seen) -> Snapshot {
     let spec = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
     let rows_hash = spec.map(|spec| rows_hash(spec));
-    let forms: BTreeMap<String, rollout::Form> = seen
-        .forms
-        .iter()
-        .filter_map(|form| Some((form.name.clone(), form_view(form, seen, &rows_hash)?)))
-        .collect();
+    let mut of_form: BTreeMap<&str, Vec<&NodeDigest>> = BTreeMap::new();
+    for node in seen.nodes {
+        of_form.entry(&node.form).or_default().push(node);
+    }
+    let view = |form: &Arc<Form>| {
+        let nodes = of_form.get(form.name.as_str());
+        let nodes = nodes.map(Vec::as_slice).unwrap_or_default();
+        let view = form_view(form, seen, nodes, &rows_hash)?;
+        Some((form.name.clone(), view))
+    };
+    let forms: BTreeMap<String, rollout::Form> = seen.forms.iter().filter_map(view).collect();
     let node_view = |node: &Arc<NodeDigest>| {
         let policy = forms.get(&node.form).map(|form| &form.policy);
         (node.key.name.clone(), node.for_rollout(policy))
@@ -58,8 +64,14 @@ pub fn of(seen: &Seen) -> Snapshot {
     }
 }
 
-/// None for a form whose spec cannot be read: it has no window that is known, and its nodes are not released.
-fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rollout::Form> {
+/// None for a form whose spec cannot be read: it has no window that is known, and its nodes are not released. `nodes`: those of
+/// the form.
+fn form_view(
+    form: &Form,
+    seen: &Seen,
+    nodes: &[&NodeDigest],
+    rows_hash: &Option<String>,
+) -> Option<rollout::Form> {
     let spec = form.spec.as_ref().ok()?;
     let known = seen
         .rendered
@@ -72,8 +84,7 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
         // Not yet looked at by this process. Where nodes wait, an order needs more than that the form is the same: the last
         // sync may have ended half way, with what the rows say now on some of the nodes.
         None => {
-            let of_form = |node: &&Arc<NodeDigest>| node.form == form.name && !node.deleting;
-            let waits = || seen.nodes.iter().filter(of_form).any(|node| node.held());
+            let waits = || nodes.iter().any(|node| node.held() && !node.deleting);
             rendered_generation != form.generation || (is_ordered(spec) && waits())
         }
         Some(known) => {
@@ -91,10 +102,9 @@ fn form_view(form: &Form, seen: &Seen, rows_hash: &Option<String>) -> Option<rol
     let other_rows = written_from != *rows_hash;
     let is_sound = |hub: &&Hub| !hub.deleting && hub.spec.is_ok();
     let is_sound = seen.hub.filter(is_sound).is_some();
-    let of_form = seen.nodes.iter().filter(|node| node.form == form.name);
     let desired = known.and_then(|rendered| rendered.desired.as_ref());
     let desired = desired.filter(|_| is_sound);
-    let lack = desired.map(|desired| desired.lack(of_form.map(AsRef::as_ref)));
+    let lack = desired.map(|desired| desired.lack(nodes.iter().copied()));
     let Lack {
         mut unwritten,
         absent,
