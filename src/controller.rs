@@ -125,6 +125,16 @@ pub struct Rendered {
 }
 
 impl Rendered {
+    /// Until this process has rendered the form, as its status tells of the one before.
+    fn told(status: &FormStatus) -> Self {
+        let generation = status.observed_generation.unwrap_or_default();
+        Rendered {
+            generation,
+            same_since: generation,
+            ..Rendered::default()
+        }
+    }
+
     fn is_behind(&self, node: &NodeDigest) -> bool {
         // What cannot be rendered no sync can mend.
         let mends = !self.writing && self.error.is_none();
@@ -292,7 +302,8 @@ impl World {
     /// Whether the node holds something else than was rendered for it: a write that was late, or a copy of an older time.
     pub fn is_behind(&self, node: &NodeDigest) -> bool {
         let form = self.forms.get(&node.key.namespace, &node.form);
-        let renders = |form: Arc<Form>| form.spec.is_ok() && form.hub_id == node.hub;
+        let renders =
+            |form: Arc<Form>| form.spec.is_ok() && form.hub_id == node.hub && !form.deleting;
         if node.deleting || !form.is_some_and(renders) {
             return false;
         }

@@ -29,7 +29,9 @@ async fn what_nobody_wants_any_more_is_not_released() -> Result<()> {
     the_form_is_taken_back(&fleet, &proxy).await?;
     the_mapping_is_taken_back(&fleet, &proxy).await?;
     the_mapping_is_taken_back_and_nobody_remembers(&fleet, &proxy, &operator).await?;
-    an_old_write_comes_late(&fleet).await
+    an_old_write_comes_late(&fleet).await?;
+    what_the_nodes_are_written_from_is_told_late(&fleet, &proxy).await?;
+    a_deletion_fails(&fleet, &proxy).await
 }
 
 fn form(fleet: &Fleet, image: &str) -> Value {
@@ -163,5 +165,62 @@ async fn an_old_write_comes_late(fleet: &Fleet) -> Result<()> {
     fleet.complete(ROWS, SOON).await?;
     let all = generations(fleet).await?;
     ensure!(all == [2; ROWS], "{all:?}");
+    Ok(())
+}
+
+/// The status cannot be written when a sync is through; the one that tells the next process what the nodes have.
+async fn what_the_nodes_are_written_from_is_told_late(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
+    let unavailable = Rule::new(Action::Status(503, None)).body("skippedRows");
+    proxy.set_rules(vec![unavailable.verbs(&["patch"]).resources(&["lynqhubs"])]);
+    let rows_hash = async || -> Result<Value> {
+        let hub = fleet.get("LynqHub", "tenants").await?;
+        Ok(hub["status"]["rowsHash"].clone())
+    };
+    let mut hub = other_mapping(fleet);
+    hub["spec"]["source"]["syncInterval"] = json!("10m");
+    fleet.apply(&hub).await?;
+    wait::until("the old one is taken away", SOON, async || {
+        let told = rows_hash().await?;
+        ensure!(told.is_null(), "{told}");
+        Ok(())
+    })
+    .await?;
+    fleet.complete(ROWS, SOON).await?;
+    ensure!(rows_hash().await?.is_null());
+    proxy.heal();
+    wait::until("the new one is told", LATE, async || {
+        ensure!(rows_hash().await?.is_string());
+        Ok(())
+    })
+    .await
+}
+
+/// A node is to go, cannot be deleted, and waits with what the form said before.
+async fn a_deletion_fails(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
+    let mut paused = form(fleet, "registry.example.com/{{ .plan }}:4");
+    paused["spec"]["rollout"]["paused"] = json!(true);
+    fleet.apply(&paused).await?;
+    until_held(fleet, ROWS).await?;
+    let unavailable = Rule::new(Action::Status(503, None)).verbs(&["delete"]);
+    proxy.set_rules(vec![unavailable.resources(&["lynqnodes"])]);
+    let gone = "DELETE FROM tenants WHERE id = 't0'";
+    fleet.database.execute(gone).await?;
+    let form = form(fleet, "registry.example.com/{{ .plan }}:5");
+    fleet.apply(&form).await?;
+    let others = |rollout: &Value| rollout["readyUpdatedNodes"] == ROWS - 1;
+    fleet
+        .rollout("the others are updated", SOON, others)
+        .await?;
+    for _ in 0..20 {
+        let rollout = &fleet.get("LynqForm", "web").await?["status"]["rollout"];
+        let node = fleet.get("LynqNode", "t0-web").await?;
+        ensure!(
+            !node["spec"]["released"].is_null() && rollout["phase"] == "InProgress",
+            "{rollout}, {node}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    proxy.heal();
+    fleet.complete(ROWS - 1, SOON).await?;
     Ok(())
 }

@@ -254,16 +254,33 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
         seen.rolled_out
     );
 
-    fleet.apply(&form("web:3", 2)).await?;
+    let slow = |width: u32| fleet.form("web:3", json!(width), 5);
+    fleet.apply(&slow(2)).await?;
     updated(1).await?;
-    fleet.apply(&form("web:3", 0)).await?;
+    fleet.apply(&slow(0)).await?;
     fleet
         .rollout("nobody waits without a window", SOON, |rollout| {
             rollout["heldNodes"] == 0
         })
         .await?;
-    fleet.apply(&form("web:3", 3)).await?;
+    // Back while all of them are in flight: what changes next waits until fewer than the window are.
+    fleet.apply(&form("web:3.1", 3)).await?;
+    fleet
+        .rollout(
+            "what is in flight keeps the next from going",
+            SOON,
+            |rollout| rollout["updatedNodes"] == 0 && rollout["heldNodes"] == NODES,
+        )
+        .await?;
+    let back = Witness::start(cluster.admin().await?, &fleet.namespace).await;
     fleet.complete(NODES, LONG).await?;
+    let seen = back.end();
+    ensure!(
+        seen.peak > 3 && seen.peak_at_change <= 3,
+        "{} were in flight, and one more went beside {}, after maxSkew was put back to 3",
+        seen.peak,
+        seen.peak_at_change.saturating_sub(1)
+    );
     let again = Witness::start(cluster.admin().await?, &fleet.namespace).await;
     fleet.apply(&form("web:4", 3)).await?;
     updated(1).await?;
@@ -286,5 +303,16 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
         "{} were rolled out",
         seen.rolled_out
     );
+
+    fleet.apply(&form("web:5", 8)).await?;
+    // Also at once, when the status still speaks of what was before.
+    let until = ["wait", "lynqform/web", "--for=condition=RolloutComplete"];
+    let within = ["--timeout=120s", "-n", &fleet.namespace];
+    let wait = [until.as_slice(), &within].concat();
+    cluster.kubectl(&wait, None).await?.expect_success()?;
+    for deployment in fleet.list("Deployment").await? {
+        let image = deployment.pointer("/spec/template/spec/containers/0/image");
+        ensure!(image == Some(&json!("web:5")), "{deployment}");
+    }
     fleet.retire().await
 }

@@ -15,6 +15,8 @@ pub struct Seen {
     /// Deployments that are not rolled out, and since when.
     open: BTreeMap<String, Instant>,
     pub peak: usize,
+    /// The most at a moment when one more changed, since the first list.
+    pub peak_at_change: usize,
     /// Sum of the times that Deployments were not rolled out.
     pub not_ready: Duration,
     pub first: Option<Instant>,
@@ -44,8 +46,13 @@ impl Witness {
                 let now = Instant::now();
                 let mut seen = store.lock().expect("the witness's lock");
                 match event.expect("the witness's watch") {
-                    Event::InitApply(deployment) | Event::Apply(deployment) => {
-                        seen.put(&deployment, now)
+                    Event::InitApply(deployment) => seen.put(&deployment, now),
+                    Event::Apply(deployment) => {
+                        let before = seen.open.len();
+                        seen.put(&deployment, now);
+                        if seen.open.len() > before {
+                            seen.peak_at_change = seen.peak_at_change.max(before + 1);
+                        }
                     }
                     Event::Delete(deployment) => drop(seen.open.remove(&deployment.name_any())),
                     Event::InitDone => drop(listed.take().map(|listed| listed.send(()))),

@@ -119,9 +119,10 @@ impl FormStatus {
         rollout.map_or(0, |rollout| rollout.unwritten_nodes)
     }
 
-    /// Whether more nodes were there than there are now.
-    pub fn had_more(&self, there: i32) -> bool {
-        self.total_nodes.is_some_and(|total| total > there)
+    /// The same, with those that were there then and are not now.
+    pub fn unwritten_or_gone(&self, there: i32) -> i32 {
+        let gone = self.total_nodes.map_or(0, |total| total - there);
+        self.unwritten_nodes() + gone.max(0)
     }
 
     /// Whether every node was written from this generation of the form.
@@ -174,13 +175,15 @@ pub struct FormRolloutStatus {
     /// How many times as many are to come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waves_left: Option<i32>,
-    /// When this rollout began (RFC 3339): with the templates that it brings. An edit of its policy does not begin it anew.
+    /// When this rollout began (RFC 3339): with the templates or rows that it brings. An edit of its policy does not begin it
+    /// anew, nor does what breaks by itself after it was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<jiff::Timestamp>,
-    /// When it was complete (RFC 3339).
+    /// When it was complete (RFC 3339). It stays while something breaks by itself, and phase is InProgress for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<jiff::Timestamp>,
-    /// When it is complete if it goes on as it went so far (RFC 3339). Absent while it does not go on by itself.
+    /// When it is complete if it goes on as it went so far (RFC 3339), and the forms that share the hub's window share it
+    /// evenly. Absent while it does not go on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_completion: Option<jiff::Timestamp>,
     /// What it waits for, in a sentence.

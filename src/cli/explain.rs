@@ -163,8 +163,8 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     })?)
 }
 
-/// The forms whose every node was written from what they are now: their statuses may not say so yet, for the operator
-/// writes them after the releases.
+/// The forms whose every node was written from what they are now: either their statuses say so, or, for the operator writes
+/// those after the releases, the nodes.
 fn rendered(
     hub: Option<&Hub>,
     forms: &[Arc<Form>],
@@ -177,7 +177,8 @@ fn rendered(
             .filter(|node| node["spec"]["templateRef"] == form.name.as_str())
             .map(|node| &node["metadata"]["annotations"][names::TEMPLATE_GENERATION])
             .peekable();
-        nodes.peek().is_some() && nodes.all(|written| *written == generation.as_str())
+        form.status.all_written(form.generation)
+            || nodes.peek().is_some() && nodes.all(|written| *written == generation.as_str())
     };
     let as_rendered = |form: &Arc<Form>| {
         let rendered = Rendered {

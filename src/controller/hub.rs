@@ -18,7 +18,7 @@ use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::names;
 use crate::api::policy::seconds_of;
-use crate::cluster::catalog::Hub;
+use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
@@ -142,8 +142,7 @@ async fn sync(
     let spec = match &hub.spec {
         Ok(spec) => spec.clone(),
         Err(error) => {
-            report::problem(world, hub, memory, Problem::invalid(error)).await;
-            return None;
+            return report::problem(world, hub, memory, Problem::invalid(error)).await;
         }
     };
     let interval = interval(&spec.source.sync_interval);
@@ -152,8 +151,8 @@ async fn sync(
         Ok(rows) => rows,
         Err(problem) => {
             // Nothing is changed and nothing deleted, and the counts stay as they were.
-            report::problem(world, hub, memory, problem).await;
-            return Some(retry);
+            let say_again = report::problem(world, hub, memory, problem).await;
+            return say_again.into_iter().chain([retry]).min();
         }
     };
     let _turn = turns.acquire().await.expect("it is never closed");
@@ -252,7 +251,7 @@ async fn act(
         desired,
         forms: forms.len() + broken.len(),
     };
-    report::synced(world, hub, memory, &report).await;
+    let say_again = report::synced(world, hub, memory, &report).await;
     let of_hub = key.clone();
     world.rollout_queue.add(key);
     let waits = failures.iter().map(|failure| {
@@ -269,7 +268,8 @@ async fn act(
         .of_hub(&of_hub)
         .iter()
         .any(|node| world.is_behind(node));
-    Ok(waits.chain(behind.then_some(RETRY_SOON)).min())
+    let behind = behind.then_some(RETRY_SOON);
+    Ok(waits.chain(behind).chain(say_again).min())
 }
 
 /// What the first sync of a hub finds, and what it would write and delete.
@@ -410,10 +410,10 @@ fn compile_forms(
     (forms, broken)
 }
 
-/// A form may be another one of the same name by now.
-fn is_current(world: &World, hub: &HubKey, name: &str, compiled: &Compiled) -> bool {
-    let form = world.forms.get(&hub.0, name);
-    form.is_some_and(|form| form.uid == compiled.uid && form.hub_id == hub.1)
+/// The form, unless it is another one of the same name by now.
+fn current(world: &World, hub: &HubKey, name: &str, compiled: &Compiled) -> Option<Arc<Form>> {
+    let form = world.forms.get(&hub.0, name)?;
+    (form.uid == compiled.uid && form.hub_id == hub.1).then_some(form)
 }
 
 /// Before anything is written or deleted: nobody must take for all there are what is only there yet. And until they are all
@@ -427,13 +427,15 @@ fn note_planned(
 ) {
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
     for (name, compiled) in &memory.compiled {
-        if !is_current(world, hub, name, compiled) {
+        let Some(form) = current(world, hub, name, compiled) else {
             continue;
-        }
+        };
         let key = (hub.0.clone(), name.clone());
         if !plan.writes.is_empty() {
-            let entry: &mut Rendered = rendered.entry(key.clone()).or_default();
-            entry.writing = true;
+            let entry = rendered.entry(key.clone());
+            entry
+                .or_insert_with(|| Rendered::told(&form.status))
+                .writing = true;
         }
         // Where the form cannot be rendered now, all of that stays as it was.
         if let Some(entry) = rendered.get_mut(&key)
@@ -461,11 +463,12 @@ fn note_rendered(
     let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
     let of_hub = (hub.namespace.clone(), hub.name.clone());
     for (name, compiled) in &memory.compiled {
-        if !is_current(world, &of_hub, name, compiled) {
+        let Some(form) = current(world, &of_hub, name, compiled) else {
             continue;
-        }
+        };
         let key = (hub.namespace.clone(), name.clone());
-        let entry: &mut Rendered = rendered.entry(key).or_default();
+        let entry = rendered.entry(key);
+        let entry = entry.or_insert_with(|| Rendered::told(&form.status));
         entry.writing = false;
         let nodes = desired.get(name);
         match (&compiled.form, nodes) {

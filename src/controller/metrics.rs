@@ -305,6 +305,8 @@ impl Metrics {
         set(&inner.forced, state.rollout.forced_nodes.into());
         set(&inner.window, state.window.unwrap_or_default() as i64);
         inner.set_waiting(&form, &state.waiting);
+        // From 0 on: an increase of what was not there before is none.
+        drop(inner.halts.get_or_create(&form));
     }
 
     /// Held nodes without a form.

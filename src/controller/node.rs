@@ -21,7 +21,6 @@ use serde_json::json;
 use crate::api::names;
 use crate::api::policy::delay;
 use crate::api::resource::{Resource, ResourceArrays};
-use crate::api::stamp;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
@@ -378,13 +377,15 @@ impl Look<'_> {
         self.memory
             .resources
             .retain(|id, _| node.facts.iter().any(|facts| facts.id == *id));
-        let untouched = !self.memory.looked && node_plan::is_untouched(node, children);
-        self.memory.looked = true;
+        let first = !std::mem::replace(&mut self.memory.looked, true);
+        let untouched = first && node_plan::is_untouched(node, children);
+        let was_ready = first && node.was_rolled_out();
         for (facts, child) in node.facts.iter().zip(children) {
             let memory = self.memory.resources.entry(facts.id.clone()).or_default();
             if memory.hash != facts.hash {
                 *memory = ResourceMemory {
                     hash: facts.hash.clone(),
+                    was_ready,
                     ..ResourceMemory::default()
                 };
             }
@@ -399,8 +400,7 @@ impl Look<'_> {
                 memory.waiting_since = None;
                 memory.was_ready = true;
             } else if memory.waiting_since.is_none() && !memory.was_ready {
-                memory.waiting_since =
-                    Some(node.start.as_deref().and_then(stamp::parse).unwrap_or(now));
+                memory.waiting_since = Some(child.applied_at.unwrap_or(now));
             }
         }
     }

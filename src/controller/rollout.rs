@@ -37,8 +37,6 @@ pub use report::edited_of;
 #[derive(Default)]
 pub struct Memory {
     written: report::Written,
-    /// Forms that this process has found with fewer nodes than they had, and whose rows it has not read yet.
-    fewer: BTreeSet<String>,
     /// Every node has been looked at by this process.
     surveyed: bool,
     /// How often in a row the ledger could not be written, and why the last time.
@@ -104,6 +102,7 @@ struct Pass<'a> {
     snapshot: &'a Snapshot,
     plan: &'a Plan,
     hub: &'a Hub,
+    forms: &'a [Arc<Form>],
     nodes: &'a [Arc<NodeDigest>],
 }
 
@@ -139,9 +138,10 @@ impl Look<'_> {
                 true => Some(self.read_nodes().await?),
                 false => None,
             };
-            let (nodes, rendered) = self.view();
+            let (forms, nodes, rendered) = self.view();
             let confirmed_now = std::mem::take(&mut confirmed);
-            let mut snapshot = self.snapshot(hub.as_deref(), (&nodes, &rendered), confirmed_now);
+            let mut snapshot =
+                self.snapshot(hub.as_deref(), (&forms, &nodes, &rendered), confirmed_now);
             if let Some(listed) = listed {
                 snapshot
                     .nodes
@@ -163,13 +163,14 @@ impl Look<'_> {
                 });
             }
             let Some(hub) = hub.filter(releases) else {
-                return Ok(self.write_forms(&nodes, &plan, written).await);
+                return Ok(self.write_forms((&forms, &nodes), &plan, written).await);
             };
             let of_pass = Pass {
                 said: &said,
                 snapshot: &snapshot,
                 plan: &plan,
                 hub: &hub,
+                forms: &forms,
                 nodes: &nodes,
             };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
@@ -240,7 +241,7 @@ impl Look<'_> {
             self.give_up(&pass.plan.give_up),
             self.read_behind(&pass.plan.behind),
             self.say_freed(freed),
-            self.write_statuses(pass.hub, pass.nodes, pass.plan, written),
+            self.write_statuses(pass, written),
         )
         .await;
         let again = again.into_iter().chain(behind).min();
@@ -252,17 +253,17 @@ impl Look<'_> {
         }))
     }
 
-    /// The nodes, and what their forms were rendered to, of one moment: no sync begins or ends between the two.
-    fn view(&self) -> (Vec<Arc<NodeDigest>>, RenderedForms) {
+    /// The forms, their nodes, and what they were rendered to, of one moment: no sync begins or ends meanwhile.
+    fn view(&self) -> (Vec<Arc<Form>>, Vec<Arc<NodeDigest>>, RenderedForms) {
         let world = self.world;
         let rendered = world.rendered.lock().expect("the rendered forms' lock");
-        let of_form = |form: Arc<Form>| {
+        let of_form = |form: &Arc<Form>| {
             let key = (form.namespace.clone(), form.name.clone());
             Some((key.clone(), rendered.get(&key)?.clone()))
         };
-        let forms = world.forms_of(&self.key).into_iter();
-        let forms = forms.filter_map(of_form).collect();
-        (world.nodes.of_hub(&self.key), forms)
+        let forms = world.forms_of(&self.key);
+        let rendered = forms.iter().filter_map(of_form).collect();
+        (forms, world.nodes.of_hub(&self.key), rendered)
     }
 
     /// Without a ledger nothing but the nodes tells what is in flight, and what the watch has shown of them may be old. Whose
@@ -283,13 +284,13 @@ impl Look<'_> {
     fn snapshot(
         &mut self,
         hub: Option<&Hub>,
-        (nodes, rendered): (&[Arc<NodeDigest>], &RenderedForms),
+        (forms, nodes, rendered): (&[Arc<Form>], &[Arc<NodeDigest>], &RenderedForms),
         confirmed: BTreeSet<Confirmation>,
     ) -> Snapshot {
         let unlooked = self.unlooked(nodes);
         let seen = snapshot::Seen {
             hub,
-            forms: &self.world.forms_of(&self.key),
+            forms,
             nodes,
             rendered,
         };
@@ -301,21 +302,18 @@ impl Look<'_> {
             ledger_refused: self.ledger_refused(),
             ..snapshot::of(&seen)
         };
-        for (name, form) in &mut snapshot.forms {
-            let known = rendered.get(&(self.key.0.clone(), name.clone()));
+        for before in forms {
+            let known = rendered.get(&(self.key.0.clone(), before.name.clone()));
             // Until its first sync only what was told before says how many nodes there should be.
             if known.is_none_or(|known| known.desired.is_none())
-                && let Some(before) = self.world.forms.get(&self.key.0, name)
+                && let Some(form) = snapshot.forms.get_mut(&before.name)
             {
-                let there = nodes.iter().filter(|n| n.form == *name && !n.deleting);
+                let there = nodes
+                    .iter()
+                    .filter(|n| n.form == before.name && !n.deleting);
                 let there = i32::try_from(there.count()).unwrap_or(i32::MAX);
-                form.unwritten_before = before.status.unwritten_nodes();
-                if before.status.had_more(there) {
-                    self.memory.fewer.insert(name.clone());
-                }
-                form.outdated |= form.unwritten_before > 0 || self.memory.fewer.contains(name);
-            } else {
-                self.memory.fewer.remove(name);
+                form.unwritten_before = before.status.unwritten_or_gone(there);
+                form.outdated |= form.unwritten_before > 0;
             }
         }
         let unchanged = self.world.unchanged.lock().expect("the takeovers' lock");
@@ -399,10 +397,11 @@ impl Look<'_> {
                 n.uid == slot.uid && matches!(&n.live, Live::Hash(live) if *live == slot.hash)
             };
             let node = node.filter(settled);
-            if let Some((start, settled)) = node.and_then(|n| n.start.zip(n.settled_since)) {
-                self.world
-                    .metrics
-                    .settled(&self.key, &slot.form, settled.duration_since(start));
+            if let Some((start, settled)) = node.and_then(|n| n.start.zip(n.settled_since))
+                && self.world.forms.get(&self.key.0, &slot.form).is_some()
+            {
+                let took = settled.duration_since(start);
+                (self.world.metrics).settled(&self.key, &slot.form, took);
             }
         }
     }

@@ -68,17 +68,26 @@ impl Desired {
         held.is_some() && node.rendered_hash.as_deref() != held.as_deref()
     }
 
-    /// `nodes`: those of the form.
-    pub fn lack<'a>(&self, nodes: impl Iterator<Item = &'a NodeDigest>) -> Lack {
+    /// `nodes`: those of the form. `unwritten`: those of them, and of the ones that are wanted, that the last sync could not
+    /// write.
+    pub fn lack<'a>(
+        &self,
+        nodes: impl Iterator<Item = &'a NodeDigest>,
+        unwritten: &BTreeSet<String>,
+    ) -> Lack {
         let mut absent: BTreeMap<&String, &Wanted> = self.wanted.iter().collect();
         let mut lack = Lack::default();
         for node in nodes {
-            let is_wanted = absent.remove(&node.key.name).is_some();
+            let name = &node.key.name;
+            let is_wanted = absent.remove(name).is_some();
             let goes_for_good = node.deleting && !is_wanted;
-            if !goes_for_good && (node.deleting || self.is_behind(node)) {
-                lack.unwritten.insert(node.key.name.clone());
+            let is_behind = || node.deleting || unwritten.contains(name) || self.is_behind(node);
+            if !goes_for_good && is_behind() {
+                lack.unwritten.insert(name.clone());
             }
         }
+        let missing = unwritten.iter().filter(|name| absent.contains_key(name));
+        lack.unwritten.extend(missing.cloned());
         let absent = absent.into_iter();
         lack.absent = absent
             .map(|(name, wanted)| (name.clone(), wanted.group))
@@ -112,6 +121,7 @@ mod tests {
             ("going", Some("h1"), None),
             ("gone", Some("h1"), Some(2)),
             ("unrendered", None, None),
+            ("refused", Some("h1"), None),
         ] {
             let rendered_hash = hash.map(Arc::from);
             desired.insert(
@@ -130,16 +140,32 @@ mod tests {
             node("left over", "h0", false),
             node("left over and changed", "h0", false),
             node("left over and going", "h0", true),
+            node("left over and refused", "h0", false),
             node("new", "h0", false),
         ];
         desired.note_seen(&node("same", "h0", false));
         desired.note_seen(&node("left over", "h0", false));
         desired.note_seen(&node("left over and changed", "h9", false));
-        let lack = desired.lack(nodes.iter());
+        desired.note_seen(&node("left over and refused", "h0", false));
+        let refused = [
+            "refused",
+            "left over and refused",
+            "left over and going",
+            "away",
+        ];
+        let lack = desired.lack(nodes.iter(), &refused.map(str::to_owned).into());
         let unwritten: Vec<&str> = lack.unwritten.iter().map(String::as_str).collect();
-        let expected = ["going", "left over and changed", "new", "older"];
+        let expected = [
+            "going",
+            "left over and changed",
+            "left over and refused",
+            "new",
+            "older",
+            "refused",
+        ];
         assert_eq!(unwritten, expected);
-        assert_eq!(desired.count(), 5);
-        assert_eq!(lack.absent, BTreeMap::from([("gone".to_owned(), Some(2))]));
+        assert_eq!(desired.count(), 6);
+        let absent = [("gone".to_owned(), Some(2)), ("refused".to_owned(), None)];
+        assert_eq!(lack.absent, absent.into());
     }
 }

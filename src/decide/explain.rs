@@ -238,6 +238,13 @@ impl Asked<'_> {
             Leader::Leads => None,
             Leader::Missing(since) => Some(Reason::NoLeader { since }),
         };
+        let of_form = self.told.get(form);
+        let of_form = of_form.map(|(code, text)| (code.as_str(), text.as_str()));
+        let told = match reason {
+            // A node's own condition does not tell that apart.
+            Reason::ReadinessUnknown { .. } => of_form,
+            _ => told,
+        };
         if let (None, Some((code, text))) = (&missing, told)
             && (only_the_operator_knows(code, reason) || self.waits_for_absent(code, reason, form))
         {
@@ -443,6 +450,8 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::NoLeader { .. }
         | Reason::ReleaseRefused { .. }
         | Reason::LedgerRefused { .. } => false,
+        // Why it cannot look.
+        Reason::ReadinessUnknown { .. } if code == reason.code() => true,
         Reason::Starting { .. }
         | Reason::LiveContentUnknown { .. }
         | Reason::SlotReserved { .. }

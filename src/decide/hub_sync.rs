@@ -260,18 +260,18 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
 fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
     let id = (node.form.clone(), node.row_uid.clone());
     let going = is_gone(seen, node);
-    if plan.rendered.contains_key(&id) || (going && plan.held.is_none()) {
+    if plan.rendered.contains_key(&id) {
         return;
     }
     let Some(form) = seen.forms.get(&node.form) else {
         return;
     };
     let known = seen.rendered.get(&id);
-    // What is to go and may not yet stays behind what the form says now.
+    // What is to go, and may not yet or does not, stays behind what the form says now.
     let is_current = match known {
         // Somebody else may have written another version to it since.
         Some(known) => known.is_of(form) && known.wanted.is_held_by(node),
-        None => form.all_written && !going,
+        None => !going && (form.all_written || node.written_from == Some(form.generation)),
     };
     if !is_current {
         let name = node.key.name.clone();
@@ -465,77 +465,4 @@ fn render_node(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::decide::rows::{Collector, Columns, RawRow, RowCount};
-
-    fn rows(uids: std::ops::Range<usize>) -> Rows {
-        let mut collector = Collector::new(&Columns {
-            uid: "uid".into(),
-            activate: "active".into(),
-            host_or_url: None,
-            extra: BTreeMap::new(),
-        });
-        let count = uids.len() as u64;
-        for (uid, number) in uids.zip(1..) {
-            let values = [format!("t{uid}"), "1".to_owned()];
-            let values = values.map(|value| Some(value.into_bytes())).to_vec();
-            collector.push(RawRow { number, values });
-        }
-        collector.finish(RowCount(count))
-    }
-
-    fn form(generation: i64, image: &str) -> BTreeMap<String, Form> {
-        let spec = serde_json::from_value(json!({
-            "hubId": "hub",
-            "deployments": [{
-                "id": "app", "nameTemplate": "{{ .uid }}-app",
-                "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "image": image},
-            }],
-        }));
-        let compiled = CompiledForm::parse("web", &spec.unwrap()).unwrap();
-        let form = Form {
-            generation,
-            policy: Rollout::default(),
-            forced: false,
-            all_written: true,
-            compiled: Arc::new(compiled),
-        };
-        BTreeMap::from([("web".to_owned(), form)])
-    }
-
-    /// However many rows and versions of a form there were.
-    #[test]
-    fn what_is_remembered_is_of_the_rows_and_forms_there_are() {
-        let hub = Hub {
-            namespace: "shop".into(),
-            name: "hub".into(),
-            uid: "uid".into(),
-            skew: Skew::default(),
-            max_deletions: None,
-            confirmation: None,
-            seed: [7; 32],
-        };
-        let sync = |forms: &BTreeMap<String, Form>, rows: &Rows, rendered: &Rendered| {
-            let seen = Seen {
-                hub: &hub,
-                forms,
-                broken_forms: &BTreeSet::new(),
-                rows,
-                nodes: &[],
-                foreign: &|_| None,
-                rendered,
-            };
-            plan(&seen, Timestamp::UNIX_EPOCH).rendered
-        };
-        let mut rendered = Rendered::new();
-        for i in 0..20 {
-            let forms = form(i as i64, &format!("web:{i}"));
-            rendered = sync(&forms, &rows(i..i + 3), &rendered);
-            let uids: Vec<&str> = rendered.keys().map(|(_, uid)| uid.as_str()).collect();
-            assert_eq!(uids.len(), 3, "{uids:?}");
-            assert!(uids.contains(&&*format!("t{}", i + 2)), "{uids:?}");
-        }
-        assert!(sync(&BTreeMap::new(), &rows(0..3), &rendered).is_empty());
-    }
-}
+mod tests;

@@ -319,6 +319,11 @@ impl NodeDigest {
         release.is_some() && self.status.landed_release.as_ref() == release
     }
 
+    /// All of what is live was ready once, as far as the status tells.
+    pub fn was_rolled_out(&self) -> bool {
+        self.settled_since().is_some() || (self.status_is_current() && self.has_landed())
+    }
+
     /// What the node tells of its slot, should the ledger be lost.
     fn flight(&self) -> Option<rollout::Flight> {
         let ReleaseMarker {

@@ -1,5 +1,7 @@
 //! What a sync has to say: conditions of the hub, and an event for each new text. Says the same in both.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -9,9 +11,9 @@ use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::hub::Memory;
 use crate::controller::hub::nodes::Failure;
 use crate::controller::hub::source::Problem;
+use crate::controller::hub::{Memory, RETRY_SOON};
 use crate::decide::child::ObjectKey;
 use crate::decide::findings::{Findings, Subject};
 use crate::decide::hub_sync::rows_hash;
@@ -77,7 +79,13 @@ impl Complaint {
     }
 }
 
-pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Report<'_>) {
+/// Returns when to say it again, if it could not be said.
+pub async fn synced(
+    world: &World,
+    hub: &Hub,
+    memory: &mut Memory,
+    report: &Report<'_>,
+) -> Option<Duration> {
     let mut failed = Findings::default();
     for failure in report.failures {
         failed.add(Subject::Node, &failure.name, &failure.message);
@@ -108,7 +116,7 @@ pub async fn synced(world: &World, hub: &Hub, memory: &mut Memory, report: &Repo
             _ => None,
         },
     };
-    write_status(world, hub, states, Some(counts)).await;
+    write_status(world, hub, states, Some(counts)).await
 }
 
 /// Of a database in Lynq's words; the reason is Lynq's for every source.
@@ -121,8 +129,13 @@ fn rows_read(hub: &Hub) -> &'static str {
     }
 }
 
-/// There are no rows. The counts stay as they were.
-pub async fn problem(world: &World, hub: &Hub, memory: &mut Memory, problem: Problem) {
+/// There are no rows. The counts stay as they were. Returns when to say it again, if it could not be said.
+pub async fn problem(
+    world: &World,
+    hub: &Hub,
+    memory: &mut Memory,
+    problem: Problem,
+) -> Option<Duration> {
     world.metrics.synced(problem.code);
     world.metrics.reconciled("lynqhub", false);
     let complaint = Complaint {
@@ -135,7 +148,7 @@ pub async fn problem(world: &World, hub: &Hub, memory: &mut Memory, problem: Pro
     let message = Some(problem.message.clone());
     say(world, hub, memory, &complaint, message);
     let bad = ConditionState::new("Ready", false, problem.reason, problem.message);
-    write_status(world, hub, vec![bad], None).await;
+    write_status(world, hub, vec![bad], None).await
 }
 
 /// The rows were there, but the sync ended on the way.
@@ -199,13 +212,14 @@ pub async fn forget_rows(world: &World, hub: &Hub, rows_hash: &str) -> Result<()
     Ok(())
 }
 
-/// Writes the hub's own part of its status, if it changed. The ledger beside it is never named here.
+/// Writes the hub's own part of its status, if it changed. The ledger beside it is never named here. Returns when to try it
+/// again, where that may help.
 async fn write_status(
     world: &World,
     hub: &Hub,
     states: Vec<ConditionState>,
     counts: Option<Counts>,
-) {
+) -> Option<Duration> {
     // What is said is about this one, however often it was edited since.
     let generation = Some(hub.generation);
     // The newest known, since the release loop writes to the same object.
@@ -213,7 +227,7 @@ async fn write_status(
         .hubs
         .get(&hub.namespace, &hub.name)
         .filter(|now| now.uid == hub.uid);
-    let Some(hub) = hub else { return };
+    let hub = hub?;
     let mut status = hub.status.clone();
     conditions::merge(
         &mut status.conditions,
@@ -229,7 +243,7 @@ async fn write_status(
         status.rows_hash = counts.rows_hash.or(status.rows_hash);
     }
     if status == hub.status {
-        return;
+        return None;
     }
     let patch = json!({"status": {
         "observedGeneration": status.observed_generation,
@@ -247,9 +261,14 @@ async fn write_status(
         )
         .await
     {
-        Ok(object) => drop(world.hubs.learn(&object)),
+        Ok(object) => {
+            world.hubs.learn(&object);
+            None
+        }
         Err(error) => {
-            tracing::warn!(hub = hub.name, %error, "the hub's status could not be written")
+            tracing::warn!(hub = hub.name, %error, "the hub's status could not be written");
+            let may_go = matches!(error, ApiError::Unavailable(_) | ApiError::Conflict(_));
+            may_go.then_some(RETRY_SOON)
         }
     }
 }

@@ -50,7 +50,9 @@ impl Look<'_> {
                 break;
             }
             if !all {
-                let told = self.memory.left_over.values().find(|left| left.told);
+                let stay = deletion.take_down.iter();
+                let mut stay = stay.filter_map(|(key, _)| self.memory.left_over.get(key));
+                let told = stay.find(|left| left.told);
                 if let Some(why) = told.map(|left| left.message.clone()) {
                     self.tell_stays(node, &format!("it is being deleted: {why}"))
                         .await?;

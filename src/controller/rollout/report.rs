@@ -9,18 +9,18 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::conditions::{self, ConditionState};
-use crate::api::form::{FormStatus, Phase};
-use crate::cluster::catalog::{Form, Hub};
+use crate::api::form::{FormRolloutStatus, FormStatus, Phase};
+use crate::cluster::catalog::Form;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::rollout::refused::{LASTING, refused_retry};
-use crate::controller::rollout::{Look, REQUESTS_MAX};
+use crate::controller::rollout::{Look, Pass, REQUESTS_MAX};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Plan;
 use crate::decide::rollout::reason::{Names, Reason};
-use crate::decide::rollout::status::{FormState, STALLED};
+use crate::decide::rollout::status::{FormState, ROLLOUT_COMPLETE, STALLED};
 
 /// A form's status is written at once when its phase changes, its counts at most this often.
 const FORM_STATUS_EVERY: Duration = Duration::from_millis(500);
@@ -41,6 +41,9 @@ struct Turn {
     last: Option<Instant>,
     /// How many failed in a row.
     failed: u32,
+    /// Of a form: what its status was before a write of which nobody knows whether it went through. What changed since is to
+    /// be told.
+    untold: Option<FormStatus>,
 }
 
 impl Turn {
@@ -54,12 +57,16 @@ impl Turn {
         (since < every).then(|| every - since)
     }
 
-    /// Takes how a write ended. That it fails is no reason to leave the rest undone; once it lasts, it is told.
+    /// Takes how a write ended. That it fails is no reason to leave the rest undone; once it lasts, it is told. After a
+    /// conflict the event brings us back of what somebody else wrote.
     fn note(&mut self, world: &World, about: &About, ended: Result<(), ApiError>) {
         self.last = Some(Instant::now());
-        let Err(error) = ended else {
-            self.failed = 0;
-            return;
+        let error = match ended {
+            Ok(()) | Err(ApiError::Conflict(_)) => {
+                self.failed = 0;
+                return;
+            }
+            Err(error) => error,
         };
         self.failed = self.failed.saturating_add(1);
         let text = format!(
@@ -73,14 +80,11 @@ impl Turn {
 }
 
 impl Look<'_> {
-    pub async fn write_statuses(
-        &self,
-        hub: &Hub,
-        nodes: &[Arc<NodeDigest>],
-        plan: &Plan,
-        written: &mut Written,
-    ) -> Option<Duration> {
-        let forms = self.write_forms(nodes, plan, written).await;
+    pub async fn write_statuses(&self, pass: &Pass<'_>, written: &mut Written) -> Option<Duration> {
+        let Pass {
+            hub, forms, nodes, ..
+        } = pass;
+        let forms = self.write_forms((forms, nodes), pass.plan, written).await;
         let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
         let failed = nodes.len() as i32 - ready;
         if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
@@ -99,10 +103,11 @@ impl Look<'_> {
         forms.into_iter().chain(failed).min()
     }
 
-    /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago.
+    /// Writes the statuses of the forms; returns when to come back for one that was written a moment ago. `planned`: those
+    /// that the plan is about.
     pub async fn write_forms(
         &self,
-        nodes: &[Arc<NodeDigest>],
+        (planned, nodes): (&[Arc<Form>], &[Arc<NodeDigest>]),
         plan: &Plan,
         written: &mut Written,
     ) -> Option<Duration> {
@@ -111,6 +116,10 @@ impl Look<'_> {
         let mut again: Option<Duration> = None;
         let mut due = vec![];
         for form in self.world.forms_of(&self.key) {
+            // One that was made anew meanwhile is another.
+            if !planned.iter().any(|planned| planned.uid == form.uid) {
+                continue;
+            }
             let state = plan.forms.get(&form.name);
             if let Some(state) = state {
                 self.world.metrics.rollout(&self.key, &form.name, state);
@@ -120,7 +129,11 @@ impl Look<'_> {
             let with_edited = of_form.and_then(|names| Some(state?.clone().with_edited(names)));
             let told = with_edited.as_ref().or(state);
             let status = form_status(&form, told, error, Timestamp::now());
+            let turn = written.forms.entry(form.name.clone()).or_default();
             if status == form.status {
+                if let Some(before) = turn.untold.take() {
+                    self.announce(&form, &before, &status, state);
+                }
                 continue;
             }
             let phase = |status: &FormStatus| status.rollout.as_ref().map(|r| r.phase);
@@ -128,7 +141,6 @@ impl Look<'_> {
                 || reason(&status) != reason(&form.status)
                 || valid(&status) != valid(&form.status)
                 || form.status.observed_generation != status.observed_generation;
-            let turn = written.forms.entry(form.name.clone()).or_default();
             let every = match urgent {
                 true => Duration::ZERO,
                 false => FORM_STATUS_EVERY,
@@ -140,13 +152,18 @@ impl Look<'_> {
             due.push((form, status, state));
         }
         for some in due.chunks(REQUESTS_MAX) {
-            let sent = join_all(
-                some.iter()
-                    .map(|(form, status, state)| self.write_form(form, status, *state)),
-            );
-            for ((form, ..), ended) in some.iter().zip(sent.await) {
+            let sent = some
+                .iter()
+                .map(|(form, status, _)| self.write_form(form, status));
+            for ((form, status, state), ended) in some.iter().zip(join_all(sent).await) {
                 let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
                 let turn = written.forms.entry(form.name.clone()).or_default();
+                let before = turn.untold.take();
+                let before = before.unwrap_or_else(|| form.status.clone());
+                match &ended {
+                    Ok(()) => self.announce(form, &before, status, *state),
+                    Err(_) => turn.untold = Some(before),
+                }
                 turn.note(self.world, &about, ended);
                 again = again.into_iter().chain(turn.wait(Duration::ZERO)).min();
             }
@@ -157,7 +174,9 @@ impl Look<'_> {
     /// A form that is gone has no status, so that what waits for it is told on the hub.
     fn note_formless(&self, nodes: &[Arc<NodeDigest>], plan: &Plan, written: &mut Written) {
         let mut formless: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
-        for node in nodes {
+        let hub = self.world.hubs.get(&self.key.0, &self.key.1);
+        // Where the hub is gone too, nobody is left to tell.
+        for node in nodes.iter().filter(|_| hub.is_some()) {
             if let Some(Reason::NoForm { form }) = plan.waiting.get(&node.key.name) {
                 formless.entry(form).or_default().push(&node.key.name);
             }
@@ -181,8 +200,7 @@ impl Look<'_> {
             if !is_elsewhere(form) {
                 (self.world.metrics).formless(&self.key, form, code, count);
             }
-            let hub = self.world.hubs.get(&self.key.0, &self.key.1);
-            if let Some(hub) = hub.filter(|_| !written.formless.contains(*form)) {
+            if let Some(hub) = hub.as_ref().filter(|_| !written.formless.contains(*form)) {
                 let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
                 let names = Names::of(waiting.iter().copied());
                 let text = format!("held: {names}: {}", reason.advice());
@@ -192,13 +210,10 @@ impl Look<'_> {
         written.formless = now;
     }
 
-    async fn write_form(
-        &self,
-        form: &Form,
-        status: &FormStatus,
-        state: Option<&FormState>,
-    ) -> Result<(), ApiError> {
-        let mut patch = json!({"status": status});
+    async fn write_form(&self, form: &Form, status: &FormStatus) -> Result<(), ApiError> {
+        // A form that was deleted and made anew meanwhile must not inherit it.
+        let version = json!({"resourceVersion": form.resource_version});
+        let mut patch = json!({"metadata": version, "status": status});
         // A merge patch must name what it takes away.
         patch["status"]
             .as_object_mut()
@@ -218,7 +233,6 @@ impl Look<'_> {
         let key = ObjectKey::own("LynqForm", &form.namespace, &form.name);
         let object = self.world.objects.merge_status(&key, &patch).await?;
         self.world.forms.learn(&object);
-        self.announce(form, status, state);
         Ok(())
     }
 
@@ -261,7 +275,13 @@ impl Look<'_> {
     }
 
     /// Events for what a person wants to know: a rollout that ends, halts, or a form that is not valid.
-    fn announce(&self, form: &Form, status: &FormStatus, state: Option<&FormState>) {
+    fn announce(
+        &self,
+        form: &Form,
+        before: &FormStatus,
+        status: &FormStatus,
+        state: Option<&FormState>,
+    ) {
         let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
         let phase = |status: &FormStatus| status.rollout.as_ref().map(|r| r.phase);
         let message = status
@@ -271,24 +291,24 @@ impl Look<'_> {
             .unwrap_or_default();
         let failed = |status: &FormStatus| status.rollout.as_ref().map(|r| r.failed_nodes);
         // One node after the other passes its deadline; the first event has not all of their names.
-        let more_failed =
-            phase(status) == Some(Phase::Failed) && failed(status) > failed(&form.status);
-        if phase(status) != phase(&form.status) || more_failed {
+        let more_failed = phase(status) == Some(Phase::Failed) && failed(status) > failed(before);
+        if phase(status) != phase(before) || more_failed {
             match phase(status) {
                 Some(Phase::Failed) => {
-                    if phase(&form.status) != Some(Phase::Failed) {
+                    if phase(before) != Some(Phase::Failed) {
                         self.world.metrics.halted(&self.key, &form.name);
                     }
                     self.world.events.warning(&about, "RolloutHalted", message)
                 }
-                Some(Phase::Complete) => {
+                // What broke by itself, and is ready again, was no rollout.
+                Some(Phase::Complete) if completed(status) != completed(before) => {
                     self.world.events.normal(&about, "RolloutComplete", message)
                 }
-                Some(Phase::InProgress | Phase::Idle) | None => {}
+                Some(Phase::Complete | Phase::InProgress | Phase::Idle) | None => {}
             }
         }
         if has_started(status)
-            && !has_started(&form.status)
+            && !has_started(before)
             && let Some(state) = state
         {
             let note = format!(
@@ -297,7 +317,7 @@ impl Look<'_> {
             );
             self.world.events.normal(&about, "RolloutStarted", note);
         }
-        if is_stalled(status) && !is_stalled(&form.status) {
+        if is_stalled(status) && !is_stalled(before) {
             self.world.metrics.halted(&self.key, &form.name);
             let rollout = status.rollout.as_ref();
             let text = rollout.map(|rollout| rollout.message.clone());
@@ -315,7 +335,7 @@ impl Look<'_> {
                 }
             })
         };
-        if news(status) != news(&form.status)
+        if news(status) != news(before)
             && let Some(blocked) = state.and_then(|state| state.blocked.as_ref())
         {
             let told = blocked.announcement();
@@ -323,14 +343,14 @@ impl Look<'_> {
         }
         if let Some(state) = state
             && is_throttled(state.blocked.as_ref().map(Reason::code))
-            && !is_throttled(reason(&form.status))
+            && !is_throttled(reason(before))
             && let Some(hub) = self.world.hubs.get(&self.key.0, &self.key.1)
         {
             let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
             let note = format!("LynqForm '{}': {}", form.name, state.throttled());
             self.world.events.normal(&about, "RolloutThrottled", note);
         }
-        if valid(status) != valid(&form.status)
+        if valid(status) != valid(before)
             && let Some(condition) = status.conditions.iter().find(|c| c.type_ == "Valid")
         {
             match condition.status.as_str() {
@@ -361,10 +381,15 @@ pub fn edited_of(nodes: &[Arc<NodeDigest>]) -> BTreeMap<String, Vec<String>> {
     edited
 }
 
-/// Nothing of a form that is not valid is on its way.
+/// Nothing of a form that is not valid is on its way, nor is what broke by itself after its rollout.
 fn has_started(status: &FormStatus) -> bool {
-    let phase = status.rollout.as_ref().map(|rollout| rollout.phase);
-    phase == Some(Phase::InProgress) && conditions::is_true(&status.conditions, "Valid")
+    let rollout = status.rollout.as_ref();
+    let goes = rollout.is_some_and(|r| r.phase == Phase::InProgress && r.completion_time.is_none());
+    goes && conditions::is_true(&status.conditions, "Valid")
+}
+
+fn completed(status: &FormStatus) -> Option<Timestamp> {
+    status.rollout.as_ref()?.completion_time
 }
 
 fn is_stalled(status: &FormStatus) -> bool {
@@ -389,7 +414,7 @@ fn valid(status: &FormStatus) -> Option<(&str, &str)> {
     condition.map(|c| (c.status.as_str(), c.message.as_str()))
 }
 
-/// `state` is absent for a form whose spec cannot be read: its counts stay as they were.
+/// `state` is absent for a form whose spec cannot be read: its counts stay as they were, but what they counted may have changed.
 fn form_status(
     form: &Form,
     state: Option<&FormState>,
@@ -407,6 +432,14 @@ fn form_status(
             form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some()) || state.is_told();
         status.rollout = windowed.then(|| state.rollout.clone());
         states.clone_from(&state.conditions);
+    }
+    if let (None, Some((reason, text))) = (state, &error) {
+        states.push(ConditionState::new(ROLLOUT_COMPLETE, false, *reason, text));
+        let over = |r: &&mut FormRolloutStatus| matches!(r.phase, Phase::Complete | Phase::Idle);
+        if let Some(rollout) = status.rollout.as_mut().filter(over) {
+            rollout.phase = Phase::InProgress;
+            rollout.message.clone_from(text);
+        }
     }
     let valid = match error {
         None => ConditionState::new("Valid", true, "ValidationPassed", "All validations passed"),

@@ -104,12 +104,15 @@ fn form_view(
     let is_sound = seen.hub.filter(is_sound).is_some();
     let desired = known.and_then(|rendered| rendered.desired.as_ref());
     let desired = desired.filter(|_| is_sound);
-    let lack = desired.map(|desired| desired.lack(nodes.iter().copied()));
-    let Lack {
-        mut unwritten,
-        absent,
-    } = lack.unwrap_or_default();
-    unwritten.extend(known.into_iter().flat_map(|r| r.unwritten.clone()));
+    let Lack { unwritten, absent } = match (known, desired) {
+        (Some(known), Some(desired)) => desired.lack(nodes.iter().copied(), &known.unwritten),
+        (known, _) => Lack {
+            unwritten: known
+                .map(|known| known.unwritten.clone())
+                .unwrap_or_default(),
+            ..Lack::default()
+        },
+    };
     let policy = spec.rollout.clone().unwrap_or_default();
     let group_of = |(name, group): (String, Option<usize>)| {
         let labels = hub_sync::labels(&form.hub_id, uid_of(&name, &form.name));

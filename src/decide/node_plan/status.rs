@@ -9,7 +9,7 @@ use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind, fields_hash};
 use crate::decide::rollout::Live;
-use crate::decide::rollout::reason::NOT_RENDERED;
+use crate::decide::rollout::reason::{NOT_RENDERED, Reason};
 
 /// Why the node is held, as the release planner says it: code and sentence.
 pub type HoldReason = (&'static str, &'static str);
@@ -204,13 +204,12 @@ fn states(
         && seen.iter().zip(&plan.outcomes).all(|(s, o)| {
             s.facts.render_error.is_some() || (o.state == State::Ready && o.step == StepKind::Go)
         });
-    let working = matches!(node.live, Live::Hash(_)) && !rolled && !degraded;
+    // What else there is goes on beside what failed.
+    let starts = plan.outcomes.iter().any(|o| o.state == State::Waiting);
+    let working = matches!(node.live, Live::Hash(_)) && !rolled && (starts || !degraded);
     let (held_reason, held_message) = match hold {
         Some(hold) if node.held() => hold,
-        _ if node.held() => (
-            "Waiting",
-            "nobody has said yet why it waits, or its release is on its way: see lynqgate explain node",
-        ),
+        _ if node.held() => (Reason::Releasing.code(), Reason::Releasing.summary()),
         _ => ("NotHeld", "the desired content is live"),
     };
     let mut states = vec![

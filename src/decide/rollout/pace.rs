@@ -13,6 +13,8 @@ const CLOCKS_APART_MAX: SignedDuration = SignedDuration::from_mins(10);
 pub struct Pace {
     /// The narrower of the windows that apply.
     pub width: Option<usize>,
+    /// So many of its places are this form's, and not taken by what nothing here repairs.
+    pub places: usize,
     /// How long a node that is ready keeps its slot.
     pub soak: SignedDuration,
     /// Nodes that are ready and still watched.
@@ -21,21 +23,41 @@ pub struct Pace {
     pub stopped: bool,
 }
 
-/// A rollout begins when something is to be done, and again when new templates come; it ends when all is done.
-pub fn set_times(rollout: &mut FormRolloutStatus, form: &Form, now: Timestamp) {
+/// A rollout begins when something changes, and again when new templates come; it ends when all is done. What breaks
+/// afterwards by itself does not begin it anew.
+pub fn set_times(
+    rollout: &mut FormRolloutStatus,
+    form: &Form,
+    nodes: &[(&String, &Node)],
+    now: Timestamp,
+) {
     let now = stamp::millis(now);
-    let over = |phase: Phase| matches!(phase, Phase::Complete | Phase::Idle);
+    let over = matches!(rollout.phase, Phase::Complete | Phase::Idle);
+    let to_do = form.outdated
+        || rollout.held_nodes > 0
+        || rollout.unwritten_nodes > 0
+        || rollout.slots > 0
+        || rollout.phase == Phase::Failed;
     let continued = form.previous.as_ref().filter(|p| {
+        let is_news = |node: &Node| {
+            node.start
+                .is_none_or(|start| Some(start) > p.completion_time)
+        };
+        let changed = || {
+            let mut broken = nodes.iter().filter(|(_, node)| node.non_ready());
+            to_do || broken.any(|(_, node)| is_news(node))
+        };
         let generation = p.target_generation;
         (generation == rollout.target_generation || generation >= form.same_since)
-            && (over(p.phase) == over(rollout.phase) || over(rollout.phase))
+            && (over || p.completion_time.is_none() || !changed())
     });
     rollout.start_time = match continued {
         Some(previous) => previous.start_time,
-        None => (!over(rollout.phase)).then_some(now),
+        None => (!over).then_some(now),
     };
-    if over(rollout.phase) {
-        rollout.completion_time = continued.and_then(|p| p.completion_time).or(Some(now));
+    rollout.completion_time = continued.and_then(|p| p.completion_time);
+    if over {
+        rollout.completion_time.get_or_insert(now);
     }
 }
 
@@ -69,10 +91,11 @@ pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pac
     let done = usize::saturating_sub(settled, pace.watched);
     rollout.waves_done = Some((done / width) as i32);
     rollout.waves_left = Some((left + pace.watched).div_ceil(width) as i32);
-    if rollout.phase == Phase::InProgress && settled > 0 && !pace.stopped {
-        // As a full window goes on: the first groups of an order fill only a part of it.
+    let goes_on = rollout.completion_time.is_none() && pace.places > 0 && !pace.stopped;
+    if rollout.phase == Phase::InProgress && settled > 0 && goes_on {
+        // As full places go on: the first groups of an order fill only a part of them.
         let each = spent / settled as f64;
-        let more = SignedDuration::try_from_secs_f64(each * left as f64 / width as f64);
+        let more = SignedDuration::try_from_secs_f64(each * left as f64 / pace.places as f64);
         rollout.estimated_completion = more
             .ok()
             .and_then(|more| latest.checked_add(more).ok())

@@ -157,6 +157,20 @@ impl Reason {
         }
     }
 
+    /// It lasts until somebody does something.
+    pub fn needs_somebody(&self) -> bool {
+        let asks = matches!(
+            self,
+            Reason::LedgerRefused { .. }
+                | Reason::Paused { .. }
+                | Reason::DeletionsHeld { .. }
+                | Reason::BudgetSpent { .. }
+                | Reason::NoForm { .. }
+                | Reason::NoLeader { .. }
+        );
+        asks || self.is_of_broken()
+    }
+
     /// What must happen, or what somebody can do, so that it goes on.
     pub fn next(&self) -> &'static str {
         match self {
@@ -222,7 +236,9 @@ impl Reason {
                 "bring the form back to this hub, or correct it; or let the node go: the hub's condition DeletionsHeld says how, \
                  if that is what keeps it"
             }
-            Reason::NoLeader { .. } => "start the operator: kubectl -n lynq-system get pods",
+            Reason::NoLeader { .. } => {
+                "start the operator: kubectl get pods -A -l control-plane=controller-manager,app.kubernetes.io/name=lynqgate"
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::api::conditions::ConditionState;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
 use crate::api::names;
-use crate::api::policy::Skew;
+use crate::api::policy::{Skew, SkewCounts};
 use crate::decide::rollout::failure::Failed;
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
 use crate::decide::rollout::reason::{NEXT, Names, Reason};
@@ -140,13 +140,13 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     };
     let ready_updated = updated().filter(|(_, node)| is_ready(node)).count() as i32;
     let updated = updated().count() as i32;
-    let soaking = soaking(name, form, seen);
+    let with_slots = with_slots(name, seen);
     let all_there = !form.outdated && form.unwritten.is_empty() && form.absent.is_empty();
     let phase = if total == 0 && all_there {
         Phase::Idle
     } else if seen.failed.spent() {
         Phase::Failed
-    } else if ready_updated == total && all_there && soaking.is_empty() {
+    } else if ready_updated == total && all_there && with_slots.is_empty() {
         Phase::Complete
     } else {
         Phase::InProgress
@@ -244,8 +244,12 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             message()
         ),
         () if let Some(stalled) = &stalled => format!("{counts}: {stalled}"),
-        () if held == 0 && updated == ready_updated && !soaking.is_empty() => format!(
-            "{updated}/{total} updated and ready; watched for rollout.minReadySeconds: {soaking}"
+        () if held == 0 && updated == ready_updated && !with_slots.is_empty() => format!(
+            "{updated}/{total} updated and ready; {}: {with_slots}",
+            match form.policy.min_ready_seconds {
+                0 => "looked at once more",
+                _ => "watched for rollout.minReadySeconds",
+            }
         ),
         () if held == 0 && updated == ready_updated && !form.absent.is_empty() => format!(
             "{updated}/{total} updated and ready; still to be made: {}; if that lasts, see the hub's conditions",
@@ -254,7 +258,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         () => message(),
     };
     rollout.message = with_force(text, force);
-    set_times(&mut rollout, form, now);
+    set_times(&mut rollout, form, &nodes, now);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
     // An order without maxSkew has only the ledger's room for a window.
     let own = seen
@@ -266,7 +270,9 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         width: window.into_iter().chain(hub_window).min(),
         soak: SignedDuration::from_secs(form.policy.min_ready_seconds.into()),
         watched: watched.len(),
-        stopped: form.policy.paused
+        places: places(name, form, seen, (window, hub_window)),
+        stopped: blocked.is_some_and(Reason::needs_somebody)
+            || form.policy.paused
             || form.outdated
             || !form.unwritten.is_empty()
             || unrendered > 0
@@ -337,6 +343,37 @@ fn stalled(form_name: &str, seen: &Seen, blocked: &Reason) -> Option<String> {
     })
 }
 
+/// What of the windows that apply (the form's, the hub's) is left to this form's rollout: without the nodes that are not
+/// ready and that it does not repair, and of the hub's what comes to each form that is on its way.
+fn places(
+    form_name: &str,
+    form: &Form,
+    seen: &Seen,
+    (window, hub_window): (Option<usize>, Option<usize>),
+) -> usize {
+    let nodes = seen.snapshot.nodes.values();
+    let has_slot = |node: &Node| seen.slots.iter().any(|slot| slot.uid == node.uid);
+    let broken: Vec<&str> = nodes
+        .clone()
+        .filter(|node| node.non_ready() && !node.held() && !has_slot(node))
+        .map(|node| node.form.as_str())
+        .collect();
+    let of_hub = || {
+        let held = nodes.filter(|node| node.held() && !node.deleting);
+        let forms = held.map(|node| node.form.as_str());
+        let forms = forms.chain(seen.slots.iter().map(|slot| slot.form.as_str()));
+        let forms = BTreeSet::from_iter(forms.chain([form_name])).len();
+        Some(hub_window?.saturating_sub(broken.len()).div_ceil(forms))
+    };
+    let of_form = broken.iter().filter(|form| **form == form_name).count();
+    let of_form = match form.policy.skew_counts {
+        SkewCounts::All => of_form,
+        SkewCounts::Released => 0,
+    };
+    let own = window.map(|window| window.saturating_sub(of_form));
+    own.into_iter().chain(of_hub()).min().unwrap_or_default()
+}
+
 /// Until when the settled nodes keep their slots.
 fn watched(
     form_name: &str,
@@ -358,17 +395,15 @@ fn watched(
         .collect()
 }
 
-/// The nodes that are ready, and whose slots are kept until rollout.minReadySeconds have passed.
-fn soaking(form_name: &str, form: &Form, seen: &Seen) -> Names {
-    let soaks = |slot: &&Slot| {
+/// The nodes that have slots: of those that are all ready, until rollout.minReadySeconds have passed, and they were looked at
+/// once more.
+fn with_slots(form_name: &str, seen: &Seen) -> Names {
+    let is_there = |slot: &&Slot| {
         let node = seen.snapshot.nodes.get(&slot.node);
         slot.form == form_name && node.is_some_and(|node| node.uid == slot.uid && !node.deleting)
     };
-    let slots = seen.slots.iter().filter(soaks);
-    match form.policy.min_ready_seconds {
-        0 => Names::default(),
-        _ => Names::of(slots.map(|slot| &slot.node)),
-    }
+    let slots = seen.slots.iter().filter(is_there);
+    Names::of(slots.map(|slot| &slot.node))
 }
 
 /// The updated nodes that are not ready, and why the first of them is not.
@@ -461,7 +496,7 @@ fn message(
     }
 }
 
-const ROLLOUT_COMPLETE: &str = "RolloutComplete";
+pub const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 /// The reason of the condition RolloutComplete while nothing goes on by itself although the phase is InProgress.
 pub const STALLED: &str = "Stalled";
 

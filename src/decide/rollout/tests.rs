@@ -414,6 +414,20 @@ fn the_status_is_counted_from_the_nodes() {
     }
 }
 
+/// The status by which its slot may be freed may be old; whether it is, is found out first.
+#[test]
+fn what_has_a_slot_is_not_complete() {
+    let mut snapshot = fleet("yy", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    let rollout = plan(&snapshot, at(1)).forms["web"].rollout.clone();
+    let told = (rollout.phase, rollout.message.as_str());
+    let message = "2/2 updated and ready; looked at once more: n0";
+    assert_eq!(told, (Phase::InProgress, message));
+    confirmed(&mut snapshot, 0);
+    let rollout = plan(&snapshot, at(1)).forms["web"].rollout.clone();
+    assert_eq!(rollout.phase, Phase::Complete);
+}
+
 #[test]
 fn a_rollouts_times_begin_and_end_with_it() {
     let mut snapshot = fleet("yA", 1);
@@ -432,6 +446,11 @@ fn a_rollouts_times_begin_and_end_with_it() {
     assert_eq!(step("yx", (3, 2), 25), (Some(at(10)), None));
     assert_eq!(step("yy", (3, 2), 30), (Some(at(10)), Some(at(30))));
     assert_eq!(step("yy", (4, 2), 40), (Some(at(10)), Some(at(30))));
+    // What breaks by itself is no rollout, and is none that ends.
+    assert_eq!(step("xy", (4, 2), 43), (Some(at(10)), Some(at(30))));
+    assert_eq!(step("yy", (4, 2), 45), (Some(at(10)), Some(at(30))));
+    assert_eq!(step("xy", (4, 2), 46), (Some(at(10)), Some(at(30))));
+    assert_eq!(step("xA", (4, 2), 48), (Some(at(48)), None));
     assert_eq!(step("yA", (5, 5), 50), (Some(at(50)), None));
     // New templates could not be written to every node.
     assert_eq!(step("yA", (5, 6), 60), (Some(at(50)), None));

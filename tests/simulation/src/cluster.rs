@@ -15,6 +15,7 @@ use lynqgate::decide::node::NodeDigest;
 use serde_json::{Value, json};
 
 use crate::mutant::Mutant;
+use crate::witness::Reading;
 
 pub const NAMESPACE: &str = "shop";
 pub const HUB: &str = "hub";
@@ -35,6 +36,8 @@ pub struct Node {
     pub value: Value,
     /// What every process makes of it; made once here because it costs a hash.
     pub digest: Arc<NodeDigest>,
+    /// What the witness makes of it; it asks that at every step.
+    pub reading: Reading,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -169,7 +172,12 @@ impl Cluster {
         let previous = old.map(|old| old.digest.clone());
         value["metadata"]["resourceVersion"] = self.next_version().into();
         let digest = Arc::new(NodeDigest::of(&value, previous.as_deref()));
-        let node = Arc::new(Node { value, digest });
+        let reading = Reading::of(&value);
+        let node = Arc::new(Node {
+            value,
+            digest,
+            reading,
+        });
         self.nodes.insert(name.to_owned(), node.clone());
         self.publish(Kind::Node, name, Object::Node(node.clone()), false);
         node
@@ -410,9 +418,13 @@ impl Cluster {
     pub fn write_form_status(
         &mut self,
         name: &str,
+        precondition: &str,
         status: FormStatus,
     ) -> Result<Arc<Form>, Refused> {
         let old = self.forms.get(name).cloned().ok_or(Refused::NotFound)?;
+        if old.resource_version != precondition {
+            return Err(Refused::Conflict);
+        }
         if old.status == status {
             return Ok(old);
         }

@@ -50,6 +50,7 @@ mutants! {
     DeleteOnEmpty ["rows"]: "a failed query is taken for zero rows, and zero rows for a reason to delete",
     TakeBackUnseen ["wanted"]: "a form that is taken back while it is written is taken for what the nodes have",
     LateWriteUnseen ["wanted"]: "what a node holds is not compared with what was rendered for it last",
+    AbsentUnseen ["complete"]: "nodes that the rows ask for and that are not there are not missed",
     IgnorePause ["paused"]: "a paused form is released like any other",
     NeverFree ["progress"]: "slots of nodes that are gone are never freed",
     NoReason ["reason"]: "nodes that wait for a full window get no reason",

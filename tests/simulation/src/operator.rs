@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use lynqgate::api::form::FormSpec;
+use lynqgate::api::form::{FormSpec, FormStatus};
 use lynqgate::decide::desired::Desired;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::node_plan::status::HoldReason;
@@ -37,6 +37,15 @@ pub struct Rendered {
 }
 
 impl Rendered {
+    pub fn told(status: &FormStatus) -> Self {
+        let generation = status.observed_generation.unwrap_or_default();
+        Rendered {
+            generation,
+            same_since: generation,
+            ..Rendered::default()
+        }
+    }
+
     pub fn is_behind(&self, node: &NodeDigest) -> bool {
         let desired = self.desired.as_ref().filter(|_| !self.writing);
         desired.is_some_and(|desired| desired.is_behind(node))

@@ -65,6 +65,7 @@ pub enum Request {
     },
     FormStatus {
         name: String,
+        resource_version: String,
         status: FormStatus,
     },
     ApplyChild {
@@ -179,7 +180,7 @@ impl Request {
                     status.observed_hash.as_deref().unwrap_or("nothing")
                 )
             }
-            Request::FormStatus { name, status } => {
+            Request::FormStatus { name, status, .. } => {
                 let phase = status
                     .rollout
                     .as_ref()

@@ -9,7 +9,7 @@ use crate::cluster::{KINDS, Kind};
 use crate::operator::{Process, hub_loop, node_loop, release_loop};
 use crate::random::Random;
 use crate::users;
-use crate::witness::{Figures, Violation, held, is_settled, live_image};
+use crate::witness::{Figures, Violation};
 use crate::world::{Fault, Settings, World};
 
 /// Steps until everything is at rest, faults aside.
@@ -318,8 +318,8 @@ fn reasons_are_shown(world: &mut World) {
         let shown = conditions
             .into_iter()
             .flatten()
-            .any(|c| c["type"] == "Held" && c["status"] == "True" && c["reason"] != "Waiting");
-        held(&node.value)
+            .any(|c| c["type"] == "Held" && c["status"] == "True" && c["reason"] != "Releasing");
+        node.reading.held
             && !node.digest.deleting
             && world.cluster.forms.contains_key(&node.digest.form)
             && !shown
@@ -359,11 +359,11 @@ fn completed(world: &mut World) {
             runs.as_deref()
                 .is_some_and(|runs| runs.split(' ').next() == Some(image))
         };
-        if held(&node.value) {
+        if node.reading.held {
             problems.push(format!("{name} is held still"));
-        } else if !is_settled(&node.value) {
+        } else if !node.reading.settled {
             problems.push(format!("{name} is not settled"));
-        } else if runs != live_image(&node.value) || !image.is_some_and(is_newest) {
+        } else if runs != node.reading.live_image || !image.is_some_and(is_newest) {
             problems.push(format!("{name} runs {runs:?}, not {image:?}"));
         }
     }

@@ -311,6 +311,10 @@ fn touch_node(world: &mut World, class: Fault) {
         return;
     }
     let name = world.users.random.pick(&names).clone();
+    if class == Fault::HandEdits && world.users.random.permille(150) {
+        world.trace(|| format!("alice deletes {name}"));
+        return world.delete_node(&name);
+    }
     let number = world.users.random.draw() % 1_000;
     let what = match class {
         Fault::HandEdits => world.users.random.below(6),

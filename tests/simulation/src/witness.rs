@@ -11,7 +11,7 @@ use lynqgate::api::hub::Slot;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Form, Hub, Node, Workload};
-pub use read::{held, is_said_ready, is_settled, live_image, text};
+pub use read::{Reading, held, live_image, text};
 use windows::{History, Policy};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -346,7 +346,7 @@ impl Witness {
             return;
         };
         // What is there stays as it is where nobody knows what is live.
-        let is_live = || live_image(&node.value).as_ref() == Some(&child.image);
+        let is_live = || node.reading.live_image.as_ref() == Some(&child.image);
         if child.ready
             && child.node_uid == node.digest.uid
             && (self.unknown.contains(&node.digest.uid) || is_live())

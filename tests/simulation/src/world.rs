@@ -402,11 +402,15 @@ impl World {
                 .cluster
                 .write_node_status(&name, &status)
                 .map(Reply::Node),
-            Request::FormStatus { name, status } => {
+            Request::FormStatus {
+                name,
+                resource_version,
+                status,
+            } => {
                 self.witness
                     .form_said(&self.cluster, &name, &status, author.1);
                 self.cluster
-                    .write_form_status(&name, status)
+                    .write_form_status(&name, &resource_version, status)
                     .map(Reply::Form)
             }
             Request::ApplyChild {
@@ -541,6 +545,16 @@ impl World {
             name,
             self.cluster.forms.get(name).map(|form| &**form),
         );
+    }
+
+    /// By somebody's hand.
+    pub fn delete_node(&mut self, name: &str) {
+        let node = self.cluster.nodes.get(name);
+        if let Some(uid) = node.map(|node| node.digest.uid.clone()) {
+            let deleted = self.cluster.delete_node(name, &uid);
+            deleted.expect("it is there");
+            self.witness.count_nodes(&self.cluster);
+        }
     }
 
     pub fn delete_form(&mut self, name: &str) {

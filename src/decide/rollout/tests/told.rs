@@ -195,8 +195,42 @@ fn the_estimate_counts_the_time_that_a_node_is_watched() {
 #[test]
 fn what_does_not_go_on_by_itself_has_no_estimate() {
     type Change = dyn Fn(&mut Snapshot);
-    let cases: [(&str, &Change, bool); 3] = [
+    fn other_form(s: &mut Snapshot, states: &str) {
+        s.hub_skew = Skew::Count(2);
+        s.forms.insert("api".into(), s.forms["web"].clone());
+        for (name, node) in fleet(states, 2).nodes {
+            let (uid, form) = (format!("{}-api", node.uid), "api".to_owned());
+            let name = format!("{name}-api");
+            s.nodes.insert(name, Node { uid, form, ..node });
+        }
+    }
+    let cases: [(&str, &Change, bool); 8] = [
         ("it goes on", &|_| {}, true),
+        (
+            "half of the window is broken",
+            &|s| other_form(s, "x"),
+            true,
+        ),
+        ("all of it is broken", &|s| other_form(s, "xx"), false),
+        (
+            "a node of its own is broken",
+            &|s| s.nodes.extend(fleet("yyyyx", 2).nodes.split_off("n4")),
+            true,
+        ),
+        (
+            "the ledger is refused",
+            &|s| s.ledger_refused = Some("closed".into()),
+            false,
+        ),
+        (
+            "deletions are held",
+            &|s| {
+                s.deletions_held = true;
+                s.nodes.retain(|name, _| name.as_str() < "n2");
+                s.nodes.extend(fleet("yyN", 2).nodes.split_off("n2"));
+            },
+            false,
+        ),
         ("paused", &|s| policy_of(s).paused = true, false),
         (
             "not rendered",
@@ -208,8 +242,24 @@ fn what_does_not_go_on_by_itself_has_no_estimate() {
         let mut snapshot = soaking();
         change(&mut snapshot);
         let explained = ask(&snapshot, 10, None, form);
-        assert_eq!(explained.expected.is_some(), estimated, "{name}");
+        let has = explained.estimated_completion.is_some();
+        assert_eq!(has, estimated, "{name}");
     }
+}
+
+#[test]
+fn forms_share_the_hubs_window_in_the_estimate() {
+    let mut snapshot = soaking();
+    snapshot.hub_skew = Skew::Count(2);
+    let estimate = |snapshot: &Snapshot| state_of(snapshot, 10).rollout.estimated_completion;
+    assert_eq!(estimate(&snapshot), Some(at(70)), "it has it for itself");
+    let mut other = fleet("A", 2).nodes.remove("n0").unwrap();
+    (other.uid, other.form) = ("uid-api".into(), "api".into());
+    snapshot
+        .forms
+        .insert("api".into(), snapshot.forms["web"].clone());
+    snapshot.nodes.insert("n0-api".into(), other);
+    assert_eq!(estimate(&snapshot), Some(at(104)), "a place for each");
 }
 
 #[test]

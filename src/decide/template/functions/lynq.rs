@@ -60,7 +60,6 @@ fn float(context: &mut Context, args: &[Value]) -> Outcome {
     let number = match any(args, 0).plain() {
         Value::Int(n) | Value::Int64(n) => n as f64,
         Value::Float(f) => f,
-        Value::Bool(b) => f64::from(u8::from(b)),
         other => {
             let text = context.text(&other)?;
             let text = std::str::from_utf8(&text).unwrap_or_default();

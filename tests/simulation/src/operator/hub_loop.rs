@@ -13,7 +13,7 @@ use lynqgate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
 
 use crate::cluster::{Form, HUB, NAMESPACE, Refused};
 use crate::mutant::Mutant;
-use crate::operator::{Asked, Said, sooner};
+use crate::operator::{Asked, Rendered, Said, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
 use crate::world::{Fault, World};
@@ -29,6 +29,8 @@ pub struct Loop {
     due: Option<u64>,
     sync: Option<Box<Sync>>,
     rendered: hub_sync::Rendered,
+    /// The active rows that the last sync saw.
+    pub rows: BTreeSet<String>,
     compiled: BTreeMap<String, (Arc<Form>, Arc<CompiledForm>)>,
 }
 
@@ -167,6 +169,8 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         plan = hub_sync::plan(&Seen { hub: &hub, ..seen }, process.now(world.time));
     }
     process.deletions_held = Some(plan.held.is_some());
+    let active = world.rows.iter().filter(|(_, active)| **active);
+    process.hub_loop.rows = active.map(|(uid, _)| uid.clone()).collect();
     let existing = nodes.iter().filter(|node| !node.deleting).count();
     world
         .witness
@@ -187,16 +191,13 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
     let forgets = !world.mutant(Mutant::TakeBackUnseen);
     let process = &mut world.processes[p];
     for (name, (form, _)) in &process.hub_loop.compiled {
-        if process
-            .forms
-            .get(name)
-            .is_none_or(|now| now.uid != form.uid)
-        {
+        let now = process.forms.get(name);
+        let Some(now) = now.filter(|now| now.uid == form.uid) else {
             continue;
-        }
+        };
         if !plan.writes.is_empty() {
-            let entry = process.rendered.entry(name.clone()).or_default();
-            entry.writing = true;
+            let entry = process.rendered.entry(name.clone());
+            entry.or_insert_with(|| Rendered::told(&now.status)).writing = true;
         }
         if let Some(entry) = process.rendered.get_mut(name) {
             entry.desired = plan.desired.get(name).cloned();
@@ -337,7 +338,8 @@ impl Sync {
                 if let Ok(Reply::Hub(hub)) = reply {
                     process.learn_hub(&hub);
                 }
-                return Some(self.again(world, p));
+                let again = self.again(world, p);
+                return Some(if retry { again.min(RETRY_SOON) } else { again });
             }
         }
         None
@@ -352,14 +354,12 @@ impl Sync {
             hub_loop.rendered.remove(write);
         }
         for (name, (form, _)) in &hub_loop.compiled {
-            if process
-                .forms
-                .get(name)
-                .is_none_or(|now| now.uid != form.uid)
-            {
+            let now = process.forms.get(name);
+            let Some(now) = now.filter(|now| now.uid == form.uid) else {
                 continue;
-            }
-            let entry = process.rendered.entry(name.clone()).or_default();
+            };
+            let entry = process.rendered.entry(name.clone());
+            let entry = entry.or_insert_with(|| Rendered::told(&now.status));
             entry.writing = false;
             entry.desired = self.desired.get(name).cloned();
             let of_form = self.unwritten.iter().filter(|(form, _)| form == name);

@@ -70,6 +70,8 @@ pub struct Look {
     resource_version: String,
     hub: Option<Arc<Hub>>,
     nodes: Vec<Arc<NodeDigest>>,
+    /// The uids of the forms that the plan is about.
+    forms: BTreeSet<String>,
     plan: Plan,
     released: usize,
     /// The ledger could not be written.
@@ -137,6 +139,7 @@ pub fn step(world: &mut World, p: usize) {
             resource_version: String::new(),
             hub: None,
             nodes: vec![],
+            forms: BTreeSet::new(),
             plan: Plan::default(),
             released: 0,
             interrupted: false,
@@ -386,6 +389,7 @@ impl Look {
                     process.learn_form(&form);
                     process.release.form_written.insert(name, world.time);
                 }
+                Err(Refused::Conflict) => {}
                 Err(Refused::NotFound) => return Go::Back(None),
                 _ => return Go::Back(Some(1_000)),
             },
@@ -418,12 +422,20 @@ impl Look {
         self.plan = plan::plan(world, p, &snapshot, now);
         self.hub = process.hub.clone();
         self.nodes = process.nodes.values().cloned().collect();
+        self.forms = process
+            .forms
+            .values()
+            .map(|form| form.uid.clone())
+            .collect();
         self.resource_version = snapshot.resource_version.clone();
         (self.released, self.unconfirmed, self.interrupted) = (0, false, false);
         let author = (process.life(), self.view);
         world
             .witness
             .planned(&world.cluster, &snapshot, &self.plan, author);
+        world
+            .witness
+            .misses_none(&world.cluster, &self.plan, &world.processes[p], self.view);
         world.trace(|| {
             let plan = &self.plan;
             let names: Vec<&str> = plan.releases.iter().map(|r| r.node.as_str()).collect();

@@ -9,8 +9,8 @@ use lynqgate::api::policy::SkewCounts;
 use lynqgate::decide::rollout::{Plan, Snapshot, Way};
 
 use crate::cluster::{Cluster, Node};
-use crate::witness::read::desired_image;
-use crate::witness::{Life, View, Witness, held, is_said_ready, is_settled, live_image};
+use crate::operator::Process;
+use crate::witness::{Life, View, Witness};
 
 impl Witness {
     pub fn planned(
@@ -39,7 +39,7 @@ impl Witness {
                     .filter(|n| n.digest.form == *name && !n.digest.deleting)
             };
             if state.rollout.phase == Phase::Complete {
-                for node in nodes().filter(|n| held(&n.value) || !is_settled(&n.value)) {
+                for node in nodes().filter(|n| n.reading.held || !n.reading.settled) {
                     self.fail("complete", || {
                         format!(
                             "form {name} is said to be Complete, and {} is held or not ready",
@@ -49,6 +49,23 @@ impl Witness {
                 }
             }
             self.follows_the_rule(cluster, plan, name);
+        }
+    }
+
+    /// No rollout is complete without a node that the rows of the last sync ask for.
+    pub fn misses_none(&mut self, cluster: &Cluster, plan: &Plan, process: &Process, view: View) {
+        for (form, state) in &plan.forms {
+            let known = process.rendered.get(form);
+            let is_known = known.is_some_and(|known| known.desired.is_some());
+            if !view.current || !is_known || state.rollout.phase != Phase::Complete {
+                continue;
+            }
+            for uid in &process.hub_loop.rows {
+                let node = cluster.nodes.get(&format!("{uid}-{form}"));
+                self.expect(node.is_some_and(|node| !node.digest.deleting), "complete", || {
+                    format!("form {form} is said to be Complete, and there is no node for the row {uid}")
+                });
+            }
         }
     }
 
@@ -65,7 +82,7 @@ impl Witness {
             let resource = form.spec.content.iter().next();
             let newest = resource.and_then(|resource| resource.spec["image"].as_str());
             let newest = version(newest.unwrap_or_default());
-            let goes = version(&desired_image(&node.value).unwrap_or_default());
+            let goes = version(node.reading.desired_image.as_deref().unwrap_or_default());
             let is_of_form = goes.starts_with('v');
             self.expect(!is_of_form || goes == newest, "wanted", || {
                 format!(
@@ -90,7 +107,7 @@ impl Witness {
             .values()
             .filter(|n| n.digest.form == name && !n.digest.deleting);
         let not_done = nodes
-            .filter(|n| held(&n.value) || !is_settled(&n.value))
+            .filter(|n| n.reading.held || !n.reading.settled)
             .map(|n| n.digest.key.name.clone())
             .next();
         if let Some(node) = not_done {
@@ -127,8 +144,8 @@ impl Witness {
                 .filter(|n| n.digest.form == form && !n.digest.deleting)
         };
         let non_ready = |node: &&Arc<Node>| match self.unknown.contains(&node.digest.uid) {
-            true => !is_said_ready(&node.value),
-            false => live_image(&node.value).is_some() && !is_settled(&node.value),
+            true => !node.reading.said_ready,
+            false => node.reading.live_image.is_some() && !node.reading.settled,
         };
         let broken: BTreeSet<&str> = nodes()
             .filter(non_ready)

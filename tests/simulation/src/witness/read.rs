@@ -15,6 +15,28 @@ pub fn held(node: &Value) -> bool {
     text(node, "live-hash") != text(node, "desired-hash")
 }
 
+/// What the witness asks again and again of a node, read once.
+#[derive(Debug)]
+pub struct Reading {
+    pub held: bool,
+    pub settled: bool,
+    pub said_ready: bool,
+    pub live_image: Option<String>,
+    pub desired_image: Option<String>,
+}
+
+impl Reading {
+    pub fn of(node: &Value) -> Self {
+        Reading {
+            held: held(node),
+            settled: is_settled(node),
+            said_ready: is_said_ready(node),
+            live_image: live_image(node),
+            desired_image: image(&node["spec"]),
+        }
+    }
+}
+
 fn image(content: &Value) -> Option<String> {
     Some(
         content["deployments"][0]["spec"]["image"]
@@ -22,10 +44,6 @@ fn image(content: &Value) -> Option<String> {
             .unwrap_or("nothing")
             .to_owned(),
     )
-}
-
-pub fn desired_image(node: &Value) -> Option<String> {
-    image(&node["spec"])
 }
 
 /// The image that the node's workload should run; None while nothing is live.
@@ -44,7 +62,7 @@ fn says(node: &Value, condition: &str) -> bool {
 }
 
 /// Whether the status says, of the content that is live now, that it is rolled out.
-pub fn is_settled(node: &Value) -> bool {
+fn is_settled(node: &Value) -> bool {
     let status = &node["status"];
     says(node, "Rolled")
         && status["observedHash"] == text(node, "live-hash")
@@ -52,6 +70,6 @@ pub fn is_settled(node: &Value) -> bool {
 }
 
 /// Whether the status says, of the object as it is, that what is there is ready.
-pub fn is_said_ready(node: &Value) -> bool {
+fn is_said_ready(node: &Value) -> bool {
     says(node, "Ready") && node["status"]["observedGeneration"] == node["metadata"]["generation"]
 }

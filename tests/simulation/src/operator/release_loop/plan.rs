@@ -49,22 +49,27 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         let of_form = |node: &&Arc<NodeDigest>| node.form == form.name;
         let of_form = process.nodes.values().filter(of_form);
         let desired = known.and_then(|known| known.desired.as_ref());
-        let lack = desired.map(|desired| desired.lack(of_form.map(AsRef::as_ref)));
+        let refused = known.map(|known| known.unwritten.clone());
+        let refused = refused.unwrap_or_default();
+        let lack = desired.map(|desired| desired.lack(of_form.map(AsRef::as_ref), &refused));
         let lack = lack.unwrap_or_default();
         let mut unwritten = lack.unwritten;
         if world.mutant(Mutant::LateWriteUnseen) {
-            unwritten.clear();
+            unwritten.retain(|name| refused.contains(name));
         }
-        unwritten.extend(known.into_iter().flat_map(|r| r.unwritten.clone()));
+        if desired.is_none() {
+            unwritten = refused;
+        }
         let absent = lack.absent.into_iter();
         let absent = absent
+            .filter(|_| !world.mutant(Mutant::AbsentUnseen))
             .map(|(name, group)| (name, policy.group_of(&BTreeMap::new(), group)))
             .collect();
         let of_form = |node: &&Arc<NodeDigest>| node.form == form.name && !node.deleting;
         let there = process.nodes.values().filter(of_form).count() as i32;
-        let (unwritten_before, had_more) = match desired {
-            Some(_) => (0, false),
-            None => (form.status.unwritten_nodes(), form.status.had_more(there)),
+        let unwritten_before = match desired {
+            Some(_) => 0,
+            None => form.status.unwritten_or_gone(there),
         };
         let previous = form.status.rollout.clone();
         let (forced, resumed_at) = (form.forced, form.resumed_at);
@@ -77,7 +82,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
                 unwritten,
                 unwritten_before,
                 absent,
-                outdated: outdated || unwritten_before > 0 || had_more,
+                outdated: outdated || unwritten_before > 0,
                 forced,
                 resumed_at,
                 previous,

@@ -14,7 +14,8 @@ const HUB_STATUS_EVERY: u64 = 1_000;
 impl Look {
     pub(super) fn write_form(&mut self, world: &mut World, p: usize, name: String) -> Go {
         let process = &world.processes[p];
-        let Some(form) = process.forms.get(&name) else {
+        let form = process.forms.get(&name);
+        let Some(form) = form.filter(|form| self.forms.contains(&form.uid)) else {
             return Go::On;
         };
         let Some(state) = self.plan.forms.get(&name) else {
@@ -46,6 +47,7 @@ impl Look {
         }
         let request = Request::FormStatus {
             name: name.clone(),
+            resource_version: form.resource_version.clone(),
             status,
         };
         self.ask(world, p, request, Sent::Form(name))

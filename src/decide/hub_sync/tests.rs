@@ -1,0 +1,133 @@
+//! Cases for what a sync remembers, and for what it says is still to be written.
+
+use super::*;
+use crate::decide::rows::{Collector, Columns, RawRow, RowCount};
+
+fn rows<const N: usize>(uids: [usize; N]) -> Rows {
+    let mut collector = Collector::new(&Columns {
+        uid: "uid".into(),
+        activate: "active".into(),
+        host_or_url: None,
+        extra: BTreeMap::new(),
+    });
+    for (uid, number) in uids.iter().zip(1..) {
+        let values = [format!("t{uid}"), "1".to_owned()];
+        let values = values.map(|value| Some(value.into_bytes())).to_vec();
+        collector.push(RawRow { number, values });
+    }
+    collector.finish(RowCount(N as u64))
+}
+
+fn form(generation: i64, image: &str) -> BTreeMap<String, Form> {
+    let spec = serde_json::from_value(json!({
+        "hubId": "hub",
+        "deployments": [{
+            "id": "app", "nameTemplate": "{{ .uid }}-app",
+            "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "image": image},
+        }],
+    }));
+    let compiled = CompiledForm::parse("web", &spec.unwrap()).unwrap();
+    let form = Form {
+        generation,
+        policy: Rollout::default(),
+        forced: false,
+        all_written: true,
+        compiled: Arc::new(compiled),
+    };
+    BTreeMap::from([("web".to_owned(), form)])
+}
+
+fn sync(
+    forms: &BTreeMap<String, Form>,
+    rows: &Rows,
+    nodes: &[Arc<NodeDigest>],
+    rendered: &Rendered,
+) -> Plan {
+    let hub = Hub {
+        namespace: "shop".into(),
+        name: "hub".into(),
+        uid: "uid".into(),
+        skew: Skew::default(),
+        max_deletions: None,
+        confirmation: None,
+        seed: [7; 32],
+    };
+    let seen = Seen {
+        hub: &hub,
+        forms,
+        broken_forms: &BTreeSet::new(),
+        rows,
+        nodes,
+        foreign: &|_| None,
+        rendered,
+    };
+    plan(&seen, Timestamp::UNIX_EPOCH)
+}
+
+/// As if every write of the plan went through.
+fn written(plan: &Plan) -> Vec<Arc<NodeDigest>> {
+    let writes = plan.writes.iter();
+    let node = |write: &NodeWrite| Arc::new(NodeDigest::of(&write.object, None));
+    writes.map(node).collect()
+}
+
+fn unwritten(plan: &Plan) -> Vec<&str> {
+    plan.unwritten
+        .iter()
+        .map(|(_, node)| node.as_str())
+        .collect()
+}
+
+/// However many rows and versions of a form there were.
+#[test]
+fn what_is_remembered_is_of_the_rows_and_forms_there_are() {
+    let mut rendered = Rendered::new();
+    for i in 0..20 {
+        let forms = form(i as i64, &format!("web:{i}"));
+        rendered = sync(&forms, &rows([i, i + 1, i + 2]), &[], &rendered).rendered;
+        let uids: Vec<&str> = rendered.keys().map(|(_, uid)| uid.as_str()).collect();
+        assert_eq!(uids.len(), 3, "{uids:?}");
+        assert!(uids.contains(&&*format!("t{}", i + 2)), "{uids:?}");
+    }
+    let none = sync(&BTreeMap::new(), &rows([0, 1, 2]), &[], &rendered);
+    assert!(none.rendered.is_empty());
+}
+
+/// Its deletion may fail, or wait: until it is gone, it has what an older form made.
+#[test]
+fn what_is_to_go_is_behind_what_the_form_says_since() {
+    let (old, new) = (form(1, "web:1"), form(2, "web:2"));
+    let before = sync(&old, &rows([0, 1]), &[], &Rendered::new());
+    let nodes = written(&before);
+    let goes = sync(&old, &rows([1]), &nodes, &before.rendered);
+    assert_eq!((goes.deletes.len(), unwritten(&goes)), (1, vec![]));
+    let behind = sync(&new, &rows([1]), &nodes, &before.rendered);
+    assert_eq!(
+        (behind.deletes.len(), unwritten(&behind)),
+        (1, vec!["t0-web"])
+    );
+    let unknown = sync(&new, &rows([1]), &nodes, &Rendered::new());
+    assert_eq!(unwritten(&unknown), ["t0-web"]);
+}
+
+/// After a restart in the middle of a sync nobody remembers what was rendered, and the status says that something is to be
+/// written.
+#[test]
+fn the_node_of_a_skipped_row_has_what_its_generation_says() {
+    let before = sync(&form(1, "web:1"), &rows([0, 1]), &[], &Rendered::new());
+    let nodes = written(&before);
+    let skipped = rows([0, 0, 1]);
+    for (generation, all_written, expected) in [
+        (1, true, vec![]),
+        (1, false, vec![]),
+        // The policy is edited, which writes no node.
+        (2, true, vec![]),
+        (2, false, vec!["t0-web"]),
+    ] {
+        let mut forms = form(generation, "web:1");
+        forms.get_mut("web").unwrap().all_written = all_written;
+        let plan = sync(&forms, &skipped, &nodes, &Rendered::new());
+        assert_eq!(plan.deletes.len(), 0, "it is skipped, not gone");
+        assert_eq!(unwritten(&plan), expected, "{generation}, {all_written}");
+    }
+}
