@@ -22,7 +22,7 @@ plants: cluster ## Planted bugs that need real parts: the auditor must find each
 	@cargo build --workspace --bins --example chaos
 	@PLANT=all $(CHAOS)
 
-test: cluster ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and real databases
+test: cluster oracle ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and real databases
 	cargo test --workspace --lib --bins
 	cargo test --workspace --doc
 	cargo test --workspace --test '*'
@@ -45,7 +45,6 @@ oracle: ## Whether Go and sprig still give what the cases of the templates expec
 	cd tests/templates/oracle/language && go run . ../../language.json | cmp - ../../language.golden.json
 
 prove: ## The long proofs: every state of the model, 200,000 seeds, the planted bugs, an hour each of faults and of each fuzzer (or DURATION seconds; SEED)
-	$(MAKE) oracle
 	$(MAKE) model
 	$(MAKE) simulate SEEDS=200000
 	$(MAKE) plants

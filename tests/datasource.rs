@@ -19,7 +19,7 @@ macro_rules! on_each_product {
 
 mod canary;
 mod faults;
-mod hostile;
+pub mod hostile;
 mod queries;
 mod refusals;
 mod tls;

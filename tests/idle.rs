@@ -73,11 +73,15 @@ async fn until_synced(operator: &Operator, times: u64) -> Result<()> {
 
 /// Until nothing is in flight any more: the ledger is empty, and two syncs pass without a request. Returns all requests
 /// up to there.
-async fn settle(fleet: &Fleet, operator: &Operator, audit: &mut AuditLog) -> Result<Requests> {
+async fn settle(
+    (fleet, nodes): (&Fleet, usize),
+    operator: &Operator,
+    audit: &mut AuditLog,
+) -> Result<Requests> {
     wait::until("the ledger is empty", SOON, async || {
         let hub = fleet.get("LynqHub", "tenants").await?;
         let slots = &hub["status"]["rollout"]["slots"];
-        let ready = hub["status"]["ready"] == NODES;
+        let ready = hub["status"]["ready"] == nodes;
         anyhow::ensure!(ready && *slots == json!([]), "{}", hub["status"]);
         Ok(())
     })
@@ -111,7 +115,7 @@ async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     let mut audit = cluster.audit().await?;
     fleet.apply(&form(1)).await?;
     fleet.complete(NODES, SOON).await?;
-    let first = settle(&fleet, &operator, &mut audit).await?;
+    let first = settle((&fleet, NODES), &operator, &mut audit).await?;
     println!("the first sync of {NODES} nodes: {first:?}");
 
     until_synced(&operator, 20).await?;
@@ -131,7 +135,7 @@ async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     fleet.apply(&form(2)).await?;
     fleet.complete(NODES, SOON).await?;
     let seconds = begin.elapsed().as_secs() as usize;
-    let mut change = settle(&fleet, &operator, &mut audit).await?;
+    let mut change = settle((&fleet, NODES), &operator, &mut audit).await?;
     println!("a change of {NODES} nodes: {change:?}");
     // A release that meets a write of the node is decided anew.
     let slack = NODES / 4;
@@ -145,6 +149,7 @@ async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     change.assert("lost patch lynqhubs/status", 0, slack);
     change.assert("get lynqhubs", 0, slack);
     change.assert("patch lynqhubs/status", 2, 2 * NODES);
+    change.assert("lost patch lynqforms/status", 0, 2);
     // Its counts at most twice a second.
     change.assert("patch lynqforms/status", 2, NODES + 2 * seconds);
     // Each node tells what was applied; what the form waits for changes a few times, whatever the number of nodes.
@@ -156,5 +161,26 @@ async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     change.assert("get secrets", 1, 1);
     let rest = change.without(&QUIET);
     assert!(rest.is_empty(), "nothing else is asked: {rest:?}");
+
+    // The same for a node of many resources, of which Lynq writes the status at every look.
+    let many = Fleet::new(&cluster, "many", 1).await?;
+    let map = |i: usize| {
+        json!({
+            "id": format!("m{i}"), "nameTemplate": format!("{{{{ .uid }}}}-m{i}"),
+            "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": "{{ .plan }}"}},
+        })
+    };
+    let maps: Vec<_> = (0..12).map(map).collect();
+    let form = json!({
+        "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+        "metadata": {"name": "web", "namespace": many.namespace},
+        "spec": {"hubId": "tenants", "rollout": {"maxSkew": WINDOW}, "configMaps": maps},
+    });
+    many.apply(&form).await?;
+    many.complete(1, SOON).await?;
+    settle((&many, 1), &operator, &mut audit).await?;
+    until_synced(&operator, 20).await?;
+    let idle = Requests::of(&audit.read().await?).without(&QUIET);
+    assert!(idle.is_empty(), "a node of many resources: {idle:?}");
     Ok(())
 }

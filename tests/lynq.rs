@@ -20,6 +20,56 @@ const FLAGS_OF_LYNQ: &str = "--metrics-bind-address --metrics-secure --metrics-c
     --hub-concurrency --form-concurrency --node-concurrency --enable-pprof --kubeconfig --zap-devel --zap-encoder --zap-log-level \
     --zap-stacktrace-level --zap-time-encoding";
 
+/// What else Lynq has: each has a row, whatever became of it.
+const OF_LYNQ: [(&str, &str); 5] = [
+    (
+        "Conditions",
+        "Ready Valid Applied Progressing Conflicted Degraded DatabaseConnected DatabaseConnectionFailed ValidationPassed \
+         ValidationFailed AllNodesReady NotAllNodesReady NoNodes Reconciled ResourcesFailedAndConflicted ResourcesConflicted \
+         ResourcesFailed NotAllResourcesReady VariablesBuildError DependencyError SortError Reconciling ReconcileComplete \
+         ResourceConflict NoConflict ResourceFailuresAndConflicts ResourceFailures ResourceConflicts ResourcesNotReady \
+         DependencyCycle Healthy",
+    ),
+    (
+        "Events",
+        "CleanupFailed DatabaseQueryFailed RolloutThrottled NodeDeleting NodeDeleted NodeDeletionFailed TemplateRenderFailed \
+         RetainResourceProcessFailed TemplateApplied DataUpdated RetainResourcePreserved ValidationPassed ValidationFailed \
+         HubNotFound DuplicateResourceIDs DependencyValidationFailed DependencySkipped DependencyFailedButProceeding \
+         TemplateRenderError ResourceConflict ApplyFailed ReadinessTimeout TemplateResourcesApplying TemplateAppliedSuccess \
+         TemplateAppliedPartial ResourceRetained OrphanedResourceRetained OrphanedResourceDeleted CleanupPartialFailure \
+         LynqNodeDeleted OrphanMarkersAdded OrphanMarkersRemoved",
+    ),
+    (
+        "Metrics",
+        "lynqnode_reconcile_duration_seconds lynqnode_resources_ready lynqnode_resources_desired lynqnode_resources_failed \
+         lynqnode_resources_conflicted lynqnode_condition_status lynqnode_degraded_status lynqnode_conflicts_total \
+         apply_attempts_total hub_desired hub_ready hub_failed lynqform_rollout_updating_nodes lynqform_rollout_phase \
+         lynqform_rollout_progress controller_runtime_reconcile_total workqueue_depth",
+    ),
+    (
+        "Names on the wire",
+        "lynq.sh/hub-finalizer lynqnode.operator.lynq.sh/finalizer f2130106.lynq.sh lynq-operator lynq.sh/hub lynq.sh/uid \
+         lynq.sh/node lynq.sh/node-namespace lynq.sh/orphaned lynq.sh/hostOrUrl lynq.sh/activate lynq.sh/extra lynq.sh/hubId \
+         lynq.sh/template-generation lynq.sh/rollout-update-start lynq.sh/deletion-policy lynq.sh/created-once \
+         lynq.sh/applied-hash lynq.sh/apply-start-time lynq.sh/orphaned-at lynq.sh/orphaned-reason RemovedFromTemplate \
+         LynqNodeDeleted",
+    ),
+    (
+        "Webhooks",
+        "mlynqform.kb.io mlynqhub.kb.io vlynqform.kb.io vlynqhub.kb.io /mutate-operator-lynq-sh-v1-lynqform \
+         /mutate-operator-lynq-sh-v1-lynqhub /validate-operator-lynq-sh-v1-lynqform /validate-operator-lynq-sh-v1-lynqhub",
+    ),
+];
+/// Lynq's printer columns.
+const COLUMNS_OF_LYNQ: [(&str, &str); 3] = [
+    ("LynqHub", "Templates Desired Ready Failed Conditions Age"),
+    ("LynqForm", "Hub Total Ready Rollout Updating Applied Age"),
+    (
+        "LynqNode",
+        "UID Form Ready Desired Skipped Conflicted Conditions Age",
+    ),
+];
+
 const FAULTS: [(char, usize); 3] = [('S', 8), ('C', 28), ('P', 7)];
 
 /// A row of a table: its three cells.
@@ -103,6 +153,17 @@ fn the_page_says_what_is_there() -> Result<()> {
         let named = names(sections[section].iter().filter(|row| there(row)));
         let gone = named.iter().filter(|name| !holds(name));
         problems.extend(gone.map(|name| format!("{section}: there is no {name}")));
+    }
+    for (section, lynqs) in OF_LYNQ {
+        let named = names(&sections[section]);
+        let lost = lynqs.split(' ').filter(|name| !named.contains(*name));
+        problems.extend(lost.map(|name| format!("{section}: no row has Lynq's {name}")));
+    }
+    let named = names(&sections["Printer columns"]);
+    for (kind, lynqs) in COLUMNS_OF_LYNQ {
+        let lynqs = lynqs.split(' ').map(|column| format!("{kind} {column}"));
+        let lost = lynqs.filter(|column| !named.contains(column));
+        problems.extend(lost.map(|column| format!("Printer columns: no row has Lynq's {column}")));
     }
     let reasons = names(&sections["Conditions"]);
     let untold = reasons::codes().filter(|code| !reasons.contains(*code));

@@ -213,6 +213,8 @@ async fn fleet_with(
     form_of_lynq: &Value,
     image: impl Fn(usize) -> &'static str,
 ) -> Result<Fleet> {
+    let finalizer = json!({"metadata": {"finalizers": ["lynq.sh/hub-finalizer"]}});
+    fleet.merge("LynqHub", "tenants", &finalizer).await?;
     fleet.apply(form_of_lynq).await?;
     for i in 0..ROWS {
         leave(&fleet, form_of_lynq, i, image(i)).await?;
@@ -407,7 +409,13 @@ async fn what_is_elsewhere_or_stays_is_taken_over_too() -> Result<()> {
             Ok(())
         },
     )
-    .await
+    .await?;
+
+    // Lynq's finalizer does not keep it.
+    let delete = kube::api::DeleteParams::default();
+    fleet.api("LynqHub").delete("tenants", &delete).await?;
+    fleet.until_names("LynqHub", &[]).await?;
+    fleet.until_names("LynqNode", &[]).await
 }
 
 /// Lynq's nodes hold templates. Until a hub has rendered them, nothing lets them go: here not even force.

@@ -304,10 +304,21 @@ impl Look<'_> {
         };
         for before in forms {
             let known = rendered.get(&(self.key.0.clone(), before.name.clone()));
-            // Until its first sync only what was told before says how many nodes there should be.
+            // Until its first sync only what was told before says how many nodes there should be, and only a node itself which
+            // version of the form it has: whoever told may have seen older ones.
             if known.is_none_or(|known| known.desired.is_none())
                 && let Some(form) = snapshot.forms.get_mut(&before.name)
             {
+                let is_older = |node: &&Arc<NodeDigest>| {
+                    let written = node.written_from;
+                    node.form == before.name
+                        && node.held()
+                        && !node.deleting
+                        && written != Some(before.generation)
+                };
+                let older = nodes.iter().filter(is_older);
+                form.unwritten
+                    .extend(older.map(|node| node.key.name.clone()));
                 let there = nodes
                     .iter()
                     .filter(|n| n.form == before.name && !n.deleting);

@@ -26,21 +26,21 @@ on_each_product!(
 
 /// What a network does after so many bytes from the server.
 #[derive(Clone, Copy, PartialEq)]
-enum Then {
+pub enum Then {
     Close,
     Silence,
 }
 
 /// A network to `database` that passes `limit` bytes from it per connection.
-struct Network {
-    address: SocketAddr,
-    limit: Arc<AtomicU64>,
+pub struct Network {
+    pub address: SocketAddr,
+    pub limit: Arc<AtomicU64>,
     /// Passed by all connections together.
     passed: Arc<AtomicU64>,
 }
 
 impl Network {
-    async fn to(database: &Database, then: Then) -> Self {
+    pub async fn to(database: &Database, then: Then) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let network = Self {
             address: listener.local_addr().unwrap(),

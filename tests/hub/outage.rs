@@ -1,12 +1,14 @@
 //! Databases that are away or hang: nothing is deleted, other hubs go on, and all is well soon after.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures::FutureExt;
 
 use crate::cluster::Cluster;
-use crate::cluster::database::{Database, Product};
+use crate::cluster::database::{self, Database, Product};
+use crate::datasource::hostile::{Network, Then};
 use crate::hub::{fleet_on, form, map, until_maps};
 use crate::operator;
 use crate::tenants::{Fleet, SOON};
@@ -23,6 +25,14 @@ async fn an_outage_ends_with_the_next_sync() -> Result<()> {
         (
             "PostgreSQL stopped",
             stopped_and_started(cluster, Product::Postgresql).boxed_local(),
+        ),
+        (
+            "MariaDB cut off",
+            cut_off(cluster, Product::Mariadb).boxed_local(),
+        ),
+        (
+            "PostgreSQL cut off",
+            cut_off(cluster, Product::Postgresql).boxed_local(),
         ),
         (
             "hung",
@@ -79,6 +89,33 @@ async fn stopped_and_started(cluster: &Cluster, product: Product) -> Result<()> 
         took < Duration::from_secs(10),
         "the interval is 1 s, it took {took:?}"
     );
+    fleet.retire().await
+}
+
+/// Wherever a result ends too early, what it has not is not gone.
+async fn cut_off(cluster: &Cluster, product: Product) -> Result<()> {
+    let database = database::shared(product).await?;
+    let network = Network::to(database, Then::Close).await;
+    let fleet = fleet_on(cluster, product, 20).await?;
+    let nodes = async || fleet.versions(&["LynqNode"]).await;
+    let before = nodes().await?;
+    network.limit.store(0, Ordering::SeqCst);
+    let mut hub = fleet.hub();
+    let source = &mut hub["spec"]["source"];
+    let of_product = source["type"].as_str().unwrap_or_default().to_owned();
+    source[of_product]["port"] = network.address.port().into();
+    fleet.apply(&hub).await?;
+    fleet.hub_condition("Ready", "False", "").await?;
+    for bytes in (100..1400).step_by(300) {
+        network.limit.store(bytes, Ordering::SeqCst);
+        // More than one read, at an interval of 1 s.
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        fleet.hub_condition("Ready", "False", "").await?;
+        ensure!(nodes().await? == before, "cut after {bytes} bytes");
+    }
+    network.limit.store(u64::MAX, Ordering::SeqCst);
+    fleet.hub_condition("Ready", "True", "").await?;
+    ensure!(nodes().await? == before, "nothing is written");
     fleet.retire().await
 }
 

@@ -392,6 +392,18 @@ async fn a_change_of_the_deletion_policy_reaches_everything(cluster: &Cluster) -
     until_tied("Retain", 0).await?;
     fleet.complete(2, SOON).await?;
     ensure!(data("t0-once").await? == before, "it was made already");
+    for name in of("t0") {
+        let metadata = fleet.get("ConfigMap", &name).await?["metadata"].clone();
+        let orphaned = ["orphaned-at", "orphaned-reason"]
+            .map(|mark| metadata["annotations"][format!("lynq.sh/{mark}")].is_string());
+        ensure!(
+            metadata["labels"]["lynq.sh/orphaned"].is_null() && orphaned == [false; 2],
+            "its node's again: {metadata}"
+        );
+    }
+    let once = fleet.get("ConfigMap", "t0-once").await?;
+    let made = &once["metadata"]["annotations"]["lynq.sh/created-once"];
+    ensure!(made == "true", "{once}");
 
     fleet.apply(&form(&fleet, "web", &maps("Delete"))).await?;
     until_tied("Delete", 1).await?;

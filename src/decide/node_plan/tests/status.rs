@@ -288,3 +288,114 @@ fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
     let children: Vec<_> = children.into_iter().map(|c| c.map(Arc::new)).collect();
     assert!(!is_untouched(&node, &children), "no status");
 }
+
+/// Ready, waiting, failed and conflicted resources, in the reasons that Lynq has for them.
+#[test]
+fn the_conditions_have_lynqs_reasons() {
+    type Reasons = [(&'static str, bool, &'static str); 4];
+    let cases: [(&str, Reasons); 7] = [
+        (
+            "rr",
+            [
+                ("Ready", true, "Reconciled"),
+                ("Progressing", false, "ReconcileComplete"),
+                ("Conflicted", false, "NoConflict"),
+                ("Degraded", false, "Healthy"),
+            ],
+        ),
+        (
+            "rw",
+            [
+                ("Ready", false, "NotAllResourcesReady"),
+                ("Progressing", true, "Reconciling"),
+                ("Conflicted", false, "NoConflict"),
+                ("Degraded", false, "Healthy"),
+            ],
+        ),
+        (
+            "rf",
+            [
+                ("Ready", false, "ResourcesFailed"),
+                ("Progressing", false, "ReconcileComplete"),
+                ("Conflicted", false, "NoConflict"),
+                ("Degraded", true, "ResourceFailures"),
+            ],
+        ),
+        (
+            "wf",
+            [
+                ("Ready", false, "ResourcesFailed"),
+                ("Progressing", true, "Reconciling"),
+                ("Conflicted", false, "NoConflict"),
+                ("Degraded", true, "ResourceFailures"),
+            ],
+        ),
+        (
+            "rc",
+            [
+                ("Ready", false, "ResourcesConflicted"),
+                ("Progressing", false, "ReconcileComplete"),
+                ("Conflicted", true, "ResourceConflict"),
+                ("Degraded", true, "ResourceConflicts"),
+            ],
+        ),
+        (
+            "cf",
+            [
+                ("Ready", false, "ResourcesFailedAndConflicted"),
+                ("Progressing", false, "ReconcileComplete"),
+                ("Conflicted", true, "ResourceConflict"),
+                ("Degraded", true, "ResourceFailuresAndConflicts"),
+            ],
+        ),
+        (
+            "∞r",
+            [
+                ("Ready", false, "DependencyError"),
+                ("Progressing", false, "ReconcileComplete"),
+                ("Conflicted", false, "NoConflict"),
+                ("Degraded", true, "DependencyCycle"),
+            ],
+        ),
+    ];
+    for (states, expected) in cases {
+        let of = |(i, state): (usize, char)| {
+            let id = format!("r{i}");
+            let render_error = (state == 'f').then(|| "no such variable".to_owned());
+            let depends = match state {
+                '∞' => vec![id.as_str()],
+                _ => vec![],
+            };
+            Facts {
+                render_error,
+                ..facts(&id, &depends)
+            }
+        };
+        let node = node(states.chars().enumerate().map(of).collect());
+        let children = states.chars().zip(&node.facts[..]);
+        let children = children.map(|(state, facts)| {
+            let ready = child(facts, &node);
+            match state {
+                'f' => None,
+                'w' => Some(Child {
+                    readiness: waiting(),
+                    ..ready
+                }),
+                'c' => Some(Child {
+                    owner: Owner::Other("Thing another".into()),
+                    ..ready
+                }),
+                _ => Some(ready),
+            }
+        });
+        let children: Vec<Option<Child>> = children.collect();
+        let all = seen(&node, &children);
+        let plan = plan(&node, &all, &Rest::default(), at(0));
+        let status = status::of_node(&node, &all, &plan, None, at(0));
+        for (type_, is_true, reason) in expected {
+            let condition = status.conditions.iter().find(|c| c.type_ == type_).unwrap();
+            let said = (condition.status == "True", condition.reason.as_str());
+            assert_eq!(said, (is_true, reason), "{states}: {type_}");
+        }
+    }
+}

@@ -7,11 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"text/template"
+	"text/template/parse"
 	"time"
-	"unicode"
 
 	"github.com/Masterminds/sprig/v3"
 )
@@ -83,7 +84,7 @@ func main() {
 		functions[name] = function
 	}
 	names := namesOf(functions)
-	if missing := withoutCase(names); len(missing) > 0 {
+	if missing := withoutCase(names, functions); len(missing) > 0 {
 		fmt.Fprintf(os.Stderr, "no case uses %s: add one to a cases_*.go\n", strings.Join(missing, ", "))
 		os.Exit(1)
 	}
@@ -124,20 +125,52 @@ func namesOf(functions template.FuncMap) []string {
 	return slices.Compact(names)
 }
 
-// The names that no case uses, those excused aside.
-func withoutCase(names []string) []string {
+// The names that no case calls, those excused aside.
+func withoutCase(names []string, functions template.FuncMap) []string {
 	used := map[string]bool{}
-	isNoLetter := func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 	for _, family := range families {
 		for _, text := range family.templates {
-			for _, word := range strings.FieldsFunc(text, isNoLetter) {
-				used[word] = true
+			parsed, err := template.New("t").Funcs(functions).Parse(text)
+			if err != nil {
+				continue
+			}
+			for _, defined := range parsed.Templates() {
+				if defined.Tree != nil {
+					called(reflect.ValueOf(defined.Root), used)
+				}
 			}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return used[name] || slices.Contains(excused, name)
 	})
+}
+
+// Notes every function that the tree under a node calls.
+func called(value reflect.Value, used map[string]bool) {
+	switch value.Kind() {
+	case reflect.Interface:
+		called(value.Elem(), used)
+	case reflect.Pointer:
+		if value.IsNil() {
+			return
+		}
+		if identifier, is := value.Interface().(*parse.IdentifierNode); is {
+			used[identifier.Ident] = true
+		}
+		called(value.Elem(), used)
+	case reflect.Slice:
+		for i := range value.Len() {
+			called(value.Index(i), used)
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			// What a node refers to besides its children (its tree, the number it parsed) is not exported, or no node.
+			if value.Type().Field(i).IsExported() {
+				called(value.Field(i), used)
+			}
+		}
+	}
 }
 
 func run(name, text string, functions template.FuncMap) Case {

@@ -59,6 +59,15 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         }
         if desired.is_none() {
             unwritten = refused;
+            let is_older = |node: &&Arc<NodeDigest>| {
+                let written = node.written_from;
+                node.form == form.name
+                    && node.held()
+                    && !node.deleting
+                    && written != Some(form.generation)
+            };
+            let older = process.nodes.values().filter(is_older);
+            unwritten.extend(older.map(|node| node.key.name.clone()));
         }
         let absent = lack.absent.into_iter();
         let absent = absent
