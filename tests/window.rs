@@ -266,11 +266,9 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
     // Back while all of them are in flight: what changes next waits until fewer than the window are.
     fleet.apply(&form("web:3.1", 3)).await?;
     fleet
-        .rollout(
-            "what is in flight keeps the next from going",
-            SOON,
-            |rollout| rollout["updatedNodes"] == 0 && rollout["heldNodes"] == NODES,
-        )
+        .rollout("all are rendered", SOON, |rollout| {
+            rollout["updatedNodes"] == 0 && rollout["heldNodes"] == NODES
+        })
         .await?;
     let back = Witness::start(cluster.admin().await?, &fleet.namespace).await;
     fleet.complete(NODES, LONG).await?;

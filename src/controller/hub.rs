@@ -47,6 +47,8 @@ pub struct Memory {
     failing: BTreeMap<String, u32>,
     /// By condition: what its events said, so that a sync every 30 s does not repeat them.
     said: BTreeMap<&'static str, Vec<String>>,
+    /// How often in a row the status could not be written.
+    unsaid: u32,
 }
 
 /// A form as the last sync saw it, and what it compiled to.
@@ -431,7 +433,7 @@ fn note_planned(
             continue;
         };
         let key = (hub.0.clone(), name.clone());
-        if !plan.writes.is_empty() {
+        if plan.writes.iter().any(|write| write.form == *name) {
             let entry = rendered.entry(key.clone());
             entry
                 .or_insert_with(|| Rendered::told(&form.status))

@@ -106,6 +106,17 @@ struct Pass<'a> {
     nodes: &'a [Arc<NodeDigest>],
 }
 
+impl Pass<'_> {
+    fn frees_slots_of(&self, form: &Form) -> bool {
+        let stays = |slot: &Slot| {
+            let mut left = self.plan.ledger.iter().flatten();
+            left.any(|new| new.uid == slot.uid)
+        };
+        let mut slots = self.snapshot.slots.iter();
+        slots.any(|slot| slot.form == form.name && !stays(slot))
+    }
+}
+
 /// What came of a pass.
 struct Carried {
     /// Why the ledger could not be written; what needs a slot was not sent then.
@@ -231,6 +242,9 @@ impl Look<'_> {
                 Err(error) => interrupted = Some(error),
             }
         }
+        // What a failed write was to free has its slot still: its form is not what the plan makes of it.
+        let may_tell = |form: &&Arc<Form>| interrupted.is_none() || !pass.frees_slots_of(form);
+        let told: Vec<Arc<Form>> = pass.forms.iter().filter(may_tell).cloned().collect();
         let may_go = |release: &&Release| interrupted.is_none() || release.way != Way::Slot;
         let sent: Vec<Release> = pass.plan.releases.iter().filter(may_go).cloned().collect();
         self.world
@@ -241,7 +255,7 @@ impl Look<'_> {
             self.give_up(&pass.plan.give_up),
             self.read_behind(&pass.plan.behind),
             self.say_freed(freed),
-            self.write_statuses(pass, written),
+            self.write_statuses(pass, &told, written),
         )
         .await;
         let again = again.into_iter().chain(behind).min();

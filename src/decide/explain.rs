@@ -240,11 +240,11 @@ impl Asked<'_> {
         };
         let of_form = self.told.get(form);
         let of_form = of_form.map(|(code, text)| (code.as_str(), text.as_str()));
-        let told = match reason {
-            // A node's own condition does not tell that apart.
-            Reason::ReadinessUnknown { .. } => of_form,
-            _ => told,
+        // A node's own condition does not tell that apart.
+        let unknown = |said: &(&str, &str)| {
+            matches!(reason, Reason::ReadinessUnknown { .. }) && said.0 == reason.code()
         };
+        let told = of_form.filter(unknown).or(told);
         if let (None, Some((code, text))) = (&missing, told)
             && (only_the_operator_knows(code, reason) || self.waits_for_absent(code, reason, form))
         {

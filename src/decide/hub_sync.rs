@@ -271,7 +271,7 @@ fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
     let is_current = match known {
         // Somebody else may have written another version to it since.
         Some(known) => known.is_of(form) && known.wanted.is_held_by(node),
-        None => !going && (form.all_written || node.written_from == Some(form.generation)),
+        None => form.all_written && !going,
     };
     if !is_current {
         let name = node.key.name.clone();

@@ -310,13 +310,14 @@ impl NodeDigest {
         release.hash == *live && !since
     }
 
-    /// What its newest slot let go was seen rolled out.
+    /// What its newest slot let go is live, and was seen rolled out.
     fn has_landed(&self) -> bool {
         let release = self
             .release
             .as_ref()
             .map(|release| &release.resource_version);
-        release.is_some() && self.status.landed_release.as_ref() == release
+        let landed = self.status.landed_release.as_ref();
+        self.live_by_slot && release.is_some() && landed == release
     }
 
     /// All of what is live was ready once, as far as the status tells.

@@ -13,7 +13,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::hub::nodes::Failure;
 use crate::controller::hub::source::Problem;
-use crate::controller::hub::{Memory, RETRY_SOON};
+use crate::controller::hub::{Memory, RETRY_MAX, RETRY_SOON};
 use crate::decide::child::ObjectKey;
 use crate::decide::findings::{Findings, Subject};
 use crate::decide::hub_sync::rows_hash;
@@ -116,7 +116,7 @@ pub async fn synced(
             _ => None,
         },
     };
-    write_status(world, hub, states, Some(counts)).await
+    write_status(world, hub, memory, states, Some(counts)).await
 }
 
 /// Of a database in Lynq's words; the reason is Lynq's for every source.
@@ -148,14 +148,14 @@ pub async fn problem(
     let message = Some(problem.message.clone());
     say(world, hub, memory, &complaint, message);
     let bad = ConditionState::new("Ready", false, problem.reason, problem.message);
-    write_status(world, hub, vec![bad], None).await
+    write_status(world, hub, memory, vec![bad], None).await
 }
 
 /// The rows were there, but the sync ended on the way.
 pub async fn interrupted(world: &World, hub: &Hub, memory: &mut Memory, error: &ApiError) {
     let text = error.to_string();
     say(world, hub, memory, &WRITES, Some(text.clone()));
-    write_status(world, hub, vec![WRITES.state(&text)], None).await;
+    write_status(world, hub, memory, vec![WRITES.state(&text)], None).await;
 }
 
 /// The hub is deleted, and cannot be let go.
@@ -217,9 +217,11 @@ pub async fn forget_rows(world: &World, hub: &Hub, rows_hash: &str) -> Result<()
 async fn write_status(
     world: &World,
     hub: &Hub,
+    memory: &mut Memory,
     states: Vec<ConditionState>,
     counts: Option<Counts>,
 ) -> Option<Duration> {
+    let failed = std::mem::take(&mut memory.unsaid);
     // What is said is about this one, however often it was edited since.
     let generation = Some(hub.generation);
     // The newest known, since the release loop writes to the same object.
@@ -268,7 +270,8 @@ async fn write_status(
         Err(error) => {
             tracing::warn!(hub = hub.name, %error, "the hub's status could not be written");
             let may_go = matches!(error, ApiError::Unavailable(_) | ApiError::Conflict(_));
-            may_go.then_some(RETRY_SOON)
+            memory.unsaid = failed + 1;
+            may_go.then(|| RETRY_MAX.min(RETRY_SOON * 2u32.pow(failed.min(10))))
         }
     }
 }

@@ -41,9 +41,9 @@ struct Turn {
     last: Option<Instant>,
     /// How many failed in a row.
     failed: u32,
-    /// Of a form: what its status was before a write of which nobody knows whether it went through. What changed since is to
-    /// be told.
-    untold: Option<FormStatus>,
+    /// Of a form, by its uid: what its status was before a write of which nobody knows whether it went through. What changed
+    /// since is to be told.
+    untold: Option<(String, FormStatus)>,
 }
 
 impl Turn {
@@ -57,16 +57,18 @@ impl Turn {
         (since < every).then(|| every - since)
     }
 
-    /// Takes how a write ended. That it fails is no reason to leave the rest undone; once it lasts, it is told. After a
-    /// conflict the event brings us back of what somebody else wrote.
+    /// What the form was when its events were told last.
+    fn before(&mut self, form: &Form) -> Option<FormStatus> {
+        let (uid, before) = self.untold.take()?;
+        (uid == form.uid).then_some(before)
+    }
+
+    /// Takes how a write ended. That it fails is no reason to leave the rest undone; once it lasts, it is told.
     fn note(&mut self, world: &World, about: &About, ended: Result<(), ApiError>) {
         self.last = Some(Instant::now());
-        let error = match ended {
-            Ok(()) | Err(ApiError::Conflict(_)) => {
-                self.failed = 0;
-                return;
-            }
-            Err(error) => error,
+        let Err(error) = ended else {
+            self.failed = 0;
+            return;
         };
         self.failed = self.failed.saturating_add(1);
         let text = format!(
@@ -80,10 +82,14 @@ impl Turn {
 }
 
 impl Look<'_> {
-    pub async fn write_statuses(&self, pass: &Pass<'_>, written: &mut Written) -> Option<Duration> {
-        let Pass {
-            hub, forms, nodes, ..
-        } = pass;
+    /// `forms`: those whose statuses may be written.
+    pub async fn write_statuses(
+        &self,
+        pass: &Pass<'_>,
+        forms: &[Arc<Form>],
+        written: &mut Written,
+    ) -> Option<Duration> {
+        let Pass { hub, nodes, .. } = pass;
         let forms = self.write_forms((forms, nodes), pass.plan, written).await;
         let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
         let failed = nodes.len() as i32 - ready;
@@ -131,7 +137,7 @@ impl Look<'_> {
             let status = form_status(&form, told, error, Timestamp::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
             if status == form.status {
-                if let Some(before) = turn.untold.take() {
+                if let Some(before) = turn.before(&form) {
                     self.announce(&form, &before, &status, state);
                 }
                 continue;
@@ -158,11 +164,20 @@ impl Look<'_> {
             for ((form, status, state), ended) in some.iter().zip(join_all(sent).await) {
                 let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
                 let turn = written.forms.entry(form.name.clone()).or_default();
-                let before = turn.untold.take();
-                let before = before.unwrap_or_else(|| form.status.clone());
                 match &ended {
-                    Ok(()) => self.announce(form, &before, status, *state),
-                    Err(_) => turn.untold = Some(before),
+                    Ok(()) => {
+                        let before = turn.before(form);
+                        let before = before.unwrap_or_else(|| form.status.clone());
+                        self.announce(form, &before, status, *state);
+                    }
+                    Err(ApiError::Unavailable(_)) => {
+                        let before = turn.before(form);
+                        let before = before.unwrap_or_else(|| form.status.clone());
+                        turn.untold = Some((form.uid.clone(), before));
+                    }
+                    // The event of what somebody else wrote brings us back.
+                    Err(ApiError::Conflict(_)) => continue,
+                    Err(ApiError::NotFound(_) | ApiError::Refused(_)) => {}
                 }
                 turn.note(self.world, &about, ended);
                 again = again.into_iter().chain(turn.wait(Duration::ZERO)).min();

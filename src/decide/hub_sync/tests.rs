@@ -109,25 +109,3 @@ fn what_is_to_go_is_behind_what_the_form_says_since() {
     let unknown = sync(&new, &rows([1]), &nodes, &Rendered::new());
     assert_eq!(unwritten(&unknown), ["t0-web"]);
 }
-
-/// After a restart in the middle of a sync nobody remembers what was rendered, and the status says that something is to be
-/// written.
-#[test]
-fn the_node_of_a_skipped_row_has_what_its_generation_says() {
-    let before = sync(&form(1, "web:1"), &rows([0, 1]), &[], &Rendered::new());
-    let nodes = written(&before);
-    let skipped = rows([0, 0, 1]);
-    for (generation, all_written, expected) in [
-        (1, true, vec![]),
-        (1, false, vec![]),
-        // The policy is edited, which writes no node.
-        (2, true, vec![]),
-        (2, false, vec!["t0-web"]),
-    ] {
-        let mut forms = form(generation, "web:1");
-        forms.get_mut("web").unwrap().all_written = all_written;
-        let plan = sync(&forms, &skipped, &nodes, &Rendered::new());
-        assert_eq!(plan.deletes.len(), 0, "it is skipped, not gone");
-        assert_eq!(unwritten(&plan), expected, "{generation}, {all_written}");
-    }
-}

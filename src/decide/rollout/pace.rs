@@ -29,6 +29,7 @@ pub fn set_times(
     rollout: &mut FormRolloutStatus,
     form: &Form,
     nodes: &[(&String, &Node)],
+    has_slots: bool,
     now: Timestamp,
 ) {
     let now = stamp::millis(now);
@@ -36,7 +37,7 @@ pub fn set_times(
     let to_do = form.outdated
         || rollout.held_nodes > 0
         || rollout.unwritten_nodes > 0
-        || rollout.slots > 0
+        || has_slots
         || rollout.phase == Phase::Failed;
     let continued = form.previous.as_ref().filter(|p| {
         let is_news = |node: &Node| {

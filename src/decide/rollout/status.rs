@@ -258,7 +258,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         () => message(),
     };
     rollout.message = with_force(text, force);
-    set_times(&mut rollout, form, &nodes, now);
+    set_times(&mut rollout, form, &nodes, !with_slots.is_empty(), now);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
     // An order without maxSkew has only the ledger's room for a window.
     let own = seen

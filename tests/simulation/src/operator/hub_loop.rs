@@ -195,7 +195,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         let Some(now) = now.filter(|now| now.uid == form.uid) else {
             continue;
         };
-        if !plan.writes.is_empty() {
+        if plan.writes.iter().any(|write| write.form == *name) {
             let entry = process.rendered.entry(name.clone());
             entry.or_insert_with(|| Rendered::told(&now.status)).writing = true;
         }

@@ -72,6 +72,8 @@ pub struct Look {
     nodes: Vec<Arc<NodeDigest>>,
     /// The uids of the forms that the plan is about.
     forms: BTreeSet<String>,
+    /// The ledger that it is made on.
+    slots: Vec<Slot>,
     plan: Plan,
     released: usize,
     /// The ledger could not be written.
@@ -140,6 +142,7 @@ pub fn step(world: &mut World, p: usize) {
             hub: None,
             nodes: vec![],
             forms: BTreeSet::new(),
+            slots: vec![],
             plan: Plan::default(),
             released: 0,
             interrupted: false,
@@ -427,6 +430,7 @@ impl Look {
             .values()
             .map(|form| form.uid.clone())
             .collect();
+        self.slots.clone_from(&snapshot.slots);
         self.resource_version = snapshot.resource_version.clone();
         (self.released, self.unconfirmed, self.interrupted) = (0, false, false);
         let author = (process.life(), self.view);

@@ -1,6 +1,7 @@
 //! The statuses that the release loop writes, as `controller::rollout::report` does.
 
 use lynqgate::api::form::{FormRolloutStatus, FormStatus};
+use lynqgate::api::hub::Slot;
 
 use crate::mutant::Mutant;
 use crate::operator::release_loop::{Go, Look, Sent};
@@ -14,7 +15,9 @@ const HUB_STATUS_EVERY: u64 = 1_000;
 impl Look {
     pub(super) fn write_form(&mut self, world: &mut World, p: usize, name: String) -> Go {
         let process = &world.processes[p];
-        let form = process.forms.get(&name);
+        let unfreed = self.interrupted && self.frees_slots_of(&name);
+        let may_tell = !unfreed || world.mutant(Mutant::TellUnfreed);
+        let form = process.forms.get(&name).filter(|_| may_tell);
         let Some(form) = form.filter(|form| self.forms.contains(&form.uid)) else {
             return Go::On;
         };
@@ -51,6 +54,16 @@ impl Look {
             status,
         };
         self.ask(world, p, request, Sent::Form(name))
+    }
+
+    /// `Pass::frees_slots_of`.
+    fn frees_slots_of(&self, form: &str) -> bool {
+        let stays = |slot: &Slot| {
+            let mut left = self.plan.ledger.iter().flatten();
+            left.any(|new| new.uid == slot.uid)
+        };
+        let mut slots = self.slots.iter();
+        slots.any(|slot| slot.form == form && !stays(slot))
     }
 
     pub(super) fn write_counts(&mut self, world: &mut World, p: usize) -> Go {
