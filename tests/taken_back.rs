@@ -31,7 +31,8 @@ async fn what_nobody_wants_any_more_is_not_released() -> Result<()> {
     the_mapping_is_taken_back_and_nobody_remembers(&fleet, &proxy, &operator).await?;
     an_old_write_comes_late(&fleet).await?;
     what_the_nodes_are_written_from_is_told_late(&fleet, &proxy).await?;
-    a_deletion_fails(&fleet, &proxy).await
+    a_deletion_fails(&fleet, &proxy).await?;
+    a_slot_cannot_be_freed(&fleet, &proxy).await
 }
 
 fn form(fleet: &Fleet, image: &str) -> Value {
@@ -222,5 +223,50 @@ async fn a_deletion_fails(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
     }
     proxy.heal();
     fleet.complete(ROWS - 1, SOON).await?;
+    Ok(())
+}
+
+/// Its form is not complete, and once it is, that is told once.
+async fn a_slot_cannot_be_freed(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
+    const NODES: usize = ROWS - 1;
+    let told = async |reason: &str| -> Result<u64> {
+        let all = fleet.list("Event").await?;
+        let of_form = all.iter().filter(|event| {
+            event["reason"] == reason && event["involvedObject"]["kind"] == "LynqForm"
+        });
+        // Those of late are counted on the first of them.
+        let times = |event: &Value| event["series"]["count"].as_u64().unwrap_or(1);
+        Ok(of_form.map(times).sum())
+    };
+    let all = ["RolloutStarted", "RolloutComplete"];
+    // What is told late is told by then.
+    let late = Duration::from_secs(3);
+    tokio::time::sleep(late).await;
+    let before = [told(all[0]).await?, told(all[1]).await?];
+    fleet
+        .apply(&form(fleet, "registry.example.com/{{ .plan }}:6"))
+        .await?;
+    let updated = |rollout: &Value| rollout["updatedNodes"] == NODES;
+    fleet.rollout("all are updated", SOON, updated).await?;
+    let unavailable = Rule::new(Action::Status(503, None)).body("slots");
+    proxy.set_rules(vec![unavailable.verbs(&["patch"]).resources(&["lynqhubs"])]);
+    for _ in 0..50 {
+        let hub = fleet.get("LynqHub", "tenants").await?;
+        let rollout = &fleet.get("LynqForm", "web").await?["status"]["rollout"];
+        let slots = &hub["status"]["rollout"]["slots"];
+        ensure!(
+            rollout["phase"] == "InProgress" || *slots == json!([]),
+            "{rollout}, {slots}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    proxy.heal();
+    fleet.complete(NODES, SOON).await?;
+    tokio::time::sleep(late).await;
+    let after = [told(all[0]).await?, told(all[1]).await?];
+    ensure!(
+        after == before.map(|times| times + 1),
+        "{before:?}, {after:?}"
+    );
     Ok(())
 }

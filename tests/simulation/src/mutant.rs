@@ -51,7 +51,6 @@ mutants! {
     TakeBackUnseen ["wanted"]: "a form that is taken back while it is written is taken for what the nodes have",
     LateWriteUnseen ["wanted"]: "what a node holds is not compared with what was rendered for it last",
     AbsentUnseen ["complete"]: "nodes that the rows ask for and that are not there are not missed",
-    TellUnfreed ["complete"]: "a form is told of as if a ledger write that failed had freed its slots",
     IgnorePause ["paused"]: "a paused form is released like any other",
     NeverFree ["progress"]: "slots of nodes that are gone are never freed",
     NoReason ["reason"]: "nodes that wait for a full window get no reason",

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lynqgate::api::form::{FormStatus, Phase};
-use lynqgate::api::hub::Slot;
 use lynqgate::api::policy::SkewCounts;
 use lynqgate::decide::rollout::{Plan, Snapshot, Way};
 
@@ -114,19 +113,6 @@ impl Witness {
         if let Some(node) = not_done {
             self.fail("complete", || {
                 format!("the status of form {name} says Complete, and {node} is held or not ready")
-            });
-        }
-        let is_there = |slot: &&Slot| {
-            let node = cluster.nodes.get(&slot.node).map(|node| &node.digest);
-            node.is_some_and(|node| node.uid == slot.uid && !node.deleting)
-        };
-        let mut slots = cluster.hub.slots.iter().filter(is_there);
-        if let Some(slot) = slots.find(|slot| slot.form == name) {
-            self.fail("complete", || {
-                format!(
-                    "the status of form {name} says Complete, and {} has a slot",
-                    slot.node
-                )
             });
         }
     }

@@ -15,8 +15,7 @@ const HUB_STATUS_EVERY: u64 = 1_000;
 impl Look {
     pub(super) fn write_form(&mut self, world: &mut World, p: usize, name: String) -> Go {
         let process = &world.processes[p];
-        let unfreed = self.interrupted && self.frees_slots_of(&name);
-        let may_tell = !unfreed || world.mutant(Mutant::TellUnfreed);
+        let may_tell = !self.interrupted || !self.frees_slots_of(&name);
         let form = process.forms.get(&name).filter(|_| may_tell);
         let Some(form) = form.filter(|form| self.forms.contains(&form.uid)) else {
             return Go::On;
