@@ -444,6 +444,9 @@ fn note_planned(
             && let Some(desired) = plan.desired.get(name)
         {
             entry.desired = Some(desired.clone());
+            // What this sync leaves alone may be what nobody wants any more.
+            let behind = plan.unwritten.iter().filter(|(form, _)| form == name);
+            entry.unwritten.extend(behind.map(|(_, node)| node.clone()));
             // From here on the nodes may have what a revert of the form, or of the hub, does not want.
             let same = |written: &Arc<FormSpec>| written.renders_like(&compiled.spec);
             entry.spec = entry.spec.take().filter(same);

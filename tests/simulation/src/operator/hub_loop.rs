@@ -201,6 +201,8 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         }
         if let Some(entry) = process.rendered.get_mut(name) {
             entry.desired = plan.desired.get(name).cloned();
+            let behind = plan.unwritten.iter().filter(|(form, _)| form == name);
+            entry.unwritten.extend(behind.map(|(_, node)| node.clone()));
             let same = |written: &Arc<FormSpec>| written.renders_like(&form.spec);
             entry.spec = entry.spec.take().filter(|spec| !forgets || same(spec));
         }
