@@ -146,6 +146,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         plan: &plan,
         told: &told.collect(),
         invalid: &invalid.collect(),
+        unread: hub.as_ref().and_then(unread),
         leader: leader(&objects, &arguments.operator_namespace, now).await,
         now,
     };
@@ -161,6 +162,12 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
             .err()
             .unwrap_or_else(|| "it is being deleted".to_owned()),
     })?)
+}
+
+fn unread(hub: &Hub) -> Option<String> {
+    let mut ready = hub.status.conditions.iter().filter(|c| c.type_ == "Ready");
+    let ready = ready.find(|c| c.status == "False")?;
+    Some(ready.message.clone())
 }
 
 /// The forms whose every node was written from what they are now: either their statuses say so, or, for the operator writes

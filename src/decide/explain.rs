@@ -75,6 +75,8 @@ pub struct Asked<'a> {
     pub told: &'a BTreeMap<String, (String, String)>,
     /// The condition Valid of each form, where it is false: the reason and the message that its operator wrote.
     pub invalid: &'a BTreeMap<String, (String, String)>,
+    /// Why the hub has not read its rows, as its condition Ready says.
+    pub unread: Option<String>,
     pub now: Timestamp,
 }
 
@@ -85,6 +87,9 @@ impl Asked<'_> {
         if node.deleting {
             let state = "is being deleted, and something keeps it".to_owned();
             let mut explanation = Explanation::of(subject, state).within(node);
+            let mut told = node.status.conditions.iter();
+            let told = told.find(|c| c.type_ == "Ready" && c.reason == "Deleting");
+            explanation.why = told.map(|told| told.message.clone());
             explanation.next = Some(GOING.to_owned());
             return explanation;
         }
@@ -212,9 +217,12 @@ impl Asked<'_> {
             let why = explanation.why.take();
             explanation.why = Some(why.unwrap_or_else(|| rollout.message.clone()));
             explanation.next = Some(NO_NODES.to_owned());
-        } else if rollout.phase == Phase::InProgress && explanation.why.is_none() {
+        } else if matches!(rollout.phase, Phase::InProgress | Phase::Failed)
+            && explanation.why.is_none()
+        {
             explanation.why = Some(rollout.message.clone());
             explanation.next = (rollout.updating_nodes > 0).then(|| MEND.to_owned());
+            explanation.expected = self.first_failure(name);
         }
         explanation.in_flight = self
             .snapshot
@@ -277,11 +285,14 @@ impl Asked<'_> {
             let free = holders.soaked_at.map(|at| self.at(at));
             explanation.expected = free.map(|at| format!("the next slot is free {at}"));
         }
-        if let Reason::WindowFull { .. } | Reason::HubWindowFull { .. } = reason {
-            explanation.expected = self.first_failure(form).map(|at| {
-                let at = at.strftime("%H:%M:%S UTC");
-                format!("a node that went and is not ready before {at} counts as failed (rollout.progressDeadlineSeconds)")
-            });
+        if let (Reason::NotRendered { .. }, Some(unread)) = (reason, &self.unread) {
+            explanation.why = Some(format!("{reason}: {unread}"));
+        }
+        if let Reason::WindowFull { .. }
+        | Reason::HubWindowFull { .. }
+        | Reason::GroupNotDone { .. } = reason
+        {
+            explanation.expected = self.first_failure(form);
         }
         let stalled = || {
             let state = self.state_of(form)?;
@@ -363,10 +374,14 @@ impl Asked<'_> {
     }
 
     /// When the first of the form's nodes in flight will have failed, if it does not get ready.
-    fn first_failure(&self, form: &str) -> Option<Timestamp> {
+    fn first_failure(&self, form: &str) -> Option<String> {
         let slots = self.snapshot.slots.iter().filter(|s| s.form == form);
         let deadlines = slots.filter_map(|slot| self.deadline(slot));
-        deadlines.min().filter(|first| *first > self.now)
+        let at = deadlines.min().filter(|first| *first > self.now)?;
+        let at = at.strftime("%H:%M:%S UTC");
+        Some(format!(
+            "a node that went and is not ready before {at} counts as failed (rollout.progressDeadlineSeconds)"
+        ))
     }
 
     fn before(&self, deadline: Timestamp) -> String {

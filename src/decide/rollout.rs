@@ -340,24 +340,27 @@ impl Pass<'_> {
                 why: ledger?.clone(),
             })
         };
+        let refusal = snapshot.refused.get(name);
+        let refused = |refusal: &Refusal| Reason::ReleaseRefused {
+            node: name.to_owned(),
+            why: refusal.why.clone(),
+        };
         if way == Way::Slot {
             let turn = || turns?.stop(node, has_slot);
+            // What was refused again and again gave its slot to others, and waits for more than another one.
+            let lasting = refusal.filter(|refusal| refusal.lasting && refusal.hash == node.desired);
             stopped = stopped.or_else(turn).or_else(|| {
                 let full = windows.admit(node).err()?;
-                Some(ledger().unwrap_or(full))
+                Some(lasting.map(refused).or_else(ledger).unwrap_or(full))
             });
         }
         if let Some(reason) = stopped {
             self.plan.waiting.insert(name.to_owned(), reason);
             return;
         }
-        let refusal = snapshot.refused.get(name);
         // A conflict is no refusal, as long as the next try or the one after it goes through.
         let told = refusal.filter(|refusal| refusal.until.is_some() || refusal.lasting);
-        let refused = told.map(|refusal| Reason::ReleaseRefused {
-            node: name.to_owned(),
-            why: refusal.why.clone(),
-        });
+        let refused = told.map(refused);
         if let Some(until) = put_off(snapshot, name, node, self.now)
             && let Some(reason) = refused
         {

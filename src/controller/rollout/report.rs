@@ -307,10 +307,13 @@ impl Look<'_> {
         let failed = |status: &FormStatus| status.rollout.as_ref().map(|r| r.failed_nodes);
         // One node after the other passes its deadline; the first event has not all of their names.
         let more_failed = phase(status) == Some(Phase::Failed) && failed(status) > failed(before);
-        if phase(status) != phase(before) || more_failed {
+        let began = |status: &FormStatus| status.rollout.as_ref().and_then(|r| r.start_time);
+        // What failed before may halt a new rollout at once.
+        let is_other = phase(status) != phase(before) || began(status) != began(before);
+        if is_other || more_failed {
             match phase(status) {
                 Some(Phase::Failed) => {
-                    if phase(before) != Some(Phase::Failed) {
+                    if is_other {
                         self.world.metrics.halted(&self.key, &form.name);
                     }
                     self.world.events.warning(&about, "RolloutHalted", message)
@@ -322,8 +325,10 @@ impl Look<'_> {
                 Some(Phase::Complete | Phase::InProgress | Phase::Idle) | None => {}
             }
         }
+        let resumed = phase(before) == Some(Phase::Failed) && began(status) == began(before);
         if has_started(status)
             && !has_started(before)
+            && !resumed
             && let Some(state) = state
         {
             let note = format!(

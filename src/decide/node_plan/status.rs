@@ -79,10 +79,14 @@ pub fn in_vain(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
 
 /// The status of a node that is being deleted, and stays.
 pub fn going(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
-    NodeStatus {
+    let mut status = NodeStatus {
         ready_resources: 0,
         ..not_ready(node, "Deleting", why, now)
-    }
+    };
+    // Nothing of it goes live any more, so that it waits for nothing.
+    let held = ConditionState::new("Held", false, "NotHeld", "it is being deleted");
+    conditions::merge(&mut status.conditions, &[held], Some(node.generation), now);
+    status
 }
 
 fn not_ready(node: &NodeDigest, reason: &'static str, why: &str, now: Timestamp) -> NodeStatus {

@@ -409,7 +409,7 @@ impl fmt::Display for Reason {
 }
 
 /// Some nodes, and why the first of them is not ready.
-struct Because<'a>(&'a Names, Option<&'a str>);
+pub struct Because<'a>(pub &'a Names, pub Option<&'a str>);
 
 impl fmt::Display for Because<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

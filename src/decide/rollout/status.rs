@@ -12,7 +12,7 @@ use crate::api::names;
 use crate::api::policy::{Skew, SkewCounts};
 use crate::decide::rollout::failure::Failed;
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
-use crate::decide::rollout::reason::{NEXT, Names, Reason};
+use crate::decide::rollout::reason::{Because, NEXT, Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot, free_at};
 
 /// The part of a form's status that the planner knows.
@@ -169,14 +169,15 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         *waiting.entry(reason.code()).or_default() += 1;
     }
     // A repair that waits comes first in turn, and must not hide what halts all the others, nor why an order's first group
-    // does not go.
+    // does not go; nor must who waits hide what is refused, and is tried by turns.
     let blocked = reasons
         .clone()
         .filter(|reason| **reason != Reason::Releasing)
         .min_by_key(|reason| match reason {
             Reason::BudgetSpent { .. } => 0,
-            Reason::GroupNotDone { .. } => 2,
-            _ => 1,
+            Reason::ReleaseRefused { .. } => 1,
+            Reason::GroupNotDone { .. } => 3,
+            _ => 2,
         });
     let mut rollout = FormRolloutStatus {
         phase,
@@ -222,7 +223,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         message(
             &rollout,
             &counts,
-            &seen.failed.names,
+            seen,
             blocked,
             unrendered,
             not_ready.as_deref(),
@@ -335,10 +336,14 @@ fn stalled(form_name: &str, seen: &Seen, blocked: &Reason) -> Option<String> {
         0 => "and none of it counts as a failure: it was not ready before, it is being deleted, or lynq.sh/resume forgave it".to_owned(),
         n => format!("and maxFailures ({allowed}) halts only at more failures than these {n}"),
     };
+    let or = match blocked {
+        Reason::GroupNotDone { .. } => "change rollout.order",
+        _ => "raise maxSkew",
+    };
     (late > 0 && late == in_the_way).then(|| {
         format!(
             "stalled: {blocked}; whatever is in flight is past its deadline, {counted}{NEXT}correct the form: those nodes \
-             get the correction first; or remove what stands in their way, such as finalizers of what is being deleted; or raise maxSkew"
+             get the correction first; or remove what stands in their way, such as finalizers of what is being deleted; or {or}"
         )
     })
 }
@@ -465,7 +470,7 @@ fn counts(rollout: &FormRolloutStatus, broken: i32) -> String {
 fn message(
     rollout: &FormRolloutStatus,
     counts: &str,
-    failed: &[String],
+    seen: &Seen,
     blocked: Option<&Reason>,
     unrendered: i32,
     not_ready: Option<&str>,
@@ -473,10 +478,14 @@ fn message(
     match rollout.phase {
         Phase::Idle => "there are no nodes: the hub has no active row".to_owned(),
         Phase::Complete => complete(rollout.total_nodes, &[]),
-        Phase::Failed if blocked.is_none() => format!(
-            "not ready in time: {}; correct the form, and they are repaired first",
-            Names::of(failed)
-        ),
+        Phase::Failed if blocked.is_none() => {
+            let failed = Names::of(&seen.failed.names);
+            let why = seen.failed.why(seen.snapshot);
+            format!(
+                "not ready in time: {}; correct the form or the rows, and they are repaired first",
+                Because(&failed, why.as_deref())
+            )
+        }
         Phase::Failed | Phase::InProgress => {
             match blocked {
                 // What halts is an event, too, and there may be nothing else to read.

@@ -60,6 +60,29 @@ fn a_refused_release_is_put_off_and_gives_up_its_slot_when_that_lasts() {
     assert_eq!(released(&plan(&snapshot, at(10))), ["n0"]);
 }
 
+/// Each of many is tried in turn; who looks at the form must not read another word at each try.
+#[test]
+fn what_is_refused_again_and_again_is_what_all_wait_for() {
+    let mut snapshot = fleet("AAAA", 1);
+    let lasting = |until: i64| Refusal {
+        until: Some(at(until)),
+        lasting: true,
+        ..refusal("no such webhook")
+    };
+    // The slot is another's, and its time to be tried has come.
+    snapshot.refused.insert("n0".into(), lasting(5));
+    snapshot.refused.insert("n1".into(), lasting(30));
+    snapshot.slots = vec![slot(2, "100")];
+    let plan = plan(&snapshot, at(10));
+    assert_eq!(released(&plan), ["n2"]);
+    let code = |node: &str| plan.waiting[node].code();
+    let codes = ["n0", "n1", "n2", "n3"].map(code);
+    let refused = "ReleaseRefused";
+    assert_eq!(codes, [refused, refused, "Releasing", "WindowFull"]);
+    let blocked = plan.forms["web"].blocked.as_ref();
+    assert_eq!(blocked.map(Reason::code), Some(refused));
+}
+
 /// What is too large, or refused, is not awaited; but nobody is told that it is there.
 #[test]
 fn a_form_is_not_complete_whose_content_could_not_be_written() {

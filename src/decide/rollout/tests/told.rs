@@ -38,6 +38,7 @@ fn ask(
             .map(|said| ("web".to_owned(), told(said)))
             .into_iter()
             .collect(),
+        unread: None,
         now: at(second),
     })
 }
@@ -508,6 +509,22 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
     }
 }
 
+/// Nothing waits any more, and the last one is broken.
+#[test]
+fn what_failed_last_is_told_with_its_cause() {
+    let mut snapshot = fleet("yyx", 1);
+    snapshot.slots = vec![slot(2, "99")];
+    snapshot.nodes.get_mut("n2").unwrap().why = Some("no such image".into());
+    policy_of(&mut snapshot).max_failures = None;
+    let state = state_of(&snapshot, 600);
+    assert_eq!(state.rollout.phase, Phase::Failed);
+    let message = "not ready in time: n2 (no such image); correct the form or the rows, and they are repaired first";
+    assert_eq!(state.rollout.message, message);
+    let explained = ask(&snapshot, 600, None, form);
+    assert_eq!(explained.why.as_deref(), Some(message));
+    assert!(explained.next.is_some());
+}
+
 /// What cannot be repaired in time fills the window, too, and wakes the planner.
 #[test]
 fn a_repair_past_its_deadline_stalls() {
@@ -552,6 +569,7 @@ fn edited_content_is_not_the_newest() {
         leader: Leader::Leads,
         told: &BTreeMap::new(),
         invalid: &BTreeMap::new(),
+        unread: None,
         now: at(1),
     };
     let state = form(&asked).state;
