@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::form::FormSpec;
-use crate::api::policy::{Skew, SkewCounts};
+use crate::api::policy::{Skew, SkewCounts, WINDOW_MAX};
 use crate::api::{names, stamp};
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::content;
@@ -44,6 +44,7 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
             let opened = old.as_ref().is_some_and(|(old, _)| !is_open(old)) && is_open(&spec);
             warnings.extend(opened.then(|| OPENED.to_owned()));
             warnings.extend(never_halts(&spec));
+            warnings.extend(too_wide(&spec));
             let change = Change {
                 spec: Arc::new(spec),
                 new: Arc::new(compiled),
@@ -88,6 +89,18 @@ fn never_halts(spec: &FormSpec) -> Option<String> {
         "rollout.maxFailures is more than rollout.maxSkew: failed nodes fill the window before they halt the rollout, which then \
          stands still with the phase InProgress (Stalled) in the place of Failed"
             .to_owned()
+    })
+}
+
+/// A wider window would need a larger ledger.
+fn too_wide(spec: &FormSpec) -> Option<String> {
+    let Skew::Count(window) = spec.rollout.as_ref()?.max_skew else {
+        return None;
+    };
+    (window as usize > WINDOW_MAX).then(|| {
+        format!(
+            "rollout.maxSkew {window}: no more than {WINDOW_MAX} nodes go at a time all the same"
+        )
     })
 }
 
@@ -237,6 +250,9 @@ mod tests {
         ] {
             assert!(told(rollout, past).contains("(Stalled)"));
         }
+        assert_eq!(told(json!({"maxSkew": 1000}), past), "");
+        let wide = told(json!({"maxSkew": 1001}), past);
+        assert!(wide.contains("no more than 1000 nodes"), "{wide}");
         let later = told(json!({}), "1970-01-01T02:00:00Z");
         assert!(later.contains("1970-01-01T02:00:00"), "{later}");
     }

@@ -90,7 +90,12 @@ pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pac
     });
     let left = (rollout.total_nodes - rollout.ready_updated_nodes).max(0) as usize;
     let done = usize::saturating_sub(settled, pace.watched);
-    rollout.waves_done = Some((done / width) as i32);
+    // The last one may not have been a full one.
+    let waves = match rollout.completion_time {
+        Some(_) => done.div_ceil(width),
+        None => done / width,
+    };
+    rollout.waves_done = Some(waves as i32);
     rollout.waves_left = Some((left + pace.watched).div_ceil(width) as i32);
     let goes_on = rollout.completion_time.is_none() && pace.places > 0 && !pace.stopped;
     if rollout.phase == Phase::InProgress && settled > 0 && goes_on {

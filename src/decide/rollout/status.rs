@@ -280,6 +280,14 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             || stalled.is_some(),
     };
     set_pace(&mut rollout, &nodes, &pace);
+    // What is over went as it went, whatever the window is by now.
+    let over = form
+        .previous
+        .as_ref()
+        .filter(|p| p.completion_time.is_some() && p.completion_time == rollout.completion_time);
+    if let (Some(over), Some(now)) = (over, rollout.waves_done) {
+        rollout.waves_done = over.waves_done.or(Some(now));
+    }
     FormState {
         total_nodes: total,
         ready_nodes: ready,
