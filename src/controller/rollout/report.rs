@@ -57,8 +57,8 @@ impl Turn {
         (since < every).then(|| every - since)
     }
 
-    /// What the form was when its events were told last.
-    fn before(&mut self, form: &Form) -> Option<FormStatus> {
+    /// What the form was when its events were told last, if that is not known to be what its status says now.
+    fn take_untold(&mut self, form: &Form) -> Option<FormStatus> {
         let (uid, before) = self.untold.take()?;
         (uid == form.uid).then_some(before)
     }
@@ -137,7 +137,7 @@ impl Look<'_> {
             let status = form_status(&form, told, error, Timestamp::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
             if status == form.status {
-                if let Some(before) = turn.before(&form) {
+                if let Some(before) = turn.take_untold(&form) {
                     self.announce(&form, &before, &status, state);
                 }
                 continue;
@@ -166,12 +166,12 @@ impl Look<'_> {
                 let turn = written.forms.entry(form.name.clone()).or_default();
                 match &ended {
                     Ok(()) => {
-                        let before = turn.before(form);
+                        let before = turn.take_untold(form);
                         let before = before.unwrap_or_else(|| form.status.clone());
                         self.announce(form, &before, status, *state);
                     }
                     Err(ApiError::Unavailable(_)) => {
-                        let before = turn.before(form);
+                        let before = turn.take_untold(form);
                         let before = before.unwrap_or_else(|| form.status.clone());
                         turn.untold = Some((form.uid.clone(), before));
                     }

@@ -99,7 +99,7 @@ fn too_wide(spec: &FormSpec) -> Option<String> {
     };
     (window as usize > WINDOW_MAX).then(|| {
         format!(
-            "rollout.maxSkew {window}: no more than {WINDOW_MAX} nodes go at a time all the same"
+            "rollout.maxSkew {window}: no more than {WINDOW_MAX} nodes go at a time all the same, for the hub's ledger has room for so many"
         )
     })
 }

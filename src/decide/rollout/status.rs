@@ -271,7 +271,10 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         width: window.into_iter().chain(hub_window).min(),
         soak: SignedDuration::from_secs(form.policy.min_ready_seconds.into()),
         watched: watched.len(),
-        places: places(name, form, seen, (window, hub_window)),
+        places: match phase {
+            Phase::InProgress => places(name, form, seen, (window, hub_window)),
+            _ => 0,
+        },
         stopped: blocked.is_some_and(Reason::needs_somebody)
             || form.policy.paused
             || form.outdated
@@ -365,7 +368,8 @@ fn places(
     (window, hub_window): (Option<usize>, Option<usize>),
 ) -> usize {
     let nodes = seen.snapshot.nodes.values();
-    let has_slot = |node: &Node| seen.slots.iter().any(|slot| slot.uid == node.uid);
+    let slots: BTreeSet<&str> = seen.slots.iter().map(|slot| slot.uid.as_str()).collect();
+    let has_slot = |node: &Node| slots.contains(node.uid.as_str());
     let broken: Vec<&str> = nodes
         .clone()
         .filter(|node| node.non_ready() && !node.held() && !has_slot(node))

@@ -406,6 +406,19 @@ fn explain_quotes_why_a_form_cannot_be_rendered() {
     assert!(why.ends_with("not rendered for every row yet"), "{why}");
 }
 
+#[test]
+fn explain_says_what_keeps_the_hub_from_its_rows() {
+    let mut snapshot = fleet("A", 2);
+    snapshot.forms.get_mut("web").unwrap().outdated = true;
+    let explained = ask(&snapshot, 1, None, |asked| {
+        let unread = Some("nothing listens there".to_owned());
+        form(&Asked { unread, ..*asked })
+    });
+    assert_eq!(explained.reason.as_deref(), Some("NotRendered"));
+    let why = explained.why.unwrap();
+    assert!(why.ends_with(": nothing listens there"), "{why}");
+}
+
 /// Two in flight past their deadline fill the window, and five may fail.
 fn stuck() -> Snapshot {
     let mut snapshot = fleet("xxAA", 2);
