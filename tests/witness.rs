@@ -12,17 +12,26 @@ use kube::{Api, ResourceExt};
 /// What was seen so far. Creations count as well: a Deployment is not rolled out until it first is.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Deployments that are not rolled out, and since when.
-    open: BTreeMap<String, Instant>,
+    /// Deployments that are not rolled out.
+    open: BTreeMap<String, Open>,
     pub peak: usize,
-    /// The most at a moment when one more changed, since the first list.
-    pub peak_at_change: usize,
+    /// The generations at the first list: what has another one was changed since.
+    at_first: BTreeMap<String, Option<i64>>,
+    /// The most that had been changed since the first list and were not rolled out.
+    pub peak_of_changed: usize,
     /// Sum of the times that Deployments were not rolled out.
     pub not_ready: Duration,
     pub first: Option<Instant>,
     pub last: Option<Instant>,
     /// How many times a Deployment was rolled out after it had not been.
     pub rolled_out: usize,
+}
+
+#[derive(Debug)]
+struct Open {
+    since: Instant,
+    /// Since the first list.
+    changed: bool,
 }
 
 pub struct Witness {
@@ -46,14 +55,15 @@ impl Witness {
                 let now = Instant::now();
                 let mut seen = store.lock().expect("the witness's lock");
                 match event.expect("the witness's watch") {
-                    Event::InitApply(deployment) => seen.put(&deployment, now),
-                    Event::Apply(deployment) => {
-                        let before = seen.open.len();
+                    Event::InitApply(deployment) => {
+                        let generation = deployment.metadata.generation;
+                        // A watch that lists once more begins nothing anew.
+                        seen.at_first
+                            .entry(deployment.name_any())
+                            .or_insert(generation);
                         seen.put(&deployment, now);
-                        if seen.open.len() > before {
-                            seen.peak_at_change = seen.peak_at_change.max(before + 1);
-                        }
                     }
+                    Event::Apply(deployment) => seen.put(&deployment, now),
                     Event::Delete(deployment) => drop(seen.open.remove(&deployment.name_any())),
                     Event::InitDone => drop(listed.take().map(|listed| listed.send(()))),
                     Event::Init => {}
@@ -76,15 +86,22 @@ impl Seen {
     fn put(&mut self, deployment: &Deployment, now: Instant) {
         let name = deployment.name_any();
         if is_rolled_out(deployment) {
-            if let Some(since) = self.open.remove(&name) {
-                self.not_ready += now - since;
+            if let Some(open) = self.open.remove(&name) {
+                self.not_ready += now - open.since;
                 self.last = Some(now);
                 self.rolled_out += 1;
             }
         } else {
-            self.open.entry(name).or_insert(now);
+            let changed = self.at_first.get(&name) != Some(&deployment.metadata.generation);
+            let open = self.open.entry(name).or_insert(Open {
+                since: now,
+                changed,
+            });
+            open.changed |= changed;
             self.first.get_or_insert(now);
             self.peak = self.peak.max(self.open.len());
+            let changed = self.open.values().filter(|open| open.changed).count();
+            self.peak_of_changed = self.peak_of_changed.max(changed);
         }
     }
 
