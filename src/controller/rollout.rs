@@ -324,15 +324,13 @@ impl Look<'_> {
                 && let Some(form) = snapshot.forms.get_mut(&before.name)
             {
                 let is_older = |node: &&Arc<NodeDigest>| {
-                    let written = node.written_from;
-                    node.form == before.name
-                        && node.held()
-                        && !node.deleting
-                        && written != Some(before.generation)
+                    node.form == before.name && node.written_from != Some(before.generation)
                 };
-                let older = nodes.iter().filter(is_older);
-                form.unwritten
-                    .extend(older.map(|node| node.key.name.clone()));
+                for node in nodes.iter().filter(is_older) {
+                    if let Some(node) = snapshot.nodes.get_mut(&node.key.name) {
+                        node.unrendered = true;
+                    }
+                }
                 let there = nodes
                     .iter()
                     .filter(|n| n.form == before.name && !n.deleting);

@@ -176,6 +176,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             snapshot,
             slots: &slots,
             failed: &pass.failed[name.as_str()],
+            late: pass.failed.values().map(|failed| failed.late).sum(),
             waiting: &pass.plan.waiting,
             candidates: &candidates,
             window: windows.width(name),
@@ -341,16 +342,20 @@ impl Pass<'_> {
             })
         };
         let refusal = snapshot.refused.get(name);
+        let refusal = refusal.filter(|refusal| refusal.hash == node.desired);
         let refused = |refusal: &Refusal| Reason::ReleaseRefused {
             node: name.to_owned(),
             why: refusal.why.clone(),
         };
         if way == Way::Slot {
             let turn = || turns?.stop(node, has_slot);
-            // What was refused again and again gave its slot to others, and waits for more than another one.
-            let lasting = refusal.filter(|refusal| refusal.lasting && refusal.hash == node.desired);
             stopped = stopped.or_else(turn).or_else(|| {
                 let full = windows.admit(node).err()?;
+                // What was refused again and again gave its slot to others. While theirs do not go through either, it waits
+                // for that and not for them.
+                let lasting = refusal.filter(|refusal| refusal.lasting && refusal.unbroken);
+                let lasting =
+                    lasting.filter(|_| slots.iter().any(|slot| is_unsent(snapshot, slot)));
                 Some(lasting.map(refused).or_else(ledger).unwrap_or(full))
             });
         }
@@ -497,6 +502,12 @@ fn put_off(snapshot: &Snapshot, name: &str, node: &Node, now: Timestamp) -> Opti
     let refusal = snapshot.refused.get(name)?;
     let same = refusal.hash == node.desired;
     refusal.until.filter(|until| same && *until > now)
+}
+
+/// What it was taken for has not gone live.
+fn is_unsent(snapshot: &Snapshot, slot: &Slot) -> bool {
+    let node = snapshot.nodes.get(&slot.node);
+    node.is_some_and(|node| node.uid == slot.uid && node.held() && node.desired == slot.hash)
 }
 
 /// The slot names a newer version of the node than this one.

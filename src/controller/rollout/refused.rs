@@ -14,7 +14,7 @@ use crate::decide::rollout::{Refusal, Release};
 /// After so many tries a release that does not go through gives its slot to others.
 pub const LASTING: u32 = 3;
 /// So many conflicts in a row are none: something else answers with that code.
-const CONFLICTS_MAX: u32 = 5;
+pub const CONFLICTS_MAX: u32 = 5;
 /// The longest time between two tries of releases that do not go through.
 const REFUSED_RETRY_MAX: Duration = Duration::from_secs(30);
 
@@ -30,6 +30,8 @@ pub struct Refused {
     /// How many of the last ones were conflicts.
     conflicts: u32,
     retry_at: Option<Instant>,
+    /// No release has gone through since.
+    unbroken: bool,
 }
 
 /// Why a release did not go through.
@@ -80,6 +82,7 @@ impl Look<'_> {
         tried: &[Release],
         mut refused: BTreeMap<String, NotReleased>,
     ) {
+        let some_went = tried.len() > refused.len();
         for release in tried {
             let before = self.memory.refused.remove(&release.node);
             let times = before
@@ -109,8 +112,13 @@ impl Look<'_> {
                 times,
                 conflicts,
                 retry_at,
+                unbroken: true,
             };
             self.memory.refused.insert(release.node.clone(), refused);
+        }
+        if some_went {
+            let all = self.memory.refused.values_mut();
+            all.for_each(|refused| refused.unbroken = false);
         }
     }
 
@@ -129,6 +137,7 @@ impl Look<'_> {
                     why: refused.why.clone(),
                     until: refusal(refused),
                     lasting: refused.times >= LASTING,
+                    unbroken: refused.unbroken,
                 };
                 (name.clone(), refusal)
             })

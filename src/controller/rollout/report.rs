@@ -14,7 +14,7 @@ use crate::cluster::catalog::Form;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::rollout::refused::{LASTING, refused_retry};
+use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING, refused_retry};
 use crate::controller::rollout::{Look, Pass, REQUESTS_MAX};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
@@ -41,6 +41,8 @@ struct Turn {
     last: Option<Instant>,
     /// How many failed in a row.
     failed: u32,
+    /// How many of a form met another version of it, in a row.
+    conflicts: u32,
     /// Of a form, by its uid: what its status was before a write of which nobody knows whether it went through. What changed
     /// since is to be told.
     untold: Option<(String, FormStatus)>,
@@ -175,9 +177,16 @@ impl Look<'_> {
                         let before = before.unwrap_or_else(|| form.status.clone());
                         turn.untold = Some((form.uid.clone(), before));
                     }
-                    // The event of what somebody else wrote brings us back.
-                    Err(ApiError::Conflict(_)) => continue,
-                    Err(ApiError::NotFound(_) | ApiError::Refused(_)) => {}
+                    // The event of what somebody else wrote brings us back; this is for the case that it has come already.
+                    Err(ApiError::Conflict(_)) if turn.conflicts < CONFLICTS_MAX => {
+                        turn.conflicts += 1;
+                        again = again.into_iter().chain([FORM_STATUS_EVERY]).min();
+                        continue;
+                    }
+                    Err(ApiError::Conflict(_) | ApiError::NotFound(_) | ApiError::Refused(_)) => {}
+                }
+                if ended.is_ok() {
+                    turn.conflicts = 0;
                 }
                 turn.note(self.world, &about, ended);
                 again = again.into_iter().chain(turn.wait(Duration::ZERO)).min();

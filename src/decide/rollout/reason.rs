@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::api::names;
+use crate::api::policy::WINDOW_MAX;
 
 /// What every node of a form waits for, until its newest content has reached them all.
 pub const NOT_RENDERED: &str = "NotRendered";
@@ -201,6 +202,10 @@ impl Reason {
             }
             Reason::BrokenBefore { .. } => {
                 "repair those nodes, deactivate their rows, raise maxSkew, or set rollout.skewCounts: Released"
+            }
+            Reason::HubWindowFull { window, .. } if *window >= WINDOW_MAX => {
+                "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode): the hub's ledger has room for \
+                 1000 at a time, whatever maxSkew says; else correct the form that they are of"
             }
             Reason::HubWindowFull { .. } => {
                 "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \

@@ -47,6 +47,8 @@ pub struct Refusal {
     pub until: Option<Timestamp>,
     /// It was tried a few times: no accident any more.
     pub lasting: bool,
+    /// No release of the hub has gone through since.
+    pub unbroken: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -105,7 +107,8 @@ pub struct Node {
     /// Whether its release would change none of its objects, though nobody knows what let them go. None while that is being
     /// found out.
     pub unchanged: Option<bool>,
-    /// Lynq left it, and no hub of ours has written it yet: what is held there are templates.
+    /// What is held there are templates, as Lynq left them; or an older form's, and no sync of this process has said yet
+    /// whether that is what is wanted.
     pub unrendered: bool,
     /// What the node tells of its newest slot.
     pub flight: Option<Flight>,

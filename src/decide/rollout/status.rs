@@ -118,6 +118,8 @@ pub struct Seen<'a> {
     /// The ledger as it will stand.
     pub slots: &'a [Slot],
     pub failed: &'a Failed,
+    /// How many of all forms are past their deadlines.
+    pub late: usize,
     pub waiting: &'a BTreeMap<String, Reason>,
     /// The nodes that wait, in their turn.
     pub candidates: &'a [&'a str],
@@ -334,16 +336,18 @@ pub fn nodes_of<'a>(
 /// Why nothing goes on by itself: whatever is in flight is past its deadline, and keeps the rest waiting, but is not as much
 /// as maxFailures asks for. The phase stays what it is, for no budget is spent.
 fn stalled(form_name: &str, seen: &Seen, blocked: &Reason) -> Option<String> {
-    let late = seen.failed.late;
     let of_form = seen.slots.iter().filter(|slot| slot.form == form_name);
-    let in_the_way = match blocked {
-        Reason::WindowFull { .. } | Reason::GroupNotDone { .. } => of_form.count(),
+    let (late, in_the_way) = match blocked {
+        Reason::WindowFull { .. } | Reason::GroupNotDone { .. } => {
+            (seen.failed.late, of_form.count())
+        }
         // Of another form, too, may give its place up.
-        Reason::HubWindowFull { .. } => seen.slots.len(),
+        Reason::HubWindowFull { .. } => (seen.late, seen.slots.len()),
         _ => return None,
     };
     let allowed = seen.failed.allowed;
     let counted = match seen.failed.names.len() {
+        _ if late > seen.failed.late => "some of it of other forms".to_owned(),
         0 => "and none of it counts as a failure: it was not ready before, it is being deleted, or lynq.sh/resume forgave it".to_owned(),
         n => format!("and maxFailures ({allowed}) halts only at more failures than these {n}"),
     };

@@ -3,6 +3,7 @@
 mod alone;
 mod policy;
 mod refusals;
+mod stalled;
 mod told;
 
 use std::collections::BTreeSet;

@@ -393,14 +393,18 @@ fn change(node: &mut Value, what: usize, number: u64) {
 pub fn heal(world: &mut World) {
     for form in FORMS.iter().take(world.settings.forms) {
         if world.users.images.contains_key(*form) {
-            world.users.versions += 1;
-            let image = format!("v{}-good", world.users.versions);
-            world
-                .users
-                .images
-                .entry((*form).to_owned())
-                .or_default()
-                .push(image);
+            // What is good already may have to go on as it is; what was changed by hand stays so until there is something new.
+            let by_hand = [Fault::HandEdits, Fault::Takeover];
+            let by_hand = by_hand
+                .iter()
+                .any(|fault| world.settings.faults.contains(fault));
+            let good = world.users.image(form).ends_with("-good");
+            if by_hand || !good || world.random.below(2) == 0 {
+                world.users.versions += 1;
+                let image = format!("v{}-good", world.users.versions);
+                let images = world.users.images.entry((*form).to_owned());
+                images.or_default().push(image);
+            }
             let mut healthy =
                 json!({"maxSkew": 10, "paused": false, "minReadySeconds": 0, "creation": "Gated"});
             if world.random.below(2) == 0 {
@@ -414,8 +418,9 @@ pub fn heal(world: &mut World) {
         }
     }
     world.change_hub(|hub| hub.forced = false);
+    let now = timestamp(world.time as i64);
     for form in FORMS {
-        world.annotate_form(form, false, None);
+        world.annotate_form(form, false, Some(now));
     }
     if world.rows.is_empty() {
         for i in 0..world.settings.rows {

@@ -225,6 +225,14 @@ fn an_order_keeps_no_correction_from_what_fills_the_window() {
     policy_of(&mut snapshot).max_skew = Skew::Count(0);
     snapshot.hub_skew = Skew::Count(2);
     assert_eq!(released(&plan(&snapshot, at(1))), ["n1", "n2"]);
+    // That the first one was refused for a while, and would go by now, is another matter.
+    let refused = Refusal {
+        until: Some(at(0)),
+        lasting: true,
+        ..refusals::refusal("no such webhook")
+    };
+    snapshot.refused.insert("n0".into(), refused);
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n1", "n2"]);
 }
 
 /// Whoever reads only the form must learn that it is halted.

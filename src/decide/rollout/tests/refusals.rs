@@ -8,6 +8,7 @@ pub fn refusal(why: &str) -> Refusal {
         why: why.into(),
         until: None,
         lasting: false,
+        unbroken: true,
     }
 }
 
@@ -81,6 +82,52 @@ fn what_is_refused_again_and_again_is_what_all_wait_for() {
     assert_eq!(codes, [refused, refused, "Releasing", "WindowFull"]);
     let blocked = plan.forms["web"].blocked.as_ref();
     assert_eq!(blocked.map(Reason::code), Some(refused));
+}
+
+/// It is not what keeps the node waiting any more, as far as anybody can know.
+#[test]
+fn an_old_refusal_is_not_told_once_others_go_or_fill_the_window() {
+    let mut snapshot = fleet("AA", 1);
+    let old = Refusal {
+        until: Some(at(5)),
+        lasting: true,
+        ..refusal("no such webhook")
+    };
+    snapshot.refused.insert("n0".into(), old.clone());
+    snapshot.slots = vec![slot(1, "100")];
+    let told = |snapshot: &Snapshot| plan(snapshot, at(10)).waiting["n0"].code();
+    assert_eq!(told(&snapshot), "ReleaseRefused");
+    let unbroken = false;
+    snapshot.refused.insert(
+        "n0".into(),
+        Refusal {
+            unbroken,
+            ..old.clone()
+        },
+    );
+    assert_eq!(told(&snapshot), "WindowFull");
+    // The other one has gone, or nobody has a slot and somebody is broken.
+    snapshot.refused.insert("n0".into(), old);
+    let node = snapshot.nodes.get_mut("n1").unwrap();
+    (node.live, node.settled_since) = (Live::Hash("new".into()), None);
+    assert_eq!(told(&snapshot), "WindowFull");
+    snapshot.slots.clear();
+    snapshot.nodes.get_mut("n1").unwrap().live = Live::Hash("old".into());
+    assert_eq!(released(&plan(&snapshot, at(10))), ["n1"]);
+}
+
+/// What was refused says nothing of what was corrected since.
+#[test]
+fn a_refusal_of_other_content_is_not_told() {
+    let mut snapshot = fleet("A", 1);
+    let refused = Refusal {
+        until: Some(at(30)),
+        lasting: true,
+        ..refusal("no")
+    };
+    snapshot.refused.insert("n0".into(), refused);
+    snapshot.nodes.get_mut("n0").unwrap().desired = "newer".into();
+    assert_eq!(plan(&snapshot, at(10)).waiting["n0"].code(), "Releasing");
 }
 
 /// What is too large, or refused, is not awaited; but nobody is told that it is there.

@@ -1,27 +1,26 @@
-//! Cases for what people are told: force, the hub's window, the pace, what stalls, and what `explain` makes of it.
+//! Cases for what people are told: force, the hub's window, the pace, and what `explain` makes of it.
 
 use serde_json::json;
 
 use super::*;
 use crate::api::conditions::Condition;
 use crate::api::node::NodeStatus;
-use crate::api::policy::Group;
 use crate::api::{names, stamp};
 use crate::decide::content;
 use crate::decide::explain::{Asked, Explanation, Leader};
 use crate::decide::node::NodeDigest;
-use crate::decide::rollout::status::{FormState, STALLED};
+use crate::decide::rollout::status::FormState;
 
-fn state_of(snapshot: &Snapshot, second: i64) -> FormState {
+pub fn state_of(snapshot: &Snapshot, second: i64) -> FormState {
     plan(snapshot, at(second)).forms["web"].clone()
 }
 
-fn policy_of(snapshot: &mut Snapshot) -> &mut Rollout {
+pub fn policy_of(snapshot: &mut Snapshot) -> &mut Rollout {
     &mut snapshot.forms.get_mut("web").unwrap().policy
 }
 
 /// Says why its form is not valid, and asks.
-fn ask(
+pub fn ask(
     snapshot: &Snapshot,
     second: i64,
     invalid: Option<(&str, &str)>,
@@ -43,7 +42,7 @@ fn ask(
     })
 }
 
-fn form(asked: &Asked) -> Explanation {
+pub fn form(asked: &Asked) -> Explanation {
     asked.form("web").unwrap()
 }
 
@@ -419,109 +418,6 @@ fn explain_says_what_keeps_the_hub_from_its_rows() {
     assert!(why.ends_with(": nothing listens there"), "{why}");
 }
 
-/// Two in flight past their deadline fill the window, and five may fail.
-fn stuck() -> Snapshot {
-    let mut snapshot = fleet("xxAA", 2);
-    snapshot.slots = vec![slot(0, "99"), slot(1, "99")];
-    policy_of(&mut snapshot).max_failures = Some(Skew::Count(5));
-    snapshot
-}
-
-#[test]
-fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
-    let state = state_of(&stuck(), 600);
-    assert_eq!(
-        (state.rollout.phase, state.rollout.failed_nodes),
-        (Phase::InProgress, 2)
-    );
-    assert_eq!(
-        state.rollout.message,
-        "2/4 updated, 2 not ready yet, 2 held: stalled: the window of 2 is full; not ready: n0, n1; whatever is in flight is \
-         past its deadline, and maxFailures (5) halts only at more failures than these 2. Next: correct the form: those nodes get the correction \
-         first; or remove what stands in their way, such as finalizers of what is being deleted; or raise maxSkew"
-    );
-    let explained = ask(&stuck(), 600, None, form);
-    assert!(explained.why.unwrap().starts_with("stalled: "));
-    assert!(explained.next.unwrap().starts_with("correct the form"));
-
-    type Change = dyn Fn(&mut Snapshot);
-    let cases: [(&str, &Change, i64, bool); 8] = [
-        ("before the deadline", &|_| {}, 599, false),
-        (
-            "one of two may become ready",
-            &|s| s.nodes.get_mut("n1").unwrap().start = Some(at(100)),
-            600,
-            false,
-        ),
-        ("paused", &|s| policy_of(s).paused = true, 600, false),
-        (
-            "nothing is held",
-            &|s| s.nodes.retain(|name, _| name.as_str() < "n2"),
-            600,
-            false,
-        ),
-        (
-            "what was forgiven fills the window still",
-            &|s| s.forms.get_mut("web").unwrap().resumed_at = Some(at(600)),
-            600,
-            true,
-        ),
-        (
-            "a group that is not done",
-            &|s| {
-                policy_of(s).max_skew = Skew::Count(9);
-                policy_of(s).order = vec![Group {
-                    name: "canaries".into(),
-                    when: None,
-                    match_labels: BTreeMap::new(),
-                }];
-                s.nodes.get_mut("n2").unwrap().group = 1;
-                s.nodes.get_mut("n3").unwrap().group = 1;
-            },
-            600,
-            true,
-        ),
-        (
-            "the hub's window",
-            &|s| {
-                policy_of(s).max_skew = Skew::Count(9);
-                s.hub_skew = Skew::Count(2);
-            },
-            600,
-            true,
-        ),
-        (
-            "the hub's window, where another form may make room",
-            &|s| {
-                policy_of(s).max_skew = Skew::Count(9);
-                s.hub_skew = Skew::Count(2);
-                let other = s.forms["web"].clone();
-                s.forms.insert("api".into(), other);
-                s.nodes.get_mut("n1").unwrap().form = "api".into();
-                s.slots[1].form = "api".into();
-            },
-            600,
-            false,
-        ),
-    ];
-    for (name, change, second, expected) in cases {
-        let mut snapshot = stuck();
-        change(&mut snapshot);
-        let state = state_of(&snapshot, second);
-        let complete = state
-            .conditions
-            .iter()
-            .find(|c| c.type_ == "RolloutComplete");
-        assert_eq!(
-            complete.is_some_and(|c| !c.status && c.reason == STALLED),
-            expected,
-            "{name}: {}",
-            state.rollout.message
-        );
-        assert_eq!(state.stalled.is_some(), expected, "{name}");
-    }
-}
-
 /// Nothing waits any more, and the last one is broken.
 #[test]
 fn what_failed_last_is_told_with_its_cause() {
@@ -536,17 +432,6 @@ fn what_failed_last_is_told_with_its_cause() {
     let explained = ask(&snapshot, 600, None, form);
     assert_eq!(explained.why.as_deref(), Some(message));
     assert!(explained.next.is_some());
-}
-
-/// What cannot be repaired in time fills the window, too, and wakes the planner.
-#[test]
-fn a_repair_past_its_deadline_stalls() {
-    let mut snapshot = stuck();
-    snapshot.slots[0].repair = true;
-    assert_eq!(plan(&snapshot, at(1)).wake_at, Some(at(600)));
-    let state = state_of(&snapshot, 600);
-    assert_eq!(state.rollout.failed_nodes, 1, "it spends no budget");
-    assert!(state.stalled.is_some());
 }
 
 #[test]

@@ -291,6 +291,7 @@ fn look_on(world: &mut World, p: usize, name: &str) {
             facts,
             unavailable: None,
             child: child.as_ref(),
+            obstacle: None,
             failure: None,
             premise: Premise::default(),
             // Nobody takes fields over here.

@@ -59,15 +59,6 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         }
         if desired.is_none() {
             unwritten = refused;
-            let is_older = |node: &&Arc<NodeDigest>| {
-                let written = node.written_from;
-                node.form == form.name
-                    && node.held()
-                    && !node.deleting
-                    && written != Some(form.generation)
-            };
-            let older = process.nodes.values().filter(is_older);
-            unwritten.extend(older.map(|node| node.key.name.clone()));
         }
         let absent = lack.absent.into_iter();
         let absent = absent
@@ -111,11 +102,21 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             why: failed.why.to_owned(),
             until: failed.retry_at.map(|at| process.now(at)),
             lasting: failed.times >= LASTING,
+            unbroken: failed.unbroken,
         };
         (name.clone(), refusal)
     });
     let mut nodes: BTreeMap<String, rollout::Node> = process.nodes.iter().map(node_view).collect();
     for (name, node) in &process.nodes {
+        let known = process.rendered.get(&node.form);
+        let is_unsynced = known.is_none_or(|known| known.desired.is_none());
+        let form = process.forms.get(&node.form);
+        if is_unsynced
+            && form.is_some_and(|form| node.written_from != Some(form.generation))
+            && let Some(planned) = nodes.get_mut(name)
+        {
+            planned.unrendered = true;
+        }
         if node.live != Live::Unknown || node.rendered_hash.is_none() {
             continue;
         }

@@ -15,6 +15,7 @@ pub struct Failed {
     pub why: &'static str,
     pub times: u32,
     pub retry_at: Option<u64>,
+    pub unbroken: bool,
 }
 
 impl Loop {
@@ -33,6 +34,7 @@ impl Loop {
             why,
             times,
             retry_at,
+            unbroken: true,
         };
         self.refused.insert(release.node.clone(), failed);
     }
