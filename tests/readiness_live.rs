@@ -52,6 +52,34 @@ async fn a_quota_that_is_too_small_is_named_with_the_numbers() -> Result<()> {
     fleet.retire().await
 }
 
+/// The Deployment itself only counts its pods.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_keeps_the_pods_from_running_is_said_as_long_as_it_does() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "unpulled", 1).await?;
+    fleet
+        .apply(&fleet.form("web:1-broken", json!(1), 0))
+        .await?;
+    let says = async |what: &str| {
+        wait::until(what, SOON, async || {
+            let node = fleet.get("LynqNode", "t0-web").await?;
+            let ready = condition(&node, "Ready").context("Ready")?;
+            let message = ready["message"].as_str().unwrap_or_default();
+            ensure!(message == what, "{message}");
+            Ok(())
+        })
+        .await
+    };
+    says(
+        "Deployment t0-app: 0/1 available, at most 0 may be missing; container app: its image web:1-broken cannot be pulled",
+    )
+    .await?;
+    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
+    says("all resources are ready").await?;
+    fleet.complete(1, SOON).await?;
+    fleet.retire().await
+}
+
 const GADGETS: &str = r#"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -161,12 +161,7 @@ impl Objects {
         namespace: &str,
         mut each: impl FnMut(Value),
     ) -> Result<(), ApiError> {
-        let served = self
-            .served(kind)
-            .await?
-            .ok_or_else(|| ApiError::NotFound(format!("the cluster does not serve {kind}")))?;
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), namespace, &served.resource);
+        let api = self.all(kind, namespace).await?;
         let mut params = ListParams::default().limit(LIST_PAGE);
         loop {
             let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
@@ -177,6 +172,32 @@ impl Objects {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Objects of a kind that these labels select, no more than `most`.
+    pub async fn some(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        labels: &str,
+        most: u32,
+    ) -> Result<Vec<Value>, ApiError> {
+        let api = self.all(kind, namespace).await?;
+        let params = ListParams::default().labels(labels).limit(most);
+        let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
+        let objects = page.items.into_iter().map(serde_json::to_value);
+        Ok(objects
+            .map(|object| object.expect("objects are JSON"))
+            .collect())
+    }
+
+    async fn all(&self, kind: &Kind, namespace: &str) -> Result<Api<DynamicObject>, ApiError> {
+        let served = self
+            .served(kind)
+            .await?
+            .ok_or_else(|| ApiError::NotFound(format!("the cluster does not serve {kind}")))?;
+        let (client, resource) = (self.client.clone(), &served.resource);
+        Ok(Api::namespaced_with(client, namespace, resource))
     }
 
     /// The answer to a SubjectAccessReview.

@@ -15,6 +15,7 @@ mod ingress;
 mod job;
 mod namespace;
 mod object;
+pub mod obstacle;
 mod persistent_volume_claim;
 mod pod;
 mod probe;

@@ -122,6 +122,7 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
             facts,
             unavailable: None,
             child: child.as_ref(),
+            obstacle: None,
             failure: None,
             premise: Premise::of(node, child.as_ref(), Some("here".into())),
             fields_hash: Some("ours"),

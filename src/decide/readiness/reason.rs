@@ -214,6 +214,21 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Whether pods are waited for, whose own statuses may say more.
+    pub fn is_of_pods(&self) -> bool {
+        match self {
+            Self::ProgressDeadlineExceeded { cause, .. } => cause.is_none(),
+            Self::UpdatingPods { .. }
+            | Self::OldPodsLeft { .. }
+            | Self::BelowReplicas { .. }
+            | Self::PodsOutdated { .. }
+            | Self::PodsNotReady { .. }
+            | Self::PodsNotAvailable { .. }
+            | Self::JobUnfinished { .. } => true,
+            _ => false,
+        }
+    }
+
     /// The label of metrics and conditions: part of the interface.
     pub fn code(&self) -> &'static str {
         match self {
