@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use lynqgate::api::names;
 use serde_json::json;
 
 use crate::cluster::database::Product;
@@ -103,19 +104,19 @@ async fn the_web_tenant_form_rolls_out_and_changes() -> Result<()> {
         2
     );
     // The form leaves replicas to others: a change of it does not take the scaling back.
-    cluster
-        .kubectl(
-            &[
-                "scale",
-                "--namespace",
-                &fleet.namespace,
-                "deployment/acme-app",
-                "--replicas=4",
-            ],
-            None,
-        )
-        .await?
-        .expect_success()?;
+    let scale = async |replicas: u32| -> Result<()> {
+        let (namespace, replicas) = (&fleet.namespace, format!("--replicas={replicas}"));
+        let scale = [
+            "scale",
+            "--namespace",
+            namespace,
+            "deployment/acme-app",
+            &replicas,
+        ];
+        cluster.kubectl(&scale, None).await?.expect_success()?;
+        Ok(())
+    };
+    scale(4).await?;
     apply_example(cluster, &fleet, "web-tenant.yaml", |text| {
         text.replace("}}6000{{", "}}9000{{")
             .replace("web:1.0", "web:2.0")
@@ -128,6 +129,26 @@ async fn the_web_tenant_form_rolls_out_and_changes() -> Result<()> {
         "registry.example.com/web:2.0"
     );
     assert_eq!(deployment["spec"]["replicas"], 4);
+    // Nor is one a reason to apply once more: what is others' is not named.
+    scale(3).await?;
+    wait::until("all three are there", SOON, async || {
+        let deployment = fleet.get("Deployment", "acme-app").await?;
+        ensure!(
+            deployment["status"]["availableReplicas"] == 3,
+            "{}",
+            deployment["status"]
+        );
+        let fields = deployment["metadata"]["managedFields"].as_array();
+        let mut fields = fields.into_iter().flatten();
+        let ours = fields.find(|entry| entry["manager"] == names::FIELD_MANAGER);
+        let ours = &ours.context("our fields")?["fieldsV1"]["f:spec"];
+        ensure!(
+            ours["f:template"].is_object() && ours["f:replicas"].is_null(),
+            "{ours}"
+        );
+        Ok(())
+    })
+    .await?;
     Ok(())
 }
 
@@ -148,6 +169,56 @@ async fn the_first_form_of_the_readme_rolls_out_and_changes() -> Result<()> {
         let deployment = fleet.get("Deployment", name).await?;
         let found = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
         assert_eq!(*found, format!("registry.example.com/web:{image}"));
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_demos_form_and_one_in_jinja_roll_out_and_change() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, "demo").await?;
+    let example = std::fs::read_to_string(root().join("tests/forms/web-tenant.yaml"))?;
+    let mut documents = example.split("\n---\n");
+    let hub = documents.find(|document| document.contains("kind: LynqHub"));
+    apply(cluster, &fleet, hub.context("the example has a hub")?).await?;
+    let demo = std::fs::read_to_string(root().join("tests/demo/form.yaml"))?;
+    let name = format!("{{name: web, namespace: {}}}", fleet.namespace);
+    let demo = demo.replace("{name: web}", &name);
+    apply(cluster, &fleet, &demo).await?;
+    fleet.complete(2, SOON).await?;
+    apply(cluster, &fleet, &demo.replace("web:1.0", "web:2.0")).await?;
+    fleet.complete(2, SOON).await?;
+    let deployment = fleet.get("Deployment", "acme-app").await?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "registry.example.com/web:2.0");
+
+    let jinja = |text: &str| {
+        json!({
+            "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+            "metadata": {"name": "plain", "namespace": fleet.namespace},
+            "spec": {"hubId": "tenants", "templateEngine": "Jinja", "configMaps": [{
+                "id": "map", "nameTemplate": "{{ uid }}-plain",
+                "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": text}},
+            }]},
+        })
+    };
+    for (text, acme, beta) in [
+        ("{{ plan | default('basic', true) }}", "enterprise", "basic"),
+        (
+            "{% if plan %}{{ plan | upper | trunc(4) }}{% else %}none{% endif %}",
+            "ENTE",
+            "none",
+        ),
+    ] {
+        fleet.apply(&jinja(text)).await?;
+        wait::until("both have it", SOON, async || {
+            for (name, value) in [("acme-plain", acme), ("beta-plain", beta)] {
+                let map = fleet.get("ConfigMap", name).await?;
+                ensure!(map["data"]["plan"] == value, "{name}: {}", map["data"]);
+            }
+            Ok(())
+        })
+        .await?;
     }
     Ok(())
 }

@@ -352,3 +352,38 @@ fn a_hostile_form_ends_with_the_limit_of_its_row() -> Result<()> {
     }
     Ok(())
 }
+
+/// Whoever tries what docs/TEMPLATES.md shows gets what it shows.
+#[test]
+fn the_manual_shows_what_is_printed() -> Result<()> {
+    let manual = std::fs::read_to_string(root().join("docs/TEMPLATES.md"))?;
+    let (_, trying) = manual.split_once("```console\n").context("commands")?;
+    let (console, after) = trying.split_once("```").context("their end")?;
+    let directory = tempfile::tempdir()?;
+    std::os::unix::fs::symlink(root().join("tests"), directory.path().join("tests"))?;
+    let row = after.split('`').nth(1).context("the row")?;
+    std::fs::write(directory.path().join("row.json"), row)?;
+    let program = program("lynqgate")?;
+    let programs = program.parent().context("its directory")?.display();
+    let mut tried = 0;
+    for step in console.split("$ ").skip(1) {
+        let (command, shown) = step.split_once('\n').context("a line")?;
+        if let Some(file) = command.strip_prefix("cat ") {
+            std::fs::write(directory.path().join(file), shown)?;
+            continue;
+        }
+        let output = Command::new("sh")
+            .args(["-c", &format!("PATH=\"{programs}:$PATH\"; {command} 2>&1")])
+            .current_dir(&directory)
+            .output()?;
+        let printed = str::from_utf8(&output.stdout)?;
+        let as_shown = match shown {
+            "" => printed.contains("kind: LynqNode") && printed.contains("acme.example.com"),
+            shown => printed == shown,
+        };
+        ensure!(as_shown, "{command}\n{printed}");
+        tried += 1;
+    }
+    ensure!(tried == 5, "{tried} commands");
+    Ok(())
+}

@@ -25,7 +25,8 @@ fn form(fleet: &Fleet, image: &str) -> Value {
     form
 }
 
-/// What Lynq writes for a resource: with an owner reference what goes with its node; with labels what is elsewhere or stays.
+/// What Lynq writes for a resource: with an owner reference what goes with its node, also where the garbage collector does
+/// not heed it; with labels what is elsewhere or stays.
 fn of_lynq(fleet: &Fleet, node: &Value, resource: &Value, rendered: Value) -> Value {
     let mut object = rendered["spec"].clone();
     let (own, elsewhere) = (&fleet.namespace, resource["targetNamespace"].as_str());
@@ -37,6 +38,9 @@ fn of_lynq(fleet: &Fleet, node: &Value, resource: &Value, rendered: Value) -> Va
             "lynq.sh/apply-start-time": "2026-03-01T12:00:00.123456789Z",
         },
     });
+    if object["kind"] == "PriorityClass" {
+        object["metadata"]["namespace"] = Value::Null;
+    }
     if elsewhere.is_some() || policy == "Retain" {
         object["metadata"]["labels"] =
             json!({"lynq.sh/node": node["metadata"]["name"], "lynq.sh/node-namespace": own});
@@ -52,7 +56,7 @@ fn of_lynq(fleet: &Fleet, node: &Value, resource: &Value, rendered: Value) -> Va
 async fn apply_as_lynq(fleet: &Fleet, object: &Value) -> Result<()> {
     let text = |at: &str| object.pointer(at).and_then(Value::as_str).context("text");
     let params = PatchParams::apply("lynq-operator").force();
-    let objects = fleet.api_in(text("/kind")?, text("/metadata/namespace")?);
+    let objects = fleet.api_in(text("/kind")?, text("/metadata/namespace").unwrap_or(""));
     let (name, patch) = (text("/metadata/name")?, Patch::Apply(object));
     objects.patch(name, &params, &patch).await?;
     Ok(())
@@ -67,8 +71,11 @@ async fn leave(fleet: &Fleet, form: &Value, i: usize, image: &str) -> Result<()>
     };
     let mut spec = json!({"uid": format!("t{i}"), "templateRef": "web"});
     let mut resources = vec![];
-    for array in ["deployments", "configMaps"] {
+    for array in ["deployments", "configMaps", "manifests"] {
         spec[array] = form["spec"][array].clone();
+        if spec[array].is_null() {
+            spec[array] = json!([]);
+        }
         for resource in spec[array].as_array_mut().context("an array")? {
             let rendered = rendered(resource)?;
             resource["nameTemplate"] = rendered["nameTemplate"].clone();
@@ -108,11 +115,13 @@ async fn leave(fleet: &Fleet, form: &Value, i: usize, image: &str) -> Result<()>
                 .and_then(Value::as_str)
                 .unwrap_or_default()
         };
-        let (kind, namespace) = (text("/kind"), text("/metadata/namespace"));
-        applied.push(format!(
-            "{kind}/{namespace}/{}@{id}",
-            text("/metadata/name")
-        ));
+        // What has no namespace is recorded with its node's.
+        let namespace = match text("/metadata/namespace") {
+            "" => &fleet.namespace,
+            namespace => namespace,
+        };
+        let (kind, name) = (text("/kind"), text("/metadata/name"));
+        applied.push(format!("{kind}/{namespace}/{name}@{id}"));
     }
     let status = json!({"status": {
         "observedGeneration": 1, "readyResources": applied.len(), "desiredResources": applied.len(), "failedResources": 0,
@@ -384,15 +393,33 @@ async fn what_is_elsewhere_or_stays_is_taken_over_too() -> Result<()> {
             .context("an array")?
             .push(map);
     }
+    let rank = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7});
+    form["spec"]["manifests"] =
+        json!([{"id": "rank", "nameTemplate": "{{ .uid }}-rank", "spec": rank}]);
+    let of_ranks = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "ranks"},
+        "rules": [{"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["*"]}],
+    });
+    cluster.apply(&of_ranks.to_string()).await?;
+    let user = operator::identity().username();
+    let bind =
+        format!("kubectl create clusterrolebinding ranks --clusterrole ranks --user '{user}'");
+    run(&cluster, &bind).await?;
     let fleet = fleet_with(fleet, &form, |_| "web:1").await?;
     let far = fleet.api_in("ConfigMap", &elsewhere);
-    let uid_of_far = async || anyhow::Ok(far.get("t1-far").await?.metadata.uid);
-    let before = (substance(&fleet).await?, uid_of_far().await?);
+    let ranks = fleet.api_in("PriorityClass", "");
+    let uids = async || {
+        let (far, rank) = (far.get("t1-far").await?, ranks.get("t1-rank").await?);
+        anyhow::Ok((far.metadata.uid, rank.metadata.uid))
+    };
+    let before = (substance(&fleet).await?, uids().await?);
+    let told = migrate(&cluster, "").await?.expect_success()?;
+    ensure!(told.contains("4 of 4 nodes are taken over"), "{told}");
 
     let operator = Operator::start(&cluster, "operator", &[]).await?;
     fleet.complete(ROWS, SOON).await?;
     released(&operator, &fleet, &[("taken_over", ROWS)]).await?;
-    let after = (substance(&fleet).await?, uid_of_far().await?);
+    let after = (substance(&fleet).await?, uids().await?);
     ensure!(after == before, "{before:?} became {after:?}");
 
     let gone = "DELETE FROM tenants WHERE id = 't0'";
@@ -402,6 +429,8 @@ async fn what_is_elsewhere_or_stays_is_taken_over_too() -> Result<()> {
         SOON,
         async || {
             let left = far.get_opt("t0-far").await?;
+            ensure!(left.is_none(), "{left:?}");
+            let left = ranks.get_opt("t0-rank").await?;
             ensure!(left.is_none(), "{left:?}");
             let kept = fleet.get("ConfigMap", "t0-kept").await?;
             let labels = &kept["metadata"]["labels"];

@@ -143,10 +143,15 @@ impl Fleet {
             "LynqHub" | "LynqForm" | "LynqNode" => ("operator.lynq.sh", "v1"),
             "Deployment" | "StatefulSet" | "DaemonSet" => ("apps", "v1"),
             "Job" => ("batch", "v1"),
+            "PriorityClass" => ("scheduling.k8s.io", "v1"),
             _ => ("", "v1"),
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        Api::namespaced_with(self.client.clone(), namespace, &resource)
+        let client = self.client.clone();
+        match namespace {
+            "" => Api::all_with(client, &resource),
+            namespace => Api::namespaced_with(client, namespace, &resource),
+        }
     }
 
     pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {

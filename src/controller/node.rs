@@ -6,6 +6,7 @@ mod delete;
 mod kinds;
 mod left_over;
 mod news;
+mod pods;
 mod report;
 pub mod takeover;
 
@@ -73,6 +74,7 @@ struct ResourceMemory {
     applies: Applies,
     waiting_since: Option<Timestamp>,
     was_ready: bool,
+    pods: Option<pods::Memory>,
 }
 
 /// That the object was sent through the gate once more.
@@ -192,13 +194,14 @@ impl Look<'_> {
             let Some(kinds) = Kinds::of(self.world, &node, &record, lasting).await? else {
                 return Ok(None);
             };
-            let keys: Vec<Key> = node.facts.iter().map(|facts| kinds.key(facts)).collect();
+            let keys = node_plan::distinct(node.facts.iter().map(|facts| kinds.key(facts)));
             let now = Timestamp::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
                 .map(|key| self.world.children.get(key.as_ref().ok()?))
                 .collect();
             self.remember(&node, &children, now);
+            let pods_at = self.look_at_pods(&node, &keys, &children).await;
             let hold = self.hold(&node, now);
             let min_delay = min_delay(self.world, &node);
             let seen: Vec<Seen> = node
@@ -233,7 +236,8 @@ impl Look<'_> {
                     return Ok(now.checked_add(RETRY_FIRST * 5).ok());
                 }
                 (self.memory.failed_looks, self.memory.conflicts) = (0, 0);
-                return Ok([wake_at, due, gate_at, left_at].into_iter().flatten().min());
+                let times = [wake_at, due, gate_at, left_at, pods_at];
+                return Ok(times.into_iter().flatten().min());
             }
             let apply: Vec<Apply> = plan
                 .apply
@@ -419,6 +423,7 @@ impl Look<'_> {
             facts,
             unavailable: key.as_ref().err().map(String::as_str),
             child,
+            obstacle: memory.and_then(|memory| memory.pods.as_ref()?.obstacle.as_deref()),
             failure: memory.and_then(|memory| memory.failure.as_ref()),
             premise: Premise::of(node, child, namespace),
             fields_hash: memory.and_then(|memory| memory.fields_hash.as_deref()),

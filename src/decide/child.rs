@@ -1,5 +1,6 @@
 //! Child objects: what of one is kept in memory, whose it is, and how a resource becomes its manifest.
 
+mod ignored;
 pub mod kind;
 pub mod tie;
 
@@ -13,7 +14,6 @@ use crate::api::resource::{CreationPolicy, Resource};
 pub use crate::decide::child::kind::Kind;
 use crate::decide::child::tie::Tie;
 use crate::decide::content::hash_value;
-use crate::decide::path::Path;
 use crate::decide::readiness::{Readiness, readiness};
 
 /// Where objects of a kind live.
@@ -79,13 +79,17 @@ impl fmt::Display for ObjectKey {
 /// A LynqNode as its children name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeKey {
+    /// Empty where only an owner reference of a cluster-scoped object names it.
     pub namespace: String,
     pub name: String,
 }
 
 impl fmt::Display for NodeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        match self.namespace.as_str() {
+            "" => f.write_str(&self.name),
+            namespace => write!(f, "{namespace}/{}", self.name),
+        }
     }
 }
 
@@ -292,12 +296,8 @@ pub fn kind_of(manifest: &Value) -> Kind {
 /// Hash of everything of a resource that ends up in its object. Fields that are left to others do not count, so that a
 /// change of theirs is no reason to apply.
 pub fn applied_hash(resource: &Resource) -> String {
-    let mut spec = resource.spec.clone();
-    for pointer in ignored_pointers(resource, &resource.spec) {
-        remove(&mut spec, &pointer);
-    }
     let mut parts = vec![
-        spec,
+        ignored::without(resource),
         json!(resource.name_template),
         json!(resource.target_namespace),
         json!(resource.labels_template),
@@ -322,7 +322,7 @@ pub fn manifest(
 ) -> Value {
     let mut object = resource.spec.clone();
     if let Some(live) = live {
-        keep_ignored(&mut object, resource, live);
+        ignored::keep(&mut object, resource, live);
     }
     let key = object_key(resource, node, scope);
     let mut labels = texts(&object, "labels");
@@ -350,6 +350,9 @@ pub fn manifest(
     let mut metadata = Map::from_iter([("name".to_owned(), Value::from(key.name))]);
     if scope == Scope::Namespaced {
         metadata.insert("namespace".into(), key.namespace.as_str().into());
+    }
+    if let Some(finalizers) = object.pointer("/metadata/finalizers") {
+        metadata.insert("finalizers".into(), finalizers.clone());
     }
     let tie = tie(resource, node, node_uid, &key.namespace);
     tie.add_to(&mut metadata, &mut labels, &mut annotations);
@@ -382,45 +385,6 @@ fn texts(object: &Value, field: &str) -> Map<String, Value> {
         .as_object()
         .cloned()
         .unwrap_or_default()
-}
-
-/// Server-side apply takes a field away that its owner no longer names, so an ignored field is applied with the value
-/// that it has in the cluster; absent there, it is left out.
-fn keep_ignored(object: &mut Value, resource: &Resource, live: &Value) {
-    for pointer in ignored_pointers(resource, object) {
-        remove(object, &pointer);
-    }
-    for pointer in ignored_pointers(resource, live) {
-        if let Some(value) = live.pointer(&pointer)
-            && let Some((parent, field)) = pointer.rsplit_once('/')
-            && let Some(Value::Object(fields)) = object.pointer_mut(parent)
-        {
-            fields.insert(unescaped(field), value.clone());
-        }
-    }
-}
-
-/// JSON pointers of what `ignoreFields` matches in the object. A path that does not parse matches nothing here; no
-/// form is rendered that has one.
-fn ignored_pointers(resource: &Resource, object: &Value) -> Vec<String> {
-    let paths = resource
-        .ignore_fields
-        .iter()
-        .filter_map(|path| Path::parse(path).ok());
-    paths.flat_map(|path| path.pointers(object)).collect()
-}
-
-fn unescaped(token: &str) -> String {
-    token.replace("~1", "/").replace("~0", "~")
-}
-
-fn remove(object: &mut Value, pointer: &str) {
-    let Some((parent, field)) = pointer.rsplit_once('/') else {
-        return;
-    };
-    if let Some(Value::Object(fields)) = object.pointer_mut(parent) {
-        fields.remove(&unescaped(field));
-    }
 }
 
 #[cfg(test)]
@@ -461,7 +425,7 @@ mod tests {
     fn resource(extra: Value) -> Resource {
         let mut base = json!({"id": "app", "nameTemplate": "acme-app", "spec": {
             "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"labels": {"app": "acme"}, "annotations": {"a": "b"}, "namespace": "elsewhere"},
+            "metadata": {"labels": {"app": "acme"}, "annotations": {"a": "b"}, "finalizers": ["a.example.com/f"], "namespace": "elsewhere"},
             "spec": {"replicas": 2, "template": {"spec": {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:1"}]}}}}});
         base.as_object_mut()
             .unwrap()
@@ -486,6 +450,7 @@ mod tests {
             None,
         );
         assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "u1");
+        assert_eq!(object["metadata"]["finalizers"], json!(["a.example.com/f"]));
         assert_eq!(
             object["metadata"]["labels"],
             json!({"app": "acme", "plan": "pro", "lynq.sh/managed": "true"})

@@ -76,6 +76,8 @@ pub struct Seen<'a> {
     /// Why nothing can be done with objects of its kind.
     pub unavailable: Option<&'a str>,
     pub child: Option<&'a Child>,
+    /// What keeps its pods from running, where it waits for them.
+    pub obstacle: Option<&'a str>,
     pub failure: Option<&'a Failure>,
     /// What an apply would meet now.
     pub premise: Premise,
@@ -286,6 +288,31 @@ pub fn is_untouched(node: &NodeDigest, children: &[Option<Arc<Child>>]) -> bool 
     fields_hash(applied) == node.status.applied_fields_hash
 }
 
+/// The objects of a node's resources, each of one resource only: two that are applied by turns would change it for ever.
+/// That the hub cannot tell: it does not know which kinds have namespaces.
+pub fn distinct(
+    keys: impl Iterator<Item = Result<ObjectKey, String>>,
+) -> Vec<Result<ObjectKey, String>> {
+    let mut seen = BTreeSet::new();
+    let mut first = |key: ObjectKey| {
+        let group = key.kind.group().to_owned();
+        let parts = (
+            group,
+            key.kind.kind.clone(),
+            key.namespace.clone(),
+            key.name.clone(),
+        );
+        match seen.insert(parts) {
+            true => Ok(key),
+            false => Err(format!(
+                "an earlier resource is {} {} too; give one of them another name",
+                key.kind.kind, key.name
+            )),
+        }
+    };
+    keys.map(|key| key.and_then(&mut first)).collect()
+}
+
 /// What is said of an object that is somebody else's.
 pub fn owned_by(owner: &str) -> String {
     format!("it belongs to {owner}; give one of them another name")
@@ -404,7 +431,12 @@ struct Assessed {
 
 /// Whether the object belongs to this very node, not to one of the same name before it.
 pub fn is_ours(child: &Child, node: &NodeDigest) -> bool {
-    matches!(&child.owner, Owner::Node { key, uid } if *key == node.key && uid.as_ref().is_none_or(|uid| *uid == node.uid))
+    match &child.owner {
+        // Lynq gives references to cluster-scoped objects too, where they name no namespace.
+        Owner::Node { uid: Some(uid), .. } => *uid == node.uid,
+        Owner::Node { key, uid: None } => *key == node.key,
+        Owner::Other(_) | Owner::Nobody => false,
+    }
 }
 
 fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
@@ -495,9 +527,13 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
     if !seen.facts.wait_for_ready {
         return done(State::Ready, String::new(), None);
     }
+    let told = |reason: &Reason| match seen.obstacle.filter(|_| reason.is_of_pods()) {
+        Some(obstacle) => format!("{reason}; {obstacle}"),
+        None => reason.to_string(),
+    };
     let reason = match &child.readiness {
         Readiness::Ready => return done(State::Ready, String::new(), None),
-        Readiness::Failed(reason) => return done(State::Failed, reason.to_string(), None),
+        Readiness::Failed(reason) => return done(State::Failed, told(reason), None),
         Readiness::Unknown(reason) => {
             return match untold_until(child, seen.untold).filter(|until| *until > now) {
                 // It has told.
@@ -511,7 +547,7 @@ fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
                 }
             };
         }
-        Readiness::Waiting(reason) => reason.to_string(),
+        Readiness::Waiting(reason) => told(reason),
     };
     // It begins with the name, and so does what it is told in.
     let bare = reason.strip_prefix(&format!("{}: ", seen.facts.name));

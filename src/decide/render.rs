@@ -187,12 +187,9 @@ impl CompiledForm {
             let known = [&inputs.row.uid, inputs.hub, inputs.form, name, namespace];
             let shown = |value: &str| public::shown(value, &known);
             let rendered = rendered
-                .and_then(|rendered| {
-                    let namespace = namespaces::of(&rendered);
-                    let chosen = resource.namespace_is_chosen;
-                    let allowed = &self.allowed_namespaces;
-                    let refused = || namespaces::refusal(&namespace, &created, allowed, shown);
-                    chosen.then(refused).flatten().map_or(Ok(rendered), Err)
+                .and_then(|rendered| match resource.namespace_is_chosen {
+                    true => namespaces::reach(rendered, &created, &self.allowed_namespaces, shown),
+                    false => Ok(rendered),
                 })
                 .and_then(|rendered| complete(rendered, &mut objects, shown))
                 .unwrap_or_else(|error| {
@@ -268,9 +265,10 @@ fn hinted(message: String, variables: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// Whether rows, or the hour, may have a say in this text.
+/// Whether rows, or the hour, may have a say in this text, whatever the engine: what marks a template of Go's marks one of
+/// Jinja's too.
 pub fn is_template(text: &str) -> bool {
-    text.contains("{{") || text.contains("{%")
+    Engine::Jinja.has_template(text)
 }
 
 /// What no API server needs to be asked: that the object has a kind and a name, and is no other resource's too.

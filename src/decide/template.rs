@@ -37,7 +37,7 @@ pub enum Engine {
 
 impl Engine {
     /// Whether the text holds anything to be rendered. All else is taken as it is.
-    fn has_template(self, text: &str) -> bool {
+    pub fn has_template(self, text: &str) -> bool {
         match self {
             Engine::Go => text.contains("{{"),
             Engine::Jinja => ["{{", "{%", "{#"].iter().any(|start| text.contains(start)),

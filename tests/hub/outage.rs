@@ -35,6 +35,14 @@ async fn an_outage_ends_with_the_next_sync() -> Result<()> {
             cut_off(cluster, Product::Postgresql).boxed_local(),
         ),
         (
+            "MariaDB's schema changed",
+            schema_changed(cluster, Product::Mariadb).boxed_local(),
+        ),
+        (
+            "PostgreSQL's schema changed",
+            schema_changed(cluster, Product::Postgresql).boxed_local(),
+        ),
+        (
             "hung",
             hung_databases_hold_up_no_other(cluster).boxed_local(),
         ),
@@ -191,5 +199,44 @@ async fn password_changed(cluster: &Cluster, product: Product) -> Result<()> {
     fleet.apply(&secret).await?;
     fleet.insert(1..2).await?;
     fleet.complete(2, SOON).await?;
+    fleet.retire().await
+}
+
+/// A column that is gone is named, and what runs stays as it is; so it does where a column has another type and the same
+/// values. A row whose value is no text any more keeps what it has, and is named.
+async fn schema_changed(cluster: &Cluster, product: Product) -> Result<()> {
+    let fleet = fleet_on(cluster, product, 3).await?;
+    let hub = ("LynqHub", "tenants");
+    let connected = ("Ready", "True", "DatabaseConnected");
+    let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    let rename = |from: &str, to: &str| format!("ALTER TABLE tenants RENAME COLUMN {from} TO {to}");
+    fleet.database.execute(&rename("plan", "tier")).await?;
+    let gone = ("Ready", "False", "DatabaseConnectionFailed");
+    let said =
+        "{q}tenants{q} has no column \"plan\"; correct the hub's value mappings or the table";
+    fleet.says(hub, gone, said).await?;
+    fleet.database.execute(&rename("tier", "plan")).await?;
+    fleet
+        .says(hub, connected, "3 rows, 3 of them active")
+        .await?;
+
+    let (wider, bytes, broken) = match product {
+        Product::Mariadb => (
+            "ALTER TABLE tenants MODIFY plan TEXT",
+            "ALTER TABLE tenants MODIFY plan BLOB",
+            "UPDATE tenants SET plan = x'ff' WHERE id = 't1'",
+        ),
+        Product::Postgresql => (
+            "ALTER TABLE tenants ALTER plan TYPE text",
+            "ALTER TABLE tenants ALTER plan TYPE bytea USING convert_to(plan, 'UTF8')",
+            "UPDATE tenants SET plan = '\\xff' WHERE id = 't1'",
+        ),
+    };
+    for change in [wider, bytes, broken] {
+        fleet.database.execute(change).await?;
+    }
+    fleet.event("tenants", "RowsSkipped", "t1").await?;
+    let after = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    ensure!(after == before, "{before:?} became {after:?}");
     fleet.retire().await
 }

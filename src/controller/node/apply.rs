@@ -123,9 +123,10 @@ async fn write(
     let was_orphan = found.as_ref().is_some_and(|found| found.orphaned);
     let sent = match resource.patch_strategy {
         PatchStrategy::Merge if exists => {
-            // The patch would put the list in the place of everybody's.
+            // The patch would put these lists in the place of everybody's.
             if let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.remove("ownerReferences");
+                metadata.remove("finalizers");
             }
             objects.merge(key, &object).await
         }
@@ -202,7 +203,7 @@ fn about(key: &ObjectKey, object: &Value) -> About {
 /// Why an object that is there is not ours to write.
 fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
     match &found.owner {
-        Owner::Node { key, .. } if *key == node.key => None,
+        Owner::Node { key, .. } if *key == node.key || node_plan::is_ours(found, node) => None,
         Owner::Node { key, .. } => Some(node_plan::owned_by(&format!("lynqnode {key}"))),
         Owner::Other(owner) => Some(node_plan::owned_by(owner)),
         Owner::Nobody if force || found.orphaned => None,

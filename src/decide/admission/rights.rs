@@ -53,7 +53,10 @@ fn of_content(content: &ResourceArrays) -> BTreeSet<Right> {
                 place: Place::Any,
             };
         }
-        let is_fixed = !is_template(&kind.kind) && !is_template(&kind.api_version);
+        let says = [&kind.kind, &kind.api_version];
+        // Nobody is let off because of a text that is none.
+        let is_fixed =
+            !says.into_iter().any(|text| is_template(text)) && kind.impossible().is_none();
         let of_spec = resource.spec.pointer("/metadata/namespace");
         let of_spec = of_spec.and_then(Value::as_str);
         let namespace = match resource.target_namespace.as_str() {
@@ -86,6 +89,8 @@ mod tests {
             {"id": "c", "spec": {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "x"}}},
             {"id": "d", "targetNamespace": "t-{{ .uid }}", "spec": {"apiVersion": "v1", "kind": "Secret"}},
             {"id": "e", "spec": {"apiVersion": "v1", "kind": "{{ .kind }}"}},
+            {"id": "g", "targetNamespace": "g{# #}", "spec": {"apiVersion": "v1", "kind": "Secret{# #}"}},
+            {"id": "h", "targetNamespace": "h", "spec": {"apiVersion": "v1", "kind": "Sec ret"}},
             {"id": "f", "spec": {"apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm"}},
         ]});
         let needed = of_form(&serde_json::from_value(spec).unwrap());
@@ -101,6 +106,7 @@ mod tests {
         let expected = [
             any(Place::Home),
             any(Place::Any),
+            any(Place::Namespace("h".into())),
             secret(Place::Home),
             named("kube-system"),
             named("x"),

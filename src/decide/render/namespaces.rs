@@ -1,18 +1,22 @@
 //! Which namespaces a form may reach. What the form itself spells out it may name; where a template, and so a row, chooses, it
 //! must be one that the form creates for that row, or that `allowedNamespaces` lists.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::api::resource::Resource;
 use crate::decide::child::kind_of;
 
-/// Namespaces that the row's own resources create.
-pub fn created<'a>(resources: impl Iterator<Item = &'a Resource>) -> Vec<String> {
+/// Namespaces that the row's own resources create, and the ids of those.
+pub fn created<'a>(resources: impl Iterator<Item = &'a Resource>) -> BTreeMap<String, String> {
     let namespaces = resources.filter(|resource| {
         let kind = kind_of(&resource.spec);
         kind.api_version == "v1" && kind.kind == "Namespace"
     });
-    namespaces.map(name_of).collect()
+    namespaces
+        .map(|resource| (name_of(resource), resource.id.clone()))
+        .collect()
 }
 
 fn name_of(resource: &Resource) -> String {
@@ -35,23 +39,33 @@ fn text(spec: &Value, pointer: &str) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// Why a template may not lead there; `shown` says of it what everybody may read.
-pub fn refusal(
-    namespace: &str,
-    created: &[String],
+/// The resource, whose namespace a template chose, or why that may not lead there; `shown` says of it what everybody may
+/// read.
+pub fn reach(
+    mut resource: Resource,
+    created: &BTreeMap<String, String>,
     allowed: &[String],
     shown: impl Fn(&str) -> String,
-) -> Option<String> {
-    let may = namespace.is_empty()
-        || created.iter().any(|name| name == namespace)
-        || allowed.iter().any(|pattern| matches(pattern, namespace));
-    (!may).then(|| {
-        format!(
+) -> Result<Resource, String> {
+    let namespace = of(&resource);
+    if namespace.is_empty() || allowed.iter().any(|pattern| matches(pattern, &namespace)) {
+        return Ok(resource);
+    }
+    let Some(id) = created.get(&namespace) else {
+        return Err(format!(
             "targetNamespace: a template may lead to a namespace that this form creates for the row, or that the form's \
              allowedNamespaces lists, but not to {:?}",
-            shown(namespace)
-        )
-    })
+            shown(&namespace)
+        ));
+    };
+    // The row may have given it the name of one that is there already: then it is not created, and nothing goes there.
+    if *id != resource.id {
+        if !resource.depend_ids.contains(id) {
+            resource.depend_ids.push(id.clone());
+        }
+        resource.skip_on_dependency_failure = true;
+    }
+    Ok(resource)
 }
 
 /// `*` stands for any text, also for none.

@@ -75,8 +75,6 @@ impl Authors {
                     "*".to_owned(),
                     Scope::Namespaced,
                 ),
-                // What cannot be cannot be made; the node says so.
-                Some(kind) if kind.impossible().is_some() => continue,
                 Some(kind) => match self.objects.served(kind).await? {
                     // It is made once it is installed. What its plural is, and whether it has namespaces, is not known yet.
                     None => {
