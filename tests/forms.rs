@@ -140,7 +140,9 @@ async fn the_web_tenant_form_rolls_out_and_changes() -> Result<()> {
         );
         let fields = deployment["metadata"]["managedFields"].as_array();
         let mut fields = fields.into_iter().flatten();
-        let ours = fields.find(|entry| entry["manager"] == names::FIELD_MANAGER);
+        let ours = fields.find(|entry| {
+            entry["manager"] == names::FIELD_MANAGER && entry["operation"] == "Apply"
+        });
         let ours = &ours.context("our fields")?["fieldsV1"]["f:spec"];
         ensure!(
             ours["f:template"].is_object() && ours["f:replicas"].is_null(),

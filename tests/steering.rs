@@ -312,6 +312,36 @@ async fn what_could_not_be_written_is_not_forgotten() -> Result<()> {
     );
     fleet.database.execute(&rename("away", "tenants")).await?;
     fleet.complete(2, 2 * SOON).await?;
+
+    // Where only the policy has changed since, the newest content is written; also where a row is skipped from then on.
+    let policy = |width: u32, paused: bool| {
+        form(
+            &fleet,
+            "web:3",
+            &json!({"maxSkew": width, "paused": paused}),
+        )
+    };
+    fleet.apply(&policy(1, true)).await?;
+    fleet.rollout("both are held again", SOON, waits).await?;
+    let edited = fleet.apply(&policy(2, true)).await?;
+    let generation = &edited["metadata"]["generation"];
+    let synced = |rollout: &Value| rollout["targetGeneration"] == *generation;
+    fleet.rollout("the policy is known", SOON, synced).await?;
+    let twice = "INSERT INTO tenants SELECT * FROM tenants WHERE id = 't1'";
+    fleet.database.execute(twice).await?;
+    let said = "Row \"t1\": 2 active rows have this uid (case and surrounding white space aside); leave one of them active";
+    fleet.event("tenants", "RowsSkipped", said).await?;
+    operator.process.kill()?;
+    operator.process.start()?;
+    operator.ready().await?;
+    for _ in 0..40 {
+        let form = fleet.get("LynqForm", "web").await?;
+        let unwritten = &form["status"]["rollout"]["unwrittenNodes"];
+        ensure!(unwritten.is_null() || *unwritten == 0, "{form}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    fleet.apply(&policy(2, false)).await?;
+    fleet.complete(2, 2 * SOON).await?;
     Ok(())
 }
 

@@ -272,13 +272,13 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
     .await?;
     // Back while all of them are in flight. No more than the window get the next change, be it one of those that are in
     // flight still: it heals what is not ready without waiting for the others.
+    let back = Witness::start(cluster.admin().await?, &fleet.namespace).await;
     fleet.apply(&form("web:3.1", 3)).await?;
     fleet
         .rollout("all are rendered", SOON, |rollout| {
             rollout["updatedNodes"] == 0 && rollout["heldNodes"] == NODES
         })
         .await?;
-    let back = Witness::start(cluster.admin().await?, &fleet.namespace).await;
     fleet.complete(NODES, LONG).await?;
     let seen = back.end();
     ensure!(

@@ -174,7 +174,7 @@ impl Objects {
         }
     }
 
-    /// Objects of a kind that these labels select, no more than `most`.
+    /// Objects of a kind that these labels select, no more than about `most`, as the API server's cache has them.
     pub async fn some(
         &self,
         kind: &Kind,
@@ -183,7 +183,7 @@ impl Objects {
         most: u32,
     ) -> Result<Vec<Value>, ApiError> {
         let api = self.all(kind, namespace).await?;
-        let params = ListParams::default().labels(labels).limit(most);
+        let params = ListParams::default().labels(labels).limit(most).match_any();
         let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
         let objects = page.items.into_iter().map(serde_json::to_value);
         Ok(objects

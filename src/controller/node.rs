@@ -201,7 +201,6 @@ impl Look<'_> {
                 .map(|key| self.world.children.get(key.as_ref().ok()?))
                 .collect();
             self.remember(&node, &children, now);
-            let pods_at = self.look_at_pods(&node, &keys, &children).await;
             let hold = self.hold(&node, now);
             let min_delay = min_delay(self.world, &node);
             let seen: Vec<Seen> = node
@@ -226,6 +225,10 @@ impl Look<'_> {
             if plan.apply.is_empty() && plan.take_down.is_empty() {
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
                 drop(seen);
+                let (pods_at, news) = self.look_at_pods(&node, &keys, &children).await;
+                if news {
+                    continue;
+                }
                 self.memory.record = Some(plan.record.clone());
                 self.note_outcomes(&node, &plan, now);
                 let wake_at = plan.wake_at;

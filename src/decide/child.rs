@@ -233,8 +233,13 @@ fn owner(object: &Value) -> Owner {
                 text(&reference["name"])
             ));
         }
+        // Lynq refers to its nodes from cluster-scoped objects too; whose those are, says a label once they were looked at.
+        let namespace = match &metadata["namespace"] {
+            Value::Null => &metadata["labels"][names::LABEL_NODE_NAMESPACE],
+            namespace => namespace,
+        };
         let key = NodeKey {
-            namespace: text(&metadata["namespace"]),
+            namespace: text(namespace),
             name: text(&reference["name"]),
         };
         return Owner::Node {
@@ -351,7 +356,8 @@ pub fn manifest(
     if scope == Scope::Namespaced {
         metadata.insert("namespace".into(), key.namespace.as_str().into());
     }
-    if let Some(finalizers) = object.pointer("/metadata/finalizers") {
+    let finalizers = object.pointer("/metadata/finalizers");
+    if let Some(finalizers) = finalizers.filter(|f| f.as_array().is_some_and(|f| !f.is_empty())) {
         metadata.insert("finalizers".into(), finalizers.clone());
     }
     let tie = tie(resource, node, node_uid, &key.namespace);

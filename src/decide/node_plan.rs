@@ -304,13 +304,17 @@ pub fn distinct(
         );
         match seen.insert(parts) {
             true => Ok(key),
-            false => Err(format!(
-                "an earlier resource is {} {} too; give one of them another name",
-                key.kind.kind, key.name
-            )),
+            false => Err(twice(&key)),
         }
     };
     keys.map(|key| key.and_then(&mut first)).collect()
+}
+
+pub fn twice(key: &ObjectKey) -> String {
+    format!(
+        "an earlier resource is {} {} too; give one of them another name",
+        key.kind.kind, key.name
+    )
 }
 
 /// What is said of an object that is somebody else's.

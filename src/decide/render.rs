@@ -99,16 +99,7 @@ impl CompiledForm {
             TemplateEngine::Go => Engine::Go,
             TemplateEngine::Jinja => Engine::Jinja,
         };
-        let all: Vec<&Resource> = spec.content.iter().collect();
-        let vertices: Vec<Vertex> = all
-            .iter()
-            .map(|r| Vertex {
-                id: &r.id,
-                depend_ids: &r.depend_ids,
-                skip_on_dependency_failure: r.skip_on_dependency_failure,
-                wait_for_ready: r.wait_for_ready,
-            })
-            .collect();
+        let vertices: Vec<Vertex> = spec.content.iter().map(vertex).collect();
         Graph::new(&vertices).map_err(|error| match error {
             GraphError::DuplicateIds { .. } | GraphError::EmptyId => {
                 FormError::Graph(error.to_string())
@@ -182,16 +173,33 @@ impl CompiledForm {
         }
         let created = namespaces::created(rendered.iter().flatten());
         let mut objects = BTreeSet::new();
-        for ((array, resource), rendered) in self.resources.iter().zip(rendered) {
-            let (name, namespace) = (resource.name.text(), resource.namespace.text());
-            let known = [&inputs.row.uid, inputs.hub, inputs.form, name, namespace];
-            let shown = |value: &str| public::shown(value, &known);
+        let reached = self
+            .resources
+            .iter()
+            .zip(rendered)
+            .map(|((_, resource), rendered)| {
+                let (name, namespace) = (resource.name.text(), resource.namespace.text());
+                let known = [&inputs.row.uid, inputs.hub, inputs.form, name, namespace];
+                let shown = |value: &str| public::shown(value, &known);
+                rendered
+                    .and_then(|rendered| match resource.namespace_is_chosen {
+                        true => {
+                            namespaces::reach(rendered, &created, &self.allowed_namespaces, shown)
+                        }
+                        false => Ok(rendered),
+                    })
+                    .and_then(|rendered| complete(rendered, &mut objects, shown))
+            });
+        let reached: Vec<Result<Resource, String>> = reached.collect();
+        let is_circular = self.is_circular(&reached);
+        for ((array, resource), rendered) in self.resources.iter().zip(reached) {
             let rendered = rendered
-                .and_then(|rendered| match resource.namespace_is_chosen {
-                    true => namespaces::reach(rendered, &created, &self.allowed_namespaces, shown),
-                    false => Ok(rendered),
-                })
-                .and_then(|rendered| complete(rendered, &mut objects, shown))
+                .and_then(
+                    |rendered| match rendered.depend_ids != resource.fixed.depend_ids {
+                        true if is_circular => Err(CREATED_TOO_LATE.to_owned()),
+                        _ => Ok(rendered),
+                    },
+                )
                 .unwrap_or_else(|error| {
                     let error = hinted(error, &variables);
                     errors.push((resource.fixed.id.clone(), error.clone()));
@@ -204,7 +212,27 @@ impl CompiledForm {
         }
         (Value::Object(arrays), errors)
     }
+
+    /// By what the namespaces imply; what the form itself says was looked at when it was compiled.
+    fn is_circular(&self, rendered: &[Result<Resource, String>]) -> bool {
+        let all = self.resources.iter().zip(rendered);
+        let all = all.map(|((_, compiled), rendered)| rendered.as_ref().unwrap_or(&compiled.fixed));
+        let vertices: Vec<Vertex> = all.map(vertex).collect();
+        Graph::new(&vertices).is_err()
+    }
 }
+
+fn vertex(resource: &Resource) -> Vertex<'_> {
+    Vertex {
+        id: &resource.id,
+        depend_ids: &resource.depend_ids,
+        skip_on_dependency_failure: resource.skip_on_dependency_failure,
+        wait_for_ready: resource.wait_for_ready,
+    }
+}
+
+const CREATED_TOO_LATE: &str = "targetNamespace: the resource that creates this namespace depends on others in it; take that out \
+                                of dependIds, or list the namespace in allowedNamespaces";
 
 impl CompiledForm {
     /// The first group of the order whose condition the row meets.

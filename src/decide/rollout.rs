@@ -156,6 +156,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         snapshot,
         now,
         failed: failed.collect(),
+        full: BTreeMap::new(),
         plan: Plan::default(),
     };
     let mut slots = pass.free_slots();
@@ -220,6 +221,8 @@ struct Pass<'a> {
     now: Timestamp,
     /// By form.
     failed: BTreeMap<&'a str, failure::Failed>,
+    /// Who is kept by a full window, and by what fills it, whatever is told.
+    full: BTreeMap<String, Reason>,
     plan: Plan,
 }
 
@@ -298,7 +301,7 @@ impl Pass<'_> {
         for &name in candidates {
             self.release_one(name, Some(&turns), slots, windows);
         }
-        let stuck = turns.stuck(&self.plan.waiting);
+        let stuck = turns.stuck(&self.full);
         for &name in candidates {
             let node = &snapshot.nodes[name];
             let waiting = self.plan.waiting.get(name);
@@ -349,15 +352,15 @@ impl Pass<'_> {
         };
         if way == Way::Slot {
             let turn = || turns?.stop(node, has_slot);
-            stopped = stopped.or_else(turn).or_else(|| {
-                let full = windows.admit(node).err()?;
-                // What was refused again and again gave its slot to others. While theirs do not go through either, it waits
-                // for that and not for them.
-                let lasting = refusal.filter(|refusal| refusal.lasting && refusal.unbroken);
-                let lasting =
-                    lasting.filter(|_| slots.iter().any(|slot| is_unsent(snapshot, slot)));
-                Some(lasting.map(refused).or_else(ledger).unwrap_or(full))
-            });
+            stopped = stopped.or_else(turn);
+            if stopped.is_none()
+                && let Err(full) = windows.admit(node)
+            {
+                let lasting = refusal.filter(|refusal| refusal.still_tells(self.now));
+                self.wake(lasting.and_then(Refusal::told_until));
+                stopped = lasting.map(refused).or_else(ledger).or(Some(full.clone()));
+                self.full.insert(name.to_owned(), full);
+            }
         }
         if let Some(reason) = stopped {
             self.plan.waiting.insert(name.to_owned(), reason);
@@ -502,12 +505,6 @@ fn put_off(snapshot: &Snapshot, name: &str, node: &Node, now: Timestamp) -> Opti
     let refusal = snapshot.refused.get(name)?;
     let same = refusal.hash == node.desired;
     refusal.until.filter(|until| same && *until > now)
-}
-
-/// What it was taken for has not gone live.
-fn is_unsent(snapshot: &Snapshot, slot: &Slot) -> bool {
-    let node = snapshot.nodes.get(&slot.node);
-    node.is_some_and(|node| node.uid == slot.uid && node.held() && node.desired == slot.hash)
 }
 
 /// The slot names a newer version of the node than this one.

@@ -246,9 +246,13 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
     let why = "may not create objects of every kind (only its templates tell which) in namespace";
     refused(cluster, &kind, why, &alice).await?;
     // A comment is a template too: what stands there is not what is made.
-    let mut commented = kind.clone();
-    commented["spec"]["templateEngine"] = json!("Jinja");
-    commented["spec"]["configMaps"][0]["spec"]["kind"] = json!("Secret{# #}");
+    let mut commented = form.clone();
+    commented["spec"] = json!({
+        "hubId": "tenants", "templateEngine": "Jinja",
+        "manifests": [{
+            "id": "secret", "nameTemplate": "{{ uid }}", "spec": {"apiVersion": "v1", "kind": "Secret{# #}"},
+        }],
+    });
     refused(cluster, &commented, why, &alice).await?;
     // It would be made once its kind is installed.
     kind["spec"]["configMaps"][0]["spec"] =

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use futures::FutureExt;
 
-use crate::cluster::Cluster;
 use crate::cluster::database::{self, Database, Product};
+use crate::cluster::{Cluster, wait};
 use crate::datasource::hostile::{Network, Then};
 use crate::hub::{fleet_on, form, map, until_maps};
 use crate::operator;
@@ -217,7 +217,11 @@ async fn schema_changed(cluster: &Cluster, product: Product) -> Result<()> {
     fleet.says(hub, gone, said).await?;
     fleet.database.execute(&rename("tier", "plan")).await?;
     fleet
-        .says(hub, connected, "3 rows, 3 of them active")
+        .says(
+            hub,
+            connected,
+            "Successfully connected to database and queried node data",
+        )
         .await?;
 
     let (wider, bytes, broken) = match product {
@@ -235,7 +239,14 @@ async fn schema_changed(cluster: &Cluster, product: Product) -> Result<()> {
     for change in [wider, bytes, broken] {
         fleet.database.execute(change).await?;
     }
-    fleet.event("tenants", "RowsSkipped", "t1").await?;
+    wait::until("the row is named", SOON, async || {
+        let events = fleet.events("tenants").await?;
+        let named =
+            |(reason, text): &(String, String)| reason == "RowsSkipped" && text.contains("t1");
+        ensure!(events.iter().any(named), "{events:?}");
+        Ok(())
+    })
+    .await?;
     let after = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
     ensure!(after == before, "{before:?} became {after:?}");
     fleet.retire().await

@@ -92,7 +92,7 @@ pub async fn play() -> Result<Vec<&'static str>> {
         let form = fleet.get("LynqForm", "web").await?;
         let held = condition(&form, "Held").context("Held")?;
         let message = held["message"].as_str().unwrap_or_default();
-        ensure!(message.contains("1 old stays"), "{message}");
+        ensure!(message.contains("cannot be pulled"), "{message}");
         Ok(())
     })
     .await?;

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
@@ -15,10 +16,16 @@ use crate::decide::child::{Child, Kind, ObjectKey};
 use crate::decide::node::NodeDigest;
 use crate::decide::readiness::{Reason, obstacle};
 
-/// How long pods may take to start before they are looked at, for the first time and the second; later on, how often.
-/// Nothing tells when they change, and who waits longer has to read something that is still true.
-const LOOKS_AFTER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
-const LOOKS_EVERY: Duration = Duration::from_secs(300);
+/// How long pods may take to start before they are looked at. Nothing tells when they change, so that they are looked at
+/// again after twice as long, and so on: who waits longer has to read something that is still true.
+const FIRST_AFTER: Duration = Duration::from_secs(5);
+const EVERY_MAX: Duration = Duration::from_secs(1800);
+/// As a rule the workload changes when its pods do.
+const NEWS_AFTER: Duration = Duration::from_secs(10);
+
+/// A whole fleet may be down.
+static LOOKS: Semaphore = Semaphore::const_new(4);
+const BUSY_RETRY: Duration = Duration::from_secs(10);
 
 /// The obstacle is one of the first pods' as a rule, or of all.
 const PODS_MAX: u32 = 50;
@@ -27,49 +34,73 @@ const PODS_MAX: u32 = 50;
 pub struct Memory {
     /// What keeps them from running.
     pub obstacle: Option<String>,
-    looks: usize,
+    /// The workload's resourceVersion when it was seen last.
+    version: String,
+    wait: Duration,
     again_at: Instant,
 }
 
 impl Look<'_> {
-    /// Looks at the pods of those workloads that wait for theirs; returns when to look again.
+    /// Looks at the pods of those workloads that wait for theirs; returns when to look again, and whether something else is
+    /// said of one.
     pub async fn look_at_pods(
         &mut self,
         node: &NodeDigest,
         keys: &[Key],
         children: &[Option<Arc<Child>>],
-    ) -> Option<Timestamp> {
+    ) -> (Option<Timestamp>, bool) {
         let mut next: Option<Instant> = None;
+        let mut news = false;
         for ((facts, key), child) in node.facts.iter().zip(keys).zip(children) {
             let Some(resource) = self.memory.resources.get_mut(&facts.id) else {
                 continue;
             };
-            let reason = child.as_ref().and_then(|child| child.readiness.reason());
-            let waits = facts.wait_for_ready && reason.is_some_and(Reason::is_of_pods);
-            let Some(key) = key.as_ref().ok().filter(|_| waits) else {
+            let waits = |child: &&Arc<Child>| {
+                let reason = child.readiness.reason();
+                facts.wait_for_ready && reason.is_some_and(Reason::is_of_pods)
+            };
+            let (Some(child), Ok(key)) = (child.as_ref().filter(waits), key) else {
                 resource.pods = None;
                 continue;
             };
+            let now = Instant::now();
             let memory = resource.pods.get_or_insert_with(|| Memory {
                 obstacle: None,
-                looks: 0,
-                again_at: Instant::now() + LOOKS_AFTER[0],
+                version: child.resource_version.clone(),
+                wait: FIRST_AFTER,
+                again_at: now + FIRST_AFTER,
             });
-            if memory.again_at <= Instant::now() {
-                memory.looks += 1;
-                let wait = LOOKS_AFTER.get(memory.looks).unwrap_or(&LOOKS_EVERY);
-                memory.again_at = Instant::now() + *wait;
-                // It is a help to read; who may not see pods does without.
-                memory.obstacle = obstacle(self.world, key).await.unwrap_or_else(|error| {
-                    tracing::debug!(node = %self.key, %error, "its pods cannot be read");
-                    None
-                });
+            if memory.version != child.resource_version {
+                memory.version.clone_from(&child.resource_version);
+                memory.again_at = memory.again_at.min(now + NEWS_AFTER);
+            }
+            if memory.again_at <= now {
+                match LOOKS.try_acquire() {
+                    Err(_) => memory.again_at = now + BUSY_RETRY,
+                    Ok(_permit) => {
+                        memory.wait = EVERY_MAX.min(memory.wait * 2);
+                        memory.again_at = now + memory.wait;
+                        let before = memory.obstacle.clone();
+                        match obstacle(self.world, key).await {
+                            Ok(found) => memory.obstacle = found,
+                            // It is a help to read; who may not see pods does without.
+                            Err(ApiError::Refused(_) | ApiError::NotFound(_)) => {
+                                memory.obstacle = None;
+                            }
+                            Err(error) => {
+                                tracing::debug!(node = %self.key, %error, "its pods cannot be read");
+                            }
+                        }
+                        news |= memory.obstacle != before;
+                    }
+                }
             }
             next = Some(next.map_or(memory.again_at, |next| next.min(memory.again_at)));
         }
-        let wait = next?.saturating_duration_since(Instant::now());
-        let wait = SignedDuration::try_from(wait).ok()?;
-        Timestamp::now().checked_add(wait).ok()
+        let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let wait = wait.and_then(|wait| SignedDuration::try_from(wait).ok());
+        let at = wait.and_then(|wait| Timestamp::now().checked_add(wait).ok());
+        (at, news)
     }
 }
 

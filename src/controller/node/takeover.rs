@@ -11,7 +11,7 @@ use crate::controller::node::{Look, apply};
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of, kind_of, object_key};
 use crate::decide::gate::annotation;
 use crate::decide::node::{NodeDigest, desired_content};
-use crate::decide::node_plan::{is_ours, missing_kind};
+use crate::decide::node_plan::{is_ours, missing_kind, twice};
 use crate::decide::rollout::Live;
 use crate::decide::takeover::{self, Effect, Recorded, recorded};
 
@@ -82,7 +82,7 @@ async fn changes_nothing(
         return Ok(None);
     };
     for live in &foreseen.own {
-        label(world, live).await?;
+        label(world, node, live).await?;
     }
     Ok(Some(foreseen.effects.is_empty()))
 }
@@ -116,6 +116,10 @@ pub async fn foresee(
                 continue;
             }
         };
+        if named.iter().any(|named: &ObjectKey| named.is_same(&key)) {
+            foreseen.unclear(&resource.id, twice(&key));
+            continue;
+        }
         foreseen.applied(objects, node, resource, &key).await?;
         named.push(key);
     }
@@ -255,17 +259,20 @@ impl Foreseen {
     }
 }
 
-async fn label(world: &World, live: &Value) -> Result<(), ApiError> {
+async fn label(world: &World, node: &NodeDigest, live: &Value) -> Result<(), ApiError> {
     let metadata = &live["metadata"];
     if metadata["labels"][names::LABEL_MANAGED] == names::TRUE {
         return Ok(());
     }
     let key = key_of(live);
     let asked = world.children.asked(&key.kind);
-    let patch = json!({"metadata": {
+    let mut patch = json!({"metadata": {
         "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
         "labels": {names::LABEL_MANAGED: names::TRUE},
     }});
+    if key.namespace.is_empty() {
+        patch["metadata"]["labels"][names::LABEL_NODE_NAMESPACE] = json!(node.key.namespace);
+    }
     match world.objects.merge(&key, &patch).await {
         Ok(labelled) => drop(world.children.learn(&labelled, asked)),
         // What it is in the way of is said once it is released.

@@ -30,8 +30,7 @@ pub struct Refused {
     /// How many of the last ones were conflicts.
     conflicts: u32,
     retry_at: Option<Instant>,
-    /// No release has gone through since.
-    unbroken: bool,
+    at: Timestamp,
 }
 
 /// Why a release did not go through.
@@ -82,7 +81,6 @@ impl Look<'_> {
         tried: &[Release],
         mut refused: BTreeMap<String, NotReleased>,
     ) {
-        let some_went = tried.len() > refused.len();
         for release in tried {
             let before = self.memory.refused.remove(&release.node);
             let times = before
@@ -112,13 +110,9 @@ impl Look<'_> {
                 times,
                 conflicts,
                 retry_at,
-                unbroken: true,
+                at: Timestamp::now(),
             };
             self.memory.refused.insert(release.node.clone(), refused);
-        }
-        if some_went {
-            let all = self.memory.refused.values_mut();
-            all.for_each(|refused| refused.unbroken = false);
         }
     }
 
@@ -137,7 +131,7 @@ impl Look<'_> {
                     why: refused.why.clone(),
                     until: refusal(refused),
                     lasting: refused.times >= LASTING,
-                    unbroken: refused.unbroken,
+                    at: refused.at,
                 };
                 (name.clone(), refusal)
             })

@@ -139,6 +139,7 @@ impl Look<'_> {
             let status = form_status(&form, told, error, Timestamp::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
             if status == form.status {
+                turn.conflicts = 0;
                 if let Some(before) = turn.take_untold(&form) {
                     self.announce(&form, &before, &status, state);
                 }
@@ -185,7 +186,7 @@ impl Look<'_> {
                     }
                     Err(ApiError::Conflict(_) | ApiError::NotFound(_) | ApiError::Refused(_)) => {}
                 }
-                if ended.is_ok() {
+                if !matches!(ended, Err(ApiError::Conflict(_))) {
                     turn.conflicts = 0;
                 }
                 turn.note(self.world, &about, ended);

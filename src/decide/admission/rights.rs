@@ -30,7 +30,7 @@ pub enum Place {
 }
 
 pub fn of_form(spec: &FormSpec) -> BTreeSet<Right> {
-    of_content(&spec.content)
+    of_resources(spec.content.iter())
 }
 
 /// Of a node that is written by somebody else than its hub: of its content, where that changes.
@@ -40,11 +40,19 @@ pub fn of_node(old: Option<&Value>, new: &Value) -> BTreeSet<Right> {
         return BTreeSet::new();
     }
     // What the type does not take is not applied either.
-    let parsed = serde_json::from_value(content::of_spec(spec)).ok();
-    parsed.map_or_else(BTreeSet::new, |content| of_content(&content))
+    let parsed = serde_json::from_value::<ResourceArrays>(content::of_spec(spec)).ok();
+    // Nor is what says that it did not render.
+    let applied = |content: ResourceArrays| {
+        of_resources(
+            content
+                .iter()
+                .filter(|resource| resource.render_error.is_empty()),
+        )
+    };
+    parsed.map_or_else(BTreeSet::new, applied)
 }
 
-fn of_content(content: &ResourceArrays) -> BTreeSet<Right> {
+fn of_resources<'a>(content: impl Iterator<Item = &'a Resource>) -> BTreeSet<Right> {
     let of_resource = |resource: &Resource| {
         let kind = kind_of(&resource.spec);
         if kind.group() == names::GROUP && ["LynqForm", "LynqNode"].contains(&kind.kind.as_str()) {
@@ -72,7 +80,7 @@ fn of_content(content: &ResourceArrays) -> BTreeSet<Right> {
             },
         }
     };
-    content.iter().map(of_resource).collect()
+    content.map(of_resource).collect()
 }
 
 #[cfg(test)]
@@ -113,5 +121,10 @@ mod tests {
             secret(Place::Any),
         ];
         assert_eq!(needed, BTreeSet::from(expected));
+        let node = json!({"spec": {"uid": "a", "configMaps": [
+            {"id": "a", "targetNamespace": "{{ .x }}", "spec": {}, "renderError": "no x"},
+            {"id": "b", "spec": {"apiVersion": "v1", "kind": "Secret"}},
+        ]}});
+        assert_eq!(of_node(None, &node), BTreeSet::from([secret(Place::Home)]));
     }
 }

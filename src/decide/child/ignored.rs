@@ -9,17 +9,21 @@ use crate::api::names;
 use crate::api::resource::{PatchStrategy, Resource};
 use crate::decide::path::Path;
 
-/// What tells the elements of Kubernetes' lists apart: the first of these that one has.
-const ELEMENT_KEYS: [&str; 9] = [
-    "name",
-    "mountPath",
-    "devicePath",
-    "containerPort",
-    "port",
-    "ip",
-    "topologyKey",
-    "key",
-    "type",
+/// What tells the elements of Kubernetes' lists apart: the first of these that one has, and what has to agree beside it where
+/// both have that. Two mounts may be of one volume, two ports of one number.
+const ELEMENT_KEYS: [(&str, &[&str]); 12] = [
+    ("mountPath", &[]),
+    ("devicePath", &[]),
+    ("name", &["kind", "namespace"]),
+    ("containerPort", &["protocol"]),
+    ("port", &["protocol"]),
+    ("host", &[]),
+    ("ip", &[]),
+    ("topologyKey", &["whenUnsatisfiable"]),
+    ("key", &["effect", "operator"]),
+    ("secretName", &[]),
+    ("uid", &[]),
+    ("type", &[]),
 ];
 
 /// The resource's manifest without them.
@@ -41,14 +45,38 @@ pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
     let applies = resource.patch_strategy == PatchStrategy::Apply;
     // What replaces an object takes the rest away with it.
     let replaces = resource.patch_strategy == PatchStrategy::Replace;
+    let mut free: BTreeSet<&str> = places.iter().map(String::as_str).collect();
     for pointer in pointers(resource, live) {
-        if applies && is_others(live, &pointer) {
+        let value = match applies {
+            true => without_others(live, &pointer),
+            false => live.pointer(&pointer).cloned(),
+        };
+        let Some(value) = value else {
             continue;
-        }
-        if let Some(value) = live.pointer(&pointer)
-            && let Some(place) = counterpart(&desired, live, &pointer, replaces)
-        {
-            put(object, &place, value.clone());
+        };
+        let Some((parent, token)) = pointer.rsplit_once('/') else {
+            continue;
+        };
+        let Some(parent_place) = counterpart(&desired, live, parent, replaces) else {
+            continue;
+        };
+        match live.pointer(parent) {
+            Some(Value::Array(_)) => {
+                let own = desired.pointer(&parent_place).and_then(Value::as_array);
+                let own = own.map(Vec::as_slice).unwrap_or_default();
+                // Only what is others' gives way to what is.
+                let is_free = |(i, one): &(usize, &Value)| {
+                    let place = format!("{parent_place}/{i}");
+                    free.contains(place.as_str()) && is_same(one, &value).unwrap_or(true)
+                };
+                let at = own.iter().enumerate().find(is_free).map(|(i, _)| i);
+                let place = at.map(|i| format!("{parent_place}/{i}"));
+                if let Some(place) = &place {
+                    free.remove(place.as_str());
+                }
+                put_element(object, &parent_place, place.as_deref(), value, replaces);
+            }
+            _ => put(object, &format!("{parent_place}/{token}"), value),
         }
     }
     purge(object, &places);
@@ -104,36 +132,28 @@ fn purge(object: &mut Value, places: &[String]) {
     }
 }
 
-/// The place in `desired` of what `pointer` names in `live`; `-` is the end of a list. None where there is none, because
-/// what is around it is not there; `make` says whether that is made.
+/// The place in `desired` of what `pointer` names in `live`. None where there is none, because what is around it is not
+/// there; `make` says whether that is made.
 fn counterpart(desired: &Value, live: &Value, pointer: &str, make: bool) -> Option<String> {
     let mut place = String::new();
     let (mut ours, mut theirs) = (Some(desired), live);
-    let mut tokens = pointer.split('/').skip(1).peekable();
-    while let Some(token) = tokens.next() {
-        let is_last = tokens.peek().is_none();
+    for token in pointer.split('/').skip(1) {
         match theirs {
             Value::Object(fields) => {
                 let name = unescaped(token);
                 place = format!("{place}/{token}");
                 ours = ours.and_then(|ours| ours.get(&name));
-                if ours.is_none() && !is_last && !make {
+                if ours.is_none() && !make {
                     return None;
                 }
                 theirs = fields.get(&name)?;
             }
             Value::Array(items) => {
                 let i: usize = token.parse().ok()?;
-                let (item, list) = (items.get(i)?, ours?.as_array()?);
-                match same_element(item, i, list) {
-                    Some(at) => {
-                        place = format!("{place}/{at}");
-                        ours = list.get(at);
-                    }
-                    None if is_last => place = format!("{place}/-"),
-                    None => return None,
-                }
-                theirs = item;
+                let list = ours?.as_array()?;
+                let at = same_element(items, i, list)?;
+                place = format!("{place}/{at}");
+                (ours, theirs) = (list.get(at), items.get(i)?);
             }
             _ => return None,
         }
@@ -141,21 +161,38 @@ fn counterpart(desired: &Value, live: &Value, pointer: &str, make: bool) -> Opti
     Some(place)
 }
 
-/// Where in the list the element is that `item`, the `i`th of its own, is a version of.
-fn same_element(item: &Value, i: usize, list: &[Value]) -> Option<usize> {
-    let is_scalar = |value: &Value| value.is_string() || value.is_number();
-    let key = ELEMENT_KEYS
-        .into_iter()
-        .find(|key| item.get(key).is_some_and(is_scalar));
-    let Some(key) = key else {
-        return (i < list.len()).then_some(i);
-    };
-    let is_same = |other: &Value| other.get(key) == item.get(key);
-    // Two ports may have one number, and differ in their protocols.
-    if list.get(i).is_some_and(is_same) {
-        return Some(i);
+/// Where in `ours` the element is that the `i`th of `theirs` is a version of. What has nothing to be told by has its place only
+/// where nobody put another one in.
+fn same_element(theirs: &[Value], i: usize, ours: &[Value]) -> Option<usize> {
+    let item = theirs.get(i)?;
+    let is_same = |other: &Value| is_same(item, other);
+    match ours.get(i).map(is_same) {
+        Some(Some(true)) => Some(i),
+        Some(None) => (theirs.len() == ours.len()).then_some(i),
+        _ => ours.iter().position(|other| is_same(other) == Some(true)),
     }
-    list.iter().position(is_same)
+}
+
+/// Whether the one is a version of the other; None where nothing tells.
+fn is_same(one: &Value, other: &Value) -> Option<bool> {
+    let is_scalar = |value: &Value| value.is_string() || value.is_number();
+    let has = |(key, _): &&(&str, &[&str])| one.get(key).is_some_and(is_scalar);
+    let (key, also) = ELEMENT_KEYS.iter().find(has)?;
+    let agrees = |key: &&str| match (one.get(key), other.get(key)) {
+        (Some(one), Some(other)) => one == other,
+        // The API server fills some in.
+        _ => true,
+    };
+    Some(one.get(key) == other.get(key) && also.iter().all(agrees))
+}
+
+fn put_element(object: &mut Value, list: &str, place: Option<&str>, value: Value, make: bool) {
+    match (place, object.pointer_mut(list)) {
+        (Some(place), _) => put(object, place, value),
+        (None, Some(Value::Array(items))) => items.push(value),
+        (None, None) if make => put(object, list, Value::Array(vec![value])),
+        (None, _) => {}
+    }
 }
 
 fn put(object: &mut Value, place: &str, value: Value) {
@@ -179,54 +216,101 @@ fn put(object: &mut Value, place: &str, value: Value) {
     }
     match here {
         Value::Object(fields) => drop(fields.insert(unescaped(last), value)),
-        Value::Array(items) => match last.parse().ok().and_then(|i: usize| items.get_mut(i)) {
-            Some(item) => *item = value,
-            None => items.push(value),
-        },
+        Value::Array(items) => {
+            if let Some(item) = last.parse().ok().and_then(|i: usize| items.get_mut(i)) {
+                *item = value;
+            }
+        }
         _ => {}
     }
 }
 
-/// Whether another field manager owns this very field.
-fn is_others(live: &Value, pointer: &str) -> bool {
+/// What is there, without what other field managers own of it; None where that is all.
+fn without_others(live: &Value, pointer: &str) -> Option<Value> {
+    let mut value = live.pointer(pointer)?.clone();
+    let parent = pointer
+        .rsplit_once('/')
+        .and_then(|(parent, _)| live.pointer(parent));
+    let is_element = parent.is_some_and(Value::is_array);
     let managers = live["metadata"]["managedFields"].as_array();
-    managers.into_iter().flatten().any(|entry| {
-        let is_ours = entry["manager"] == names::FIELD_MANAGER && entry["operation"] == "Apply";
-        !is_ours && owned(&entry["fieldsV1"], live, pointer).is_some()
-    })
+    for entry in managers.into_iter().flatten() {
+        if entry["manager"] == names::FIELD_MANAGER && entry["operation"] == "Apply" {
+            continue;
+        }
+        let Some(fields) = owned(&entry["fieldsV1"], live, pointer) else {
+            continue;
+        };
+        let is_theirs = is_leaf(fields) || (is_element && fields.get(".").is_some());
+        if is_theirs || !prune(&mut value, fields) {
+            return None;
+        }
+    }
+    Some(value)
 }
 
-/// The field's entry in a manager's set of fields, where that is a leaf.
+/// Takes out of an object what these fields name; false if nothing is left.
+fn prune(value: &mut Value, fields: &Value) -> bool {
+    let (Some(of_value), Some(fields)) = (value.as_object_mut(), fields.as_object()) else {
+        return true;
+    };
+    for (name, below) in fields {
+        let Some(name) = name.strip_prefix("f:") else {
+            continue;
+        };
+        let stays = !is_leaf(below) && of_value.get_mut(name).is_some_and(|v| prune(v, below));
+        if !stays {
+            of_value.remove(name);
+        }
+    }
+    !of_value.is_empty()
+}
+
+fn is_leaf(fields: &Value) -> bool {
+    fields.as_object().is_some_and(Map::is_empty)
+}
+
+/// What a manager's set of fields has at this place. Nothing at what tells an element of a list from the others: without that it
+/// would be another.
 fn owned<'a>(mut fields: &'a Value, mut object: &Value, pointer: &str) -> Option<&'a Value> {
+    let mut keys = None;
     for token in pointer.split('/').skip(1) {
         match object {
             Value::Object(of_object) => {
                 let name = unescaped(token);
+                if keys
+                    .take()
+                    .is_some_and(|keys: Value| keys.get(&name).is_some())
+                {
+                    return None;
+                }
                 fields = fields.get(format!("f:{name}"))?;
                 object = of_object.get(&name)?;
             }
             Value::Array(items) => {
                 object = items.get(token.parse::<usize>().ok()?)?;
                 let mut elements = fields.as_object()?.iter();
-                fields = elements.find(|(name, _)| names_element(name, object))?.1;
+                let (name, below) = elements.find(|(name, _)| names_element(name, object))?;
+                (fields, keys) = (below, parsed(name));
             }
             _ => return None,
         }
     }
-    Some(fields).filter(|fields| fields.as_object().is_some_and(Map::is_empty))
+    Some(fields)
 }
 
 /// Elements are named by their keys (`k:{"name":"web"}`) or, in a set, by their values (`v:"web"`).
 fn names_element(name: &str, item: &Value) -> bool {
-    let parsed = |json: &str| serde_json::from_str::<Value>(json).ok();
-    match name.split_once(':') {
-        Some(("k", keys)) => parsed(keys).is_some_and(|keys| {
-            let mut keys = keys.as_object().into_iter().flatten();
-            keys.all(|(key, value)| item.get(key) == Some(value))
-        }),
-        Some(("v", value)) => parsed(value).as_ref() == Some(item),
+    match (name.get(..2), parsed(name)) {
+        (Some("k:"), Some(Value::Object(keys))) => {
+            keys.iter().all(|(key, value)| item.get(key) == Some(value))
+        }
+        (Some("v:"), Some(value)) => value == *item,
         _ => false,
     }
+}
+
+fn parsed(name: &str) -> Option<Value> {
+    serde_json::from_str(name.split_once(':')?.1).ok()
 }
 
 fn unescaped(token: &str) -> String {
@@ -339,6 +423,108 @@ mod tests {
             );
             assert_eq!(object, tolerations(expected), "{path} {live}");
         }
+    }
+
+    /// What is ours stays, whatever somebody puts beside it.
+    #[test]
+    fn an_element_of_others_takes_nobodys_place() {
+        let in_list = |list: Value| json!({"spec": {"list": list}});
+        let (ours, theirs) = (json!({"host": "ours"}), json!({"host": "theirs"}));
+        let (ours_of_key, theirs_of_key) = (
+            json!({"key": "spot", "effect": "NoSchedule"}),
+            json!({"key": "spot", "effect": "NoExecute"}),
+        );
+        let (mount, injected) = (
+            json!({"name": "data", "mountPath": "/a"}),
+            json!({"name": "data", "mountPath": "/inj", "readOnly": true}),
+        );
+        let keyless = |from: &str| json!({"from": [from]});
+        for (path, desired, live, expected) in [
+            (
+                "$.spec.list[?(@.host=='theirs')]",
+                json!([ours]),
+                json!([theirs, ours]),
+                json!([ours, theirs]),
+            ),
+            (
+                "$.spec.list[?(@.effect=='NoExecute')]",
+                json!([ours_of_key]),
+                json!([ours_of_key, theirs_of_key]),
+                json!([ours_of_key, theirs_of_key]),
+            ),
+            (
+                "$.spec.list[*].readOnly",
+                json!([mount]),
+                json!([injected, mount]),
+                json!([mount]),
+            ),
+            (
+                "$.spec.list[1]",
+                json!(["--ours"]),
+                json!(["--ours", "--theirs"]),
+                json!(["--ours", "--theirs"]),
+            ),
+            (
+                "$.spec.list[*].to",
+                json!([keyless("a")]),
+                json!([{"from": ["b"], "to": [1]}, keyless("a")]),
+                json!([keyless("a")]),
+            ),
+            (
+                "$.spec.list[*].to",
+                json!([keyless("a")]),
+                json!([{"from": ["a"], "to": [1]}]),
+                json!([{"from": ["a"], "to": [1]}]),
+            ),
+        ] {
+            let object = kept(&[path], "apply", in_list(desired), &in_list(live.clone()));
+            assert_eq!(object, in_list(expected), "{path} {live}");
+        }
+        // What another one applied is not named, so that it can go again.
+        let path = "$.spec.template.spec.containers[?(@.name=='side')]";
+        let (app, side) = (
+            json!({"name": "app"}),
+            json!({"name": "side", "image": "s"}),
+        );
+        let mut live = containers(json!([app, side]));
+        let element = json!({r#"k:{"name":"side"}"#: {".": {}, "f:name": {}, "f:image": {}}});
+        let fields = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": element}}}});
+        live["metadata"]["managedFields"] =
+            json!([{"manager": "mesh", "operation": "Apply", "fieldsV1": fields}]);
+        let desired = containers(json!([app]));
+        assert_eq!(kept(&[path], "apply", desired.clone(), &live), desired);
+    }
+
+    #[test]
+    fn of_what_is_partly_others_the_rest_is_named() {
+        let notes = |notes: Value| json!({"spec": {"notes": notes}});
+        let mut live = notes(json!({"ours": "1", "theirs": "2"}));
+        let fields = json!({"f:spec": {"f:notes": {".": {}, "f:theirs": {}}}});
+        live["metadata"]["managedFields"] =
+            json!([{"manager": "x", "operation": "Update", "fieldsV1": fields}]);
+        let kept = |live: &Value| {
+            kept(
+                &["$.spec.notes"],
+                "apply",
+                notes(json!({"ours": "0"})),
+                live,
+            )
+        };
+        assert_eq!(kept(&live), notes(json!({"ours": "1"})));
+        live["spec"]["notes"] = json!({"theirs": "2"});
+        assert_eq!(kept(&live), json!({"spec": {}}));
+    }
+
+    /// Without its key an element would be another.
+    #[test]
+    fn a_key_of_an_element_is_always_named() {
+        let ports = |port: Value| json!({"spec": {"ports": [{"name": "http", "port": port}]}});
+        let mut live = ports(json!(81));
+        let element = json!({r#"k:{"port":81,"protocol":"TCP"}"#: {"f:port": {}}});
+        live["spec"]["ports"][0]["protocol"] = json!("TCP");
+        live["metadata"]["managedFields"] = json!([{"manager": "x", "operation": "Apply", "fieldsV1": {"f:spec": {"f:ports": element}}}]);
+        let object = kept(&["$.spec.ports[*].port"], "apply", ports(json!(80)), &live);
+        assert_eq!(object, ports(json!(81)));
     }
 
     #[test]

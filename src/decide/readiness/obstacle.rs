@@ -6,15 +6,24 @@ use serde_json::Value;
 
 use crate::decide::readiness::object::Object;
 
-/// Of the newest pod that says one.
+/// What tells the pods of one version of a workload from those of the others.
+const REVISIONS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
+
+/// Of the newest pod that says one, among those of the newest version.
 pub fn of(pods: &[Value]) -> Option<String> {
-    let mut pods: Vec<Object> = pods
-        .iter()
-        .map(Object::new)
-        .filter(|pod| !pod.has("/metadata/deletionTimestamp"))
-        .collect();
+    // One that has ended is kept for its logs.
+    let is_over = |pod: &Object| {
+        let phase = pod.text("/status/phase").unwrap_or_default();
+        pod.has("/metadata/deletionTimestamp") || ["Succeeded", "Failed"].contains(&phase)
+    };
+    let pods = pods.iter().map(Object::new).filter(|pod| !is_over(pod));
+    let mut pods: Vec<Object> = pods.collect();
     pods.sort_by(|a, b| age(b).cmp(&age(a)));
-    pods.iter().find_map(in_the_way)
+    let revision =
+        |pod: &Object| REVISIONS.map(|label| pod.value()["metadata"]["labels"][label].clone());
+    let newest = revision(pods.first()?);
+    let mut newest = pods.iter().filter(|pod| revision(pod) == newest);
+    newest.find_map(in_the_way)
 }
 
 /// Two of one age are told in the same order each time.
@@ -51,20 +60,24 @@ fn of_container(container: &Object) -> Option<String> {
         ("InvalidImageName", _) => of(format!("{image} is no name of an image")),
         // They are on their way.
         ("PodInitializing" | "ContainerCreating", _) => None,
-        // Between two tries it runs, or has ended.
-        ("" | "CrashLoopBackOff", _) if !container.flag("/ready") => {
-            let ended = ["/lastState/terminated", "/state/terminated"];
-            let ended = Object::new(ended.into_iter().find_map(|at| container.get(at))?);
-            let code = ended.get("/exitCode").unwrap_or(&Value::Null);
-            let reason = ended.text("/reason").unwrap_or("without a reason");
-            of(format!(
-                "it ends with exit code {code} ({reason}) and is started again"
-            ))
+        ("CrashLoopBackOff", _) => {
+            ended(container, &["/lastState/terminated", "/state/terminated"]).and_then(of)
+        }
+        // What has done its work may be waited for no less.
+        ("", _) if container.get("/state/terminated/exitCode") != Some(&Value::from(0)) => {
+            ended(container, &["/state/terminated"]).and_then(of)
         }
         ("", _) => None,
         (reason, "") => of(reason.to_owned()),
         (reason, message) => of(format!("{reason}: {message}")),
     }
+}
+
+fn ended(container: &Object, places: &[&str]) -> Option<String> {
+    let ended = Object::new(places.iter().find_map(|at| container.get(at))?);
+    let code = ended.get("/exitCode").unwrap_or(&Value::Null);
+    let reason = ended.text("/reason").unwrap_or("without a reason");
+    Some(format!("it ends with exit code {code} ({reason})"))
 }
 
 #[cfg(test)]
@@ -89,7 +102,7 @@ mod tests {
     fn each_obstacle_is_told_with_what_is_wrong() {
         let unpulled = Some("container web: its image web:2 cannot be pulled");
         let ended = json!({"terminated": {"exitCode": 1, "reason": "Error"}});
-        let crashed = Some("container web: it ends with exit code 1 (Error) and is started again");
+        let crashed = Some("container web: it ends with exit code 1 (Error)");
         let crashing = |state: Value| json!({"containerStatuses": [{"name": "web", "ready": false, "state": state, "lastState": ended}]});
         let cases = [
             (waiting("ErrImagePull", "not found"), unpulled),
@@ -110,7 +123,8 @@ mod tests {
                 ),
                 crashed,
             ),
-            (crashing(json!({"running": {}})), crashed),
+            // It may have been started for the last time.
+            (crashing(json!({"running": {}})), None),
             (crashing(ended.clone()), crashed),
             (
                 json!({"containerStatuses": [{"name": "web", "ready": false, "state": ended}]}),
@@ -122,7 +136,7 @@ mod tests {
             ),
             (
                 json!({"initContainerStatuses": [{"name": "migrate", "ready": false, "state": ended}]}),
-                Some("container migrate: it ends with exit code 1 (Error) and is started again"),
+                Some("container migrate: it ends with exit code 1 (Error)"),
             ),
             (
                 json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]}),
@@ -156,5 +170,26 @@ mod tests {
         assert_eq!(of(&pods), told);
         pods.reverse();
         assert_eq!(of(&pods), told);
+    }
+
+    #[test]
+    fn neither_older_versions_nor_what_has_ended_speaks() {
+        let of_revision = |mut pod: Value, revision: &str| {
+            pod["metadata"]["labels"] = json!({"pod-template-hash": revision});
+            pod
+        };
+        let broken = || waiting("ImagePullBackOff", "");
+        let old = of_revision(pod("a", 1, broken()), "1");
+        let new = of_revision(pod("b", 2, json!({"phase": "Pending"})), "2");
+        assert_eq!(of(&[old.clone(), new]), None);
+        assert!(of(&[old]).is_some());
+        let ended = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+        let done = json!({"containerStatuses": [{"name": "a", "ready": false, "state": ended}]});
+        assert_eq!(of(&[pod("a", 1, done)]), None);
+        for phase in ["Failed", "Succeeded"] {
+            let mut over = broken();
+            over["phase"] = json!(phase);
+            assert_eq!(of(&[pod("a", 1, over)]), None, "{phase}");
+        }
     }
 }

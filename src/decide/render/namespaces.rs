@@ -14,9 +14,13 @@ pub fn created<'a>(resources: impl Iterator<Item = &'a Resource>) -> BTreeMap<St
         let kind = kind_of(&resource.spec);
         kind.api_version == "v1" && kind.kind == "Namespace"
     });
-    namespaces
-        .map(|resource| (name_of(resource), resource.id.clone()))
-        .collect()
+    let mut created = BTreeMap::new();
+    for resource in namespaces {
+        // A second one of the same name is an error of its own.
+        let id = created.entry(name_of(resource));
+        id.or_insert_with(|| resource.id.clone());
+    }
+    created
 }
 
 fn name_of(resource: &Resource) -> String {
@@ -58,7 +62,8 @@ pub fn reach(
             shown(&namespace)
         ));
     };
-    // The row may have given it the name of one that is there already: then it is not created, and nothing goes there.
+    // The row may have given it the name of one that is there already: then it is a conflict, unless the form's author says
+    // conflictPolicy: Force, and nothing goes there.
     if *id != resource.id {
         if !resource.depend_ids.contains(id) {
             resource.depend_ids.push(id.clone());
@@ -93,7 +98,52 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::decide::render::CompiledForm;
+
+    fn resource(id: &str, kind: &str, name: &str, namespace: &str) -> Resource {
+        let spec = json!({"apiVersion": "v1", "kind": kind});
+        let resource =
+            json!({"id": id, "nameTemplate": name, "targetNamespace": namespace, "spec": spec});
+        serde_json::from_value(resource).expect("a resource")
+    }
+
+    /// A row may say the name of a namespace that is there already, and somebody else's.
+    #[test]
+    fn what_goes_into_a_created_namespace_waits_for_it() {
+        let all = [
+            resource("ns", "Namespace", "acme", ""),
+            resource("again", "Namespace", "acme", ""),
+        ];
+        let created = created(all.iter());
+        let reached = |namespace: &str| {
+            let secret = resource("secret", "Secret", "s", namespace);
+            reach(secret, &created, &["t-*".to_owned()], str::to_owned)
+        };
+        let depends = |namespace: &str| reached(namespace).map(|resource| resource.depend_ids);
+        assert_eq!(depends("acme"), Ok(vec!["ns".to_owned()]));
+        assert_eq!(depends("t-acme"), Ok(vec![]));
+        assert_eq!(depends(""), Ok(vec![]));
+        assert!(depends("kube-system").unwrap_err().contains("kube-system"));
+        assert!(reached("acme").unwrap().skip_on_dependency_failure);
+    }
+
+    #[test]
+    fn a_namespace_that_waits_for_what_is_in_it_is_found() {
+        let form = json!({"hubId": "h", "manifests": [
+            {"id": "ns", "nameTemplate": "{{ .uid }}", "dependIds": ["secret"], "spec": {"apiVersion": "v1", "kind": "Namespace"}},
+            {"id": "secret", "nameTemplate": "s", "targetNamespace": "{{ .uid }}", "spec": {"apiVersion": "v1", "kind": "Secret"}},
+        ]});
+        let form = CompiledForm::parse("web", &serde_json::from_value(form).unwrap()).unwrap();
+        let mut ns = resource("ns", "Namespace", "acme", "");
+        ns.depend_ids.push("secret".to_owned());
+        let mut secret = resource("secret", "Secret", "s", "acme");
+        assert!(!form.is_circular(&[Ok(ns.clone()), Ok(secret.clone())]));
+        secret.depend_ids.push("ns".to_owned());
+        assert!(form.is_circular(&[Ok(ns), Ok(secret)]));
+    }
 
     #[test]
     fn patterns_match_whole_names() {

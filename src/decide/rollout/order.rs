@@ -74,8 +74,8 @@ impl Turns {
 
     /// The forms of which nobody whose turn it is can go, since what is broken fills the windows: what may be its correction
     /// must not wait for them.
-    pub fn stuck(&self, waiting: &BTreeMap<String, Reason>) -> BTreeSet<String> {
-        let is_stuck = |name: &String| waiting.get(name).is_some_and(Reason::is_of_broken);
+    pub fn stuck(&self, full: &BTreeMap<String, Reason>) -> BTreeSet<String> {
+        let is_stuck = |name: &String| full.get(name).is_some_and(Reason::is_of_broken);
         let stuck = self.0.iter();
         let stuck = stuck.filter(|(_, turn)| {
             let nodes = &turn.pending[..turn.nodes];

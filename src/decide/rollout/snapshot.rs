@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
@@ -47,8 +47,21 @@ pub struct Refusal {
     pub until: Option<Timestamp>,
     /// It was tried a few times: no accident any more.
     pub lasting: bool,
-    /// No release of the hub has gone through since.
-    pub unbroken: bool,
+    /// When it was tried last.
+    pub at: Timestamp,
+}
+
+/// How long a lasting refusal is told of a node that waits for a slot: as far as anybody knows it would be refused once more.
+const TOLD_FOR: SignedDuration = SignedDuration::from_secs(60);
+
+impl Refusal {
+    pub fn still_tells(&self, now: Timestamp) -> bool {
+        self.lasting && now.duration_since(self.at).abs() < TOLD_FOR
+    }
+
+    pub fn told_until(&self) -> Option<Timestamp> {
+        self.at.checked_add(TOLD_FOR).ok()
+    }
 }
 
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ pub fn refusal(why: &str) -> Refusal {
         why: why.into(),
         until: None,
         lasting: false,
-        unbroken: true,
+        at: at(0),
     }
 }
 
@@ -84,36 +84,20 @@ fn what_is_refused_again_and_again_is_what_all_wait_for() {
     assert_eq!(blocked.map(Reason::code), Some(refused));
 }
 
-/// It is not what keeps the node waiting any more, as far as anybody can know.
+/// Nobody knows any more whether it would be.
 #[test]
-fn an_old_refusal_is_not_told_once_others_go_or_fill_the_window() {
+fn an_old_refusal_is_not_told() {
     let mut snapshot = fleet("AA", 1);
     let old = Refusal {
         until: Some(at(5)),
         lasting: true,
         ..refusal("no such webhook")
     };
-    snapshot.refused.insert("n0".into(), old.clone());
-    snapshot.slots = vec![slot(1, "100")];
-    let told = |snapshot: &Snapshot| plan(snapshot, at(10)).waiting["n0"].code();
-    assert_eq!(told(&snapshot), "ReleaseRefused");
-    let unbroken = false;
-    snapshot.refused.insert(
-        "n0".into(),
-        Refusal {
-            unbroken,
-            ..old.clone()
-        },
-    );
-    assert_eq!(told(&snapshot), "WindowFull");
-    // The other one has gone, or nobody has a slot and somebody is broken.
     snapshot.refused.insert("n0".into(), old);
-    let node = snapshot.nodes.get_mut("n1").unwrap();
-    (node.live, node.settled_since) = (Live::Hash("new".into()), None);
-    assert_eq!(told(&snapshot), "WindowFull");
-    snapshot.slots.clear();
-    snapshot.nodes.get_mut("n1").unwrap().live = Live::Hash("old".into());
-    assert_eq!(released(&plan(&snapshot, at(10))), ["n1"]);
+    snapshot.slots = vec![slot(1, "100")];
+    let told = |second: i64| plan(&snapshot, at(second)).waiting["n0"].code();
+    assert_eq!((told(59), told(60)), ("ReleaseRefused", "WindowFull"));
+    assert_eq!(plan(&snapshot, at(10)).wake_at, Some(at(60)));
 }
 
 /// What was refused says nothing of what was corrected since.

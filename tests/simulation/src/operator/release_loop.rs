@@ -328,8 +328,6 @@ impl Look {
                     if matches!(&digest.live, Live::Hash(hash) if *hash == release.hash) {
                         self.released += 1;
                         process.release.refused.remove(&release.node);
-                        let all = process.release.refused.values_mut();
-                        all.for_each(|refused| refused.unbroken = false);
                         process.node_loop.wake(&release.node, world.time);
                     } else {
                         let why = "nothing went live";

@@ -102,7 +102,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             why: failed.why.to_owned(),
             until: failed.retry_at.map(|at| process.now(at)),
             lasting: failed.times >= LASTING,
-            unbroken: failed.unbroken,
+            at: process.now(failed.at),
         };
         (name.clone(), refusal)
     });

@@ -15,7 +15,7 @@ pub struct Failed {
     pub why: &'static str,
     pub times: u32,
     pub retry_at: Option<u64>,
-    pub unbroken: bool,
+    pub at: u64,
 }
 
 impl Loop {
@@ -34,7 +34,7 @@ impl Loop {
             why,
             times,
             retry_at,
-            unbroken: true,
+            at: time,
         };
         self.refused.insert(release.node.clone(), failed);
     }
