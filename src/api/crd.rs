@@ -27,6 +27,7 @@ pub fn definitions() -> [Value; 3] {
             .and_then(Value::as_object_mut)
             .expect("items are objects");
         properties.remove("renderError");
+        properties.remove("namespaceFrom");
         let list = spec_of(&mut node)
             .pointer_mut(&format!("/properties/{array}"))
             .expect("every array is a field");

@@ -164,6 +164,10 @@ pub struct Resource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[0-9]{1,5}(s|m|h)$"))]
     pub min_delay: Option<String>,
+    /// Set by the hub where a template led to a namespace that the form creates for the row: the id of the resource that creates
+    /// it. Nothing goes there before that one is ready, nor where it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace_from: String,
     /// Set by the hub where a template of this resource failed: why. Such a resource keeps its last applied object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub render_error: String,

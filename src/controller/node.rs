@@ -225,10 +225,6 @@ impl Look<'_> {
             if plan.apply.is_empty() && plan.take_down.is_empty() {
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
                 drop(seen);
-                let (pods_at, news) = self.look_at_pods(&node, &keys, &children).await;
-                if news {
-                    continue;
-                }
                 self.memory.record = Some(plan.record.clone());
                 self.note_outcomes(&node, &plan, now);
                 let wake_at = plan.wake_at;
@@ -239,6 +235,7 @@ impl Look<'_> {
                     return Ok(now.checked_add(RETRY_FIRST * 5).ok());
                 }
                 (self.memory.failed_looks, self.memory.conflicts) = (0, 0);
+                let pods_at = self.look_at_pods(&node, &keys, &children).await;
                 let times = [wake_at, due, gate_at, left_at, pods_at];
                 return Ok(times.into_iter().flatten().min());
             }

@@ -1,7 +1,9 @@
 //! Child objects: what of one is kept in memory, whose it is, and how a resource becomes its manifest.
 
+mod elements;
 mod ignored;
 pub mod kind;
+mod owners;
 pub mod tie;
 
 use std::fmt;

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 pub struct Vertex<'a> {
     pub id: &'a str,
     pub depend_ids: &'a [String],
+    /// What creates its namespace. Empty where that is not known to be one of the others.
+    pub namespace_from: &'a str,
     pub skip_on_dependency_failure: bool,
     pub wait_for_ready: bool,
 }
@@ -107,14 +109,24 @@ impl<'a> Graph<'a> {
                 .find(|d| self.outcome(**d, steps, states) == outcome);
             found.map(|d| self.vertices[*d].id)
         };
-        match (
-            find(Outcome::Failed),
-            self.vertices[v].skip_on_dependency_failure,
-        ) {
+        let vertex = &self.vertices[v];
+        match (find(Outcome::Failed), vertex.skip_on_dependency_failure) {
             (Some(because), true) => Step::Skip { because },
+            (Some(_), false) if self.is_homeless(v, steps, states) => Step::Skip {
+                because: vertex.namespace_from,
+            },
             (Some(despite), false) => Step::Proceed { despite },
             (None, _) => find(Outcome::Open).map_or(Step::Apply, |on| Step::Blocked { on }),
         }
+    }
+
+    /// Its namespace was not created, or is somebody else's.
+    fn is_homeless(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> bool {
+        let home = self.vertices[v].namespace_from;
+        let mut dependencies = self.dependencies[v].iter();
+        dependencies.any(|d| {
+            self.vertices[*d].id == home && self.outcome(*d, steps, states) == Outcome::Failed
+        })
     }
 
     /// What a resource is to those that depend on it, once its own step is known.
@@ -187,16 +199,16 @@ fn dependencies(
     vertex: &Vertex<'_>,
     index: &BTreeMap<&str, usize>,
 ) -> Result<Vec<usize>, GraphError> {
-    let find = |dependency: &String| {
-        index
-            .get(dependency.as_str())
-            .copied()
-            .ok_or_else(|| GraphError::MissingDependency {
-                id: vertex.id.to_owned(),
-                dependency: dependency.clone(),
-            })
+    let find = |dependency: &str| {
+        let found = index.get(dependency).copied();
+        found.ok_or_else(|| GraphError::MissingDependency {
+            id: vertex.id.to_owned(),
+            dependency: dependency.to_owned(),
+        })
     };
-    vertex.depend_ids.iter().map(find).collect()
+    let home = Some(vertex.namespace_from).filter(|home| !home.is_empty());
+    let all = vertex.depend_ids.iter().map(String::as_str).chain(home);
+    all.map(find).collect()
 }
 
 /// Every vertex after its dependencies; those on a cycle, and those that depend on one, are left out.

@@ -211,6 +211,7 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
                 // What is there stays.
                 (a.state == State::NotApplied).then(|| Trouble::Skipped {
                     because: because.to_owned(),
+                    always: because == seen[i].facts.namespace_from,
                 }),
             ),
         };
@@ -418,6 +419,7 @@ fn vertex(facts: &Facts) -> Vertex<'_> {
     Vertex {
         id: &facts.id,
         depend_ids: &facts.depend_ids,
+        namespace_from: &facts.namespace_from,
         skip_on_dependency_failure: facts.skip_on_dependency_failure,
         wait_for_ready: facts.wait_for_ready,
     }

@@ -52,6 +52,11 @@ impl Path {
     }
 }
 
+/// The name in a token of a JSON pointer.
+pub fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
 /// Whether the segments, one after the other, match each place at most once, and look at few for each.
 fn check(segments: &[Segment], in_filter: bool) -> Result<(), String> {
     let mut descends = 0;

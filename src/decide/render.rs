@@ -194,12 +194,10 @@ impl CompiledForm {
         let is_circular = self.is_circular(&reached);
         for ((array, resource), rendered) in self.resources.iter().zip(reached) {
             let rendered = rendered
-                .and_then(
-                    |rendered| match rendered.depend_ids != resource.fixed.depend_ids {
-                        true if is_circular => Err(CREATED_TOO_LATE.to_owned()),
-                        _ => Ok(rendered),
-                    },
-                )
+                .and_then(|rendered| match rendered.namespace_from.is_empty() {
+                    false if is_circular => Err(CREATED_TOO_LATE.to_owned()),
+                    _ => Ok(rendered),
+                })
                 .unwrap_or_else(|error| {
                     let error = hinted(error, &variables);
                     errors.push((resource.fixed.id.clone(), error.clone()));
@@ -226,6 +224,7 @@ fn vertex(resource: &Resource) -> Vertex<'_> {
     Vertex {
         id: &resource.id,
         depend_ids: &resource.depend_ids,
+        namespace_from: &resource.namespace_from,
         skip_on_dependency_failure: resource.skip_on_dependency_failure,
         wait_for_ready: resource.wait_for_ready,
     }

@@ -41,14 +41,13 @@ pub struct Memory {
 }
 
 impl Look<'_> {
-    /// Looks at the pods of those workloads that wait for theirs; returns when to look again, and whether something else is
-    /// said of one.
+    /// Looks at the pods of those workloads that wait for theirs; returns when to look again, at once where something is news.
     pub async fn look_at_pods(
         &mut self,
         node: &NodeDigest,
         keys: &[Key],
         children: &[Option<Arc<Child>>],
-    ) -> (Option<Timestamp>, bool) {
+    ) -> Option<Timestamp> {
         let mut next: Option<Instant> = None;
         let mut news = false;
         for ((facts, key), child) in node.facts.iter().zip(keys).zip(children) {
@@ -78,29 +77,32 @@ impl Look<'_> {
                 match LOOKS.try_acquire() {
                     Err(_) => memory.again_at = now + BUSY_RETRY,
                     Ok(_permit) => {
-                        memory.wait = EVERY_MAX.min(memory.wait * 2);
-                        memory.again_at = now + memory.wait;
-                        let before = memory.obstacle.clone();
-                        match obstacle(self.world, key).await {
-                            Ok(found) => memory.obstacle = found,
+                        memory.again_at = now + BUSY_RETRY;
+                        let found = match obstacle(self.world, key).await {
+                            Ok(found) => found,
                             // It is a help to read; who may not see pods does without.
-                            Err(ApiError::Refused(_) | ApiError::NotFound(_)) => {
-                                memory.obstacle = None;
-                            }
+                            Err(ApiError::Refused(_) | ApiError::NotFound(_)) => None,
                             Err(error) => {
                                 tracing::debug!(node = %self.key, %error, "its pods cannot be read");
+                                next = next.into_iter().chain([memory.again_at]).min();
+                                continue;
                             }
-                        }
-                        news |= memory.obstacle != before;
+                        };
+                        memory.wait = EVERY_MAX.min(memory.wait * 2);
+                        memory.again_at = now + memory.wait;
+                        news |= memory.obstacle != found;
+                        memory.obstacle = found;
                     }
                 }
             }
-            next = Some(next.map_or(memory.again_at, |next| next.min(memory.again_at)));
+            next = next.into_iter().chain([memory.again_at]).min();
         }
-        let wait = next.map(|next| next.saturating_duration_since(Instant::now()));
-        let wait = wait.and_then(|wait| SignedDuration::try_from(wait).ok());
-        let at = wait.and_then(|wait| Timestamp::now().checked_add(wait).ok());
-        (at, news)
+        let wait = match news {
+            true => Duration::ZERO,
+            false => next?.saturating_duration_since(Instant::now()),
+        };
+        let wait = SignedDuration::try_from(wait).ok()?;
+        Timestamp::now().checked_add(wait).ok()
     }
 }
 

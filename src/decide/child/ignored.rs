@@ -5,26 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use crate::api::names;
 use crate::api::resource::{PatchStrategy, Resource};
-use crate::decide::path::Path;
-
-/// What tells the elements of Kubernetes' lists apart: the first of these that one has, and what has to agree beside it where
-/// both have that. Two mounts may be of one volume, two ports of one number.
-const ELEMENT_KEYS: [(&str, &[&str]); 12] = [
-    ("mountPath", &[]),
-    ("devicePath", &[]),
-    ("name", &["kind", "namespace"]),
-    ("containerPort", &["protocol"]),
-    ("port", &["protocol"]),
-    ("host", &[]),
-    ("ip", &[]),
-    ("topologyKey", &["whenUnsatisfiable"]),
-    ("key", &["effect", "operator"]),
-    ("secretName", &[]),
-    ("uid", &[]),
-    ("type", &[]),
-];
+use crate::decide::child::elements;
+use crate::decide::child::owners::without_others;
+use crate::decide::path::{Path, unescaped};
 
 /// The resource's manifest without them.
 pub fn without(resource: &Resource) -> Value {
@@ -35,12 +19,21 @@ pub fn without(resource: &Resource) -> Value {
     object
 }
 
-/// Puts in their place what the cluster has; absent there, it is left out. A server-side apply takes away what its owner no
-/// longer names, unless it is somebody else's too: that is left out as well, for to name it is to own it, and each change of
-/// theirs would take it from us again.
+/// Puts in their place what the cluster has; absent there, it is left out. What the cluster does not have yet is made as the
+/// resource says. A server-side apply takes away what its owner no longer names, unless it is somebody else's too: that is
+/// left out as well, for to name it is to own it, and each change of theirs would take it from us again.
 pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
     let desired = object.clone();
-    let places = pointers(resource, &desired);
+    let mut places = pointers(resource, &desired);
+    blank(object, &places);
+    let fixed = object.clone();
+    let versions = Versions {
+        desired: &desired,
+        fixed: &fixed,
+        live,
+    };
+    places.retain(|place| !versions.is_new(place));
+    object.clone_from(&desired);
     blank(object, &places);
     let applies = resource.patch_strategy == PatchStrategy::Apply;
     // What replaces an object takes the rest away with it.
@@ -57,7 +50,7 @@ pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
         let Some((parent, token)) = pointer.rsplit_once('/') else {
             continue;
         };
-        let Some(parent_place) = counterpart(&desired, live, parent, replaces) else {
+        let Some(parent_place) = versions.place(parent, replaces) else {
             continue;
         };
         match live.pointer(parent) {
@@ -67,7 +60,8 @@ pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
                 // Only what is others' gives way to what is.
                 let is_free = |(i, one): &(usize, &Value)| {
                     let place = format!("{parent_place}/{i}");
-                    free.contains(place.as_str()) && is_same(one, &value).unwrap_or(true)
+                    let same = elements::is_same(one, &value, false).unwrap_or(true);
+                    free.contains(place.as_str()) && same
                 };
                 let at = own.iter().enumerate().find(is_free).map(|(i, _)| i);
                 let place = at.map(|i| format!("{parent_place}/{i}"));
@@ -132,58 +126,89 @@ fn purge(object: &mut Value, places: &[String]) {
     }
 }
 
-/// The place in `desired` of what `pointer` names in `live`. None where there is none, because what is around it is not
-/// there; `make` says whether that is made.
-fn counterpart(desired: &Value, live: &Value, pointer: &str, make: bool) -> Option<String> {
-    let mut place = String::new();
-    let (mut ours, mut theirs) = (Some(desired), live);
-    for token in pointer.split('/').skip(1) {
-        match theirs {
-            Value::Object(fields) => {
-                let name = unescaped(token);
-                place = format!("{place}/{token}");
-                ours = ours.and_then(|ours| ours.get(&name));
-                if ours.is_none() && !make {
-                    return None;
+/// An object as it is to be and as it is.
+struct Versions<'a> {
+    desired: &'a Value,
+    /// The desired one without what is others' to say.
+    fixed: &'a Value,
+    live: &'a Value,
+}
+
+impl Versions<'_> {
+    /// The place in the desired object of what `pointer` names in the live one. None where there is none, because what is
+    /// around it is not there; `make` says whether that is made.
+    fn place(&self, pointer: &str, make: bool) -> Option<String> {
+        let mut place = String::new();
+        let (mut ours, mut fixed) = (Some(self.desired), Some(self.fixed));
+        let mut theirs = self.live;
+        for token in pointer.split('/').skip(1) {
+            match theirs {
+                Value::Object(fields) => {
+                    let name = unescaped(token);
+                    place = format!("{place}/{token}");
+                    ours = ours.and_then(|ours| ours.get(&name));
+                    fixed = fixed.and_then(|fixed| fixed.get(&name));
+                    if ours.is_none() && !make {
+                        return None;
+                    }
+                    theirs = fields.get(&name)?;
                 }
-                theirs = fields.get(&name)?;
+                Value::Array(items) => {
+                    let i: usize = token.parse().ok()?;
+                    let list = ours?.as_array()?;
+                    let at = elements::pairs(items, list, elements_of(fixed));
+                    let at = at.get(i).copied().flatten()?;
+                    place = format!("{place}/{at}");
+                    ours = list.get(at);
+                    fixed = elements_of(fixed).get(at);
+                    theirs = items.get(i)?;
+                }
+                _ => return None,
             }
-            Value::Array(items) => {
-                let i: usize = token.parse().ok()?;
-                let list = ours?.as_array()?;
-                let at = same_element(items, i, list)?;
-                place = format!("{place}/{at}");
-                (ours, theirs) = (list.get(at), items.get(i)?);
-            }
-            _ => return None,
         }
+        Some(place)
     }
-    Some(place)
+
+    /// Whether the place is in an element that the live object does not have.
+    fn is_new(&self, place: &str) -> bool {
+        let (mut ours, mut fixed) = (self.desired, Some(self.fixed));
+        let mut theirs = Some(self.live);
+        let mut tokens = place.split('/').skip(1).peekable();
+        while let Some(token) = tokens.next() {
+            let next = match ours {
+                Value::Object(fields) => {
+                    let name = unescaped(token);
+                    theirs = theirs.and_then(|theirs| theirs.get(&name));
+                    fixed = fixed.and_then(|fixed| fixed.get(&name));
+                    fields.get(&name)
+                }
+                // An element that is others' itself.
+                Value::Array(_) if tokens.peek().is_none() => return false,
+                Value::Array(list) => {
+                    let at: Option<usize> = token.parse().ok();
+                    let items = elements_of(theirs);
+                    let pairs = elements::pairs(items, list, elements_of(fixed));
+                    let Some(i) = pairs.iter().position(|pair| *pair == at) else {
+                        return true;
+                    };
+                    theirs = items.get(i);
+                    fixed = at.and_then(|at| elements_of(fixed).get(at));
+                    at.and_then(|at| list.get(at))
+                }
+                _ => None,
+            };
+            let Some(next) = next else {
+                return false;
+            };
+            ours = next;
+        }
+        false
+    }
 }
 
-/// Where in `ours` the element is that the `i`th of `theirs` is a version of. What has nothing to be told by has its place only
-/// where nobody put another one in.
-fn same_element(theirs: &[Value], i: usize, ours: &[Value]) -> Option<usize> {
-    let item = theirs.get(i)?;
-    let is_same = |other: &Value| is_same(item, other);
-    match ours.get(i).map(is_same) {
-        Some(Some(true)) => Some(i),
-        Some(None) => (theirs.len() == ours.len()).then_some(i),
-        _ => ours.iter().position(|other| is_same(other) == Some(true)),
-    }
-}
-
-/// Whether the one is a version of the other; None where nothing tells.
-fn is_same(one: &Value, other: &Value) -> Option<bool> {
-    let is_scalar = |value: &Value| value.is_string() || value.is_number();
-    let has = |(key, _): &&(&str, &[&str])| one.get(key).is_some_and(is_scalar);
-    let (key, also) = ELEMENT_KEYS.iter().find(has)?;
-    let agrees = |key: &&str| match (one.get(key), other.get(key)) {
-        (Some(one), Some(other)) => one == other,
-        // The API server fills some in.
-        _ => true,
-    };
-    Some(one.get(key) == other.get(key) && also.iter().all(agrees))
+fn elements_of(value: Option<&Value>) -> &[Value] {
+    let list = value.and_then(Value::as_array);
+    list.map(Vec::as_slice).unwrap_or_default()
 }
 
 fn put_element(object: &mut Value, list: &str, place: Option<&str>, value: Value, make: bool) {
@@ -225,103 +250,12 @@ fn put(object: &mut Value, place: &str, value: Value) {
     }
 }
 
-/// What is there, without what other field managers own of it; None where that is all.
-fn without_others(live: &Value, pointer: &str) -> Option<Value> {
-    let mut value = live.pointer(pointer)?.clone();
-    let parent = pointer
-        .rsplit_once('/')
-        .and_then(|(parent, _)| live.pointer(parent));
-    let is_element = parent.is_some_and(Value::is_array);
-    let managers = live["metadata"]["managedFields"].as_array();
-    for entry in managers.into_iter().flatten() {
-        if entry["manager"] == names::FIELD_MANAGER && entry["operation"] == "Apply" {
-            continue;
-        }
-        let Some(fields) = owned(&entry["fieldsV1"], live, pointer) else {
-            continue;
-        };
-        let is_theirs = is_leaf(fields) || (is_element && fields.get(".").is_some());
-        if is_theirs || !prune(&mut value, fields) {
-            return None;
-        }
-    }
-    Some(value)
-}
-
-/// Takes out of an object what these fields name; false if nothing is left.
-fn prune(value: &mut Value, fields: &Value) -> bool {
-    let (Some(of_value), Some(fields)) = (value.as_object_mut(), fields.as_object()) else {
-        return true;
-    };
-    for (name, below) in fields {
-        let Some(name) = name.strip_prefix("f:") else {
-            continue;
-        };
-        let stays = !is_leaf(below) && of_value.get_mut(name).is_some_and(|v| prune(v, below));
-        if !stays {
-            of_value.remove(name);
-        }
-    }
-    !of_value.is_empty()
-}
-
-fn is_leaf(fields: &Value) -> bool {
-    fields.as_object().is_some_and(Map::is_empty)
-}
-
-/// What a manager's set of fields has at this place. Nothing at what tells an element of a list from the others: without that it
-/// would be another.
-fn owned<'a>(mut fields: &'a Value, mut object: &Value, pointer: &str) -> Option<&'a Value> {
-    let mut keys = None;
-    for token in pointer.split('/').skip(1) {
-        match object {
-            Value::Object(of_object) => {
-                let name = unescaped(token);
-                if keys
-                    .take()
-                    .is_some_and(|keys: Value| keys.get(&name).is_some())
-                {
-                    return None;
-                }
-                fields = fields.get(format!("f:{name}"))?;
-                object = of_object.get(&name)?;
-            }
-            Value::Array(items) => {
-                object = items.get(token.parse::<usize>().ok()?)?;
-                let mut elements = fields.as_object()?.iter();
-                let (name, below) = elements.find(|(name, _)| names_element(name, object))?;
-                (fields, keys) = (below, parsed(name));
-            }
-            _ => return None,
-        }
-    }
-    Some(fields)
-}
-
-/// Elements are named by their keys (`k:{"name":"web"}`) or, in a set, by their values (`v:"web"`).
-fn names_element(name: &str, item: &Value) -> bool {
-    match (name.get(..2), parsed(name)) {
-        (Some("k:"), Some(Value::Object(keys))) => {
-            keys.iter().all(|(key, value)| item.get(key) == Some(value))
-        }
-        (Some("v:"), Some(value)) => value == *item,
-        _ => false,
-    }
-}
-
-fn parsed(name: &str) -> Option<Value> {
-    serde_json::from_str(name.split_once(':')?.1).ok()
-}
-
-fn unescaped(token: &str) -> String {
-    token.replace("~1", "/").replace("~0", "~")
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::names;
 
     /// The manifest of a resource that ignores these, when the cluster has that.
     fn kept(ignored: &[&str], strategy: &str, desired: Value, live: &Value) -> Value {
@@ -373,7 +307,14 @@ mod tests {
             ),
             // One that the form no longer has.
             (one, json!([proxy]), json!([changed, proxy]), json!([proxy])),
-            (one, json!([app]), json!([]), json!([{"name": "app"}])),
+            // One that is still to be made.
+            (
+                all,
+                json!([app, proxy]),
+                json!([changed]),
+                json!([changed, proxy]),
+            ),
+            (one, json!([app]), json!([]), json!([app])),
         ] {
             let object = kept(
                 &[path],

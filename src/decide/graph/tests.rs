@@ -30,6 +30,7 @@ fn vertices(owned: &[Owned]) -> Vec<Vertex<'_>> {
         Vertex {
             id: &owned.id,
             depend_ids: &owned.depend_ids,
+            namespace_from: "",
             skip_on_dependency_failure: owned.skip,
             wait_for_ready: owned.wait,
         }
@@ -270,4 +271,20 @@ proptest! {
         }
         prop_assert_eq!(gone.len(), vertices.len());
     }
+}
+
+/// Whatever is to happen when others fail: it would be in a namespace of somebody else.
+#[test]
+fn nothing_goes_into_a_namespace_that_was_not_created() {
+    let owned = parse("ns db app!:db");
+    let mut vertices = vertices(&owned);
+    vertices[2].namespace_from = "ns";
+    let graph = Graph::new(&vertices).expect("a graph");
+    let step = |ns: State, db: State| graph.steps(&[ns, db])[2];
+    use State::{ApplyFailed, Ready, Waiting};
+    assert_eq!(step(Ready, Ready), Step::Apply);
+    assert_eq!(step(Waiting, Ready), Step::Blocked { on: "ns" });
+    assert_eq!(step(Ready, ApplyFailed), Step::Proceed { despite: "db" });
+    assert_eq!(step(ApplyFailed, Ready), Step::Skip { because: "ns" });
+    assert_eq!(step(ApplyFailed, ApplyFailed), Step::Skip { because: "ns" });
 }

@@ -3,8 +3,14 @@
 /// What became of a resource, where that is worth an event and is no failed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    Skipped { because: String },
-    Proceeded { despite: String },
+    Skipped {
+        because: String,
+        /// Whatever skipOnDependencyFailure says.
+        always: bool,
+    },
+    Proceeded {
+        despite: String,
+    },
     TimedOut,
 }
 
@@ -12,7 +18,16 @@ impl Trouble {
     /// The event's reason and text; `message` is why the resource is not ready.
     pub fn event(&self, id: &str, message: &str) -> (&'static str, String) {
         match self {
-            Trouble::Skipped { because } => (
+            Trouble::Skipped {
+                because,
+                always: true,
+            } => (
+                "DependencySkipped",
+                format!(
+                    "Resource '{id}' skipped because '{because}', which creates its namespace, failed"
+                ),
+            ),
+            Trouble::Skipped { because, .. } => (
                 "DependencySkipped",
                 format!(
                     "Resource '{id}' skipped because dependency '{because}' failed. Set skipOnDependencyFailure=false to create anyway."

@@ -28,6 +28,7 @@ fn facts(id: &str, depends: &[&str]) -> Facts {
         namespace: "tenants".into(),
         hash: format!("hash of {id}"),
         depend_ids: depends.iter().map(ToString::to_string).collect(),
+        namespace_from: String::new(),
         skip_on_dependency_failure: true,
         wait_for_ready: true,
         timeout_seconds: 300,

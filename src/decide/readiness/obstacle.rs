@@ -42,8 +42,24 @@ fn in_the_way(pod: &Object) -> Option<String> {
         let condition = pod.condition("PodScheduled")?;
         let message = condition.message();
         (!condition.is_true() && !message.is_empty())
-            .then(|| format!("no Kubernetes node takes its pod: {message}"))
+            .then(|| format!("no Kubernetes node takes its pod: {}", uncounted(&message)))
     })
+}
+
+/// What a scheduler says (`0/9 nodes are available: 2 Insufficient cpu, 7 node(s) had untolerated taint. preemption: ...`),
+/// without how many nodes there are of each sort.
+fn uncounted(message: &str) -> String {
+    let Some((_, causes)) = message.split_once(" nodes are available: ") else {
+        return message.to_owned();
+    };
+    let causes = causes.split(". ").next().unwrap_or_default();
+    let counts = |c: char| c.is_ascii_digit() || c == ' ';
+    let causes = causes.trim_end_matches('.').split(", ");
+    let mut causes: Vec<&str> = causes
+        .map(|cause| cause.trim_start_matches(counts))
+        .collect();
+    causes.sort();
+    causes.join(", ")
 }
 
 fn of_container(container: &Object) -> Option<String> {
@@ -141,6 +157,13 @@ mod tests {
             (
                 json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]}),
                 Some("no Kubernetes node takes its pod: 0/3 nodes are available"),
+            ),
+            (
+                json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/9 nodes are available: 2 node(s) had \
+                    untolerated taint, 7 Insufficient cpu. preemption: 0/9 nodes are available: 9 No victims found."}]}),
+                Some(
+                    "no Kubernetes node takes its pod: Insufficient cpu, node(s) had untolerated taint",
+                ),
             ),
             (
                 json!({"conditions": [{"type": "PodScheduled", "status": "True"}]}),

@@ -65,10 +65,7 @@ pub fn reach(
     // The row may have given it the name of one that is there already: then it is a conflict, unless the form's author says
     // conflictPolicy: Force, and nothing goes there.
     if *id != resource.id {
-        if !resource.depend_ids.contains(id) {
-            resource.depend_ids.push(id.clone());
-        }
-        resource.skip_on_dependency_failure = true;
+        resource.namespace_from.clone_from(id);
     }
     Ok(resource)
 }
@@ -122,12 +119,11 @@ mod tests {
             let secret = resource("secret", "Secret", "s", namespace);
             reach(secret, &created, &["t-*".to_owned()], str::to_owned)
         };
-        let depends = |namespace: &str| reached(namespace).map(|resource| resource.depend_ids);
-        assert_eq!(depends("acme"), Ok(vec!["ns".to_owned()]));
-        assert_eq!(depends("t-acme"), Ok(vec![]));
-        assert_eq!(depends(""), Ok(vec![]));
-        assert!(depends("kube-system").unwrap_err().contains("kube-system"));
-        assert!(reached("acme").unwrap().skip_on_dependency_failure);
+        let from = |namespace: &str| reached(namespace).map(|resource| resource.namespace_from);
+        assert_eq!(from("acme"), Ok("ns".to_owned()));
+        assert_eq!(from("t-acme"), Ok(String::new()));
+        assert_eq!(from(""), Ok(String::new()));
+        assert!(from("kube-system").unwrap_err().contains("kube-system"));
     }
 
     #[test]
@@ -141,7 +137,7 @@ mod tests {
         ns.depend_ids.push("secret".to_owned());
         let mut secret = resource("secret", "Secret", "s", "acme");
         assert!(!form.is_circular(&[Ok(ns.clone()), Ok(secret.clone())]));
-        secret.depend_ids.push("ns".to_owned());
+        secret.namespace_from = "ns".to_owned();
         assert!(form.is_circular(&[Ok(ns), Ok(secret)]));
     }
 

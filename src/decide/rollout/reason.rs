@@ -204,8 +204,9 @@ impl Reason {
                 "repair those nodes, deactivate their rows, raise maxSkew, or set rollout.skewCounts: Released"
             }
             Reason::HubWindowFull { window, .. } if *window >= WINDOW_MAX => {
-                "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode): the hub's ledger has room for \
-                 1000 at a time, whatever maxSkew says; else correct the form that they are of"
+                "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \
+                 that they are of: they get the correction first. The hub's ledger has room for 1000 at a time, whatever \
+                 rollout.maxSkew says"
             }
             Reason::HubWindowFull { .. } => {
                 "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \
