@@ -8,7 +8,7 @@ pub mod rollout;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::CustomResourceExt;
@@ -71,6 +71,14 @@ pub struct Workers {
 /// How often a node met what is somebody else's, by kind and policy.
 pub type Conflicts = BTreeMap<(String, ConflictPolicy), u64>;
 
+/// That a node was looked at.
+pub struct Looked {
+    /// For the first time by this process.
+    pub first: Instant,
+    /// Why that was in vain, where it was a few times.
+    pub in_vain: Option<String>,
+}
+
 /// What the loops share.
 pub struct World {
     pub objects: Objects,
@@ -90,9 +98,9 @@ pub struct World {
     pub rendered: Mutex<BTreeMap<(String, String), Rendered>>,
     /// Whether the deletions of a hub are held back, once one of its syncs has looked.
     pub deletions_held: Mutex<BTreeMap<HubKey, bool>>,
-    /// Nodes that this process has looked at, or, with the reason, tried to a few times in vain. The statuses of all others
-    /// are those of another process, and may be old.
-    pub looked: Mutex<BTreeMap<NodeKey, Option<String>>>,
+    /// Nodes that this process has looked at, or tried to. The statuses of all others are those of another process, and may be
+    /// old.
+    pub looked: Mutex<BTreeMap<NodeKey, Looked>>,
     /// Of nodes of which it is not known what runs: the hash of their desired content, and whether its release would change nothing.
     pub unchanged: Mutex<BTreeMap<NodeKey, (String, bool)>>,
     pub conflicts: Mutex<BTreeMap<NodeKey, Conflicts>>,

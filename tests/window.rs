@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, wait};
+use crate::cluster::{Cluster, Options, wait};
 use crate::operator::{self, Operator};
 use crate::tenants::{Fleet, SOON, condition};
 use crate::witness::Witness;
@@ -212,6 +212,31 @@ async fn three_bad_edits_break_no_more_than_one() -> Result<()> {
         seen.peak
     );
     fleet.retire().await
+}
+
+/// What a node did while nobody looked, nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_begins_the_watch_of_a_node_anew() -> Result<()> {
+    const WATCHED: Duration = Duration::from_secs(8);
+    let cluster = Cluster::start(Options::default()).await?;
+    let operator = Operator::start(&cluster, "operator", &[]).await?;
+    let fleet = fleet(&cluster, "watched", 2).await?;
+    let mut form = fleet.form("web:2", json!(1), 0);
+    form["spec"]["rollout"]["minReadySeconds"] = json!(WATCHED.as_secs());
+    fleet.apply(&form).await?;
+    let watched = |rollout: &Value| rollout["readyUpdatedNodes"] == 1 && rollout["heldNodes"] == 1;
+    fleet.rollout("the first is watched", SOON, watched).await?;
+    tokio::time::sleep(WATCHED / 2).await;
+    operator.process.kill()?;
+    let restarted = Instant::now();
+    operator.process.start()?;
+    operator.ready().await?;
+    let both = |rollout: &Value| rollout["heldNodes"] == 0;
+    fleet.rollout("the second goes", SOON, both).await?;
+    let after = restarted.elapsed();
+    ensure!(after >= WATCHED, "{after:?} after the restart");
+    fleet.complete(2, SOON).await?;
+    Ok(())
 }
 
 /// Lowered, raised, taken away and put back, each in the middle of a rollout.

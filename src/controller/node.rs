@@ -24,8 +24,8 @@ use crate::api::policy::delay;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::World;
 use crate::controller::node::kinds::Kinds;
+use crate::controller::{Looked, World};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
 use crate::decide::node::{Facts, NodeDigest, live_content};
 use crate::decide::node_plan::applies::Applies;
@@ -309,7 +309,8 @@ impl Look<'_> {
     fn tell_bypass(&self, node: &NodeDigest) {
         self.world.metrics.bypassed();
         let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held \
-                    for a release like any other change. See that the webhook configurations and the CustomResourceDefinitions are as \
+                    for a release like any other change: to keep it from that, set rollout.paused on its form, and change the form to \
+                    have the hub write the node anew. See that the webhook configurations and the CustomResourceDefinitions are as \
                     installed";
         let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
         tracing::warn!(node = %node.key, text);
@@ -320,8 +321,13 @@ impl Look<'_> {
 
     /// The release loop may wait for the last first look.
     fn note_looked(&self, node: &NodeDigest, in_vain: Option<String>) {
-        let mut looked = self.world.looked.lock().expect("the looks' lock");
-        if looked.insert(self.key.clone(), in_vain.clone()) != Some(in_vain) {
+        let mut all = self.world.looked.lock().expect("the looks' lock");
+        let known = all.contains_key(&self.key);
+        let looked = all.entry(self.key.clone()).or_insert_with(|| Looked {
+            first: Instant::now(),
+            in_vain: None,
+        });
+        if std::mem::replace(&mut looked.in_vain, in_vain) != looked.in_vain || !known {
             let hub = (self.key.namespace.clone(), node.hub.clone());
             self.world.rollout_queue.add(hub);
         }

@@ -331,10 +331,9 @@ impl Look<'_> {
                         node.unrendered = true;
                     }
                 }
-                let there = nodes
-                    .iter()
-                    .filter(|n| n.form == before.name && !n.deleting);
-                let there = i32::try_from(there.count()).unwrap_or(i32::MAX);
+                let is_there = |n: &&Arc<NodeDigest>| n.form == before.name && !n.deleting;
+                let there = nodes.iter().filter(is_there).count();
+                let there = i32::try_from(there).unwrap_or(i32::MAX);
                 form.unwritten_before = before.status.unwritten_or_gone(there);
                 form.outdated |= form.unwritten_before > 0;
             }
@@ -353,9 +352,16 @@ impl Look<'_> {
         }
         let looked = self.world.looked.lock().expect("the looks' lock");
         for node in nodes {
-            if let Some(Some(why)) = looked.get(&node.key)
-                && let Some(node) = snapshot.nodes.get_mut(&node.key.name)
-            {
+            let planned = snapshot.nodes.get_mut(&node.key.name);
+            let Some((looked, node)) = looked.get(&node.key).zip(planned) else {
+                continue;
+            };
+            // What it was before that nobody has seen.
+            let first = Timestamp::now() - looked.first.elapsed();
+            if snapshot.slots.iter().any(|slot| slot.uid == node.uid) {
+                node.settled_since = node.settled_since.map(|since| since.max(first));
+            }
+            if let Some(why) = &looked.in_vain {
                 (node.settled_since, node.ready, node.why) = (None, false, Some(why.clone()));
                 node.unchanged.get_or_insert(false);
             }
@@ -370,8 +376,8 @@ impl Look<'_> {
         }
         let looked = self.world.looked.lock().expect("the looks' lock");
         let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains_key(&node.key);
-        let unlooked = nodes.iter().filter(unlooked);
-        let unlooked = Names::of(unlooked.map(|node| &node.key.name));
+        let unlooked = nodes.iter().filter(unlooked).map(|node| &node.key.name);
+        let unlooked = Names::of(unlooked);
         self.memory.surveyed = unlooked.is_empty();
         unlooked
     }

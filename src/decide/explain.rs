@@ -120,6 +120,14 @@ impl Asked<'_> {
                 Some(force) => format!("{state}; no window applies to it: {force}"),
                 None => state,
             };
+            let state = match node.is_edited() {
+                Some(true) => {
+                    format!(
+                        "{state}; its content was changed since the hub wrote it (condition Edited)"
+                    )
+                }
+                _ => state,
+            };
             let mut explanation = Explanation::of(subject, state).within(node);
             let broken = ready.is_some_and(|ready| ready.status == "False");
             explanation.next = broken.then(|| MEND_NODE.to_owned());
@@ -136,7 +144,10 @@ impl Asked<'_> {
             return explanation;
         }
         let what = match node.live {
-            Live::None => "nothing of it was let go yet, and what is there stays as it is",
+            Live::None => "nothing of it was let go yet, so that nothing of it runs",
+            Live::Unknown if node.past_gate => {
+                "its content was written past the gate; what runs stays as it is until the release"
+            }
             Live::Unknown => "what runs was not let through by the gate, and stays as it is",
             Live::Hash(_) if node.status_is_current() && !node.is_ready() => {
                 "what was live before runs on, and is not ready"
@@ -223,6 +234,13 @@ impl Asked<'_> {
             explanation.why = Some(rollout.message.clone());
             explanation.next = (rollout.updating_nodes > 0).then(|| MEND.to_owned());
             explanation.expected = self.first_failure(name);
+            if self.snapshot.forms.get(name)?.outdated {
+                let unread = self.unread.iter();
+                explanation.why = unread.fold(explanation.why, |why, unread| {
+                    why.map(|why| format!("{why}: {unread}"))
+                });
+                explanation.next = Some(OUTDATED.to_owned());
+            }
         }
         explanation.in_flight = self
             .snapshot
@@ -258,14 +276,21 @@ impl Asked<'_> {
         {
             // The form's condition has the whole story, a node's only a summary; but it may be another node's.
             let of_one = ["ReleaseRefused", "LiveContentUnknown"].contains(&code);
-            let whole = self.told.get(form).filter(|(whole, text)| {
-                let node = explanation.subject.rsplit('/').next().unwrap_or_default();
-                whole == code && (!of_one || node == form || text.contains(&format!(" {node}")))
-            });
-            let text = whole.map_or(text, |(_, text)| text.as_str());
-            let (why, next) = text.split_once(NEXT).unwrap_or((text, ""));
+            let of_form = self.told.get(form).filter(|(whole, _)| whole == code);
+            let of_form = of_form.map(|(_, text)| text.split_once(NEXT).unwrap_or((text, "")));
+            let node = explanation.subject.rsplit('/').next().unwrap_or_default();
+            let names_it = |why: &str| !of_one || node == form || why.contains(&format!(" {node}"));
+            let (why, next) = match of_form {
+                Some((why, next)) if names_it(why) => (why.to_owned(), next),
+                // Another one meets the same, as a rule.
+                Some((why, next)) => (format!("{text}: {why}"), next),
+                None => {
+                    let (why, next) = text.split_once(NEXT).unwrap_or((text, ""));
+                    (why.to_owned(), next)
+                }
+            };
             explanation.reason = Some(code.to_owned());
-            explanation.why = Some(why.to_owned());
+            explanation.why = Some(why);
             explanation.next = Some(next.to_owned()).filter(|next| !next.is_empty());
             return;
         }
@@ -419,8 +444,11 @@ const MEND_NODE: &str = "nothing, if it becomes ready soon; else correct the for
 const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
                     what stands in their way";
 
-const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped and WriteFailed (kubectl describe lynqhub): they say why, \
-                         and of which nodes; correct the form or the rows. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
+const OUTDATED: &str = "nothing, if that is over within seconds; else see the form's condition Valid, and, where that is True, the \
+                        hub's conditions (kubectl describe lynqhub)";
+
+const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld (kubectl describe lynqhub): they \
+                         say why, and of which nodes; correct the form or the rows, or confirm the deletions. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
 
 const GOING: &str = "see its finalizers and the objects that it is to take along (kubectl describe lynqnode); the operator's log \
                      says what it cannot delete";
@@ -479,7 +507,11 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::GroupNotDone { .. } => {
             matches!(
                 code,
-                "LedgerRefused" | "Starting" | "LiveContentUnknown" | "NotRendered"
+                "ReleaseRefused"
+                    | "LedgerRefused"
+                    | "Starting"
+                    | "LiveContentUnknown"
+                    | "NotRendered"
             )
         }
     }

@@ -241,11 +241,11 @@ impl NodeDigest {
         !matches!(&self.live, Live::Hash(hash) if *hash == self.desired)
     }
 
-    /// Whether the desired content is another than the hub rendered last; None where no hub did, or one of another
-    /// version, which will be rendered anew.
+    /// Whether the desired content is another than the hub rendered last, as what was written past the gate is; None where no
+    /// hub did, or one of another version, which will be rendered anew.
     pub fn is_edited(&self) -> Option<bool> {
         let (content, _) = self.rendered_hash.as_deref()?.split_once('/')?;
-        (!Hash::is_of_another_version(content)).then(|| content != self.desired)
+        (!Hash::is_of_another_version(content)).then(|| self.past_gate || content != self.desired)
     }
 
     /// Since when the live content is rolled out; None while it is not.
