@@ -226,8 +226,9 @@ async fn a_restart_begins_the_watch_of_a_node_anew() -> Result<()> {
     fleet.apply(&form).await?;
     let watched = |rollout: &Value| rollout["readyUpdatedNodes"] == 1 && rollout["heldNodes"] == 1;
     fleet.rollout("the first is watched", SOON, watched).await?;
-    tokio::time::sleep(WATCHED / 2).await;
     operator.process.kill()?;
+    // It would be over by now.
+    tokio::time::sleep(WATCHED).await;
     let restarted = Instant::now();
     operator.process.start()?;
     operator.ready().await?;

@@ -327,6 +327,9 @@ impl Look<'_> {
             first: Instant::now(),
             in_vain: None,
         });
+        if looked.in_vain.is_some() && in_vain.is_none() {
+            looked.first = Instant::now();
+        }
         if std::mem::replace(&mut looked.in_vain, in_vain) != looked.in_vain || !known {
             let hub = (self.key.namespace.clone(), node.hub.clone());
             self.world.rollout_queue.add(hub);

@@ -352,16 +352,16 @@ impl Look<'_> {
         }
         let looked = self.world.looked.lock().expect("the looks' lock");
         for node in nodes {
-            let planned = snapshot.nodes.get_mut(&node.key.name);
-            let Some((looked, node)) = looked.get(&node.key).zip(planned) else {
+            let looked = looked.get(&node.key);
+            let Some(node) = snapshot.nodes.get_mut(&node.key.name) else {
                 continue;
             };
             // What it was before that nobody has seen.
-            let first = Timestamp::now() - looked.first.elapsed();
+            let first = Timestamp::now() - looked.map_or(Duration::ZERO, |l| l.first.elapsed());
             if snapshot.slots.iter().any(|slot| slot.uid == node.uid) {
                 node.settled_since = node.settled_since.map(|since| since.max(first));
             }
-            if let Some(why) = &looked.in_vain {
+            if let Some(why) = looked.and_then(|looked| looked.in_vain.as_ref()) {
                 (node.settled_since, node.ready, node.why) = (None, false, Some(why.clone()));
                 node.unchanged.get_or_insert(false);
             }

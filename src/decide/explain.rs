@@ -144,7 +144,9 @@ impl Asked<'_> {
             return explanation;
         }
         let what = match node.live {
-            Live::None => "nothing of it was let go yet, so that nothing of it runs",
+            Live::None => {
+                "nothing of it was let go yet: none of it runs, unless an earlier node left it behind"
+            }
             Live::Unknown if node.past_gate => {
                 "its content was written past the gate; what runs stays as it is until the release"
             }
@@ -234,7 +236,8 @@ impl Asked<'_> {
             explanation.why = Some(rollout.message.clone());
             explanation.next = (rollout.updating_nodes > 0).then(|| MEND.to_owned());
             explanation.expected = self.first_failure(name);
-            if self.snapshot.forms.get(name)?.outdated {
+            let outdated = self.snapshot.forms.get(name)?.outdated;
+            if outdated && rollout.phase == Phase::InProgress {
                 let unread = self.unread.iter();
                 explanation.why = unread.fold(explanation.why, |why, unread| {
                     why.map(|why| format!("{why}: {unread}"))

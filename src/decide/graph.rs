@@ -110,23 +110,23 @@ impl<'a> Graph<'a> {
             found.map(|d| self.vertices[*d].id)
         };
         let vertex = &self.vertices[v];
-        match (find(Outcome::Failed), vertex.skip_on_dependency_failure) {
-            (Some(because), true) => Step::Skip { because },
-            (Some(_), false) if self.is_homeless(v, steps, states) => Step::Skip {
-                because: vertex.namespace_from,
-            },
-            (Some(despite), false) => Step::Proceed { despite },
+        let home = vertex.namespace_from;
+        match (find(Outcome::Failed), self.home(v, steps, states)) {
+            (Some(because), _) if vertex.skip_on_dependency_failure => Step::Skip { because },
+            (_, Some(Outcome::Failed)) => Step::Skip { because: home },
+            (_, Some(Outcome::Open)) => Step::Blocked { on: home },
+            (Some(despite), _) => Step::Proceed { despite },
             (None, _) => find(Outcome::Open).map_or(Step::Apply, |on| Step::Blocked { on }),
         }
     }
 
-    /// Its namespace was not created, or is somebody else's.
-    fn is_homeless(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> bool {
+    /// What has become of what creates its namespace, which may be somebody else's: nothing goes there before that is known,
+    /// whatever is to happen when others fail.
+    fn home(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> Option<Outcome> {
         let home = self.vertices[v].namespace_from;
         let mut dependencies = self.dependencies[v].iter();
-        dependencies.any(|d| {
-            self.vertices[*d].id == home && self.outcome(*d, steps, states) == Outcome::Failed
-        })
+        let home = dependencies.find(|d| self.vertices[**d].id == home)?;
+        Some(self.outcome(*home, steps, states))
     }
 
     /// What a resource is to those that depend on it, once its own step is known.

@@ -22,38 +22,51 @@ const KEYS: [(&str, &[&str]); 12] = [
 /// For each of `theirs` the one of `ours` that it is a version of. `fixed` is ours without what may differ.
 pub fn pairs(theirs: &[Value], ours: &[Value], fixed: &[Value]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; theirs.len()];
+    let mut taken = vec![false; ours.len()];
     // Somebody may have put one in anywhere; what the form has more of comes last, as far as anybody knows.
     let in_place = theirs.len() <= ours.len();
-    let rules: [&dyn Fn(usize, usize) -> bool; 4] = [
-        &|i, j| is_same(&theirs[i], &ours[j], true) == Some(true),
-        &|i, j| is_same(&theirs[i], &ours[j], false) == Some(true),
+    let same = |i: usize, j: usize| is_same(&theirs[i], &ours[j]);
+    let port = |value: &Value| value.get("port").cloned();
+    let rules: [&dyn Fn(usize, usize) -> bool; 5] = [
+        &|i, j| same(i, j) == Some(true) && is_alike(&theirs[i], &ours[j]),
+        // The port may be what changes, and may tell two apart.
+        &|i, j| same(i, j) == Some(true) && port(&theirs[i]) == port(&ours[j]),
+        &|i, j| same(i, j) == Some(true),
         &|i, j| key_of(&theirs[i]).is_none() && is_within(fixed.get(j), &theirs[i]),
-        &|i, j| i == j && in_place && is_same(&theirs[i], &ours[j], false).is_none(),
+        &|i, j| i == j && in_place && same(i, j).is_none(),
     ];
     for rule in rules {
-        for i in 0..theirs.len() {
-            if pairs[i].is_some() {
+        for (i, pair) in pairs.iter_mut().enumerate() {
+            if pair.is_some() {
                 continue;
             }
             // Its own place first: they may be many of one kind.
             let mut places = [i].into_iter().chain(0..ours.len());
-            pairs[i] =
-                places.find(|j| *j < ours.len() && !pairs.contains(&Some(*j)) && rule(i, *j));
+            *pair = places.find(|j| *j < ours.len() && !taken[*j] && rule(i, *j));
+            if let Some(j) = pair {
+                taken[*j] = true;
+            }
         }
     }
     pairs
 }
 
-/// Whether the one is a version of the other; None where nothing tells. `exactly` is more than that nothing speaks against it.
-pub fn is_same(one: &Value, other: &Value, exactly: bool) -> Option<bool> {
+/// Whether the one is a version of the other, as far as nothing speaks against it; None where nothing tells.
+pub fn is_same(one: &Value, other: &Value) -> Option<bool> {
     let (key, also) = key_of(one)?;
     let agrees = |key: &&str| match (one.get(key), other.get(key)) {
         (Some(one), Some(other)) => one == other,
         // The API server fills some in.
-        (one, other) => one == other || !exactly,
+        _ => true,
     };
-    let ports = !exactly || one.get("port") == other.get("port");
-    Some(one.get(key) == other.get(key) && also.iter().all(agrees) && ports)
+    Some(one.get(key) == other.get(key) && also.iter().all(agrees))
+}
+
+/// Whether two of one key have all else in common that may tell them apart.
+fn is_alike(one: &Value, other: &Value) -> bool {
+    let also = key_of(one).map_or(&[] as &[&str], |(_, also)| also);
+    let mut all = also.iter().chain(&["port"]);
+    all.all(|key| one.get(key) == other.get(key))
 }
 
 fn key_of(element: &Value) -> Option<&'static (&'static str, &'static [&'static str])> {
@@ -109,6 +122,11 @@ mod tests {
                 json!([backend(1), backend(2)]),
                 json!([backend(2), backend(1)]),
                 vec![Some(1), Some(0)],
+            ),
+            (
+                json!([{"name": "other", "kind": "Service", "port": 9}, {"name": "svc", "kind": "Service", "port": 2}, {"name": "svc", "kind": "Service", "port": 1}]),
+                json!([backend(1), backend(2)]),
+                vec![None, Some(1), Some(0)],
             ),
             // Its port may be what changes.
             (json!([backend(1)]), json!([backend(3)]), vec![Some(0)]),

@@ -1,6 +1,7 @@
 //! `ignoreFields`: the places of an object that are others' to say. An element of a list is the same one wherever it stands,
 //! for somebody may have put another before it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
@@ -31,6 +32,7 @@ pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
         desired: &desired,
         fixed: &fixed,
         live,
+        paired: RefCell::default(),
     };
     places.retain(|place| !versions.is_new(place));
     object.clone_from(&desired);
@@ -60,7 +62,7 @@ pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
                 // Only what is others' gives way to what is.
                 let is_free = |(i, one): &(usize, &Value)| {
                     let place = format!("{parent_place}/{i}");
-                    let same = elements::is_same(one, &value, false).unwrap_or(true);
+                    let same = elements::is_same(one, &value).unwrap_or(true);
                     free.contains(place.as_str()) && same
                 };
                 let at = own.iter().enumerate().find(is_free).map(|(i, _)| i);
@@ -132,9 +134,25 @@ struct Versions<'a> {
     /// The desired one without what is others' to say.
     fixed: &'a Value,
     live: &'a Value,
+    /// What was paired already, by the two lists: many places may lead through one.
+    paired: RefCell<BTreeMap<[*const Value; 2], Vec<Option<usize>>>>,
 }
 
 impl Versions<'_> {
+    fn paired<T>(
+        &self,
+        theirs: &[Value],
+        ours: &[Value],
+        fixed: Option<&Value>,
+        found: impl FnOnce(&[Option<usize>]) -> T,
+    ) -> T {
+        let mut paired = self.paired.borrow_mut();
+        let pairs = paired
+            .entry([theirs.as_ptr(), ours.as_ptr()])
+            .or_insert_with(|| elements::pairs(theirs, ours, elements_of(fixed)));
+        found(pairs)
+    }
+
     /// The place in the desired object of what `pointer` names in the live one. None where there is none, because what is
     /// around it is not there; `make` says whether that is made.
     fn place(&self, pointer: &str, make: bool) -> Option<String> {
@@ -156,8 +174,8 @@ impl Versions<'_> {
                 Value::Array(items) => {
                     let i: usize = token.parse().ok()?;
                     let list = ours?.as_array()?;
-                    let at = elements::pairs(items, list, elements_of(fixed));
-                    let at = at.get(i).copied().flatten()?;
+                    let at = self.paired(items, list, fixed, |pairs| pairs.get(i).copied());
+                    let at = at.flatten()?;
                     place = format!("{place}/{at}");
                     ours = list.get(at);
                     fixed = elements_of(fixed).get(at);
@@ -187,8 +205,8 @@ impl Versions<'_> {
                 Value::Array(list) => {
                     let at: Option<usize> = token.parse().ok();
                     let items = elements_of(theirs);
-                    let pairs = elements::pairs(items, list, elements_of(fixed));
-                    let Some(i) = pairs.iter().position(|pair| *pair == at) else {
+                    let position = |pairs: &[Option<usize>]| pairs.iter().position(|p| *p == at);
+                    let Some(i) = self.paired(items, list, fixed, position) else {
                         return true;
                     };
                     theirs = items.get(i);

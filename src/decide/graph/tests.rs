@@ -281,7 +281,10 @@ fn nothing_goes_into_a_namespace_that_was_not_created() {
     vertices[2].namespace_from = "ns";
     let graph = Graph::new(&vertices).expect("a graph");
     let step = |ns: State, db: State| graph.steps(&[ns, db])[2];
-    use State::{ApplyFailed, Ready, Waiting};
+    use State::{ApplyFailed, NotApplied, Ready, Waiting};
+    for open in [NotApplied, Waiting] {
+        assert_eq!(step(open, ApplyFailed), Step::Blocked { on: "ns" });
+    }
     assert_eq!(step(Ready, Ready), Step::Apply);
     assert_eq!(step(Waiting, Ready), Step::Blocked { on: "ns" });
     assert_eq!(step(Ready, ApplyFailed), Step::Proceed { despite: "db" });
