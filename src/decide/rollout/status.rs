@@ -281,6 +281,8 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             || form.policy.paused
             || form.outdated
             || !form.unwritten.is_empty()
+            // Since when those are settled is not known yet.
+            || !seen.snapshot.unlooked.is_empty()
             || unrendered > 0
             || stalled.is_some(),
     };
