@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, Options, wait};
 use crate::operator::{self, Operator, Place};
 use crate::proxy::Proxy;
 use crate::relay::Relay;
-use crate::tenants::{Fleet, deployment};
+use crate::tenants::{Fleet, SOON, deployment};
 use crate::widgets::Widgets;
 
 /// An operator that ended is started again after this long, as a kubelet would.
@@ -84,8 +84,12 @@ impl Stage {
             replica.start()?;
             replica.operator.ready().await?;
         }
+        // The first calls through the relay may be cut.
+        let fleet = wait::until("the webhooks take a hub", SOON, async || {
+            Fleet::new(&cluster, "chaos", nodes).await
+        });
         let stage = Stage {
-            fleet: Fleet::new(&cluster, "chaos", nodes).await?,
+            fleet: fleet.await?,
             widgets: Widgets::new(&cluster).await?,
             auditor,
             cluster,
