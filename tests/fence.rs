@@ -138,8 +138,9 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
     operator.process.start()?;
     operator.ready().await?;
     let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held for a \
-                release like any other change: to keep it from being released, set rollout.paused on its form, and change the form to have the hub write the node anew. See that the webhook configurations and the CustomResourceDefinitions are as \
-                installed";
+                release like any other change: to keep it from being released, set rollout.paused on its form, and change the \
+                form to have the hub write the node anew. See that the webhook configurations and the \
+                CustomResourceDefinitions are as installed";
     fleet.event(NODE, "PastTheGate", text).await?;
     let summary = "the rollout is paused; set paused: false on the form, or force this node";
     fleet

@@ -161,7 +161,7 @@ impl Objects {
         namespace: &str,
         mut each: impl FnMut(Value),
     ) -> Result<(), ApiError> {
-        let api = self.all(kind, namespace).await?;
+        let api = self.api(kind, namespace).await?;
         let mut params = ListParams::default().limit(LIST_PAGE);
         loop {
             let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
@@ -175,14 +175,14 @@ impl Objects {
     }
 
     /// Objects of a kind that these labels select, no more than about `most`, as the API server's cache has them.
-    pub async fn some(
+    pub async fn selected(
         &self,
         kind: &Kind,
         namespace: &str,
         labels: &str,
         most: u32,
     ) -> Result<Vec<Value>, ApiError> {
-        let api = self.all(kind, namespace).await?;
+        let api = self.api(kind, namespace).await?;
         let params = ListParams::default().labels(labels).limit(most).match_any();
         let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
         let objects = page.items.into_iter().map(serde_json::to_value);
@@ -191,7 +191,7 @@ impl Objects {
             .collect())
     }
 
-    async fn all(&self, kind: &Kind, namespace: &str) -> Result<Api<DynamicObject>, ApiError> {
+    async fn api(&self, kind: &Kind, namespace: &str) -> Result<Api<DynamicObject>, ApiError> {
         let served = self
             .served(kind)
             .await?

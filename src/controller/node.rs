@@ -321,16 +321,14 @@ impl Look<'_> {
 
     /// The release loop may wait for the last first look.
     fn note_looked(&self, node: &NodeDigest, in_vain: Option<String>) {
-        let mut all = self.world.looked.lock().expect("the looks' lock");
-        let known = all.contains_key(&self.key);
-        let looked = all.entry(self.key.clone()).or_insert_with(|| Looked {
-            first: Instant::now(),
-            in_vain: None,
-        });
-        if looked.in_vain.is_some() && in_vain.is_none() {
-            looked.first = Instant::now();
-        }
-        if std::mem::replace(&mut looked.in_vain, in_vain) != looked.in_vain || !known {
+        let mut looked = self.world.looked.lock().expect("the looks' lock");
+        let before = looked.get(&self.key);
+        let is_news = before.is_none_or(|before| before.in_vain != in_vain);
+        // While it was in vain nobody saw anything.
+        let goes_on = before.filter(|before| before.in_vain.is_none() || in_vain.is_some());
+        let first = goes_on.map_or_else(Instant::now, |before| before.first);
+        looked.insert(self.key.clone(), Looked { first, in_vain });
+        if is_news {
             let hub = (self.key.namespace.clone(), node.hub.clone());
             self.world.rollout_queue.add(hub);
         }

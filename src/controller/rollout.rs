@@ -1,6 +1,7 @@
 //! The release loop: carries out the planner's plan for one hub, and writes the statuses that follow from it.
 
 mod confirm;
+mod looks;
 mod refused;
 mod report;
 pub mod snapshot;
@@ -26,7 +27,7 @@ use crate::controller::{Rendered, Said, World};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
-use crate::decide::rollout::reason::{Names, Reason};
+use crate::decide::rollout::reason::Reason;
 use crate::decide::rollout::{
     self, Confirmation, Freed, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
@@ -350,36 +351,8 @@ impl Look<'_> {
                 planned.unchanged = unchanged.filter(|same| *same || planned.seen);
             }
         }
-        let looked = self.world.looked.lock().expect("the looks' lock");
-        for node in nodes {
-            let looked = looked.get(&node.key);
-            let Some(node) = snapshot.nodes.get_mut(&node.key.name) else {
-                continue;
-            };
-            // What it was before that nobody has seen.
-            let first = Timestamp::now() - looked.map_or(Duration::ZERO, |l| l.first.elapsed());
-            if snapshot.slots.iter().any(|slot| slot.uid == node.uid) {
-                node.settled_since = node.settled_since.map(|since| since.max(first));
-            }
-            if let Some(why) = looked.and_then(|looked| looked.in_vain.as_ref()) {
-                (node.settled_since, node.ready, node.why) = (None, false, Some(why.clone()));
-                node.unchanged.get_or_insert(false);
-            }
-        }
+        self.believe_looks(&mut snapshot, nodes);
         snapshot
-    }
-
-    /// Nodes without a first look of this process; none any more once there were none.
-    fn unlooked(&mut self, nodes: &[Arc<NodeDigest>]) -> Names {
-        if self.memory.surveyed {
-            return Names::default();
-        }
-        let looked = self.world.looked.lock().expect("the looks' lock");
-        let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains_key(&node.key);
-        let unlooked = nodes.iter().filter(unlooked).map(|node| &node.key.name);
-        let unlooked = Names::of(unlooked);
-        self.memory.surveyed = unlooked.is_empty();
-        unlooked
     }
 
     /// What the last sync found; after a restart, until there was one, what the one before it found.

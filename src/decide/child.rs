@@ -3,7 +3,7 @@
 mod elements;
 mod ignored;
 pub mod kind;
-mod owners;
+mod managers;
 pub mod tie;
 
 use std::fmt;

@@ -236,13 +236,12 @@ impl Asked<'_> {
             explanation.why = Some(rollout.message.clone());
             explanation.next = (rollout.updating_nodes > 0).then(|| MEND.to_owned());
             explanation.expected = self.first_failure(name);
-            let outdated = self.snapshot.forms.get(name)?.outdated;
-            if outdated && rollout.phase == Phase::InProgress {
-                let unread = self.unread.iter();
-                explanation.why = unread.fold(explanation.why, |why, unread| {
-                    why.map(|why| format!("{why}: {unread}"))
-                });
-                explanation.next = Some(OUTDATED.to_owned());
+            if self.snapshot.forms.get(name)?.outdated {
+                let not_rendered = Reason::NotRendered { form: name.into() };
+                explanation.next = Some(not_rendered.next().to_owned());
+                if let (Some(why), Some(unread)) = (&mut explanation.why, &self.unread) {
+                    *why = format!("{why}: {unread}");
+                }
             }
         }
         explanation.in_flight = self
@@ -446,9 +445,6 @@ const MEND_NODE: &str = "nothing, if it becomes ready soon; else correct the for
 /// What is left to do where nothing waits, and not everything is ready.
 const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
                     what stands in their way";
-
-const OUTDATED: &str = "nothing, if that is over within seconds; else see the form's condition Valid, and, where that is True, the \
-                        hub's conditions (kubectl describe lynqhub)";
 
 const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld (kubectl describe lynqhub): they \
                          say why, and of which nodes; correct the form or the rows, or confirm the deletions. What is being deleted waits for its finalizers (kubectl describe lynqnode)";

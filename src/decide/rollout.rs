@@ -172,12 +172,13 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     pass.note_freed();
     pass.note_formless();
     pass.plan.hub_window = windows.hub_width().filter(|_| !snapshot.forced);
+    let late = pass.failed.values().map(|failed| failed.late).sum();
     for (name, form) in &snapshot.forms {
         let seen = status::Seen {
             snapshot,
             slots: &slots,
             failed: &pass.failed[name.as_str()],
-            late: pass.failed.values().map(|failed| failed.late).sum(),
+            late,
             waiting: &pass.plan.waiting,
             candidates: &candidates,
             window: windows.width(name),

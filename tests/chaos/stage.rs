@@ -84,7 +84,7 @@ impl Stage {
             replica.start()?;
             replica.operator.ready().await?;
         }
-        // The first calls through the relay may be cut.
+        // That they are ready the relay learns by its next probe.
         let fleet = wait::until("the webhooks take a hub", SOON, async || {
             Fleet::new(&cluster, "chaos", nodes).await
         });

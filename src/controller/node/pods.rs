@@ -40,6 +40,47 @@ pub struct Memory {
     again_at: Instant,
 }
 
+impl Memory {
+    fn new(workload: &Child) -> Self {
+        Memory {
+            obstacle: None,
+            version: workload.resource_version.clone(),
+            wait: FIRST_AFTER,
+            again_at: Instant::now() + FIRST_AFTER,
+        }
+    }
+
+    /// Looks, if it is time for that; whether something else is to be said.
+    async fn look(&mut self, world: &World, key: &ObjectKey, workload: &Child) -> bool {
+        let now = Instant::now();
+        if self.version != workload.resource_version {
+            self.version.clone_from(&workload.resource_version);
+            self.again_at = self.again_at.min(now + NEWS_AFTER);
+        }
+        if self.again_at > now {
+            return false;
+        }
+        self.again_at = now + BUSY_RETRY;
+        let Ok(_permit) = LOOKS.try_acquire() else {
+            return false;
+        };
+        let found = match obstacle(world, key).await {
+            Ok(found) => found,
+            // It is a help to read; who may not see pods does without.
+            Err(ApiError::Refused(_) | ApiError::NotFound(_)) => None,
+            Err(error) => {
+                tracing::debug!(object = %key, %error, "its pods cannot be read");
+                return false;
+            }
+        };
+        self.wait = EVERY_MAX.min(self.wait * 2);
+        self.again_at = now + self.wait;
+        let is_news = self.obstacle != found;
+        self.obstacle = found;
+        is_news
+    }
+}
+
 impl Look<'_> {
     /// Looks at the pods of those workloads that wait for theirs; returns when to look again, at once where something is news.
     pub async fn look_at_pods(
@@ -48,8 +89,7 @@ impl Look<'_> {
         keys: &[Key],
         children: &[Option<Arc<Child>>],
     ) -> Option<Timestamp> {
-        let mut next: Option<Instant> = None;
-        let mut news = false;
+        let (mut next, mut news): (Option<Instant>, bool) = (None, false);
         for ((facts, key), child) in node.facts.iter().zip(keys).zip(children) {
             let Some(resource) = self.memory.resources.get_mut(&facts.id) else {
                 continue;
@@ -62,39 +102,8 @@ impl Look<'_> {
                 resource.pods = None;
                 continue;
             };
-            let now = Instant::now();
-            let memory = resource.pods.get_or_insert_with(|| Memory {
-                obstacle: None,
-                version: child.resource_version.clone(),
-                wait: FIRST_AFTER,
-                again_at: now + FIRST_AFTER,
-            });
-            if memory.version != child.resource_version {
-                memory.version.clone_from(&child.resource_version);
-                memory.again_at = memory.again_at.min(now + NEWS_AFTER);
-            }
-            if memory.again_at <= now {
-                match LOOKS.try_acquire() {
-                    Err(_) => memory.again_at = now + BUSY_RETRY,
-                    Ok(_permit) => {
-                        memory.again_at = now + BUSY_RETRY;
-                        let found = match obstacle(self.world, key).await {
-                            Ok(found) => found,
-                            // It is a help to read; who may not see pods does without.
-                            Err(ApiError::Refused(_) | ApiError::NotFound(_)) => None,
-                            Err(error) => {
-                                tracing::debug!(node = %self.key, %error, "its pods cannot be read");
-                                next = next.into_iter().chain([memory.again_at]).min();
-                                continue;
-                            }
-                        };
-                        memory.wait = EVERY_MAX.min(memory.wait * 2);
-                        memory.again_at = now + memory.wait;
-                        news |= memory.obstacle != found;
-                        memory.obstacle = found;
-                    }
-                }
-            }
+            let memory = resource.pods.get_or_insert_with(|| Memory::new(child));
+            news |= memory.look(self.world, key, child).await;
             next = next.into_iter().chain([memory.again_at]).min();
         }
         let wait = match news {
@@ -120,7 +129,7 @@ async fn obstacle(world: &World, key: &ObjectKey) -> Result<Option<String>, ApiE
     };
     let pods = world
         .objects
-        .some(&pods, &key.namespace, &selector.to_string(), PODS_MAX)
+        .selected(&pods, &key.namespace, &selector.to_string(), PODS_MAX)
         .await?;
     Ok(obstacle::of(&pods))
 }

@@ -30,6 +30,7 @@ pub struct Refused {
     /// How many of the last ones were conflicts.
     conflicts: u32,
     retry_at: Option<Instant>,
+    /// When it was tried last.
     at: Timestamp,
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::api::resource::{PatchStrategy, Resource};
 use crate::decide::child::elements;
-use crate::decide::child::owners::without_others;
+use crate::decide::child::managers::without_others;
 use crate::decide::path::{Path, unescaped};
 
 /// The resource's manifest without them.

@@ -24,7 +24,7 @@ impl Trouble {
             } => (
                 "DependencySkipped",
                 format!(
-                    "Resource '{id}' skipped because '{because}', which creates its namespace, failed"
+                    "Resource '{id}' skipped because '{because}', which creates its namespace, failed; mend that one, or correct the row's value in its name"
                 ),
             ),
             Trouble::Skipped { because, .. } => (

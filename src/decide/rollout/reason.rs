@@ -205,7 +205,7 @@ impl Reason {
             }
             Reason::HubWindowFull { window, .. } if *window >= WINDOW_MAX => {
                 "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \
-                 that they are of: they get the correction first. The hub's ledger has room for 1000 at a time, whatever \
+                 that they are of: they get the correction first. The hub's ledger has room for no more at a time, whatever \
                  rollout.maxSkew says"
             }
             Reason::HubWindowFull { .. } => {

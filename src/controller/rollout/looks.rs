@@ -1,0 +1,52 @@
+//! What this process has looked at itself: the statuses of all other nodes are those of another one, and may be old.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::controller::rollout::Look;
+use crate::decide::child::NodeKey;
+use crate::decide::node::NodeDigest;
+use crate::decide::rollout::Snapshot;
+use crate::decide::rollout::reason::Names;
+
+impl Look<'_> {
+    /// A node that was looked at in vain is not ready; and what one in flight was before the first look nobody has seen.
+    pub fn believe_looks(&self, snapshot: &mut Snapshot, nodes: &[Arc<NodeDigest>]) {
+        let looked = self.world.looked.lock().expect("the looks' lock");
+        for node in nodes {
+            let looked = looked.get(&node.key);
+            if let Some(why) = looked.and_then(|looked| looked.in_vain.as_ref())
+                && let Some(node) = snapshot.nodes.get_mut(&node.key.name)
+            {
+                (node.settled_since, node.ready, node.why) = (None, false, Some(why.clone()));
+                node.unchanged.get_or_insert(false);
+            }
+        }
+        let now = Timestamp::now();
+        for slot in &snapshot.slots {
+            let key = NodeKey {
+                namespace: self.key.0.clone(),
+                name: slot.node.clone(),
+            };
+            let seen_for = looked.get(&key).map(|looked| looked.first.elapsed());
+            let first = now - seen_for.unwrap_or_default();
+            if let Some(node) = snapshot.nodes.get_mut(&slot.node) {
+                node.settled_since = node.settled_since.map(|since| since.max(first));
+            }
+        }
+    }
+
+    /// Nodes without a first look of this process; none any more once there were none.
+    pub fn unlooked(&mut self, nodes: &[Arc<NodeDigest>]) -> Names {
+        if self.memory.surveyed {
+            return Names::default();
+        }
+        let looked = self.world.looked.lock().expect("the looks' lock");
+        let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains_key(&node.key);
+        let unlooked = nodes.iter().filter(unlooked).map(|node| &node.key.name);
+        let unlooked = Names::of(unlooked);
+        self.memory.surveyed = unlooked.is_empty();
+        unlooked
+    }
+}
