@@ -83,6 +83,10 @@ async fn what_becomes_of_resources_is_told() -> Result<()> {
         fleet.namespace
     );
     fleet.event("t0-kept", "OrphanMarkersAdded", &left).await?;
+    let text = "ConfigMap/{namespace}/t0-kept is left behind as an orphan: the live content names it no more";
+    fleet
+        .event("t0-web", "OrphanedResourceRetained", text)
+        .await?;
     fleet.apply(&form(&fleet, 0, &maps)).await?;
     let again = format!(
         "it is lynqnode {}/t0-web's again, and no orphan",
@@ -95,6 +99,8 @@ async fn what_becomes_of_resources_is_told() -> Result<()> {
         .database
         .execute("DELETE FROM tenants WHERE id = 't0'")
         .await?;
+    let text = "ConfigMap/{namespace}/t0-kept is left behind as an orphan: the lynqnode is deleted";
+    fleet.event("t0-web", "ResourceRetained", text).await?;
     let gone = "its objects are gone, or left behind as their deletionPolicy says";
     fleet.event("t0-web", "LynqNodeDeleted", gone).await?;
     fleet.retire().await

@@ -41,8 +41,12 @@ async fn touched(fleet: &Fleet) -> Result<Vec<String>> {
 
 /// An event on the form says it.
 async fn told(fleet: &Fleet, reason: &str, said: &str) -> Result<()> {
+    told_of(fleet, "web", reason, said).await
+}
+
+async fn told_of(fleet: &Fleet, object: &str, reason: &str, said: &str) -> Result<()> {
     wait::until(&format!("an event {reason}"), SOON, async || {
-        let events = fleet.events("web").await?;
+        let events = fleet.events(object).await?;
         let found = events
             .iter()
             .any(|(word, message)| word == reason && message.contains(said));
@@ -100,6 +104,8 @@ async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals
         "{:?}",
         generations(&fleet).await?
     );
+    let throttled = "LynqForm 'web': 5 node updates throttled (maxSkew=3, ";
+    told_of(&fleet, "tenants", "RolloutThrottled", throttled).await?;
     let form = fleet.get("LynqForm", "web").await?;
     let held = condition(&form, "Held").context("Held")?;
     for message in [&rollout["message"], &held["message"]] {

@@ -16,6 +16,12 @@ struct Turn {
     why: Option<String>,
 }
 
+fn why(form: &Form, node: &Node) -> Option<String> {
+    let soaks = !node.held() && node.settled_since.is_some() && form.policy.min_ready_seconds > 0;
+    let soaks = || soaks.then(|| "it is ready, and has to stay so for a while".to_owned());
+    node.why.clone().or_else(soaks)
+}
+
 /// Whose turn it is, by form; a form without an order is not in it.
 pub struct Turns(BTreeMap<String, Turn>);
 
@@ -54,7 +60,7 @@ impl Turns {
                     .chain(absent.map(|(name, _)| name))
                     .cloned()
                     .collect(),
-                why: first.first().and_then(|(_, node)| node.why.clone()),
+                why: first.first().and_then(|(_, node)| why(state, node)),
             };
             Some((form.clone(), turn))
         };

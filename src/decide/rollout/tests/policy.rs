@@ -84,11 +84,21 @@ fn a_group_waits_for_those_before_it() {
         waits.values().all(|why| why.code() == "GroupNotDone"),
         "{waits:?}"
     );
-    let waits = plan(&ordered("xAA", 3, "012"), at(1)).waiting["n2"].to_string();
-    assert_eq!(
-        waits,
-        "the group \"canaries\" comes first, and is not done: n0"
-    );
+    let mut snapshot = ordered("xAA", 3, "012");
+    let waits = |snapshot: &Snapshot| plan(snapshot, at(1)).waiting["n2"].to_string();
+    let text = "the group \"canaries\" comes first, and is not done: n0";
+    assert_eq!(waits(&snapshot), text);
+    let canary = snapshot.nodes.get_mut("n0").unwrap();
+    (canary.settled_since, canary.ready) = (Some(at(0)), true);
+    snapshot.slots = vec![slot(0, "99")];
+    snapshot
+        .forms
+        .get_mut("web")
+        .unwrap()
+        .policy
+        .min_ready_seconds = 60;
+    let soaks = format!("{text} (it is ready, and has to stay so for a while)");
+    assert_eq!(waits(&snapshot), soaks);
 }
 
 #[test]
