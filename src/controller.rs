@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::CustomResourceExt;
 use kube::api::ApiResource;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -20,7 +21,7 @@ use crate::api::form::{FormSpec, FormStatus, LynqForm};
 use crate::api::hub::{HubSpec, HubStatus, LynqHub};
 use crate::api::node::LynqNode;
 use crate::api::resource::ConflictPolicy;
-use crate::cluster::catalog::{Catalog, Form, Hub};
+use crate::cluster::catalog::{Catalog, Form, Hub, Shared};
 use crate::cluster::children::Children;
 use crate::cluster::events::Events;
 use crate::cluster::namespaces::Namespaces;
@@ -217,15 +218,36 @@ impl World {
     /// What this replica heard of hubs and forms while another led may be as old as a watch can be silent; what goes without a
     /// slot goes by what they say.
     async fn read_definitions(&self) {
-        for kind in ["LynqHub", "LynqForm"] {
-            let learn = |object: Value| match kind {
-                "LynqHub" => drop(self.hubs.learn(&object)),
-                _ => drop(self.forms.learn(&object)),
+        for hub in self.read("LynqHub", &self.hubs).await {
+            self.hub_changed(Some(&hub), None);
+        }
+        for form in self.read("LynqForm", &self.forms).await {
+            self.form_changed(Some(&form), None);
+        }
+    }
+
+    /// Returns those that are gone.
+    async fn read<Spec, Status>(
+        &self,
+        kind: &str,
+        catalog: &Catalog<Spec, Status>,
+    ) -> Vec<Shared<Spec, Status>>
+    where
+        Spec: DeserializeOwned,
+        Status: DeserializeOwned + Default,
+    {
+        let of = ObjectKey::own(kind, "", "").kind;
+        loop {
+            let (known, mut listed) = (catalog.all(), BTreeSet::new());
+            let learn = |object: Value| {
+                listed.insert(catalog.learn(&object).uid.clone());
             };
-            let of = ObjectKey::own(kind, "", "").kind;
-            while let Err(error) = self.objects.list(&of, "", learn).await {
-                tracing::warn!(kind, %error, "not leading yet: the list failed, and is tried again");
-                tokio::time::sleep(DEFINITIONS_RETRY).await;
+            match self.objects.list(&of, "", learn).await {
+                Ok(()) => return catalog.without(&known, &listed),
+                Err(error) => {
+                    tracing::warn!(kind, %error, "not leading yet: the list failed, and is tried again");
+                    tokio::time::sleep(DEFINITIONS_RETRY).await;
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::conditions::Condition;
-use crate::api::policy::{Skew, max_skew};
+use crate::api::policy::{Skew, is_zero, max_skew};
 
 /// A data source: one row of it is one tenant, and each LynqForm that names this hub makes one LynqNode of each active row.
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -298,4 +298,7 @@ pub struct Slot {
     /// Whether the slot was put here anew after the ledger was lost, and not used since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub presumed: bool,
+    /// What its form asked for when the slot was taken, in seconds: it counts while the form is not there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub min_ready_seconds: i32,
 }

@@ -265,7 +265,7 @@ fn ten_minutes() -> i32 {
     600
 }
 
-fn is_zero(n: &i32) -> bool {
+pub fn is_zero(n: &i32) -> bool {
     *n == 0
 }
 

@@ -231,7 +231,8 @@ async fn list(objects: &Objects, kind: &str, namespace: &str) -> Result<Vec<Valu
     Ok(all)
 }
 
-/// An operator that runs without leader election has no lease: then somebody leads, as far as one can tell.
+/// An operator that runs without leader election has no lease, nor has one in another namespace there: then somebody leads,
+/// as far as one can tell.
 async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Leader {
     let key = ObjectKey {
         kind: Kind {
@@ -243,7 +244,14 @@ async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Leader {
     };
     let lease = match objects.get(&key).await {
         Ok(lease) => lease,
-        Err(ApiError::NotFound(_)) => return Leader::Leads,
+        Err(ApiError::NotFound(_)) => {
+            eprintln!(
+                "whether an operator runs is not known, and the answer supposes it: there is no lease {namespace}/{} \
+                 (--operator-namespace names the operator's namespace)",
+                key.name
+            );
+            return Leader::Leads;
+        }
         // Who looks after a tenant need not be allowed to look into the operator's namespace.
         Err(reason) => {
             eprintln!(

@@ -1,6 +1,6 @@
 //! The hubs and forms of the cluster, whole: there are few of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use serde::de::DeserializeOwned;
@@ -157,6 +157,29 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         entries.put(entry)
     }
 
+    /// Drops those of the known ones that a list does not have which began after they were known; returns them.
+    pub fn without(
+        &self,
+        known: &[Shared<Spec, Status>],
+        listed: &BTreeSet<String>,
+    ) -> Vec<Shared<Spec, Status>> {
+        let mut entries = self.entries.write().expect("the catalog's lock");
+        let missing = known.iter().filter(|entry| !listed.contains(&entry.uid));
+        let mut dropped = vec![];
+        for entry in missing {
+            entries.gone.deleted(&entry.uid);
+            let key = (entry.namespace.clone(), entry.name.clone());
+            if entries
+                .all
+                .get(&key)
+                .is_some_and(|now| now.uid == entry.uid)
+            {
+                dropped.extend(entries.remove(&key));
+            }
+        }
+        dropped
+    }
+
     /// Takes a watch event; returns what changed since the one before it.
     pub fn change(&self, change: Change) -> Vec<Changed<Spec, Status>> {
         let mut entries = self.entries.write().expect("the catalog's lock");
@@ -269,6 +292,25 @@ mod tests {
         forms.change(Change::Applied(form("b", "4")));
         forms.learn(&form("a", "2"));
         assert_eq!(forms.get("shop", "web").expect("a new one").uid, "b");
+    }
+
+    #[test]
+    fn what_a_list_does_not_have_is_gone_unless_it_came_after_it() {
+        let forms: Catalog<FormSpec, FormStatus> = Catalog::default();
+        let form = |name: &str, uid: &str, version: &str| json!({"metadata": {"namespace": "shop", "name": name, "uid": uid, "resourceVersion": version}});
+        for (name, uid) in [("stays", "a"), ("goes", "b"), ("made anew", "c")] {
+            forms.change(Change::Applied(form(name, uid, "1")));
+        }
+        let known = forms.all();
+        forms.change(Change::Applied(form("comes", "d", "3")));
+        forms.learn(&form("made anew", "e", "2"));
+        let listed = BTreeSet::from(["a".to_owned(), "e".to_owned()]);
+        let dropped = forms.without(&known, &listed);
+        let names = |of: &[Arc<Form>]| of.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&dropped), ["goes"]);
+        assert_eq!(names(&forms.all()), ["comes", "made anew", "stays"]);
+        forms.learn(&form("goes", "b", "1"));
+        assert!(forms.get("shop", "goes").is_none());
     }
 
     #[test]

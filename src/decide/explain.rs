@@ -82,6 +82,28 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     pub fn node(&self, node: &NodeDigest) -> Explanation {
+        self.led(self.of_node(node))
+    }
+
+    /// None where the planner has not seen the form.
+    pub fn form(&self, name: &str) -> Option<Explanation> {
+        Some(self.led(self.of_form(name)?))
+    }
+
+    /// Where nobody leads, nothing else is to be waited for, and what was told may be old.
+    fn led(&self, mut explanation: Explanation) -> Explanation {
+        if let Leader::Missing(since) = self.leader {
+            let reason = Reason::NoLeader { since };
+            explanation.reason = Some(reason.code().to_owned());
+            explanation.why = Some(reason.to_string());
+            explanation.next = Some(reason.next().to_owned());
+            (explanation.expected, explanation.estimated_completion) = (None, None);
+            explanation.waits_behind = None;
+        }
+        explanation
+    }
+
+    fn of_node(&self, node: &NodeDigest) -> Explanation {
         let subject = format!("lynqnode {}", node.key);
         let reason = self.plan.waiting.get(&node.key.name);
         if node.deleting {
@@ -106,7 +128,8 @@ impl Asked<'_> {
             };
             let state = match self.is_behind(node) {
                 true => format!(
-                    "{state}; the form's newest content may not have been written to it: see the form"
+                    "{state}; the form's newest content may not have been written to it: see lynqgate explain form {}",
+                    node.form
                 ),
                 false => state,
             };
@@ -180,8 +203,7 @@ impl Asked<'_> {
         self.estimated(explanation, &node.form)
     }
 
-    /// None where the planner has not seen the form.
-    pub fn form(&self, name: &str) -> Option<Explanation> {
+    fn of_form(&self, name: &str) -> Option<Explanation> {
         let state = self.plan.forms.get(name)?;
         let rollout = &state.rollout;
         // It alone knows of content that it could not write.
@@ -262,10 +284,6 @@ impl Asked<'_> {
         told: Option<(&str, &str)>,
         form: &str,
     ) {
-        let missing = match self.leader {
-            Leader::Leads => None,
-            Leader::Missing(since) => Some(Reason::NoLeader { since }),
-        };
         let of_form = self.told.get(form);
         let of_form = of_form.map(|(code, text)| (code.as_str(), text.as_str()));
         // A node's own condition does not tell that apart.
@@ -273,7 +291,7 @@ impl Asked<'_> {
             matches!(reason, Reason::ReadinessUnknown { .. }) && said.0 == reason.code()
         };
         let told = of_form.filter(unknown).or(told);
-        if let (None, Some((code, text))) = (&missing, told)
+        if let Some((code, text)) = told
             && (only_the_operator_knows(code, reason) || self.waits_for_absent(code, reason, form))
         {
             // The form's condition has the whole story, a node's only a summary; but it may be another node's.
@@ -296,15 +314,12 @@ impl Asked<'_> {
             explanation.next = Some(next.to_owned()).filter(|next| !next.is_empty());
             return;
         }
-        if let (None, Reason::NotRendered { .. }, Some((code, text))) =
-            (&missing, reason, self.invalid.get(form))
-        {
+        if let (Reason::NotRendered { .. }, Some((code, text))) = (reason, self.invalid.get(form)) {
             explanation.reason = Some(reason.code().to_owned());
             explanation.why = Some(format!("{reason}: {text}"));
             explanation.next = Some(correction(code).to_owned());
             return;
         }
-        let reason = missing.as_ref().unwrap_or(reason);
         explanation.reason = Some(reason.code().to_owned());
         explanation.why = Some(reason.to_string());
         explanation.next = Some(reason.next().to_owned());
@@ -358,13 +373,17 @@ impl Asked<'_> {
         explanation.expected = Some(format!("its slot is free {}", self.at(until)));
     }
 
-    /// Some nodes of its form could not be written, and it was written last from an older version of the form.
+    /// Its form's newest content has not been rendered for every row, or could not be written to some nodes, and it was written
+    /// last from an older version of the form.
     fn is_behind(&self, node: &NodeDigest) -> bool {
-        let form = self.snapshot.forms.get(&node.form);
-        let told = form.and_then(|form| form.previous.as_ref());
-        told.is_some_and(|told| {
+        let Some(form) = self.snapshot.forms.get(&node.form) else {
+            return false;
+        };
+        let told = form.previous.as_ref();
+        let unwritten = told.is_some_and(|told| {
             told.unwritten_nodes > 0 && node.written_from != Some(told.target_generation)
-        })
+        });
+        form.outdated || unwritten
     }
 
     fn state_of(&self, form: &str) -> Option<&FormState> {
@@ -373,8 +392,10 @@ impl Asked<'_> {
 
     /// With what is expected of the whole rollout.
     fn estimated(&self, mut explanation: Explanation, form: &str) -> Explanation {
-        let state = self.state_of(form).filter(|_| self.leader == Leader::Leads);
-        let Some(at) = state.and_then(|state| state.rollout.estimated_completion) else {
+        let Some(at) = self
+            .state_of(form)
+            .and_then(|state| state.rollout.estimated_completion)
+        else {
             return explanation;
         };
         let whole = match at > self.now {

@@ -196,6 +196,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let slot = |(name, node): (&String, &Node)| {
         let flight = node.flight.as_ref()?;
+        let form = snapshot.forms.get(&node.form);
         let slot = Slot {
             node: name.clone(),
             uid: node.uid.clone(),
@@ -204,6 +205,7 @@ fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
             resource_version: flight.release.clone(),
             repair: flight.repair,
             presumed: true,
+            min_ready_seconds: form.map_or(0, |form| form.policy.min_ready_seconds),
         };
         (flight.is_live && !flight.landed).then_some(slot)
     };
@@ -397,7 +399,7 @@ impl Pass<'_> {
         self.plan.waiting.insert(name.to_owned(), reason);
         if way == Way::Slot {
             windows.take(name, node);
-            take_slot(slots, name, node);
+            take_slot(slots, name, node, form.policy.min_ready_seconds);
         }
     }
 
@@ -524,7 +526,7 @@ fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Opt
     }
     let settled_since = node.settled_since?;
     let form = snapshot.forms.get(&slot.form);
-    let soak = form.map_or(0, |form| form.policy.min_ready_seconds);
+    let soak = form.map_or(slot.min_ready_seconds, |form| form.policy.min_ready_seconds);
     // A start to come was stamped by a clock that was ahead.
     let start = node.start.filter(|start| *start <= now);
     let from = start.map_or(settled_since, |start| start.max(settled_since));
@@ -546,11 +548,12 @@ fn candidates(snapshot: &Snapshot) -> Vec<&str> {
 }
 
 /// Puts the release's numbers into the node's slot. A slot that is there keeps its place and what it was taken for.
-fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node) {
+fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node, min_ready_seconds: i32) {
     if let Some(slot) = slots.iter_mut().find(|slot| slot.uid == node.uid) {
         slot.hash.clone_from(&node.desired);
         slot.resource_version.clone_from(&node.resource_version);
         slot.presumed = false;
+        slot.min_ready_seconds = min_ready_seconds;
         return;
     }
     slots.push(Slot {
@@ -561,6 +564,7 @@ fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node) {
         resource_version: node.resource_version.clone(),
         repair: node.non_ready(),
         presumed: false,
+        min_ready_seconds,
     });
 }
 

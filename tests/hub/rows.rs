@@ -25,6 +25,10 @@ async fn nodes_follow_rows_forms_and_hubs() -> Result<()> {
             a_deleted_hub_takes_its_nodes_along(cluster).boxed_local(),
         ),
         ("going", a_hub_that_cannot_go_is_told(cluster).boxed_local()),
+        (
+            "seed",
+            a_hub_made_anew_keeps_its_random_values(cluster).boxed_local(),
+        ),
         ("node", a_deleted_node_comes_back(cluster).boxed_local()),
         (
             "edit",
@@ -193,6 +197,37 @@ async fn a_hub_that_cannot_go_is_told(cluster: &Cluster) -> Result<()> {
     hubs.patch("tenants", &params, &kept_by(json!(null)))
         .await?;
     fleet.until_names("LynqNode", &[]).await
+}
+
+/// The Secret that they come from is still the one of the hub before it, with which the garbage collector would take it.
+async fn a_hub_made_anew_keeps_its_random_values(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 1).await?;
+    let metadata = |name: &str| json!({"name": name, "namespace": fleet.namespace});
+    let mut before =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("before")});
+    before = fleet.apply(&before).await?;
+    let mut seed = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": metadata("second-lynq-seed"), "immutable": true,
+        "stringData": {"seed": "0123456789abcdef0123456789abcdef"},
+    });
+    seed["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "before", "uid": before["metadata"]["uid"],
+    }]);
+    fleet.apply(&seed).await?;
+    let stored = fleet.get("Secret", "second-lynq-seed").await?;
+    let mut hub = fleet.hub();
+    hub["metadata"]["name"] = json!("second");
+    let hub = fleet.apply(&hub).await?;
+    wait::until("the Secret is the new hub's", SOON, async || {
+        let owned = fleet.get("Secret", "second-lynq-seed").await?;
+        let owners = owned["metadata"]["ownerReferences"].as_array();
+        let uids = owners.into_iter().flatten().map(|owner| &owner["uid"]);
+        ensure!(uids.eq([&hub["metadata"]["uid"]]), "{}", owned["metadata"]);
+        ensure!(owned["data"] == stored["data"], "another seed");
+        Ok(())
+    })
+    .await?;
+    fleet.retire().await
 }
 
 async fn a_deleted_node_comes_back(cluster: &Cluster) -> Result<()> {

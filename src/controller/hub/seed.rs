@@ -1,19 +1,23 @@
 //! The secret that random template functions draw from: made once for each hub, and never shown.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::names;
 use crate::cluster::catalog::Hub;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::hub::source::{secret_bytes, secret_key};
+use crate::decide::child::ObjectKey;
 
 /// The secret that random template functions draw from: made once for each hub, so that no sync changes a password.
 pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
     use base64::Engine;
     let key = secret_key(&hub.namespace, &format!("{}-lynq-seed", hub.name));
+    let owners = json!([{
+        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqHub", "name": hub.name, "uid": hub.uid,
+    }]);
     let secret = match world.objects.get(&key).await {
-        Ok(secret) => secret,
+        Ok(secret) => owned(world, &key, secret, &owners).await?,
         Err(ApiError::NotFound(_)) => {
             let mut fresh = [0_u8; 32];
             let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -23,9 +27,7 @@ pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
                 .map_err(|_| ApiError::Unavailable("the system gives no random numbers".into()))?;
             let object = json!({
                 "apiVersion": "v1", "kind": "Secret",
-                "metadata": {"name": key.name, "namespace": key.namespace, "ownerReferences": [{
-                    "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqHub", "name": hub.name, "uid": hub.uid,
-                }]},
+                "metadata": {"name": key.name, "namespace": key.namespace, "ownerReferences": owners},
                 "immutable": true,
                 "data": {"seed": base64::engine::general_purpose::STANDARD.encode(fresh)},
             });
@@ -44,4 +46,32 @@ pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
             key.name
         ))
     })
+}
+
+/// A hub made anew, by hand or out of a backup, finds the Secret of the one before it, which the garbage collector is about to
+/// delete: with it every random value of the fleet would go.
+async fn owned(
+    world: &World,
+    key: &ObjectKey,
+    secret: Value,
+    owners: &Value,
+) -> Result<Value, ApiError> {
+    let metadata = &secret["metadata"];
+    let known = metadata["ownerReferences"].as_array();
+    if known.is_some_and(|known| known.iter().any(|owner| owner["uid"] == owners[0]["uid"])) {
+        return Ok(secret);
+    }
+    let version = &metadata["resourceVersion"];
+    let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
+    match world.objects.merge(key, &patch).await {
+        Err(ApiError::NotFound(_)) => {
+            let metadata =
+                json!({"name": key.name, "namespace": key.namespace, "ownerReferences": owners});
+            let anew = json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "immutable": true, "data": secret["data"],
+            });
+            world.objects.create(key, &anew).await
+        }
+        other => other,
+    }
 }

@@ -316,7 +316,9 @@ impl Reason {
             Reason::NoForm { .. } => {
                 "its form is gone, cannot be read, or is another hub's, so that nobody releases it; bring the form back or correct it, or let the node go: the hub's condition DeletionsHeld says how, if that is what keeps it"
             }
-            Reason::NoLeader { .. } => "no operator leads, so that nothing is released",
+            Reason::NoLeader { .. } => {
+                "no operator leads, so that nothing is rendered, applied or released"
+            }
         }
     }
 }
@@ -395,7 +397,7 @@ impl fmt::Display for Reason {
             Reason::NoLeader { since: Some(since) } => {
                 write!(
                     f,
-                    "no operator has led since {since} (lease {}), so that nothing is released",
+                    "no operator has led since {since} (lease {}), so that nothing is rendered, applied or released",
                     names::LEADER_LEASE
                 )
             }

@@ -144,11 +144,18 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let updated = updated().count() as i32;
     let with_slots = with_slots(name, seen);
     let all_there = !form.outdated && form.unwritten.is_empty() && form.absent.is_empty();
+    let done = ready_updated == total && all_there && with_slots.is_empty();
+    // What another process told of a node may have changed since; what it said of them all may stand that long.
+    let was_complete = |before: &FormRolloutStatus| {
+        before.phase == Phase::Complete && before.target_generation == form.rendered_generation
+    };
+    let looked =
+        seen.snapshot.unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete);
     let phase = if total == 0 && all_there {
         Phase::Idle
     } else if seen.failed.spent() {
         Phase::Failed
-    } else if ready_updated == total && all_there && with_slots.is_empty() {
+    } else if done && looked {
         Phase::Complete
     } else {
         Phase::InProgress
@@ -245,6 +252,10 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             "the newest content is not written to {}: if that lasts, see the hub's conditions; {}",
             Names::of(&form.unwritten),
             message()
+        ),
+        () if done && !looked => format!(
+            "{updated}/{total} updated and ready, as was told before the operator started; it has not yet looked at {}",
+            seen.snapshot.unlooked
         ),
         () if let Some(stalled) = &stalled => format!("{counts}: {stalled}"),
         () if held == 0 && updated == ready_updated && !with_slots.is_empty() => format!(

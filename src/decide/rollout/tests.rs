@@ -90,6 +90,7 @@ fn slot(i: usize, resource_version: &str) -> Slot {
         resource_version: resource_version.into(),
         repair: false,
         presumed: false,
+        min_ready_seconds: 0,
     }
 }
 
@@ -98,6 +99,14 @@ fn presumed(i: usize, resource_version: &str) -> Slot {
     Slot {
         presumed: true,
         ..slot(i, resource_version)
+    }
+}
+
+/// The same, whose form asked for so much.
+fn soaking(slot: Slot, min_ready_seconds: i32) -> Slot {
+    Slot {
+        min_ready_seconds,
+        ..slot
     }
 }
 

@@ -190,6 +190,9 @@ fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
             None => Busy::NotReady,
         };
     }
+    if node.held() && put_off(snapshot, &slot.node, node, now).is_some() {
+        return Busy::Refused;
+    }
     let late = |start: Timestamp| start.checked_add(UNSEEN_MAX).is_ok_and(|at| at <= now);
     match !node.seen && node.start.is_none_or(late) {
         true => Busy::Unknown,

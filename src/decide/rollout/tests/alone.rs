@@ -1,6 +1,8 @@
 //! Rules that nothing else shows when they are broken: neither the wider cases, nor the simulation within a thousand seeds.
 
+use super::told::state_of;
 use super::*;
+use crate::api::form::FormRolloutStatus;
 use crate::api::policy::{Group, SkewCounts};
 use crate::decide::rollout::reason::Names;
 
@@ -449,4 +451,50 @@ fn what_is_still_to_be_made_is_not_complete() {
     );
     let applied = &state.conditions[0];
     assert_eq!((applied.type_, applied.status), ("Applied", false));
+}
+
+/// A form that is deleted and made anew in the middle of its rollout.
+#[test]
+fn a_slot_is_watched_for_as_long_as_its_form_asked_for_when_that_is_gone() {
+    let mut snapshot = fleet("yA", 1);
+    policy_of(&mut snapshot).min_ready_seconds = 60;
+    let held = Snapshot {
+        nodes: fleet("AA", 1).nodes,
+        ..snapshot.clone()
+    };
+    let taken = plan(&held, at(1)).ledger.unwrap();
+    assert_eq!(taken[0].min_ready_seconds, 60);
+    snapshot.slots = vec![soaking(slot(0, "99"), 60)];
+    let form = snapshot.forms.remove("web").unwrap();
+    let gone = plan(&snapshot, at(30));
+    assert_eq!((gone.confirm.len(), gone.wake_at), (0, Some(at(60))));
+    snapshot.forms.insert("web".into(), form);
+    policy_of(&mut snapshot).min_ready_seconds = 10;
+    assert_eq!(
+        plan(&snapshot, at(30)).confirm.len(),
+        1,
+        "the form's own word counts"
+    );
+}
+
+/// What the process before this one told of a node may have changed since.
+#[test]
+fn nothing_gets_complete_before_every_node_was_looked_at() {
+    let mut snapshot = fleet("yy", 1);
+    assert_eq!(phase_of(&snapshot, 1), Phase::Complete);
+    snapshot.unlooked = Names::of(&["n1".to_owned()]);
+    let told = state_of(&snapshot, 1).rollout;
+    assert_eq!(told.phase, Phase::InProgress);
+    let text = "2/2 updated and ready, as was told before the operator started; it has not yet looked at n1";
+    assert_eq!(told.message, text);
+    let before = FormRolloutStatus {
+        phase: Phase::Complete,
+        target_generation: 2,
+        ..told
+    };
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.previous = Some(before);
+    assert_eq!(phase_of(&snapshot, 1), Phase::Complete, "as was told");
+    snapshot.forms.get_mut("web").unwrap().rendered_generation = 3;
+    assert_eq!(phase_of(&snapshot, 1), Phase::InProgress, "another form");
 }

@@ -416,7 +416,8 @@ fn a_lost_ledger_is_made_anew_from_what_is_in_flight() {
         let node = watched.nodes.get_mut("n0").unwrap();
         node.flight = flight(false);
         node.flight.as_mut().unwrap().watched = true;
-        assert_eq!(plan(&watched, at(29)).ledger, Some(vec![presumed(0, "99")]));
+        let anew = soaking(presumed(0, "99"), 30);
+        assert_eq!(plan(&watched, at(29)).ledger, Some(vec![anew]));
         watched.ledger_lost = false;
         watched.slots = vec![slot(0, "99")];
         let plan = plan(&watched, at(29));
@@ -472,7 +473,7 @@ fn that_a_watched_slot_is_freed_is_said_once_the_ledger_is_written() {
         .landed = true;
     snapshot.ledger_lost = true;
     let anew = plan(&snapshot);
-    assert_eq!(anew.ledger, Some(vec![presumed(1, "91")]));
+    assert_eq!(anew.ledger, Some(vec![soaking(presumed(1, "91"), 30)]));
     assert!(anew.freed.is_empty());
 }
 

@@ -161,3 +161,22 @@ fn while_the_ledger_is_refused_all_that_need_a_slot_say_so() {
     snapshot.forms.get_mut("web").unwrap().forced = true;
     assert_eq!(waits(&snapshot), vec![Reason::Releasing; 3]);
 }
+
+/// It keeps its slot, for it fills the window anyway.
+#[test]
+fn who_is_refused_and_not_ready_is_told_as_refused() {
+    let mut snapshot = fleet("XXA", 1);
+    snapshot.slots = vec![slot(0, "100")];
+    let refused = Refusal {
+        until: Some(at(30)),
+        lasting: true,
+        ..refusal("no")
+    };
+    snapshot.refused.insert("n0".into(), refused);
+    let plan = plan(&snapshot, at(10));
+    assert!(plan.give_up.is_empty() && plan.releases.is_empty());
+    assert_eq!(
+        plan.waiting["n1"].to_string(),
+        "the window of 1 is full; the API server does not take their release: n0; not ready, and not by this change: n1"
+    );
+}

@@ -476,3 +476,32 @@ fn edited_content_is_not_the_newest() {
         "{state}"
     );
 }
+
+/// Whether something is held or not: what goes on by itself does not go on.
+#[test]
+fn explain_says_first_that_nobody_leads() {
+    for states in ["yy", "xA", "yx"] {
+        let snapshot = fleet(states, 1);
+        let asked = Asked {
+            namespace: "tenants",
+            snapshot: &snapshot,
+            plan: &plan(&snapshot, at(1)),
+            leader: Leader::Missing(None),
+            told: &BTreeMap::new(),
+            invalid: &BTreeMap::new(),
+            unread: None,
+            now: at(1),
+        };
+        for told in [form(&asked), asked.node(&ready_node("n0", 0))] {
+            assert_eq!(
+                told.reason.as_deref(),
+                Some("NoLeader"),
+                "{states}: {told:?}"
+            );
+            assert!(
+                told.next
+                    .is_some_and(|next| next.starts_with("start the operator"))
+            );
+        }
+    }
+}
