@@ -18,9 +18,9 @@ chaos: cluster ## Faults from a SEED for DURATION seconds, and users who edit; a
 	@cargo build --workspace --bins --example chaos
 	@DURATION=$(DURATION) SEED=$(SEED) KEEP=$(KEEP) $(CHAOS)
 
-plants: cluster ## Planted bugs that need real parts: the auditor must find each, and nothing where none is planted
+plants: cluster ## Planted bugs that need real parts: the auditor must find each, and nothing where none is planted (or PLANT=name)
 	@cargo build --workspace --bins --example chaos
-	@PLANT=all $(CHAOS)
+	@PLANT=$(or $(PLANT),all) $(CHAOS)
 
 test: cluster oracle ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and real databases
 	cargo test --workspace --lib --bins

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::DynamicObject;
+use lynqgate_plants::Plant;
 use serde_json::{Value, json};
 
 use crate::cluster::wait;
@@ -15,54 +16,14 @@ use crate::proxy::rules::{Action, Rule, Target};
 use crate::stage::{Content, Stage};
 use crate::tenants::SOON;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
-    /// The ledger is written without compare-and-swap.
-    LeaderWithoutFence,
-    /// A release does not carry the resourceVersion that it was decided on. That alone does no harm: the gate compares
-    /// the marker with the stored object.
-    ReleaseWithoutVersion,
-    /// A release whose reply was lost counts as one that did not happen, and its slot is given up.
-    LostReplyIsFailure,
-    /// No row is left, so every node is deleted, whatever the guard says.
-    DeletionOnEmptyRows,
-}
-
-impl Plant {
-    pub const ALL: [Plant; 4] = [
-        Plant::LeaderWithoutFence,
-        Plant::ReleaseWithoutVersion,
-        Plant::LostReplyIsFailure,
-        Plant::DeletionOnEmptyRows,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Plant::LeaderWithoutFence => "leader-without-fence",
-            Plant::ReleaseWithoutVersion => "release-without-version",
-            Plant::LostReplyIsFailure => "lost-reply-is-failure",
-            Plant::DeletionOnEmptyRows => "deletion-on-empty-rows",
-        }
-    }
-
-    /// The auditor's rules, of which one must be broken. None: something else stands in the bug's way.
-    pub fn breaks(self) -> &'static [&'static str] {
-        match self {
-            Plant::LeaderWithoutFence => &["window", "exact"],
-            Plant::ReleaseWithoutVersion => &[],
-            Plant::LostReplyIsFailure => &["early-free", "window"],
-            Plant::DeletionOnEmptyRows => &["deletions"],
-        }
-    }
-
-    /// Plays the scene; `planted` is the bug.
-    pub async fn play(self, stage: &Arc<Stage>, planted: bool) -> Result<()> {
-        match self {
-            Plant::LeaderWithoutFence => leader_without_fence(stage, planted).await,
-            Plant::ReleaseWithoutVersion => release_without_version(stage, planted).await,
-            Plant::LostReplyIsFailure => lost_reply_is_failure(stage, planted).await,
-            Plant::DeletionOnEmptyRows => deletion_on_empty_rows(stage, planted).await,
-        }
+/// Plays the scene; `planted` is the bug.
+pub async fn play(plant: Plant, stage: &Arc<Stage>, planted: bool) -> Result<()> {
+    match plant {
+        Plant::LeaderWithoutFence => leader_without_fence(stage, planted).await,
+        Plant::ReleaseWithoutVersion => release_without_version(stage, planted).await,
+        Plant::LostReplyIsFailure => lost_reply_is_failure(stage, planted).await,
+        Plant::DeleteOnEmptyRows => delete_on_empty_rows(stage, planted).await,
+        other => bail!("{other} has no scene"),
     }
 }
 
@@ -194,7 +155,8 @@ async fn unready(stage: &Stage, row: usize) -> Result<()> {
     Ok(())
 }
 
-/// A release comes half a minute late, when the same content is held a second time, and the form is paused.
+/// A release comes half a minute late, when the same content is held a second time, and the form is paused. Without the
+/// resourceVersion that it was decided on it does no harm: the gate compares the marker with the stored object.
 async fn release_without_version(stage: &Arc<Stage>, planted: bool) -> Result<()> {
     let late = Duration::from_secs(40);
     let started = tokio::time::Instant::now();
@@ -285,7 +247,7 @@ async fn lost_reply_is_failure(stage: &Arc<Stage>, planted: bool) -> Result<()> 
 }
 
 /// The operator is shown a hub whose guard lets everything go.
-async fn deletion_on_empty_rows(stage: &Arc<Stage>, planted: bool) -> Result<()> {
+async fn delete_on_empty_rows(stage: &Arc<Stage>, planted: bool) -> Result<()> {
     if planted {
         for replica in &stage.replicas {
             replica.proxy.show(Arc::new(|resource, object| {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use lynqgate_plants::Plant;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::bounds::Bounds;
-use crate::mutant::Mutant;
 use crate::relabel::{Names, relabel};
 use crate::rules::Rules;
 use crate::state::{Slot, State};
@@ -20,7 +20,7 @@ pub struct Rollout<const N: usize> {
 }
 
 impl<const N: usize> Rollout<N> {
-    pub fn new(bounds: Bounds, mutant: Option<Mutant>, names: Names) -> Self {
+    pub fn new(bounds: Bounds, mutant: Option<Plant>, names: Names) -> Self {
         assert_eq!(bounds.nodes, N, "the bounds' nodes");
         let rules = Rules { mutant };
         Rollout {

@@ -17,24 +17,22 @@ mod trace;
 
 use std::process::ExitCode;
 
+use lynqgate_plants::{Plant, Proof};
+
 use bounds::Bounds;
 use check::{Rollout, Searched};
-use mutant::{Card, Mutant};
+use mutant::Card;
 use relabel::Names;
 
 fn main() -> ExitCode {
     let argument = std::env::args().nth(1);
     let good = match argument.as_deref() {
         None => rules_hold() & mutants_are_found(),
-        Some("traces") => mutant::all().iter().all(show),
-        Some(name) => match mutant::find(name) {
-            Some(card) => show(&card),
-            None => {
-                let names: Vec<_> = mutant::all().iter().map(|card| card.name).collect();
-                eprintln!(
-                    "no mutant {name:?}; there are: traces, {}",
-                    names.join(", ")
-                );
+        Some("traces") => mutant::all().all(|card| show(&card)),
+        Some(name) => match Proof::Model.plant(name) {
+            Ok(plant) => show(&Card::of(plant)),
+            Err(unknown) => {
+                eprintln!("{unknown}, and traces");
                 false
             }
         },
@@ -94,12 +92,12 @@ fn mutants_are_found() -> bool {
         good &= steps.is_some() && world_is_sound(&card);
         println!(
             "{:<20} {:<9} {:>5} {:>11} {:>8.1}  {}",
-            card.name,
+            card.plant,
             card.breaks,
             steps.as_deref().unwrap_or("NONE"),
             found.unique,
             found.took.as_secs_f64(),
-            card.what
+            card.plant.what()
         );
     }
     good
@@ -111,14 +109,14 @@ fn world_is_sound(card: &Card) -> bool {
     if found.broken.is_some() {
         println!(
             "the world of {} breaks {} without it",
-            card.name, card.breaks
+            card.plant, card.breaks
         );
     }
     found.broken.is_none()
 }
 
 fn show(card: &Card) -> bool {
-    println!("{}: {}", card.name, card.what);
+    println!("{}: {}", card.plant, card.plant.what());
     let (found, told) = hunt(card);
     told.iter().for_each(|line| println!("    {line}"));
     if found.broken.is_none() {
@@ -130,7 +128,7 @@ fn show(card: &Card) -> bool {
 fn hunt(card: &Card) -> (Searched, Vec<String>) {
     search(
         card.bounds,
-        Some(card.mutant),
+        Some(card.plant),
         card.names(),
         Some(card.breaks),
     )
@@ -139,7 +137,7 @@ fn hunt(card: &Card) -> (Searched, Vec<String>) {
 /// Searches for what breaks this property, or any that can be seen in one state; also tells how.
 fn search(
     bounds: Bounds,
-    mutant: Option<Mutant>,
+    mutant: Option<Plant>,
     names: Names,
     property: Option<&'static str>,
 ) -> (Searched, Vec<String>) {
@@ -152,7 +150,7 @@ fn search(
 
 fn search_among<const N: usize>(
     bounds: Bounds,
-    mutant: Option<Mutant>,
+    mutant: Option<Plant>,
     names: Names,
     property: Option<&'static str>,
 ) -> (Searched, Vec<String>) {

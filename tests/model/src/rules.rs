@@ -2,42 +2,43 @@
 //!
 //! A mutant is one `if` here or in `steps`, at the very rule it breaks.
 
-use crate::mutant::Mutant;
+use lynqgate_plants::Plant;
+
 use crate::state::{Leader, NONE, Object, Slot};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    pub mutant: Option<Mutant>,
+    pub mutant: Option<Plant>,
 }
 
 impl Rules {
-    pub fn is(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
+    pub fn is(&self, plant: Plant) -> bool {
+        self.mutant == Some(plant)
     }
 
     /// Whether the window has room for this node. With S the nodes that have a slot, R the non-ready ones:
     /// n is in S and in R, or `|S \ {n}| < W` and (n is in R, or `|S ∪ R ∪ {n}| <= W`).
     fn has_room<const N: usize>(&self, leader: &Leader<N>, n: usize) -> bool {
-        let has_slot = |m: usize| self.counts(leader, m) && !self.is(Mutant::ForgetLedger);
+        let has_slot = |m: usize| self.counts(leader, m) && !self.is(Plant::IgnoreSlots);
         let is_broken = |m: usize| {
-            let old = self.is(Mutant::CountCurrent) && leader.nodes[m].held();
+            let old = self.is(Plant::CountCurrent) && leader.nodes[m].held();
             leader.nodes[m].non_ready() && !old
         };
-        let width = usize::from(leader.window) + usize::from(self.is(Mutant::WindowPlusOne));
+        let width = usize::from(leader.window) + usize::from(self.is(Plant::WindowPlusOne));
         let others = (0..N).filter(|m| *m != n && has_slot(*m)).count();
         let all = (0..N)
             .filter(|m| *m == n || has_slot(*m) || is_broken(*m))
             .count();
         let repaired_in_place = leader.ledger.slots[n].is_some()
             && leader.nodes[n].non_ready()
-            && !self.is(Mutant::BrokenNeedsRoom);
-        let slot_fits = others < width || (self.is(Mutant::RepairUncounted) && is_broken(n));
+            && !self.is(Plant::BrokenNeedsRoom);
+        let slot_fits = others < width || (self.is(Plant::RepairUncounted) && is_broken(n));
         repaired_in_place || (slot_fits && (is_broken(n) || all <= width))
     }
 
     fn counts<const N: usize>(&self, leader: &Leader<N>, m: usize) -> bool {
         leader.ledger.slots[m].is_some_and(|slot| {
-            !self.is(Mutant::CountCurrent) || slot.hash == leader.nodes[m].desired
+            !self.is(Plant::CountCurrent) || slot.hash == leader.nodes[m].desired
         })
     }
 
@@ -58,13 +59,13 @@ impl Rules {
         let Some(old) = leader.ledger.slots[n] else {
             return Some(new);
         };
-        let goes_back = node.version < old.version && !self.is(Mutant::SlotGoesBack);
+        let goes_back = node.version < old.version && !self.is(Plant::SlotGoesBack);
         if old.uid != node.uid || goes_back {
             return None;
         }
         let others = leader.ledger.slots.iter().flatten().count() - 1;
         Some(Slot {
-            repair: match self.is(Mutant::RepairByRewriting) {
+            repair: match self.is(Plant::RepairByRewriting) {
                 true => new.repair,
                 false => old.repair,
             },
@@ -86,16 +87,16 @@ impl Rules {
         if !node.exists || node.uid != slot.uid {
             return Looks::Gone;
         }
-        if self.is(Mutant::GiveUpUnmoved) && self.is_stuck(leader, n, &slot, node) {
+        if self.is(Plant::GiveUpUnmoved) && self.is_stuck(leader, n, &slot, node) {
             return Looks::Unused;
         }
-        if node.version <= slot.version && !self.is(Mutant::FreeNotNewer) {
+        if node.version <= slot.version && !self.is(Plant::FreeNotNewer) {
             return Looks::Taken;
         }
         if node.settled {
             Looks::Settled
-        } else if node.live == NONE && !self.is(Mutant::FreeOnlySettled)
-            || self.is(Mutant::FreeUnheld) && !node.held()
+        } else if node.live == NONE && !self.is(Plant::FreeOnlySettled)
+            || self.is(Plant::FreeUnheld) && !node.held()
         {
             Looks::Unused
         } else {
@@ -107,7 +108,7 @@ impl Rules {
     pub fn gives_up<const N: usize>(&self, leader: &Leader<N>, n: usize) -> bool {
         let node = &leader.nodes[n];
         leader.ledger.slots[n].is_some_and(|slot| self.is_stuck(leader, n, &slot, node))
-            && !self.is(Mutant::NeverGiveUp)
+            && !self.is(Plant::NeverGiveUp)
     }
 
     fn is_stuck<const N: usize>(

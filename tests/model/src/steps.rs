@@ -1,7 +1,8 @@
 //! What can happen next, and what follows: the world, the two leaders, and the way between them.
 
+use lynqgate_plants::Plant;
+
 use crate::bounds::{Bounds, Disturbance, Start};
-use crate::mutant::Mutant;
 use crate::rules::{Looks, Rules};
 use crate::state::{Leader, Ledger, NONE, Node, Object, Release, Slot, State};
 
@@ -197,7 +198,7 @@ impl<const N: usize> World<N> {
                     Step::Free { leader, node },
                     Step::GiveUp { leader, node },
                 ]);
-                if self.rules.is(Mutant::ReleaseOnRead) {
+                if self.rules.is(Plant::ReleaseOnRead) {
                     steps.push(Step::ReleaseOnRead { leader, node });
                 }
             }
@@ -331,9 +332,9 @@ impl<const N: usize> World<N> {
     ) -> Option<()> {
         let seen = &state.leaders[leader].ledger;
         let mut written =
-            if seen.version == state.ledger.version || self.rules.is(Mutant::LedgerOverwritten) {
+            if seen.version == state.ledger.version || self.rules.is(Plant::LeaderWithoutFence) {
                 *seen
-            } else if self.rules.is(Mutant::LedgerRetried) {
+            } else if self.rules.is(Plant::LedgerRetried) {
                 state.ledger
             } else {
                 return None;
@@ -378,11 +379,11 @@ impl<const N: usize> World<N> {
         let free = match self.rules.looks_free(seen, node) {
             Looks::Taken => false,
             Looks::Unused => true,
-            Looks::Settled => seen.confirmed[node] || self.rules.is(Mutant::FreeUnconfirmed),
+            Looks::Settled => seen.confirmed[node] || self.rules.is(Plant::FreeUnconfirmed),
             Looks::Gone => {
                 let slot = seen.ledger.slots[node]?;
                 let gone = !truth.exists || truth.uid != slot.uid;
-                gone || self.rules.is(Mutant::FreeGoneByCache)
+                gone || self.rules.is(Plant::FreeGoneByCache)
             }
         };
         free.then_some(())?;
@@ -413,17 +414,17 @@ impl<const N: usize> World<N> {
         if !object.held() {
             return None;
         }
-        if self.rules.is(Mutant::ReleaseRetried) {
+        if self.rules.is(Plant::BlindRetry) {
             return Some(object.desired);
         }
         let same_version =
-            release.version == object.version || self.rules.is(Mutant::ReleaseUnversioned);
+            release.version == object.version || self.rules.is(Plant::ReleaseUnversioned);
         (release.hash == object.desired && same_version).then_some(release.hash)
     }
 
     /// A release that can never land any more might as well be lost.
     fn drop_refused(&self, state: &mut State<N>) {
-        if self.rules.is(Mutant::ReleaseRetried) || self.rules.is(Mutant::ReleaseUnversioned) {
+        if self.rules.is(Plant::BlindRetry) || self.rules.is(Plant::ReleaseUnversioned) {
             return;
         }
         let mut releases = std::mem::take(&mut state.releases);

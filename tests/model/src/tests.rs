@@ -43,15 +43,15 @@ fn every_mutant_is_found() {
             "progress" => Names::Sorted,
             _ => card.names(),
         };
-        let (found, told) = search(card.bounds, Some(card.mutant), names, Some(card.breaks));
+        let (found, told) = search(card.bounds, Some(card.plant), names, Some(card.breaks));
         let (broken, steps) = found
             .broken
-            .unwrap_or_else(|| panic!("{} is not found", card.name));
-        assert_eq!(broken, card.breaks, "{}", card.name);
+            .unwrap_or_else(|| panic!("{} is not found", card.plant));
+        assert_eq!(broken, card.breaks, "{}", card.plant);
         assert!(
             names == Names::Sorted || told.len() == steps.len() + 2,
             "{}: first state, steps, last state",
-            card.name
+            card.plant
         );
     }
 }

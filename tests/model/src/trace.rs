@@ -1,7 +1,8 @@
 //! Tells the steps to a broken property, one line each.
 
+use lynqgate_plants::Plant;
+
 use crate::check::Rollout;
-use crate::mutant::Mutant;
 use crate::rules::Rules;
 use crate::state::{NONE, Object, Slot, State};
 use crate::steps::{Step, World};
@@ -164,7 +165,7 @@ fn line<const N: usize>(step: Step, before: &State<N>, after: &State<N>, rules: 
         }
         Step::Land { release } => {
             let release = before.releases[release];
-            let sent = match rules.is(Mutant::ReleaseRetried) {
+            let sent = match rules.is(Plant::BlindRetry) {
                 true => "sent again".to_owned(),
                 false => format!("made for version {}", release.version),
             };

@@ -12,9 +12,9 @@ use lynqgate::api::hub::Slot;
 use lynqgate::api::node::NodeStatus;
 use lynqgate::api::policy::Skew;
 use lynqgate::decide::node::NodeDigest;
+use lynqgate_plants::Plant;
 use serde_json::{Value, json};
 
-use crate::mutant::Mutant;
 use crate::witness::Reading;
 
 pub const NAMESPACE: &str = "shop";
@@ -113,7 +113,7 @@ pub struct Admission<'a> {
     pub now: Timestamp,
     /// A later webhook touches the object, so that the gate is asked again.
     pub reinvoked: bool,
-    pub mutant: Option<Mutant>,
+    pub mutant: Option<Plant>,
 }
 
 #[derive(Default)]

@@ -2,7 +2,6 @@
 //! of planted bugs that it must find. Every figure and every trace follows from the seed alone.
 
 mod cluster;
-mod mutant;
 mod operator;
 mod random;
 mod request;
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use mutant::Mutant;
+use lynqgate_plants::{Plant, Proof};
 use run::run;
 use world::Settings;
 
@@ -38,8 +37,9 @@ enum Command {
         from: u64,
         #[arg(long, default_value_t = 5_000)]
         seeds: u64,
-        #[arg(long)]
-        mutant: Option<String>,
+        /// A planted bug.
+        #[arg(long, value_parser = |name: &str| Proof::Simulation.plant(name))]
+        mutant: Option<Plant>,
         /// Go on after a violation, and count them.
         #[arg(long)]
         all: bool,
@@ -47,8 +47,9 @@ enum Command {
     /// One seed with its whole trace.
     Replay {
         seed: u64,
-        #[arg(long)]
-        mutant: Option<String>,
+        /// A planted bug.
+        #[arg(long, value_parser = |name: &str| Proof::Simulation.plant(name))]
+        mutant: Option<Plant>,
         /// Classes of faults that are left out.
         #[arg(long, value_delimiter = ',')]
         without: Vec<String>,
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
             seeds,
             mutant,
             all,
-        } => all_seeds(from, seeds, mutant.as_deref().map(named), all),
+        } => all_seeds(from, seeds, mutant, all),
         Command::Replay {
             seed,
             mutant,
@@ -80,7 +81,7 @@ fn main() -> ExitCode {
             steps,
         } => {
             let mut settings = Settings {
-                mutant: mutant.as_deref().map(named),
+                mutant,
                 ..Settings::of(seed)
             };
             settings
@@ -111,11 +112,6 @@ fn verdict(problem: Option<String>) -> ExitCode {
     }
 }
 
-fn named(name: &str) -> Mutant {
-    let found = Mutant::ALL.iter().find(|mutant| mutant.to_string() == name);
-    *found.unwrap_or_else(|| panic!("no planted bug is called {name}"))
-}
-
 /// A line of progress after so many seeds: half a minute's.
 const PROGRESS: u64 = 2_000;
 
@@ -124,7 +120,7 @@ const PROGRESS: u64 = 2_000;
 fn search(
     from: u64,
     seeds: u64,
-    mutant: Option<Mutant>,
+    mutant: Option<Plant>,
     invariants: &[&str],
     all: bool,
 ) -> (BTreeMap<u64, run::Outcome>, u64, witness::Figures) {
@@ -169,7 +165,7 @@ fn search(
     (found.into_inner().expect("no panic"), count, figures)
 }
 
-fn all_seeds(from: u64, seeds: u64, mutant: Option<Mutant>, all: bool) -> ExitCode {
+fn all_seeds(from: u64, seeds: u64, mutant: Option<Plant>, all: bool) -> ExitCode {
     let start = Instant::now();
     let (found, count, figures) = search(from, seeds, mutant, &[], all);
     println!(
@@ -206,13 +202,14 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Mutant>, all: bool) -> ExitCo
 fn mutants(seeds: u64) -> ExitCode {
     let mut missed = 0;
     println!("| planted bug | caught by | seeds | steps |\n|---|---|---|---|");
-    for mutant in Mutant::ALL {
-        let (found, count, figures) = search(0, seeds, Some(*mutant), mutant.breaks(), false);
+    for mutant in Proof::Simulation.plants() {
+        let breaks = mutant.breaks_in(Proof::Simulation).expect("it is its own");
+        let (found, count, figures) = search(0, seeds, Some(mutant), breaks, false);
         let violation = found.values().next().and_then(|o| o.violation.as_ref());
         missed += usize::from(violation.is_none());
         let by = violation.map_or("NOT CAUGHT", |violation| violation.invariant);
         println!(
-            "| {mutant}: {} | {by} | {count} | {} |",
+            "| `{mutant}`: {} | {by} | {count} | {} |",
             mutant.what(),
             figures.steps
         );

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lynqgate::api::names;
 use lynqgate::decide::marker::ReleaseMarker;
+use lynqgate_plants::Plant;
 use serde_json::Value;
 
 use crate::cluster::{Admission, Cluster, OPERATOR, Refused};
-use crate::mutant::Mutant;
 use crate::operator::Process;
 use crate::operator::timestamp;
 use crate::random::Random;
@@ -78,7 +78,7 @@ pub struct Settings {
     /// Steps with faults, before everything heals.
     pub steps: u64,
     pub faults: BTreeSet<Fault>,
-    pub mutant: Option<Mutant>,
+    pub mutant: Option<Plant>,
 }
 
 /// A request of a process that is gone by now.
@@ -157,8 +157,8 @@ impl World {
         }
     }
 
-    pub fn mutant(&self, mutant: Mutant) -> bool {
-        self.settings.mutant == Some(mutant)
+    pub fn planted(&self, plant: Plant) -> bool {
+        self.settings.mutant == Some(plant)
     }
 
     pub fn has(&self, fault: Fault) -> bool {
@@ -348,7 +348,7 @@ impl World {
                 marker,
             } => {
                 let (key, mut value) = marker;
-                if self.mutant(Mutant::NoVersion)
+                if self.planted(Plant::ReleaseUnversioned)
                     && key == names::RELEASE
                     && let (Some(marker), Some(node)) =
                         (ReleaseMarker::parse(&value), self.cluster.nodes.get(&name))

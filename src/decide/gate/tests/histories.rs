@@ -1,13 +1,18 @@
 //! Properties of the gate over sequences of writes by anybody. What must come of a write is told from contents, users and
 //! markers; the gate's own reading of the state has no say in it.
 
+use lynqgate_plants::{Plant, Proof};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use crate::api::resource::ARRAYS;
 
 use super::*;
+use mutant::Gate;
 use steps::{Content, STATE, Step, annotated, fields, past_the_gate, steps, version_of, written};
 
+mod mutant;
 mod steps;
 
 /// What the node controller applies.
@@ -21,6 +26,7 @@ enum Live {
 
 /// What is stored, and what is live by the rules alone.
 struct Node {
+    gate: Gate,
     object: Value,
     live: Live,
     /// Of the machine that decides next: clocks of replicas disagree.
@@ -32,18 +38,49 @@ proptest! {
     /// the very hash and version, by force, and by ungating alone.
     #[test]
     fn any_history_keeps_the_state_true(first in steps::content(), history in steps()) {
-        let mut new = node("");
-        first.write(&mut new["spec"], steps::Spelling::Plain);
-        let mut node = Node { object: Value::Null, live: Live::None, now: now() };
-        node.put(None, &new, OPERATOR)?;
-        for (i, step) in history.iter().enumerate() {
-            node.now = now() + jiff::SignedDuration::from_secs(i as i64 * 7 % 5);
-            node.step(step)?;
-        }
+        play(first, &history, None)?;
+    }
+}
+
+/// How many histories are enough to find a planted bug; they are the same each time.
+const ENOUGH: usize = 256;
+
+#[test]
+fn planted_bugs_are_found() {
+    for plant in Proof::Histories.plants() {
+        let breaks = plant.breaks_in(Proof::Histories).expect("it is its own");
+        let mut runner = TestRunner::deterministic();
+        let found = (1..=ENOUGH).find(|_| {
+            let history = (steps::content(), steps()).new_tree(&mut runner);
+            let (first, history) = history.expect("a history").current();
+            match play(first, &history, Some(plant)) {
+                Err(TestCaseError::Fail(why)) => breaks.iter().any(|b| why.message().contains(b)),
+                _ => false,
+            }
+        });
+        println!("{plant}: {found:?}");
+        assert!(found.is_some(), "{plant} breaks nothing of {breaks:?}");
     }
 }
 
 type Judged = Result<(), TestCaseError>;
+
+fn play(first: Content, history: &[Step], plant: Option<Plant>) -> Judged {
+    let mut new = node("");
+    first.write(&mut new["spec"], steps::Spelling::Plain);
+    let mut node = Node {
+        gate: Gate(plant),
+        object: Value::Null,
+        live: Live::None,
+        now: now(),
+    };
+    node.put(None, &new, OPERATOR)?;
+    for (i, step) in history.iter().enumerate() {
+        node.now = now() + jiff::SignedDuration::from_secs(i as i64 * 7 % 5);
+        node.step(step)?;
+    }
+    Ok(())
+}
 
 impl Node {
     fn step(&mut self, step: &Step) -> Judged {
@@ -87,13 +124,13 @@ impl Node {
             Some(old) => self.after_update(old, new, user),
             None => after_creation(new, user),
         };
-        let found = result(&write, self.now);
-        whatever_the_client_says_of_the_state(&write, self.now, &found)?;
+        let found = result(self.gate, &write, self.now);
+        whatever_the_client_says_of_the_state(self.gate, &write, self.now, &found)?;
         let (live, stored) = match (expected, found) {
             (Err(code), Err(denial)) => {
                 prop_assert_eq!(code, denial.code());
                 prop_assert!(
-                    check(&write, self.now).is_err(),
+                    self.gate.check(&write, self.now).is_err(),
                     "the validating half lets it pass"
                 );
                 return Ok(());
@@ -103,7 +140,7 @@ impl Node {
                 return Err(TestCaseError::fail(format!("{expected:?}, but {found:?}")));
             }
         };
-        asked_again(&write, self.now, &stored)?;
+        asked_again(self.gate, &write, self.now, &stored)?;
         let was = old.map(|old| (old, self.live));
         state_is_true(was, live, &write, &stored)?;
         let version = old.map_or(6, version_of) + 1;
@@ -209,8 +246,8 @@ fn live_of(object: &Value) -> Live {
 }
 
 /// What the API server stores after the mutating half.
-fn result(write: &Write, now: Timestamp) -> Result<(Outcome, Value), Denial> {
-    let decision = decide(write, now)?;
+fn result(gate: Gate, write: &Write, now: Timestamp) -> Result<(Outcome, Value), Denial> {
+    let decision = gate.decide(write, now)?;
     let mut stored = write.new.clone();
     patch(&mut stored, &decision.patch).expect("the patch applies");
     Ok((decision.outcome, stored))
@@ -218,6 +255,7 @@ fn result(write: &Write, now: Timestamp) -> Result<(Outcome, Value), Denial> {
 
 /// The fields that are the gate's own may come with anything in them, or not at all.
 fn whatever_the_client_says_of_the_state(
+    gate: Gate,
     write: &Write,
     now: Timestamp,
     found: &Result<(Outcome, Value), Denial>,
@@ -240,6 +278,7 @@ fn whatever_the_client_says_of_the_state(
     fields(&mut absent["spec"]).remove("released");
     for new in [forged, absent] {
         let other = result(
+            gate,
             &Write {
                 new: &new,
                 ..*write
@@ -252,19 +291,19 @@ fn whatever_the_client_says_of_the_state(
 }
 
 /// The API server asks again after webhooks that changed something, with their result and the same old object.
-fn asked_again(write: &Write, now: Timestamp, stored: &Value) -> Judged {
+fn asked_again(gate: Gate, write: &Write, now: Timestamp, stored: &Value) -> Judged {
     let again = Write {
         new: stored,
         ..*write
     };
-    let second = decide(&again, now).map(|decision| decision.patch);
+    let second = gate.decide(&again, now).map(|decision| decision.patch);
     prop_assert_eq!(second, Ok(vec![]), "not idempotent");
     let later = now + jiff::SignedDuration::from_millis(250);
     for at in [now, later] {
-        prop_assert_eq!(check(&again, at), Ok(()));
+        prop_assert_eq!(gate.check(&again, at), Ok(()));
     }
     // Only the stamps of this very write may move with the clock.
-    let (_, mut moved) = result(&again, later).expect("its own answer is allowed");
+    let (_, mut moved) = result(gate, &again, later).expect("its own answer is allowed");
     for stamp in [names::START_TIME, names::HELD_SINCE] {
         if annotation(stored, stamp) != write.old.and_then(|old| annotation(old, stamp))
             && annotation(stored, stamp).is_some()
@@ -282,7 +321,7 @@ fn asked_again(write: &Write, now: Timestamp, stored: &Value) -> Judged {
     }
     let [by_client, by_webhook] = change
         .each_ref()
-        .map(|new| result(&Write { new, ..*write }, now));
+        .map(|new| result(gate, &Write { new, ..*write }, now));
     // A content that changed makes another marker of a creation stale, and one that was dropped is put back.
     prop_assert_eq!(by_client, by_webhook);
     Ok(())

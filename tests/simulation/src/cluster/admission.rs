@@ -3,10 +3,10 @@
 
 use lynqgate::api::names;
 use lynqgate::decide::gate::{self, Write};
+use lynqgate_plants::Plant;
 use serde_json::Value;
 
 use crate::cluster::{Admission, OPERATOR, Refused};
-use crate::mutant::Mutant;
 
 pub fn admit(old: Option<&Value>, mut new: Value, admission: &Admission) -> Result<Value, Refused> {
     // Both webhooks leave a node alone that is on its way out.
@@ -18,7 +18,7 @@ pub fn admit(old: Option<&Value>, mut new: Value, admission: &Admission) -> Resu
         gate::Denial::StaleRelease { .. } => Refused::Conflict,
         other => Refused::Denied(other.to_string()),
     };
-    let trusts_client = mutant == Some(Mutant::GateTrustsClient)
+    let trusts_client = mutant == Some(Plant::GateTrustsClient)
         && gate::annotation(&new, names::LIVE_HASH).is_some()
         && gate::annotation(&new, names::LIVE_HASH)
             != old.and_then(|old| gate::annotation(old, names::LIVE_HASH));
@@ -29,7 +29,7 @@ pub fn admit(old: Option<&Value>, mut new: Value, admission: &Admission) -> Resu
         return Ok(new);
     }
     let ungated = |object: &Value| object.pointer(&annotation(names::UNGATED)).cloned();
-    if mutant == Some(Mutant::UngatedAnyway)
+    if mutant == Some(Plant::UngatedAnyway)
         && old.and_then(ungated) != ungated(&new)
         && let Some(Value::String(marker)) = new.pointer_mut(&annotation(names::UNGATED))
     {
@@ -47,7 +47,7 @@ pub fn admit(old: Option<&Value>, mut new: Value, admission: &Admission) -> Resu
         };
         let decision = gate::decide(&write, admission.now).map_err(denied)?;
         json_patch::patch(&mut new, &decision.patch).expect("the gate's patch applies");
-        if mutant == Some(Mutant::StripMarker)
+        if mutant == Some(Plant::StripMarker)
             && let Some(all) = new["metadata"]["annotations"].as_object_mut()
         {
             all.remove(names::RELEASE);
@@ -56,7 +56,7 @@ pub fn admit(old: Option<&Value>, mut new: Value, admission: &Admission) -> Resu
             new["metadata"]["labels"]["mesh"] = "seen".into();
         }
     }
-    if mutant == Some(Mutant::StripMarker) {
+    if mutant == Some(Plant::StripMarker) {
         return Ok(new);
     }
     let write = Write {

@@ -10,9 +10,9 @@ use lynqgate::decide::desired::Desired;
 use lynqgate::decide::hub_sync::{self, NodeDeletion, NodeWrite, Seen};
 use lynqgate::decide::render::CompiledForm;
 use lynqgate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
+use lynqgate_plants::Plant;
 
 use crate::cluster::{Form, HUB, NAMESPACE, Refused};
-use crate::mutant::Mutant;
 use crate::operator::{Asked, Rendered, Said, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
@@ -161,7 +161,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
     };
     let mut plan = hub_sync::plan(&seen, process.now(world.time));
     let held = plan.held.as_ref().map(|held| held.count);
-    if let Some(count) = held.filter(|_| world.settings.mutant == Some(Mutant::DeleteOnEmpty)) {
+    if let Some(count) = held.filter(|_| world.settings.mutant == Some(Plant::DeleteOnEmptyRows)) {
         let hub = hub_sync::Hub {
             confirmation: Some(count.to_string()),
             ..seen_hub.clone()
@@ -188,7 +188,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         )
     });
     // `note_planned`
-    let forgets = !world.mutant(Mutant::TakeBackUnseen);
+    let forgets = !world.planted(Plant::TakeBackUnseen);
     let process = &mut world.processes[p];
     for (name, (form, _)) in &process.hub_loop.compiled {
         let now = process.forms.get(name);
@@ -226,7 +226,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
 /// The rows as the data source gives them; None: the query failed.
 fn rows(world: &mut World) -> Option<Rows> {
     let failed = world.database_fails();
-    if failed && !world.mutant(Mutant::DeleteOnEmpty) {
+    if failed && !world.planted(Plant::DeleteOnEmptyRows) {
         return None;
     }
     let columns = Columns {
@@ -258,7 +258,7 @@ impl Sync {
                 let mut object = write.object.clone();
                 if write.way.is_some()
                     && process.said() != self.said
-                    && !world.mutant(Mutant::UngatedUnasked)
+                    && !world.planted(Plant::UngatedUnasked)
                 {
                     let all = object["metadata"]["annotations"].as_object_mut();
                     all.map(|all| all.remove(names::UNGATED));

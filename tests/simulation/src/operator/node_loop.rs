@@ -15,9 +15,9 @@ use lynqgate::decide::node_plan::status::HoldReason;
 use lynqgate::decide::node_plan::{self, Premise, Rest, Seen};
 use lynqgate::decide::readiness::{Readiness, Reason};
 use lynqgate::decide::rollout::Live;
+use lynqgate_plants::Plant;
 
 use crate::cluster::{Kind, NAMESPACE, Refused, Workload};
-use crate::mutant::Mutant;
 use crate::operator::{Asked, millis_until};
 use crate::request::{Reply, Request};
 use crate::witness::View;
@@ -324,7 +324,7 @@ fn look_on(world: &mut World, p: usize, name: &str) {
     match node
         .content
         .clone()
-        .filter(|_| !world.mutant(Mutant::ApplyDesired))
+        .filter(|_| !world.planted(Plant::ApplyDesired))
     {
         Some(content) => {
             let view = world.processes[p].view(&world.cluster);
@@ -347,7 +347,7 @@ fn apply(world: &mut World, p: usize, name: &str, object: &serde_json::Value) {
     let Some(node) = world.processes[p].nodes.get(name).cloned() else {
         return;
     };
-    let content = if world.mutant(Mutant::ApplyDesired) {
+    let content = if world.planted(Plant::ApplyDesired) {
         serde_json::from_value(lynqgate::decide::content::of_spec(Some(&object["spec"]))).ok()
     } else {
         live_content(object, &node.live)

@@ -16,9 +16,9 @@ use lynqgate::api::hub::Slot;
 use lynqgate::decide::node::{NodeDigest, desired_content};
 use lynqgate::decide::rollout::reason::{Names, Reason};
 use lynqgate::decide::rollout::{Confirm, Confirmation, Freed, GiveUp, Live, Plan, Release, Way};
+use lynqgate_plants::Plant;
 
 use crate::cluster::{Hub, Refused};
-use crate::mutant::Mutant;
 use crate::operator::release_loop::refused::{CONFLICT, Failed, refused_retry};
 use crate::operator::{Asked, Process, Said, millis_until, sooner};
 use crate::request::{Reply, Request};
@@ -182,7 +182,7 @@ impl Look {
             }
             Stage::Ledger => {
                 let slots = self.plan.ledger.clone().unwrap_or_default();
-                let no_cas = world.mutant(Mutant::NoCompareAndSwap);
+                let no_cas = world.planted(Plant::LeaderWithoutFence);
                 let request = Request::Ledger {
                     resource_version: (!no_cas).then(|| self.resource_version.clone()),
                     slots: slots.clone(),
@@ -286,7 +286,7 @@ impl Look {
                     self.start_releases();
                 }
                 Err(Refused::Conflict) => self.stage = Stage::ReadHub,
-                Err(Refused::Unavailable) if world.mutant(Mutant::TrustLostLedgerWrite) => {
+                Err(Refused::Unavailable) if world.planted(Plant::TrustLostLedgerWrite) => {
                     self.start_releases()
                 }
                 // Without its slot nothing goes but what needs none.
@@ -336,7 +336,7 @@ impl Look {
                 }
                 Err(Refused::Conflict) => {
                     process.release.refuse(&release, CONFLICT, world.time);
-                    let retry = world.mutant(Mutant::BlindRetry);
+                    let retry = world.planted(Plant::BlindRetry);
                     let version = world
                         .cluster
                         .nodes

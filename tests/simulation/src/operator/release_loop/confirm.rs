@@ -1,9 +1,9 @@
 //! The live reads before a slot is freed, as `controller::node::confirm` makes them.
 
 use lynqgate::decide::rollout::{Confirm, Confirmation, Live};
+use lynqgate_plants::Plant;
 
 use crate::cluster::Refused;
-use crate::mutant::Mutant;
 use crate::operator::Asked;
 use crate::operator::release_loop::{Go, Look, Sent};
 use crate::request::{Reply, Request};
@@ -13,7 +13,7 @@ impl Look {
     pub(super) fn confirm_one(&mut self, world: &mut World, p: usize, confirm: Confirm) -> Go {
         match &confirm {
             Confirm::Gone { node, uid } => {
-                if world.mutant(Mutant::GoneByCache) {
+                if world.planted(Plant::FreeGoneByCache) {
                     self.confirmed
                         .insert(Confirmation::Gone { uid: uid.clone() });
                     return Go::On;
@@ -38,8 +38,8 @@ impl Look {
                 let nothing =
                     known.is_some_and(|node| node.facts.is_empty() && node.live != Live::Unknown);
                 if nothing
-                    || world.mutant(Mutant::FreeUnconfirmed)
-                    || world.mutant(Mutant::FreeUnheld)
+                    || world.planted(Plant::FreeUnconfirmed)
+                    || world.planted(Plant::FreeUnheld)
                 {
                     let (uid, resource_version) = (uid.clone(), resource_version.clone());
                     self.confirmed.insert(Confirmation::Ready {
@@ -65,7 +65,7 @@ impl Look {
         let process = &mut world.processes[p];
         let confirmation = match confirm {
             Confirm::Gone { uid, .. } => match reply {
-                Err(Refused::NotFound) if world.settings.mutant == Some(Mutant::NeverFree) => None,
+                Err(Refused::NotFound) if world.settings.mutant == Some(Plant::NeverFree) => None,
                 Err(Refused::NotFound) => Some(Confirmation::Gone { uid }),
                 Ok(Reply::Node(node)) if node.digest.uid != uid => Some(Confirmation::Gone { uid }),
                 Ok(Reply::Node(node)) => {

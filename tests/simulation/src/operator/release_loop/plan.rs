@@ -9,8 +9,8 @@ use lynqgate::api::policy::Skew;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::rollout::reason::Names;
 use lynqgate::decide::rollout::{self, Confirmation, Live, Plan, Snapshot};
+use lynqgate_plants::Plant;
 
-use crate::mutant::Mutant;
 use crate::operator::Process;
 use crate::operator::release_loop::refused::LASTING;
 use crate::world::World;
@@ -19,13 +19,13 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
     let hub = process.hub.as_deref();
     let forms = process.forms.values().map(|form| {
         let mut policy = form.spec.rollout.clone().unwrap_or_default();
-        if world.mutant(Mutant::OffByOne) {
+        if world.planted(Plant::WindowPlusOne) {
             policy.max_skew = match policy.max_skew {
                 Skew::Count(n) if n > 0 => Skew::Count(n + 1),
                 other => other,
             };
         }
-        if world.mutant(Mutant::IgnorePause) {
+        if world.planted(Plant::IgnorePause) {
             policy.paused = false;
         }
         let known = process.rendered.get(&form.name);
@@ -54,7 +54,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         let lack = desired.map(|desired| desired.lack(of_form.map(AsRef::as_ref), &refused));
         let lack = lack.unwrap_or_default();
         let mut unwritten = lack.unwritten;
-        if world.mutant(Mutant::LateWriteUnseen) {
+        if world.planted(Plant::LateWriteUnseen) {
             unwritten.retain(|name| refused.contains(name));
         }
         if desired.is_none() {
@@ -62,7 +62,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         }
         let absent = lack.absent.into_iter();
         let absent = absent
-            .filter(|_| !world.mutant(Mutant::AbsentUnseen))
+            .filter(|_| !world.planted(Plant::AbsentUnseen))
             .map(|(name, group)| (name, policy.group_of(&BTreeMap::new(), group)))
             .collect();
         let of_form = |node: &&Arc<NodeDigest>| node.form == form.name && !node.deleting;
@@ -124,7 +124,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         let found = found.filter(|(desired, _)| *desired == node.desired);
         let unchanged = found.map(|(_, unchanged)| *unchanged);
         if let Some(planned) = nodes.get_mut(name) {
-            planned.unchanged = match world.mutant(Mutant::TakeOverUnseen) {
+            planned.unchanged = match world.planted(Plant::TakeOverUnseen) {
                 true => Some(true),
                 false => unchanged.filter(|same| *same || planned.seen),
             };
@@ -146,14 +146,14 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         refused: refused.collect(),
         ledger_refused: None,
         ledger_lost: hub.is_some_and(|hub| !hub.has_ledger)
-            && !world.mutant(Mutant::TakeLostForEmpty),
+            && !world.planted(Plant::TakeLostForEmpty),
         unlooked: Names::default(),
     }
 }
 
 fn for_rollout(world: &World, digest: &NodeDigest, form: Option<&rollout::Form>) -> rollout::Node {
     let mut node = digest.for_rollout(form.map(|form| &form.policy));
-    if world.mutant(Mutant::OldStatus) && node.settled_since.is_none() && node.live != Live::None {
+    if world.planted(Plant::OldStatus) && node.settled_since.is_none() && node.live != Live::None {
         let rolled = digest
             .status
             .conditions
@@ -161,7 +161,7 @@ fn for_rollout(world: &World, digest: &NodeDigest, form: Option<&rollout::Form>)
             .find(|c| c.type_ == "Rolled" && c.status == "True");
         node.settled_since = rolled.map(|c| c.last_transition_time);
     }
-    if world.mutant(Mutant::CountCurrentGeneration) && node.held() && node.live != Live::None {
+    if world.planted(Plant::CountCurrent) && node.held() && node.live != Live::None {
         node.settled_since = node.settled_since.or(node.start);
     }
     node
@@ -172,18 +172,18 @@ pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) 
     if world.settings.mutant.is_none() {
         return rollout::plan(snapshot, now);
     }
-    let forget = world.mutant(Mutant::ForgetLedger) && world.processes[p].forgetful;
+    let forget = world.planted(Plant::ForgetLedger) && world.processes[p].forgetful;
     let mut changed = snapshot.clone();
-    if forget || world.mutant(Mutant::IgnoreSlots) {
+    if forget || world.planted(Plant::IgnoreSlots) {
         changed.slots.clear();
     }
-    if world.mutant(Mutant::FreeEarly) {
+    if world.planted(Plant::FreeNotNewer) {
         changed
             .slots
             .iter_mut()
             .for_each(|slot| slot.resource_version = "0".to_owned());
     }
-    if world.mutant(Mutant::FreeUnheld) {
+    if world.planted(Plant::FreeUnheld) {
         for slot in &snapshot.slots {
             if let Some(node) = changed
                 .nodes
@@ -196,7 +196,7 @@ pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) 
     }
     let mut plan = rollout::plan(&changed, now);
     let old = |uid: &str| snapshot.slots.iter().find(|slot| slot.uid == uid);
-    if world.mutant(Mutant::FreeEarly) {
+    if world.planted(Plant::FreeNotNewer) {
         let untouched = plan
             .ledger
             .iter_mut()
@@ -208,7 +208,7 @@ pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) 
                 .unwrap_or_default();
         }
     }
-    if world.mutant(Mutant::IgnoreSlots)
+    if world.planted(Plant::IgnoreSlots)
         && let Some(ledger) = &mut plan.ledger
     {
         let more: Vec<Slot> = snapshot
@@ -219,7 +219,7 @@ pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) 
             .collect();
         ledger.extend(more);
     }
-    if world.mutant(Mutant::RewriteRepair) {
+    if world.planted(Plant::RepairByRewriting) {
         for slot in plan.ledger.iter_mut().flatten() {
             if let Some(node) = snapshot
                 .nodes
@@ -230,10 +230,10 @@ pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) 
             }
         }
     }
-    if world.mutant(Mutant::TrustSeenSlot) && plan.ledger.as_ref() == Some(&snapshot.slots) {
+    if world.planted(Plant::ReleaseOnRead) && plan.ledger.as_ref() == Some(&snapshot.slots) {
         plan.ledger = None;
     }
-    if world.mutant(Mutant::NoReason) {
+    if world.planted(Plant::NoReason) {
         plan.waiting
             .retain(|_, reason| reason.code() != "WindowFull");
     }

@@ -1,8 +1,8 @@
 //! One release on its way, as `Look::release` and `release_one` of `controller::rollout` send it.
 
 use lynqgate::decide::rollout::{Release, Way};
+use lynqgate_plants::Plant;
 
-use crate::mutant::Mutant;
 use crate::operator::release_loop::refused::CONFLICT;
 use crate::operator::release_loop::{Go, Look, Sent};
 use crate::request::Request;
@@ -12,11 +12,11 @@ impl Look {
     /// As long as the hub and its forms say what it was decided on.
     pub(super) fn release(&mut self, world: &mut World, p: usize, release: Release) -> Go {
         let process = &mut world.processes[p];
-        if process.said() != self.said && world.settings.mutant != Some(Mutant::UngatedUnasked) {
+        if process.said() != self.said && world.settings.mutant != Some(Plant::UngatedUnasked) {
             process.release.refuse(&release, CONFLICT, world.time);
             return Go::On;
         }
-        if release.way == Way::TakenOver && !world.mutant(Mutant::TakeOverUnasked) {
+        if release.way == Way::TakenOver && !world.planted(Plant::TakeOverUnasked) {
             let name = release.node.clone();
             return self.ask(world, p, Request::ReadNode { name }, Sent::Own(release));
         }
@@ -48,7 +48,7 @@ impl Look {
     fn release_one(&self, world: &World, release: &Release) -> Request {
         Request::Release {
             name: release.node.clone(),
-            resource_version: (!world.mutant(Mutant::NoVersion))
+            resource_version: (!world.planted(Plant::ReleaseUnversioned))
                 .then(|| release.resource_version.clone()),
             marker: release.marker(),
         }

@@ -2,8 +2,8 @@
 
 use lynqgate::api::form::{FormRolloutStatus, FormStatus};
 use lynqgate::api::hub::Slot;
+use lynqgate_plants::Plant;
 
-use crate::mutant::Mutant;
 use crate::operator::release_loop::{Go, Look, Sent};
 use crate::operator::sooner;
 use crate::request::Request;
@@ -31,7 +31,7 @@ impl Look {
             rollout: windowed.then(|| state.rollout.clone()),
             conditions: vec![],
         };
-        if world.mutant(Mutant::Restless)
+        if world.planted(Plant::Restless)
             && let Some(rollout) = &mut status.rollout
         {
             rollout.message = format!("{} at {}", rollout.message, world.time);
