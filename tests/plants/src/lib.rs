@@ -86,9 +86,9 @@ plants! {
     LeaderWithoutFence: "the ledger is written over what is there by now, without compare-and-swap",
         Simulation ["ledger", "exact"], Model ["window"], Chaos ["window", "exact"];
     LedgerRetried: "after a conflict the same change is made to the ledger that is there now",
-        Model ["window"];
+        Simulation ["window"], Model ["window"];
     SlotGoesBack: "a slot is written again, from a stale view, with an older resourceVersion than it has",
-        Model ["window"];
+        Simulation ["ledger", "window"], Model ["window"];
     RepairByRewriting: "writing a slot again decides anew whether it is a repair",
         Simulation ["ledger"], Model ["repairs"];
 
@@ -102,9 +102,9 @@ plants! {
     FreeGoneByCache: "a slot is freed because its node is not in the cache, without a live read",
         Simulation ["ledger"], Model ["window"];
     GiveUpUnmoved: "an unused slot is given up while the node's resourceVersion has not moved",
-        Model ["window"];
+        Simulation ["ledger"], Model ["window"];
     LostReplyIsFailure: "a release whose reply was lost counts as one that did not happen, and its slot is given up",
-        Chaos ["early-free", "window"];
+        Simulation ["ledger", "window"], Chaos ["early-free", "window"];
     NeverFree: "slots of nodes that are gone are never freed",
         Simulation ["progress"];
     NeverGiveUp: "an unused slot is never given up",
@@ -122,9 +122,9 @@ plants! {
     OldStatus: "a status that speaks of older content is taken for news of the content that is live",
         Simulation ["window", "ledger"];
     RepairUncounted: "a node that is non-ready may go, however many slots are taken",
-        Model ["window"];
+        Simulation ["window"], Model ["window"];
     BrokenNeedsRoom: "the repair of a broken node that has a slot needs `#(S \\ {n}) < W` too",
-        Model ["progress"];
+        Simulation ["progress"], Model ["progress"];
 
     // The release.
     BlindRetry: "a release that met a conflict is sent again with the version read since, the ledger unwritten",

@@ -19,7 +19,7 @@ use lynqgate::decide::rollout::{Confirm, Confirmation, Freed, GiveUp, Live, Plan
 use lynqgate_plants::Plant;
 
 use crate::cluster::{Hub, Refused};
-use crate::operator::release_loop::refused::{CONFLICT, Failed, refused_retry};
+use crate::operator::release_loop::refused::{CONFLICT, Failed, NOT_SENT, refused_retry};
 use crate::operator::{Asked, Process, Said, millis_until, sooner};
 use crate::request::{Reply, Request};
 use crate::witness::View;
@@ -316,6 +316,15 @@ impl Look {
             },
             (Sent::ReadHub, Ok(Reply::Hub(hub))) => {
                 process.learn_hub(&hub);
+                if world.planted(Plant::LedgerRetried)
+                    && let Some(ledger) = &mut self.plan.ledger
+                {
+                    *ledger = plan::same_change(&self.slots, ledger, &hub.slots);
+                    self.slots.clone_from(&hub.slots);
+                    self.resource_version.clone_from(&hub.resource_version);
+                    self.stage = Stage::Ledger;
+                    return Go::On;
+                }
                 self.stage = Stage::Plan;
                 if self.pass >= PASSES_MAX {
                     return Go::Back(Some(0));
@@ -352,7 +361,7 @@ impl Look {
                         }
                     }
                 }
-                _ => process.release.refuse(&release, "not sent", world.time),
+                _ => process.release.refuse(&release, NOT_SENT, world.time),
             },
             (Sent::Own(release), Ok(Reply::Node(node))) => {
                 let content = desired_content(&node.value, &release.hash);
@@ -377,7 +386,7 @@ impl Look {
                 return self.still_taken_over(world, p, release, false);
             }
             (Sent::Own(release) | Sent::Runs(release, _), _) => {
-                process.release.refuse(&release, "not sent", world.time);
+                process.release.refuse(&release, NOT_SENT, world.time);
             }
             (Sent::Read | Sent::GiveUp, reply) => {
                 if let Ok(Reply::Node(node)) = reply {

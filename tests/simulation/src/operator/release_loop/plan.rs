@@ -7,12 +7,13 @@ use std::sync::Arc;
 use lynqgate::api::hub::Slot;
 use lynqgate::api::policy::Skew;
 use lynqgate::decide::node::NodeDigest;
-use lynqgate::decide::rollout::reason::Names;
-use lynqgate::decide::rollout::{self, Confirmation, Live, Plan, Snapshot};
+use lynqgate::decide::rollout::reason::{Names, Reason};
+use lynqgate::decide::rollout::{self, Confirmation, Live, Plan, Release, Snapshot, Way};
+use lynqgate::decide::version;
 use lynqgate_plants::Plant;
 
 use crate::operator::Process;
-use crate::operator::release_loop::refused::LASTING;
+use crate::operator::release_loop::refused::{LASTING, NOT_SENT};
 use crate::world::World;
 
 pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmation>) -> Snapshot {
@@ -194,6 +195,16 @@ pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) 
             }
         }
     }
+    if world.planted(Plant::SlotGoesBack) {
+        for slot in &mut changed.slots {
+            if let Some(node) = snapshot.nodes.get(&slot.node)
+                && node.uid == slot.uid
+                && version::is_newer(&slot.resource_version, &node.resource_version)
+            {
+                slot.resource_version = node.resource_version.clone();
+            }
+        }
+    }
     let mut plan = rollout::plan(&changed, now);
     let old = |uid: &str| snapshot.slots.iter().find(|slot| slot.uid == uid);
     if world.planted(Plant::FreeNotNewer) {
@@ -206,6 +217,19 @@ pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) 
             slot.resource_version = old(&slot.uid)
                 .map(|slot| slot.resource_version.clone())
                 .unwrap_or_default();
+        }
+    }
+    if world.planted(Plant::SlotGoesBack) {
+        let released = |slot: &&mut Slot| plan.releases.iter().any(|r| r.node == slot.node);
+        for slot in plan
+            .ledger
+            .iter_mut()
+            .flatten()
+            .filter(|slot| !released(slot))
+        {
+            if let Some(old) = old(&slot.uid) {
+                *slot = old.clone();
+            }
         }
     }
     if world.planted(Plant::IgnoreSlots)
@@ -233,9 +257,97 @@ pub fn plan(world: &World, p: usize, snapshot: &Snapshot, now: jiff::Timestamp) 
     if world.planted(Plant::ReleaseOnRead) && plan.ledger.as_ref() == Some(&snapshot.slots) {
         plan.ledger = None;
     }
+    if world.planted(Plant::RepairUncounted) {
+        repair_uncounted(snapshot, &mut plan);
+    }
+    if world.planted(Plant::BrokenNeedsRoom) {
+        let is_full = |slot: &Slot| {
+            let form = snapshot.forms.get(&slot.form);
+            let others = snapshot
+                .slots
+                .iter()
+                .filter(|other| other.form == slot.form);
+            let window = form.map(|form| form.policy.max_skew);
+            matches!(window, Some(Skew::Count(n)) if n > 0 && others.count() > n as usize)
+        };
+        let has_slot = |r: &Release| snapshot.slots.iter().find(|slot| slot.node == r.node);
+        plan.releases.retain(|r| !has_slot(r).is_some_and(is_full));
+    }
+    if world.planted(Plant::GiveUpUnmoved) {
+        let unused = std::mem::take(&mut plan.give_up);
+        let is_unused = |slot: &Slot| unused.iter().any(|unused| unused.node == slot.node);
+        free(snapshot, &mut plan, is_unused);
+    }
+    if world.planted(Plant::LostReplyIsFailure) {
+        let refused = &world.processes[p].release.refused;
+        free(snapshot, &mut plan, |slot| {
+            let failed = refused.get(&slot.node);
+            failed.is_some_and(|failed| failed.why == NOT_SENT && failed.hash == slot.hash)
+        });
+    }
     if world.planted(Plant::NoReason) {
         plan.waiting
             .retain(|_, reason| reason.code() != "WindowFull");
     }
     plan
+}
+
+/// Takes these slots out of the ledger, unless their nodes are released right now.
+fn free(snapshot: &Snapshot, plan: &mut Plan, which: impl Fn(&Slot) -> bool) {
+    let slots = plan.ledger.as_ref().unwrap_or(&snapshot.slots);
+    let released = |slot: &Slot| plan.releases.iter().any(|r| r.node == slot.node);
+    let kept: Vec<Slot> = slots
+        .iter()
+        .filter(|slot| !which(slot) || released(slot))
+        .cloned()
+        .collect();
+    if kept.len() < slots.len() {
+        plan.ledger = Some(kept);
+    }
+}
+
+/// Lets go whatever is not ready and waits for a full window.
+fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
+    for (name, node) in snapshot.nodes.iter().filter(|(_, node)| node.non_ready()) {
+        let full = ["WindowFull", "Soaking", "ReadinessUnknown", "BrokenBefore"];
+        let waiting = plan.waiting.get(name);
+        if !waiting.is_some_and(|reason| full.contains(&reason.code())) {
+            continue;
+        }
+        let ledger = plan.ledger.get_or_insert_with(|| snapshot.slots.clone());
+        if ledger.iter().any(|slot| slot.uid == node.uid) {
+            continue;
+        }
+        ledger.push(Slot {
+            node: name.clone(),
+            uid: node.uid.clone(),
+            form: node.form.clone(),
+            hash: node.desired.clone(),
+            resource_version: node.resource_version.clone(),
+            repair: true,
+            presumed: false,
+        });
+        plan.releases.push(Release {
+            node: name.clone(),
+            hash: node.desired.clone(),
+            resource_version: node.resource_version.clone(),
+            way: Way::Slot,
+            repair: true,
+            watched: false,
+        });
+        plan.waiting.insert(name.clone(), Reason::Releasing);
+    }
+}
+
+/// The change from one ledger to another, made to a third.
+pub fn same_change(from: &[Slot], to: &[Slot], third: &[Slot]) -> Vec<Slot> {
+    let has = |slots: &[Slot], slot: &Slot| slots.iter().any(|other| other.uid == slot.uid);
+    let new: Vec<Slot> = to
+        .iter()
+        .filter(|slot| !from.contains(slot))
+        .cloned()
+        .collect();
+    let freed = |slot: &Slot| has(from, slot) && !has(to, slot);
+    let left = third.iter().filter(|slot| !freed(slot) && !has(&new, slot));
+    left.chain(&new).cloned().collect()
 }

@@ -8,6 +8,7 @@ const REFUSED_RETRY_MAX: u64 = 30_000;
 pub const LASTING: u32 = 3;
 const CONFLICTS_MAX: u32 = 5;
 pub const CONFLICT: &str = "conflict";
+pub const NOT_SENT: &str = "not sent";
 
 /// The controller's `Refused`.
 pub struct Failed {
