@@ -96,7 +96,8 @@ struct Judge {
     /// How long the operator may act on a window or a pause that was just replaced (it sees the edit later than etcd).
     #[arg(long, global = true, default_value_t = 5, value_name = "SECONDS")]
     lag: u64,
-    /// What is live for longer than this at the end must have reached the objects.
+    /// How long an object may be without what is live, and a form be wrong about being complete; half of it, a held node without a
+    /// reason.
     #[arg(long, global = true, default_value_t = 60, value_name = "SECONDS")]
     settle: u64,
     /// Field manager by which the operator writes objects.

@@ -9,6 +9,7 @@ mod deletions;
 mod fields;
 mod finding;
 pub mod finish;
+mod late;
 mod ledger;
 mod nodes;
 mod ready;
@@ -117,6 +118,21 @@ pub struct Audit {
     terminating: BTreeSet<String>,
     /// What each hash was seen to stand for.
     hashes: BTreeMap<String, Digest>,
+    /// Kinds of which all objects were listed: what is not there is known not to be.
+    listed: BTreeSet<Kind>,
+    /// Objects of nodes that were seen to go, and did not come back.
+    removed: BTreeSet<Key>,
+    /// Nodes that are as they must not stay.
+    lagging: BTreeSet<Key>,
+    /// The last look at them.
+    looked_at: i64,
+    /// Since the last gap, nothing before it counts as having lasted.
+    judged_from: i64,
+    in_gap: bool,
+    /// What lasted for too long and was told: the rule, of what, and since when that is so.
+    told: BTreeSet<(Rule, Key, i64)>,
+    /// How long what must not last did last, at most, in milliseconds.
+    longest: BTreeMap<Rule, i64>,
 }
 
 impl Audit {
@@ -137,6 +153,14 @@ impl Audit {
             children: BTreeMap::new(),
             terminating: BTreeSet::new(),
             hashes: BTreeMap::new(),
+            listed: BTreeSet::new(),
+            removed: BTreeSet::new(),
+            lagging: BTreeSet::new(),
+            looked_at: 0,
+            judged_from: 0,
+            in_gap: false,
+            told: BTreeSet::new(),
+            longest: BTreeMap::new(),
         }
     }
 
@@ -167,7 +191,10 @@ impl Audit {
                 self.clock(revision, at);
                 self.baseline(revision, &kinds, objects);
             }
-            Input::Gap { why } => self.gaps.push(why),
+            Input::Gap { why } => {
+                self.in_gap = true;
+                self.gaps.push(why);
+            }
             Input::Unreadable { what } => *self.unreadable.entry(what).or_default() += 1,
         }
     }
@@ -177,6 +204,10 @@ impl Audit {
         self.first.get_or_insert((revision, at));
         self.now = self.now.max(at.as_millisecond());
         self.last = (self.last.0.max(revision), self.last.1.max(at));
+        if std::mem::take(&mut self.in_gap) {
+            self.judged_from = self.now;
+        }
+        self.look();
     }
 
     fn change(&mut self, change: Change) {
@@ -191,7 +222,7 @@ impl Audit {
             (Kind::Hub, Some(object)) => self.hub_written(key, revision, &object, created),
             (Kind::Hub, None) => self.hub_gone(&key, revision),
             (Kind::Form, Some(object)) => self.form_written(key, revision, &object),
-            (Kind::Form, None) => self.scope(&key).gone = true,
+            (Kind::Form, None) => self.form_gone(&key),
             (Kind::Node, Some(object)) => self.node_written(key, revision, &object, created),
             (Kind::Node, None) => self.node_gone(&key, revision),
             (Kind::Namespace, object) => self.namespace_written(&key, object.as_ref()),
@@ -209,6 +240,7 @@ impl Audit {
             .keys()
             .chain(self.nodes.keys())
             .chain(self.children.keys())
+            .chain(self.scopes.keys().filter(|key| key.kind == Kind::Form))
             .filter(is_gone)
             .cloned()
             .collect();
@@ -216,9 +248,11 @@ impl Audit {
             match key.kind {
                 Kind::Hub => self.hub_gone(&key, revision),
                 Kind::Node => self.node_gone(&key, revision),
+                Kind::Form => self.form_gone(&key),
                 _ => self.child_gone(&key),
             }
         }
+        self.listed.extend(kinds);
         // Windows and ledgers first: what is in flight is told by them.
         objects.sort_by(|one, other| one.0.cmp(&other.0));
         let mut nodes = vec![];
@@ -250,6 +284,20 @@ impl Audit {
         scope.set_policy(now, revision, view::Policy::of(object));
         scope.hub = hub;
         scope.gone = object.pointer("/metadata/deletionTimestamp").is_some();
+        scope.complete_since = match scope.complete_since {
+            _ if scope.gone || !view::says_complete(object) => None,
+            None => {
+                scope.complete_revision = revision;
+                Some(now)
+            }
+            since => since,
+        };
+    }
+
+    fn form_gone(&mut self, key: &Key) {
+        let scope = self.scope(key);
+        scope.gone = true;
+        scope.complete_since = None;
     }
 
     /// The window of a form or hub; one that was never seen is made, and known not to be known.

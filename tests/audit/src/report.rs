@@ -47,6 +47,8 @@ pub struct Report {
     pub violations_total: Vec<(&'static str, u64)>,
     pub violations: Vec<Finding>,
     pub notes: Vec<Note>,
+    /// By rule, how long what may lag and must not last did last, at most; in milliseconds.
+    pub longest_ms: Vec<(&'static str, i64)>,
     /// Why more cannot be concluded.
     pub doubts: Vec<String>,
     /// Kinds of child objects that were not followed.
@@ -115,6 +117,11 @@ impl Report {
                 .collect(),
             violations: conclusion.violations,
             notes: conclusion.notes,
+            longest_ms: conclusion
+                .longest
+                .iter()
+                .map(|(rule, ms)| (rule.name(), *ms))
+                .collect(),
             doubts: conclusion.doubts,
             not_followed: conclusion.unfollowed,
             converged: end.converged(),
@@ -148,6 +155,13 @@ impl Report {
         writeln!(out, "seen       {}", seen.join(", "))?;
         if !self.not_followed.is_empty() {
             writeln!(out, "not judged {}", self.not_followed.join(", "))?;
+        }
+        if !self.longest_ms.is_empty() {
+            let each = self.longest_ms.iter();
+            let each: Vec<String> = each
+                .map(|(rule, ms)| format!("{rule} {}", seconds(*ms)))
+                .collect();
+            writeln!(out, "lagged     at most: {}", each.join(", "))?;
         }
         for window in &self.windows {
             window.write(out)?;

@@ -49,6 +49,7 @@ impl Audit {
     }
 
     pub(super) fn child_written(&mut self, key: Key, revision: u64, object: Value, created: bool) {
+        self.removed.remove(&key);
         let old = self.children.remove(&key).map(|stored| stored.it);
         if old.is_none() && !created {
             return self.load_child(key, revision, object);
@@ -86,6 +87,9 @@ impl Audit {
             return;
         };
         let Some(owner) = old.owner else { return };
+        if !self.listed.contains(&key.kind) {
+            self.removed.insert(key.clone());
+        }
         let wanted = self.nodes.get(&owner).is_some_and(|node| {
             !node.it.view.deleting
                 && node
@@ -206,12 +210,23 @@ impl Audit {
     /// Whether the node runs what is live, now; its flight ends when it does.
     pub(super) fn assess(&mut self, key: &Key) {
         let unsettled = self.unsettled(key);
+        let (broken, lost) = match unsettled.is_empty() {
+            true => (false, vec![]),
+            false => (self.is_known(key), self.lost(key)),
+        };
+        let lost = lost.into_iter().map(|(object, _)| object).collect();
         let now = self.now;
         let Some(node) = self.nodes.get_mut(key).map(|stored| &mut stored.it) else {
             return;
         };
         let settled = unsettled.is_empty();
         node.unsettled = unsettled;
+        let (unexplained, open) = (node.is_unexplained(), node.is_open(broken));
+        node.since.update(now, unexplained, open, lost);
+        match node.since.is_none() {
+            true => drop(self.lagging.remove(key)),
+            false => drop(self.lagging.insert(key.clone())),
+        }
         let (uid, scopes) = (node.view.uid.clone(), [node.form.clone(), node.hub.clone()]);
         let non_ready = !settled && node.live.is_some() && !node.view.deleting;
         let in_flight = node.flight.is_some();
@@ -266,6 +281,21 @@ impl Audit {
         String::new()
     }
 
+    /// What is not there may be there unseen, where the source began in the middle.
+    fn is_absent(&self, node: &Node, object: &Key) -> bool {
+        node.from_birth || self.listed.contains(&object.kind) || self.removed.contains(object)
+    }
+
+    /// Its live content, and all of its objects, or that they are not there.
+    fn is_known(&self, key: &Key) -> bool {
+        let node = self.nodes.get(key).map(|stored| &stored.it);
+        let Some((node, live)) = node.and_then(|node| Some((node, node.live.as_ref()?))) else {
+            return false;
+        };
+        let mut objects = live.resources.keys();
+        objects.all(|object| self.children.contains_key(object) || self.is_absent(node, object))
+    }
+
     /// Objects of the node that do not say what has been live for long, by no fault of another manager.
     pub(super) fn lost(&self, key: &Key) -> Vec<(Key, String)> {
         let Some(node) = self.nodes.get(key).map(|stored| &stored.it) else {
@@ -280,7 +310,7 @@ impl Audit {
                 continue;
             }
             let Some(child) = self.children.get(object).map(|stored| &stored.it) else {
-                if !self.is_terminating(object) {
+                if self.is_absent(node, object) && !self.is_terminating(object) {
                     lost.push((object.clone(), "it is not there".to_owned()));
                 }
                 continue;

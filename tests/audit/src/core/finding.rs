@@ -33,6 +33,8 @@ pub enum Rule {
     Convergence,
     /// A node is held and nothing says why.
     Reason,
+    /// A form says that its rollout is complete, and it is not.
+    Complete,
 }
 
 impl Rule {
@@ -50,6 +52,7 @@ impl Rule {
             Rule::Deletions => "deletions",
             Rule::Convergence => "convergence",
             Rule::Reason => "reason",
+            Rule::Complete => "complete",
         }
     }
 }

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 
 use super::finding::{Finding, Rule};
 use super::scope::{Episode, Scope};
-use super::view::Live;
 use super::{Audit, Note};
 use crate::kinds::{Key, Kind};
 
@@ -24,6 +23,8 @@ pub struct Conclusion {
     /// Why no more can be concluded than what was found.
     pub doubts: Vec<String>,
     pub unfollowed: Vec<String>,
+    /// How long what must not last did, at most, in milliseconds.
+    pub longest: BTreeMap<Rule, i64>,
     pub end: End,
 }
 
@@ -52,9 +53,6 @@ pub struct WindowSeen {
     pub episodes: Vec<Episode>,
 }
 
-/// A held node has a reason as soon as it has a status.
-const REASON_AFTER_MS: i64 = 30_000;
-
 impl Audit {
     pub(super) fn violation(
         &mut self,
@@ -81,7 +79,10 @@ impl Audit {
         let now = self.now;
         self.scopes.values_mut().for_each(|scope| scope.tick(now));
         let end = self.end();
-        self.conclude_nodes();
+        if self.in_gap {
+            self.judged_from = now;
+        }
+        self.look_at_the_end();
         self.conclude_fleet(&end);
         let doubts = self.doubts();
         let windows = self
@@ -106,6 +107,7 @@ impl Audit {
             counts: self.findings.counts,
             notes: self.findings.notes.into_values().collect(),
             seen: self.seen,
+            longest: self.longest,
             doubts,
             unfollowed,
             end,
@@ -134,37 +136,6 @@ impl Audit {
             }
         }
         end
-    }
-
-    /// What was live for long enough to have reached the objects; and held nodes that nobody can explain.
-    fn conclude_nodes(&mut self) {
-        let keys: Vec<Key> = self.nodes.keys().cloned().collect();
-        for key in keys {
-            let node = &self.nodes[&key].it;
-            let revision = self.nodes[&key].revision;
-            let live_for = self.now - node.live_since;
-            let held_for = node.held_since.map_or(0, |since| self.now - since);
-            let unexplained =
-                node.view.held() && node.view.live != Live::Absent && node.view.reason.is_none();
-            if unexplained && held_for >= REASON_AFTER_MS && !node.view.deleting {
-                let evidence = node.evidence();
-                let what = format!(
-                    "held for {} s, and its condition Held names no reason",
-                    held_for / 1000
-                );
-                self.violation(Rule::Reason, revision, &key, what, evidence);
-            }
-            if live_for >= self.options.settle_ms {
-                for (object, what) in self.lost(&key) {
-                    let what = format!(
-                        "what went live on {key} {} s ago did not reach it: {what}",
-                        live_for / 1000
-                    );
-                    let evidence = self.node_evidence(&key);
-                    self.violation(Rule::Lost, revision, &object, what, evidence);
-                }
-            }
-        }
     }
 
     fn conclude_fleet(&mut self, end: &End) {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::content::Content;
 use super::finding::Rule;
+use super::late::Since;
 use super::release::Class;
 use super::scope::Member;
 use super::view::{Live, NodeView};
@@ -22,6 +23,9 @@ pub struct Node {
     /// When the live content last changed.
     pub live_since: i64,
     pub held_since: Option<i64>,
+    pub since: Since,
+    /// It was seen to be created, and so was whatever it has.
+    pub from_birth: bool,
     pub flight: Option<Flight>,
     /// Why it is not settled; empty when it is.
     pub unsettled: String,
@@ -97,6 +101,8 @@ impl Audit {
         node.log = old.it.log.clone();
         node.flight = old.it.flight.clone();
         node.live_since = old.it.live_since;
+        node.since = old.it.since.clone();
+        node.from_birth = old.it.from_birth;
         node.unsettled = old.it.unsettled.clone();
         node.held_since = if node.view.held() {
             old.it.held_since.or(Some(self.now))
@@ -148,6 +154,7 @@ impl Audit {
     fn node_created(&mut self, key: Key, revision: u64, object: &Value) {
         let view = NodeView::of(&key, object, None);
         let mut node = self.node(&key, view);
+        node.from_birth = true;
         node.remember(format!("revision {revision}: created with {}", node.show()));
         let is_live = matches!(node.view.live, Live::Hash(_));
         self.put(key.clone(), revision, node);
@@ -159,6 +166,7 @@ impl Audit {
     }
 
     pub(super) fn node_gone(&mut self, key: &Key, revision: u64) {
+        self.lagging.remove(key);
         if let Some(old) = self.nodes.remove(key) {
             self.leave(&old.it);
             if !old.it.view.deleting {
@@ -177,6 +185,8 @@ impl Audit {
             past: VecDeque::new(),
             live_since: self.now,
             held_since: view.held().then_some(self.now),
+            since: Since::default(),
+            from_birth: false,
             flight: None,
             unsettled: "not looked at yet".to_owned(),
             log: VecDeque::new(),

@@ -21,6 +21,9 @@ pub struct Scope {
     pub policy: Option<Policy>,
     pub hub: Option<Key>,
     pub gone: bool,
+    /// Since when, and by which revision, a form says that its rollout is complete.
+    pub complete_since: Option<i64>,
+    pub complete_revision: u64,
     /// Nodes that are not being deleted.
     nodes: BTreeSet<String>,
     /// Released through a slot, by uid.
@@ -85,6 +88,8 @@ impl Scope {
             policy: None,
             hub: None,
             gone: false,
+            complete_since: None,
+            complete_revision: 0,
             nodes: BTreeSet::new(),
             flight: BTreeMap::new(),
             aside: BTreeSet::new(),

@@ -1,6 +1,7 @@
 //! The judge by cases: each violation is found, and what is legal is not flagged.
 
 mod fleet;
+mod late;
 mod legal;
 mod violations;
 

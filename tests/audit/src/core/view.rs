@@ -237,6 +237,18 @@ pub fn annotation<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
         .as_str()
 }
 
+/// The form says that its rollout is complete, and means its newest generation.
+pub fn says_complete(form: &Value) -> bool {
+    let conditions = form.pointer("/status/conditions").and_then(Value::as_array);
+    let generation = &form["metadata"]["generation"];
+    let says = |condition: &Value| {
+        condition["type"] == "RolloutComplete"
+            && condition["status"] == "True"
+            && condition["observedGeneration"] == *generation
+    };
+    conditions.into_iter().flatten().any(says)
+}
+
 pub fn hub_of_form(key: &Key, form: &Value) -> Option<Key> {
     let hub = text_at(form, "/spec/hubId");
     (!hub.is_empty()).then(|| Key::new(Kind::Hub, &key.namespace, hub))

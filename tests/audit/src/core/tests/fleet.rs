@@ -62,7 +62,7 @@ impl Fleet {
             ),
             (
                 form("web"),
-                json!({"spec": {"hubId": "hub", "rollout": {"maxSkew": max_skew}}}),
+                json!({"metadata": {"generation": 1}, "spec": {"hubId": "hub", "rollout": {"maxSkew": max_skew}}}),
             ),
         ];
         for name in (0..nodes).map(|i| format!("n{i}")) {
@@ -117,6 +117,23 @@ impl Fleet {
 
     pub fn wait(&mut self, seconds: i64) {
         self.now += seconds * 1000;
+    }
+
+    /// So many seconds in which others write, so that the stream goes on.
+    pub fn pass(&mut self, seconds: i64) {
+        for _ in 0..seconds {
+            self.wait(1);
+            self.edit(&hub(), |_| {});
+        }
+    }
+
+    /// The form's status says that its rollout is complete, or not, as of this generation.
+    pub fn says_complete(&mut self, is: bool, observed: u64) {
+        self.edit(&form("web"), |form| {
+            let status = if is { "True" } else { "False" };
+            form["status"] = json!({"conditions": [
+                {"type": "RolloutComplete", "status": status, "observedGeneration": observed}]});
+        });
     }
 
     pub fn version(&self, key: &Key) -> u64 {
