@@ -9,6 +9,10 @@ use crate::cluster::Cluster;
 use crate::cluster::process::Process;
 use crate::operator;
 
+/// How long an object may be without what is live, and a form be wrong about being complete, in seconds; half of it a held node
+/// without a reason. While the faults strike nobody may be there to see to it.
+const SETTLE: u32 = 120;
+
 /// It reads what etcd still has.
 const END: Duration = Duration::from_secs(60);
 
@@ -27,7 +31,7 @@ impl Auditor {
                 &cluster.etcd_url(),
                 "--from-revision=1",
             ])
-            .args([format!("--lag={lag}")])
+            .args([format!("--lag={lag}"), format!("--settle={SETTLE}")])
             .args(converge.then_some("--require-converged"));
         let process = cluster.process("lynqgate-audit", command)?;
         process.start()?;

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::cluster::wait;
 use crate::dice::Dice;
@@ -38,10 +39,10 @@ impl Bot {
         }
     }
 
-    pub async fn play_until(&mut self, end: Instant) {
+    pub async fn play_until(&mut self, mut is_over: watch::Receiver<bool>) {
         // The first content had no window; from now on there is one.
         self.content.max_skew = json!(5);
-        while Instant::now() < end {
+        while !*is_over.borrow() {
             // What fails is done again by some later edit, as users do.
             if let Err(error) = self.act().await {
                 let text = format!("{error:#}");
@@ -50,8 +51,8 @@ impl Bot {
                 }
             }
             let pause = self.dice.seconds(2, 9);
-            let left = end.saturating_duration_since(Instant::now());
-            tokio::time::sleep(pause.min(left)).await;
+            // Either way, it is looked at again.
+            let _ = tokio::time::timeout(pause, is_over.wait_for(|over| *over)).await;
         }
     }
 

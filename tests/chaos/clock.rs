@@ -1,11 +1,16 @@
 //! A replica's own clock, by libfaketime where it is installed: the wall clock jumps, the monotonic one goes on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-/// Debian's package `libfaketime`, for programs with threads.
-const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
+/// Of Debian's package `libfaketime`, for programs with threads.
+fn library() -> PathBuf {
+    let arch = std::env::consts::ARCH;
+    PathBuf::from(format!(
+        "/usr/lib/{arch}-linux-gnu/faketime/libfaketimeMT.so.1"
+    ))
+}
 
 pub struct Clock {
     file: PathBuf,
@@ -19,7 +24,7 @@ impl Clock {
     }
 
     pub fn can_be_set() -> bool {
-        Path::new(LIBRARY).is_file()
+        library().is_file()
     }
 
     pub fn environment(&self) -> Vec<(&'static str, String)> {
@@ -28,7 +33,7 @@ impl Clock {
         }
         let on = || "1".to_owned();
         vec![
-            ("LD_PRELOAD", LIBRARY.to_owned()),
+            ("LD_PRELOAD", library().display().to_string()),
             ("DONT_FAKE_MONOTONIC", on()),
             ("FAKETIME_NO_CACHE", on()),
             ("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),

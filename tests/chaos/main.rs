@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use harness::{cluster, dice, operator, proxy, relay, tenants};
 use lynqgate_plants::{Plant, Proof};
+use tokio::sync::watch;
 
 use bot::Bot;
 use dice::Dice;
@@ -136,7 +137,9 @@ async fn play(wanted: Wanted) -> Result<()> {
         wanted.seed, wanted.nodes
     );
     if !clock::Clock::can_be_set() {
-        println!("chaos: without libfaketime no clock jumps");
+        println!(
+            "chaos: without libfaketime no clock jumps (on Debian: apt-get install libfaketime)"
+        );
     }
     let stage = Arc::new(Stage::set(wanted.seed, wanted.nodes, LAG, true).await?);
     println!(
@@ -149,11 +152,16 @@ async fn play(wanted: Wanted) -> Result<()> {
     let end = Instant::now() + wanted.faults;
     let mut bot = Bot::new(stage.clone(), Dice::for_purpose(wanted.seed, "bot"));
     let cards = |purpose| Dice::for_purpose(wanted.seed, purpose);
-    tokio::join!(
-        deck::play(&stage, &deck::MACHINES, cards("machines"), end),
-        deck::play(&stage, &deck::NETWORK, cards("network"), end),
-        bot.play_until(end),
-    );
+    let (over, is_over) = watch::channel(false);
+    let decks = async {
+        let missed = tokio::join!(
+            deck::play(&stage, &deck::MACHINES, cards("machines"), end),
+            deck::play(&stage, &deck::NETWORK, cards("network"), end),
+        );
+        over.send_replace(true);
+        [missed.0, missed.1].concat()
+    };
+    let (missed, ()) = tokio::join!(decks, bot.play_until(is_over));
     stage.heal().await?;
     println!("{:5} s  the faults are over", started.elapsed().as_secs());
     let healed = Instant::now();
@@ -180,5 +188,11 @@ async fn play(wanted: Wanted) -> Result<()> {
             stage.cluster.group().leave_running()?
         );
     }
-    converged.and(verdict)
+    converged.and(verdict)?;
+    anyhow::ensure!(
+        missed.is_empty(),
+        "faults that were never played, and so not survived: {}",
+        missed.join("; ")
+    );
+    Ok(())
 }
