@@ -96,8 +96,8 @@ struct Judge {
     /// How long the operator may act on a window or a pause that was just replaced (it sees the edit later than etcd).
     #[arg(long, global = true, default_value_t = 5, value_name = "SECONDS")]
     lag: u64,
-    /// How long an object may be without what is live, and a form be wrong about being complete; half of it, a held node without a
-    /// reason.
+    /// How long an object may be without what is live, and a form be wrong about being complete. A held node may be without a reason
+    /// for 30 s, and for what this has above 60 s.
     #[arg(long, global = true, default_value_t = 60, value_name = "SECONDS")]
     settle: u64,
     /// Field manager by which the operator writes objects.

@@ -49,12 +49,15 @@ pub struct Options {
     pub every_revision: bool,
 }
 
+/// `--settle`, if nobody says otherwise.
+const SETTLE_MS: i64 = 60_000;
+
 impl Default for Options {
     fn default() -> Options {
         Options {
             manager: "lynq-operator".to_owned(),
             lag_ms: 5_000,
-            settle_ms: 60_000,
+            settle_ms: SETTLE_MS,
             converged: false,
             nodes: None,
             every_revision: true,

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Audit;
 use super::finding::Rule;
 use super::nodes::Node;
 use super::view::Live;
+use super::{Audit, SETTLE_MS};
 use crate::kinds::Key;
 
 /// Since when, without a break, a node is as it must not stay.
@@ -47,6 +47,9 @@ struct Case {
 }
 
 const EVERY_MS: i64 = 1_000;
+
+/// A held node has a reason as soon as it has a status.
+const REASON_AFTER_MS: i64 = 30_000;
 
 /// Objects of a finding that are named.
 const NAMED_MAX: usize = 5;
@@ -156,8 +159,8 @@ impl Audit {
 
     fn allowed(&self, rule: Rule) -> i64 {
         match rule {
-            // A held node has a reason as soon as it has a status.
-            Rule::Reason => self.options.settle_ms / 2,
+            // What --settle has more than by default is for an operator that is away.
+            Rule::Reason => REASON_AFTER_MS + (self.options.settle_ms - SETTLE_MS).max(0),
             _ => self.options.settle_ms,
         }
     }
