@@ -1,11 +1,16 @@
 //! What becomes of a node's objects, and what is told of it: in Lynq's words, where Lynq's are not wrong.
 
-use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Patch, PatchParams};
 use lynqgate::api::resource::ARRAYS;
+use lynqgate::decide::child::Child;
+use lynqgate::decide::content::hash_value;
 use serde_json::{Value, json};
 
-use crate::cluster::wait;
-use crate::operator;
+use crate::cluster::{Cluster, Options, wait};
+use crate::operator::{self, Operator};
 use crate::tenants::{Fleet, SOON, deployment};
 
 fn map(id: &str, more: Value) -> Value {
@@ -200,6 +205,113 @@ async fn a_replace_leaves_nothing_of_others() -> Result<()> {
         );
     }
     fleet.retire().await
+}
+
+const STRATEGIES: [&str; 3] = ["apply", "merge", "replace"];
+
+/// How often an object was applied since the operator was started.
+async fn applies(operator: &Operator) -> Result<u32> {
+    let metrics = operator.metrics().await?;
+    let lines = metrics
+        .lines()
+        .filter(|line| line.starts_with("apply_attempts_total{"));
+    let count = |line: &str| line.rsplit_once(' ')?.1.parse::<u32>().ok();
+    Ok(lines.filter_map(count).sum())
+}
+
+/// What a `merge` or a `replace` has written is ours like what an apply names: whoever changes it, and while no operator was
+/// there as well. What is as it was left costs nothing; nor does what a version wrote that did not know of those writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drift_is_taken_back_whatever_the_strategy() -> Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    let operator = Operator::start(&cluster, "operator", &[]).await?;
+    let fleet = Fleet::new(&cluster, "drifted", 1).await?;
+    let with_plan = |plan: &str| {
+        let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": plan}});
+        let of =
+            |strategy| json!({"patchStrategy": strategy, "conflictPolicy": "Force", "spec": data});
+        form(
+            &fleet,
+            0,
+            &STRATEGIES.map(|strategy| map(strategy, of(strategy))),
+        )
+    };
+    fleet.apply(&with_plan("small")).await?;
+    fleet.complete(1, SOON).await?;
+    fleet.apply(&with_plan("large")).await?;
+    fleet.complete(1, SOON).await?;
+    let drift = async |plan: &str| -> Result<()> {
+        for strategy in STRATEGIES {
+            let patch = json!({"data": {"plan": plan}});
+            let name = format!("t0-{strategy}");
+            fleet.merge("ConfigMap", &name, &patch).await?;
+        }
+        Ok(())
+    };
+    let taken_back = async || {
+        wait::until("what was changed is taken back", SOON, async || {
+            for strategy in STRATEGIES {
+                let map = fleet.get("ConfigMap", &format!("t0-{strategy}")).await?;
+                ensure!(map["data"]["plan"] == "large", "{map}");
+            }
+            Ok(())
+        })
+        .await
+    };
+    for plan in ["evil", "worse"] {
+        drift(plan).await?;
+        taken_back().await?;
+    }
+
+    operator.process.kill()?;
+    drift("unseen").await?;
+    operator.process.start()?;
+    operator.ready().await?;
+    taken_back().await?;
+    let fields_told = async || -> Result<Value> {
+        let node = fleet.get("LynqNode", "t0-web").await?;
+        Ok(node["status"]["appliedFieldsHash"].clone())
+    };
+
+    // Two more processes: of what this one left, and of what an older version would have.
+    let mut applied = BTreeMap::new();
+    for (kind, id) in [("Deployment", "app")]
+        .into_iter()
+        .chain(STRATEGIES.map(|strategy| ("ConfigMap", strategy)))
+    {
+        let object = fleet.get(kind, &format!("t0-{id}")).await?;
+        applied.insert(id, Child::of(&object).applied_fields_hash);
+    }
+    let older = json!(hash_value(&json!(applied)));
+    for is_older in [false, true] {
+        fleet.complete(1, SOON).await?;
+        operator.process.kill()?;
+        let ours = fields_told().await?;
+        ensure!(ours != older, "nothing was merged");
+        if is_older {
+            let status = json!({"status": {"appliedFieldsHash": older}});
+            let (nodes, params) = (fleet.api("LynqNode"), PatchParams::default());
+            nodes
+                .patch_status("t0-web", &params, &Patch::Merge(&status))
+                .await?;
+        }
+        operator.process.start()?;
+        operator.ready().await?;
+        wait::until("the node was looked at", SOON, async || {
+            let metrics = operator.metrics().await?;
+            let looks = "lynqnode_reconcile_duration_seconds_count{result=\"success\"} ";
+            let line = metrics.lines().find_map(|line| line.strip_prefix(looks));
+            let looks: u32 = line.context("no look")?.parse()?;
+            ensure!(looks > 0 && fields_told().await? == ours, "not yet");
+            Ok(())
+        })
+        .await?;
+        drift("again").await?;
+        taken_back().await?;
+        let sent = applies(&operator).await?;
+        ensure!(sent == 3, "{sent} applies, older: {is_older}");
+    }
+    Ok(())
 }
 
 /// Each of Lynq's arrays, with a kind that it is for.

@@ -26,7 +26,7 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::kinds::Kinds;
 use crate::controller::{Looked, World};
-use crate::decide::child::{Child, NodeKey, ObjectKey, Scope};
+use crate::decide::child::{Child, NodeKey, ObjectKey, Scope, fields_hash};
 use crate::decide::node::{Facts, NodeDigest, live_content};
 use crate::decide::node_plan::applies::Applies;
 use crate::decide::node_plan::news::Trouble;
@@ -69,7 +69,7 @@ struct ResourceMemory {
     failure: Option<Failure>,
     failures: u32,
     trouble: Option<Trouble>,
-    /// The fields that our last apply owned; None while that is not known.
+    /// The fields that we owned after our last write; None while that is not known.
     fields_hash: Option<String>,
     applies: Applies,
     waiting_since: Option<Timestamp>,
@@ -459,10 +459,12 @@ impl Look<'_> {
                 running.push(async move {
                     let result =
                         apply::apply(world, node, resource, &next.key, next.child.clone()).await;
-                    (
-                        next,
-                        result.map(|object| world.children.learn(&object, asked)),
-                    )
+                    // What is known of it may be newer than the reply; what we own is what our own write left.
+                    let written = result.map(|object| {
+                        world.children.learn(&object, asked);
+                        fields_hash(&object)
+                    });
+                    (next, written)
                 });
             }
             let Some((done, result)) = running.next().await else {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::api::names;
 use crate::api::resource::{CreationPolicy, Resource};
 pub use crate::decide::child::kind::Kind;
+pub use crate::decide::child::managers::fields_hash;
 use crate::decide::child::tie::Tie;
 use crate::decide::content::hash_value;
 use crate::decide::readiness::{Readiness, readiness};
@@ -118,8 +119,10 @@ pub struct Child {
     pub owner: Owner,
     /// Hash of the resource that was last applied.
     pub applied_hash: Option<String>,
-    /// Hash of the set of fields that our applies own: it changes when somebody takes one of them over.
+    /// Hash of the set of fields that we own, however they were written: it changes when somebody takes one of them over.
     pub fields_hash: String,
+    /// The same of server-side applies alone, as older versions kept it.
+    pub applied_fields_hash: String,
     pub once: bool,
     pub orphaned: bool,
     pub retain: bool,
@@ -133,15 +136,6 @@ impl Child {
     pub fn of(object: &Value) -> Self {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
-        let ours = object["metadata"]["managedFields"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|entry| {
-                entry["manager"] == names::FIELD_MANAGER
-                    && entry["operation"] == "Apply"
-                    && entry["subresource"].is_null()
-            });
         Child {
             uid: text("/metadata/uid").unwrap_or_default().to_owned(),
             resource_version: text("/metadata/resourceVersion")
@@ -150,9 +144,8 @@ impl Child {
             written: written(object),
             owner: owner(object),
             applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
-            fields_hash: ours
-                .map(|entry| hash_value(&entry["fieldsV1"]))
-                .unwrap_or_default(),
+            fields_hash: fields_hash(object),
+            applied_fields_hash: managers::applied_fields_hash(object),
             once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
             orphaned: object["metadata"]["labels"][names::LABEL_ORPHANED] == names::TRUE,
             retain: annotation(names::DELETION_POLICY) == Some("Retain"),

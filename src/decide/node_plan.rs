@@ -264,7 +264,7 @@ fn unready(node: &NodeDigest, children: &BTreeMap<ObjectKey, Child>) -> Option<V
     Some(not_ready.collect())
 }
 
-/// One hash of the fields that our last applies owned, by the id of the resource: what the status keeps of them.
+/// One hash of the fields that our last writes owned, by the id of the resource: what the status keeps of them.
 pub fn fields_hash<'a>(fields: impl Iterator<Item = (&'a Facts, &'a str)>) -> Option<String> {
     // What is made once is left to others.
     let fields: BTreeMap<&str, &str> = fields
@@ -277,16 +277,19 @@ pub fn fields_hash<'a>(fields: impl Iterator<Item = (&'a Facts, &'a str)>) -> Op
 /// Whether these objects are as our last applies left them, by what the status says: nobody has taken a field over while
 /// no operator was there to see it.
 pub fn is_untouched(node: &NodeDigest, children: &[Option<Arc<Child>>]) -> bool {
-    let applied = node
-        .facts
-        .iter()
-        .zip(children)
-        .filter_map(|(facts, child)| {
+    let is_told = |hash: fn(&Child) -> &str| {
+        let objects = node.facts.iter().zip(children);
+        let applied = objects.filter_map(|(facts, child)| {
             let child = child.as_deref()?;
             let current = child.applied_hash.as_ref() == Some(&facts.hash);
-            current.then_some((facts, child.fields_hash.as_str()))
+            current.then_some((facts, hash(child)))
         });
-    fields_hash(applied) == node.status.applied_fields_hash
+        fields_hash(applied) == node.status.applied_fields_hash
+    };
+    // An older version's status tells nothing of what a merge or replace has written; an upgrade takes that as it finds it. Of one
+    // that speaks of other content, the merge may be newer.
+    let older = || node.status_is_current() && is_told(|child| &child.applied_fields_hash);
+    is_told(|child| &child.fields_hash) || older()
 }
 
 /// The objects of a node's resources, each of one resource only: two that are applied by turns would change it for ever.

@@ -1,7 +1,6 @@
 //! Events for what becomes of a node's resources: one for each piece of news, not for each attempt.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -9,7 +8,6 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::{Look, RETRY_FIRST, ResourceMemory};
-use crate::decide::child::Child;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::news::Trouble;
@@ -87,19 +85,19 @@ fn warn(world: &World, node: &NodeDigest, reason: &str, text: String) {
     world.events.warning(&about(node), reason, text);
 }
 
-/// Takes how an apply ended.
+/// Takes how an apply ended: with the hash of the fields that it left us with, or in an error.
 pub fn note(
     memory: &mut ResourceMemory,
     world: &World,
     node: &NodeDigest,
     facts: &Facts,
     premise: Premise,
-    result: Result<Arc<Child>, ApiError>,
+    result: Result<String, ApiError>,
 ) {
     let now = Timestamp::now();
     let error = match result {
-        Ok(child) => {
-            memory.fields_hash = Some(child.fields_hash.clone());
+        Ok(fields_hash) => {
+            memory.fields_hash = Some(fields_hash);
             memory.failure = None;
             memory.failures = 0;
             memory.applies.note(now);

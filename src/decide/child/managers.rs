@@ -1,9 +1,63 @@
-//! What other field managers own of an object, by its `managedFields`.
+//! What field managers own of an object, by its `managedFields`: others, and we.
 
-use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
 
 use crate::api::names;
+use crate::decide::content::hash_value;
 use crate::decide::path::unescaped;
+
+/// Hash of the set of fields that are ours. A server-side apply owns what it names; `merge` and `replace` are updates, and own
+/// what they have changed.
+pub fn fields_hash(object: &Value) -> String {
+    let updates = ours(object, "Update").filter_map(of_content);
+    let updates: BTreeSet<String> = updates.map(|fields| hash_value(&fields)).collect();
+    let applied = applied_fields_hash(object);
+    match updates.is_empty() {
+        true => applied,
+        false => hash_value(&json!([applied, updates])),
+    }
+}
+
+/// Of those that a server-side apply owns.
+pub fn applied_fields_hash(object: &Value) -> String {
+    ours(object, "Apply")
+        .next()
+        .map(hash_value)
+        .unwrap_or_default()
+}
+
+/// The sets of fields of our own writes by this operation; a status is not of them.
+fn ours<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = &'a Value> {
+    let managers = object["metadata"]["managedFields"].as_array();
+    let ours = managers.into_iter().flatten().filter(move |entry| {
+        entry["manager"] == names::FIELD_MANAGER
+            && entry["operation"] == operation
+            && entry["subresource"].is_null()
+    });
+    ours.map(|entry| &entry["fieldsV1"])
+}
+
+/// Without what ties the object to its node: that is written by an update whatever the patchStrategy is, once and not again,
+/// and is looked at for itself. None where that is all.
+fn of_content(fields: &Value) -> Option<Value> {
+    let mut fields = fields.as_object()?.clone();
+    if let Some(Value::Object(metadata)) = fields.get_mut("f:metadata") {
+        metadata.remove("f:ownerReferences");
+        for texts in ["f:labels", "f:annotations"] {
+            if let Some(Value::Object(texts)) = metadata.get_mut(texts) {
+                let is_ours = |name: &str| name.starts_with(&format!("f:{}", names::PREFIX));
+                texts.retain(|name, _| name != "." && !is_ours(name));
+            }
+        }
+        metadata.retain(|_, below| !is_leaf(below));
+        if metadata.is_empty() {
+            fields.remove("f:metadata");
+        }
+    }
+    (!fields.is_empty()).then_some(Value::Object(fields))
+}
 
 /// What is there, without what other field managers own of it; None where that is all.
 pub fn without_others(live: &Value, pointer: &str) -> Option<Value> {
@@ -91,4 +145,61 @@ fn names_element(name: &str, item: &Value) -> bool {
 
 fn parsed(name: &str) -> Option<Value> {
     serde_json::from_str(name.split_once(':')?.1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields})
+    }
+
+    fn owned(entries: &[Value]) -> Value {
+        json!({"metadata": {"managedFields": entries}})
+    }
+
+    #[test]
+    fn what_a_merge_wrote_is_ours_as_well() {
+        let ours = |operation, fields| entry(names::FIELD_MANAGER, operation, fields);
+        let label = json!({"f:metadata": {"f:labels": {"f:app": {}}}});
+        let plan = json!({"f:data": {"f:plan": {}}});
+        let applied = ours("Apply", label.clone());
+        let merged = ours("Update", plan.clone());
+        let mut status = ours("Update", json!({"f:status": {}}));
+        status["subresource"] = json!("status");
+        // As the takeover, a change of the deletionPolicy, or an orphan that is found again leave it.
+        let tied = ours(
+            "Update",
+            json!({"f:metadata": {
+                "f:labels": {".": {}, "f:lynq.sh/managed": {}},
+                "f:annotations": {"f:lynq.sh/applied-hash": {}, "f:lynq.sh/deletion-policy": {}},
+                "f:ownerReferences": {".": {}, "k:{\"uid\":\"u\"}": {}},
+            }}),
+        );
+        let mut tied_and_merged = tied.clone();
+        tied_and_merged["fieldsV1"]["f:data"] = plan["f:data"].clone();
+        let theirs = entry("kubectl-patch", "Update", plan);
+        let of = |entries: &[&Value]| {
+            let entries: Vec<Value> = entries.iter().map(|entry| (*entry).clone()).collect();
+            fields_hash(&owned(&entries))
+        };
+        let only_applied = applied_fields_hash(&owned(std::slice::from_ref(&applied)));
+        assert_eq!(of(&[&applied]), only_applied, "as older versions have it");
+        assert_eq!(of(&[&applied, &tied]), only_applied, "nothing but the tie");
+        assert_eq!(of(&[&applied, &status, &theirs]), only_applied);
+        let both = of(&[&applied, &merged]);
+        assert_ne!(both, only_applied);
+        assert_eq!(of(&[&merged, &theirs, &applied]), both, "in any order");
+        assert_eq!(of(&[&applied, &tied_and_merged]), both, "the tie aside");
+        assert_ne!(of(&[&merged]), both, "a field of the apply was taken");
+        assert_eq!(of(&[]), "");
+        let more = ours("Update", label);
+        assert_ne!(of(&[&applied, &more]), only_applied, "labels of the form's");
+        let later = json!({"metadata": {"managedFields": [applied, {
+            "time": "2026-03-01T12:00:00Z", "manager": names::FIELD_MANAGER, "operation": "Update", "apiVersion": "v1",
+            "fieldsV1": merged["fieldsV1"],
+        }]}});
+        assert_eq!(fields_hash(&later), both, "whenever it was");
+    }
 }

@@ -86,6 +86,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         },
         applied_hash: Some(facts.hash.clone()),
         fields_hash: "ours".into(),
+        applied_fields_hash: "ours".into(),
         once: false,
         orphaned: false,
         retain: false,

@@ -262,7 +262,13 @@ fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
     let [a, b] = [0, 1].map(|i| children[i].clone().expect("a child"));
     let taken = |child: &Child| Child {
         fields_hash: "less".into(),
+        applied_fields_hash: "less".into(),
         ..child.clone()
+    };
+    // A merge has written to it.
+    let merged = |fields_hash: &str| Child {
+        fields_hash: fields_hash.into(),
+        ..a.clone()
     };
     let older = Child {
         applied_hash: Some("another".into()),
@@ -277,12 +283,32 @@ fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
             taken(&b),
             true,
         ),
+        (
+            "by an older version, which did not know of the merge",
+            Some(merged("more")),
+            b.clone(),
+            true,
+        ),
         ("an object is gone", None, b.clone(), false),
-        ("an older one is back", Some(older), b, false),
+        ("an older one is back", Some(older), b.clone(), false),
     ] {
         let children = [a.map(Arc::new), Some(Arc::new(b))];
         node.status = Arc::new(status.clone());
         assert_eq!(is_untouched(&node, &children), untouched, "{name}");
+    }
+    node.start = Some("2026-03-01T13:00:00.000Z".into());
+    let children_since = [Some(Arc::new(merged("more"))), Some(Arc::new(b.clone()))];
+    node.status = Arc::new(status.clone());
+    assert!(!is_untouched(&node, &children_since), "merged since");
+    let told = merged("more");
+    let told = [(&node.facts[0], told.fields_hash.as_str())].into_iter();
+    node.status = Arc::new(NodeStatus {
+        applied_fields_hash: fields_hash(told),
+        ..NodeStatus::default()
+    });
+    for (fields_hash, untouched) in [("more", true), ("less", false)] {
+        let children = [Some(Arc::new(merged(fields_hash))), None];
+        assert_eq!(is_untouched(&node, &children), untouched, "{fields_hash}");
     }
     node.status = Arc::new(NodeStatus::default());
     let children: Vec<_> = children.into_iter().map(|c| c.map(Arc::new)).collect();
