@@ -1,5 +1,7 @@
 //! A cluster that Lynq ran: its objects as it leaves them, and lynqgate put in its place.
 
+mod windowless;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};

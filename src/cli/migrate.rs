@@ -213,7 +213,7 @@ async fn outcome(
     write: &NodeWrite,
     stored: Option<&Value>,
 ) -> Result<Outcome, ApiError> {
-    let at_once = write.way.is_some();
+    let at_once = write.at_once;
     let Some(stored) = stored else {
         return Ok(Outcome::New { at_once });
     };

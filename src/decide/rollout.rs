@@ -477,8 +477,13 @@ impl Pass<'_> {
                 node: name.to_owned(),
             });
         }
+        // Whatever lets it go: until that is known, nobody knows which objects the node has.
+        let unknown = node.unchanged.is_none().then(|| {
+            let node = name.to_owned();
+            Reason::LiveContentUnknown { node }
+        });
         if way == Way::Forced {
-            return None;
+            return unknown;
         }
         if form.policy.paused {
             return Some(Reason::Paused { form: of() });
@@ -488,9 +493,8 @@ impl Pass<'_> {
                 unlooked: self.snapshot.unlooked.clone(),
             });
         }
-        if way == Way::Slot && node.unchanged.is_none() {
-            let node = name.to_owned();
-            return Some(Reason::LiveContentUnknown { node });
+        if unknown.is_some() {
+            return unknown;
         }
         let failed = &self.failed[node.form.as_str()];
         // Repairs go on: they cost nothing, and they are what ends the halt.

@@ -109,3 +109,27 @@ fn what_is_to_go_is_behind_what_the_form_says_since() {
     let unknown = sync(&new, &rows([1]), &nodes, &Rendered::new());
     assert_eq!(unwritten(&unknown), ["t0-web"]);
 }
+
+/// What runs there nobody knows yet: where no window applies either, the first write does not let it go.
+#[test]
+fn what_lynq_left_is_held_by_the_first_write() {
+    let forms = form(1, "web:1");
+    let all = rows([0, 1]);
+    let new = sync(&forms, &all, &[], &Rendered::new());
+    let mut lynqs = new.writes[0].object.clone();
+    lynqs["metadata"]["annotations"] = json!({});
+    let mut ours = new.writes[1].object.clone();
+    // Held since its creation: nothing of it was ever live.
+    ours["metadata"]["annotations"] = json!({names::LIVE_HASH: "none"});
+    let nodes = [&lynqs, &ours].map(|node| Arc::new(NodeDigest::of(node, None)));
+    let plan = sync(&forms, &all, &nodes, &Rendered::new());
+    let told: Vec<(bool, bool, bool)> = plan
+        .writes
+        .iter()
+        .map(|write| {
+            let marker = &write.object["metadata"]["annotations"][names::UNGATED];
+            (write.at_once, write.way.is_some(), marker.is_string())
+        })
+        .collect();
+    assert_eq!(told, [(true, false, false), (true, true, true)]);
+}

@@ -76,6 +76,31 @@ fn what_a_release_would_not_change_takes_no_slot() {
     assert_eq!(first.ledger, Some(vec![slot(2, "100")]));
 }
 
+/// Before that is known its release might leave behind what it should delete.
+#[test]
+fn what_lynq_left_is_tried_first_also_without_a_window_or_by_force() {
+    let mut snapshot = fleet("AAA", 0);
+    for name in ["n0", "n1", "n2"] {
+        node_of(&mut snapshot, name).live = Live::Unknown;
+    }
+    node_of(&mut snapshot, "n0").unchanged = None;
+    node_of(&mut snapshot, "n1").unchanged = Some(true);
+    for (forced, ways) in [
+        (false, [Way::TakenOver, Way::Ungated]),
+        (true, [Way::Forced, Way::Forced]),
+    ] {
+        snapshot.forced = forced;
+        let first = plan(&snapshot, at(1));
+        assert_eq!(first.waiting["n0"].code(), "LiveContentUnknown");
+        let found: Vec<(&str, Way)> = first
+            .releases
+            .iter()
+            .map(|release| (release.node.as_str(), release.way))
+            .collect();
+        assert_eq!(found, [("n1", ways[0]), ("n2", ways[1])]);
+    }
+}
+
 #[test]
 fn a_release_says_what_its_slot_is_for() {
     let mut snapshot = fleet("XA", 2);
