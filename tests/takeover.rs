@@ -1,5 +1,6 @@
 //! A cluster that Lynq ran: its objects as it leaves them, and lynqgate put in its place.
 
+mod elsewhere;
 mod windowless;
 
 use std::collections::BTreeMap;
@@ -29,10 +30,10 @@ fn form(fleet: &Fleet, image: &str) -> Value {
 
 /// What Lynq writes for a resource: with an owner reference what goes with its node, also where the garbage collector does
 /// not heed it; with labels what is elsewhere or stays.
-fn of_lynq(fleet: &Fleet, node: &Value, resource: &Value, rendered: Value) -> Value {
+fn of_lynq(fleet: &Fleet, node: &Value, rendered: Value) -> Value {
     let mut object = rendered["spec"].clone();
-    let (own, elsewhere) = (&fleet.namespace, resource["targetNamespace"].as_str());
-    let policy = resource["deletionPolicy"].as_str().unwrap_or("Delete");
+    let (own, elsewhere) = (&fleet.namespace, rendered["targetNamespace"].as_str());
+    let policy = rendered["deletionPolicy"].as_str().unwrap_or("Delete");
     object["metadata"] = json!({
         "name": rendered["nameTemplate"], "namespace": elsewhere.unwrap_or(own),
         "annotations": {
@@ -109,7 +110,7 @@ async fn leave(fleet: &Fleet, form: &Value, i: usize, image: &str) -> Result<()>
     let mut applied = vec![];
     for (resource, rendered) in resources {
         let id = rendered["id"].as_str().context("an id")?.to_owned();
-        let object = of_lynq(fleet, &node, &resource, rendered);
+        let object = of_lynq(fleet, &node, rendered);
         apply_as_lynq(fleet, &object).await?;
         let text = |at: &str| {
             object
@@ -117,11 +118,9 @@ async fn leave(fleet: &Fleet, form: &Value, i: usize, image: &str) -> Result<()>
                 .and_then(Value::as_str)
                 .unwrap_or_default()
         };
-        // What has no namespace is recorded with its node's.
-        let namespace = match text("/metadata/namespace") {
-            "" => &fleet.namespace,
-            namespace => namespace,
-        };
+        // What has no namespace is recorded with its node's; and a template of one as it is.
+        let elsewhere = resource["targetNamespace"].as_str();
+        let namespace = elsewhere.unwrap_or(&fleet.namespace);
         let (kind, name) = (text("/kind"), text("/metadata/name"));
         applied.push(format!("{kind}/{namespace}/{name}@{id}"));
     }
@@ -368,85 +367,6 @@ async fn what_a_takeover_would_change_takes_its_turn() -> Result<()> {
         released(&operator, fleet, &[("slot", ROWS)]).await?;
     }
     Ok(())
-}
-
-/// Lynq tells by labels whose they are.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_elsewhere_or_stays_is_taken_over_too() -> Result<()> {
-    let cluster = cluster_of_lynq().await?;
-    let fleet = fleet_of_rows(&cluster, "labelled").await?;
-    let elsewhere = format!("{}-elsewhere", fleet.namespace);
-    let namespace =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": elsewhere}});
-    cluster.apply(&namespace.to_string()).await?;
-    let mut form = form(&fleet, "web:1");
-    for (id, field, value) in [
-        ("far", "targetNamespace", elsewhere.as_str()),
-        ("kept", "deletionPolicy", "Retain"),
-    ] {
-        let mut map = form["spec"]["configMaps"][0].clone();
-        (map["id"], map["nameTemplate"], map[field]) = (
-            id.into(),
-            format!("{{{{ .uid }}}}-{id}").into(),
-            value.into(),
-        );
-        form["spec"]["configMaps"]
-            .as_array_mut()
-            .context("an array")?
-            .push(map);
-    }
-    let rank = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7});
-    form["spec"]["manifests"] =
-        json!([{"id": "rank", "nameTemplate": "{{ .uid }}-rank", "spec": rank}]);
-    let of_ranks = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "ranks"},
-        "rules": [{"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["*"]}],
-    });
-    cluster.apply(&of_ranks.to_string()).await?;
-    let user = operator::identity().username();
-    let bind =
-        format!("kubectl create clusterrolebinding ranks --clusterrole ranks --user '{user}'");
-    run(&cluster, &bind).await?;
-    let fleet = fleet_with(fleet, &form, |_| "web:1").await?;
-    let far = fleet.api_in("ConfigMap", &elsewhere);
-    let ranks = fleet.api_in("PriorityClass", "");
-    let uids = async || {
-        let (far, rank) = (far.get("t1-far").await?, ranks.get("t1-rank").await?);
-        anyhow::Ok((far.metadata.uid, rank.metadata.uid))
-    };
-    let before = (substance(&fleet).await?, uids().await?);
-    let told = migrate(&cluster, "").await?.expect_success()?;
-    ensure!(told.contains("4 of 4 nodes are taken over"), "{told}");
-
-    let operator = Operator::start(&cluster, "operator", &[]).await?;
-    fleet.complete(ROWS, SOON).await?;
-    released(&operator, &fleet, &[("taken_over", ROWS)]).await?;
-    let after = (substance(&fleet).await?, uids().await?);
-    ensure!(after == before, "{before:?} became {after:?}");
-
-    let gone = "DELETE FROM tenants WHERE id = 't0'";
-    fleet.database.execute(gone).await?;
-    wait::until(
-        "what is elsewhere goes, what is kept says so",
-        SOON,
-        async || {
-            let left = far.get_opt("t0-far").await?;
-            ensure!(left.is_none(), "{left:?}");
-            let left = ranks.get_opt("t0-rank").await?;
-            ensure!(left.is_none(), "{left:?}");
-            let kept = fleet.get("ConfigMap", "t0-kept").await?;
-            let labels = &kept["metadata"]["labels"];
-            ensure!(labels["lynq.sh/orphaned"] == "true", "{kept}");
-            Ok(())
-        },
-    )
-    .await?;
-
-    // Lynq's finalizer does not keep it.
-    let delete = kube::api::DeleteParams::default();
-    fleet.api("LynqHub").delete("tenants", &delete).await?;
-    fleet.until_names("LynqHub", &[]).await?;
-    fleet.until_names("LynqNode", &[]).await
 }
 
 /// Lynq's nodes hold templates. Until a hub has rendered them, nothing lets them go: here not even force.

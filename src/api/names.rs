@@ -42,13 +42,11 @@ pub const NODE_FINALIZER: &str = "lynqnode.operator.lynq.sh/finalizer";
 /// On a LynqNode: the hub and the row it belongs to.
 pub const LABEL_HUB: &str = "lynq.sh/hub";
 pub const LABEL_UID: &str = "lynq.sh/uid";
-/// Annotations that Lynq writes on its nodes, and nobody reads any more.
-pub const LEFT_BY_LYNQ: [&str; 4] = [
-    "lynq.sh/hostOrUrl",
-    "lynq.sh/activate",
-    "lynq.sh/extra",
-    "lynq.sh/rollout-update-start",
-];
+/// Annotations that Lynq writes on its nodes: its row, which tells what the node's templates made, until it is taken over.
+pub const HOST_OR_URL: &str = "lynq.sh/hostOrUrl";
+pub const ACTIVATE: &str = "lynq.sh/activate";
+pub const EXTRA: &str = "lynq.sh/extra";
+pub const LEFT_BY_LYNQ: [&str; 4] = [HOST_OR_URL, ACTIVATE, EXTRA, "lynq.sh/rollout-update-start"];
 /// Of every label and annotation of ours, and of Lynq's.
 pub const PREFIX: &str = "lynq.sh/";
 /// On a child: what made it, and (where an owner reference is impossible) whose it is.

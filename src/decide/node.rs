@@ -377,6 +377,11 @@ impl NodeDigest {
         condition.filter(|c| c.status == "False" && self.is_seen())
     }
 
+    /// Nothing of it went through the gate yet, and what was applied for it Lynq has recorded: without the kinds.
+    pub fn is_left_by_lynq(&self) -> bool {
+        self.live == Live::Unknown && self.status.applied_kinds.is_empty()
+    }
+
     pub fn is_ready(&self) -> bool {
         conditions::is_true(&self.status.conditions, "Ready")
     }

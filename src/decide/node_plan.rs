@@ -350,18 +350,22 @@ pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str) -> String {
 }
 
 /// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone. What says
-/// that it is the node's own, and is neither in its content nor in the record, is left alone.
+/// that it is the node's own, and is neither in its content nor in the record, is left alone. `of_lynq`: what a node names that was
+/// not taken over yet, and whether its content wants that to stay.
 pub fn plan_deletion(
     node: &NodeDigest,
     children: &BTreeMap<ObjectKey, Child>,
     record: &Record,
+    of_lynq: &BTreeMap<ObjectKey, bool>,
     key_of: impl Fn(&Facts) -> Option<ObjectKey>,
 ) -> Deletion {
     let mut deletion = Deletion::default();
     let named: BTreeSet<ObjectKey> = node.facts.iter().filter_map(&key_of).collect();
+    let is_named =
+        |key: &ObjectKey| named.contains(key) || of_lynq.contains_key(key) || record.names(key);
     let mut left: BTreeMap<&ObjectKey, &Child> = children
         .iter()
-        .filter(|(key, child)| is_ours(child, node) && (named.contains(key) || record.names(key)))
+        .filter(|(key, child)| is_ours(child, node) && is_named(key))
         .collect();
     let vertices: Vec<Vertex> = node.facts.iter().map(vertex).collect();
     let levels = Graph::new(&vertices).map(|graph| {
@@ -389,7 +393,8 @@ pub fn plan_deletion(
         }
     }
     for (key, child) in left {
-        deletion.push(key, child, child.retain);
+        let stays = of_lynq.get(key).is_some_and(|stays| *stays);
+        deletion.push(key, child, child.retain || stays);
     }
     deletion
 }

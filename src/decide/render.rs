@@ -21,7 +21,7 @@ use crate::decide::rows::names::NAME_CHARS_MAX;
 use crate::decide::rows::uid::is_subdomain;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
-use crate::decide::template::{Engine, Inputs, Template, public};
+use crate::decide::template::{Engine, Inputs, Rendered, Template, public};
 use tree::Tree;
 
 /// A form whose templates are parsed; rendered for thousands of rows.
@@ -248,6 +248,16 @@ impl CompiledForm {
         }
         Ok(None)
     }
+}
+
+/// A single text as Lynq renders it when it applies a resource, or why not, in words that everybody may read. What `now` and random
+/// functions gave nobody knows any more.
+pub fn text_as_lynq(inputs: &RowInputs, field: &str, text: &str) -> Result<String, String> {
+    let row = Inputs::new(&variables(inputs), None, Limits::default());
+    let template = Template::parse(Engine::Go, inputs.form, text);
+    let template = template.map_err(|error| error.to_string())?;
+    let rendered = template.render_publicly(&row, field);
+    rendered.map(Rendered::into_text)
 }
 
 /// As Lynq has them when it renders manifests: `hostOrUrl` falls back on the uid, and a row may overrule all but the

@@ -1,6 +1,8 @@
 //! Taking over what another operator of the same API left, above all Lynq: whose objects are there, and whether the release of a
 //! node would change any of them.
 
+pub mod left;
+
 use std::fmt;
 
 use serde_json::Value;

@@ -1,5 +1,7 @@
 //! The end of a node: takes its objects down, in an order that is decided elsewhere, and lets the node go after them.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -7,7 +9,9 @@ use crate::api::names;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::kinds::Kinds;
+use crate::controller::node::takeover::not_taken_over;
 use crate::controller::node::{LASTING, Look};
+use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan;
 use crate::decide::node_plan::status;
@@ -25,15 +29,16 @@ impl Look<'_> {
         };
         let of = |facts: &Facts| kinds.key(facts).ok();
         let mut again = Timestamp::now().checked_add(RETRY).ok();
-        loop {
-            let children = self
-                .world
-                .children
-                .of_node(&self.key)
-                .into_iter()
+        let not_taken_over = loop {
+            let not_taken_over = not_taken_over(self.world, node).await?;
+            let children = self.world.children.of_node(&self.key).into_iter();
+            let mut children: BTreeMap<ObjectKey, Child> = children
                 .map(|(key, child)| (key, (*child).clone()))
                 .collect();
-            let deletion = node_plan::plan_deletion(node, &children, &record, of);
+            // As they were read just now.
+            children.extend(not_taken_over.children.clone());
+            let left = &not_taken_over.named;
+            let deletion = node_plan::plan_deletion(node, &children, &record, left, of);
             let mut all = true;
             for (key, how) in &deletion.take_down {
                 if let Some(at) = self.put_off_until(key) {
@@ -47,7 +52,7 @@ impl Look<'_> {
                     .await?;
             }
             if !deletion.pending {
-                break;
+                break not_taken_over;
             }
             if !all {
                 let stay = deletion.take_down.iter();
@@ -69,13 +74,18 @@ impl Look<'_> {
                 }
                 return Ok(again);
             }
-        }
+        };
         let unseen = record.kinds().intersection(&kinds.unlisted);
-        if let Some(unseen) = unseen.into_iter().next() {
-            let text = format!(
-                "the lynqnode stays until its objects of kind {unseen} are gone, which the operator cannot list: see that the \
+        let unlisted = unseen.into_iter().next().map(|kind| {
+            format!(
+                "the lynqnode stays until its objects of kind {kind} are gone, which the operator cannot list: see that the \
                  API server serves them, and that the operator may get, list, watch and delete them"
-            );
+            )
+        });
+        let unread = not_taken_over.unread.first().map(|why| {
+            format!("the lynqnode stays until it is known which of the objects that Lynq made for it are there: {why}")
+        });
+        if let Some(text) = unlisted.or(unread) {
             tracing::warn!(node = %node.key, text);
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             self.tell_stays(node, &text).await?;
@@ -83,6 +93,20 @@ impl Look<'_> {
                 .events
                 .warning(&about, "CleanupPartialFailure", text);
             return Ok(again);
+        }
+        if let (Some(what), true) = (not_taken_over.unclear.first(), node.has_finalizer) {
+            let more = match not_taken_over.unclear.len() {
+                1 => String::new(),
+                all => format!(" (and {} more)", all - 1),
+            };
+            let text = format!(
+                "nobody can say which object Lynq recorded as {what}{more}; if it is there, it is left behind: delete it by hand"
+            );
+            tracing::warn!(node = %node.key, text);
+            let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+            self.world
+                .events
+                .warning(&about, "CleanupPartialFailure", text);
         }
         self.let_go(node).await?;
         Ok(None)

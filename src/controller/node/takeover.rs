@@ -1,6 +1,8 @@
 //! Looks after nodes of which it is not known what runs: Lynq left them, or something got past the gate. Their objects get the
 //! label by which they are watched, and it is found out whether a release would change anything.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::api::names;
@@ -13,6 +15,7 @@ use crate::decide::gate::annotation;
 use crate::decide::node::{NodeDigest, desired_content};
 use crate::decide::node_plan::{is_ours, missing_kind, twice};
 use crate::decide::rollout::Live;
+use crate::decide::takeover::left::left;
 use crate::decide::takeover::{self, Effect, Recorded, recorded};
 
 impl Look<'_> {
@@ -259,10 +262,65 @@ impl Foreseen {
     }
 }
 
-async fn label(world: &World, node: &NodeDigest, live: &Value) -> Result<(), ApiError> {
+/// The objects of a node that is being deleted before it was taken over.
+#[derive(Default)]
+pub struct NotTakenOver {
+    pub children: BTreeMap<ObjectKey, Child>,
+    /// The same, and whether its content says that they are to stay.
+    pub named: BTreeMap<ObjectKey, bool>,
+    /// What cannot be read, and why.
+    pub unread: Vec<String>,
+    /// What is recorded and nobody can find, and why.
+    pub unclear: Vec<String>,
+}
+
+/// What Lynq applied for the node has no label by which it would be known: it is read, and gets one, so that its end is seen.
+pub async fn not_taken_over(world: &World, node: &NodeDigest) -> Result<NotTakenOver, ApiError> {
+    let mut found = NotTakenOver::default();
+    if !node.is_left_by_lynq() {
+        return Ok(found);
+    }
+    let own = ObjectKey::own("LynqNode", &node.key.namespace, &node.key.name);
+    let left = left(&world.objects.get(&own).await?, node);
+    found.unclear = left.unclear;
+    for (recorded, retain) in left.objects {
+        for api_version in &recorded.api_versions {
+            let key = place_of(&world.objects, &recorded, api_version).await?;
+            let known = |key: &ObjectKey| found.children.keys().any(|known| known.is_same(key));
+            let Some(key) = key.filter(|key| !known(key)) else {
+                continue;
+            };
+            let live = match world.objects.get(&key).await {
+                Ok(live) => live,
+                Err(ApiError::NotFound(_)) => continue,
+                Err(ApiError::Refused(why)) => {
+                    found.unread.push(why);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let mut child = Child::of(&live);
+            if !is_ours(&child, node) {
+                continue;
+            }
+            if let Some(served) = world.objects.known(&key.kind) {
+                let client = &world.objects.client;
+                world.children.watch(&key.kind, &served, client);
+            }
+            if !child.deleting {
+                child = label(world, node, &live).await?;
+            }
+            found.named.insert(key.clone(), retain);
+            found.children.insert(key, child);
+        }
+    }
+    Ok(found)
+}
+
+async fn label(world: &World, node: &NodeDigest, live: &Value) -> Result<Child, ApiError> {
     let metadata = &live["metadata"];
     if metadata["labels"][names::LABEL_MANAGED] == names::TRUE {
-        return Ok(());
+        return Ok(Child::of(live));
     }
     let key = key_of(live);
     let asked = world.children.asked(&key.kind);
@@ -274,10 +332,12 @@ async fn label(world: &World, node: &NodeDigest, live: &Value) -> Result<(), Api
         patch["metadata"]["labels"][names::LABEL_NODE_NAMESPACE] = json!(node.key.namespace);
     }
     match world.objects.merge(&key, &patch).await {
-        Ok(labelled) => drop(world.children.learn(&labelled, asked)),
+        Ok(labelled) => {
+            world.children.learn(&labelled, asked);
+            Ok(Child::of(&labelled))
+        }
         // What it is in the way of is said once it is released.
-        Err(ApiError::NotFound(_) | ApiError::Refused(_)) => {}
-        Err(error) => return Err(error),
+        Err(ApiError::NotFound(_) | ApiError::Refused(_)) => Ok(Child::of(live)),
+        Err(error) => Err(error),
     }
-    Ok(())
 }

@@ -255,7 +255,7 @@ fn a_change_of_the_policy_reaches_what_is_left_alone() {
                 ..follows
             },
         )]);
-        let gone = plan_deletion(&node, &late, &Record::default(), own_key);
+        let gone = plan_deletion(&node, &late, &Record::default(), &BTreeMap::new(), own_key);
         assert_eq!(gone.take_down, [(key("a"), take_down(retain))]);
     }
 }
@@ -487,22 +487,23 @@ fn a_terminating_node_is_taken_down_in_reverse_order() {
         ..db.clone()
     };
     let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), app.clone())]);
-    let first = plan_deletion(&node, &both, &Record::default(), own_key);
+    let first = plan_deletion(&node, &both, &Record::default(), &BTreeMap::new(), own_key);
     assert_eq!(first.take_down, [(key("app"), TakeDown::Delete)]);
     let going = Child {
         deleting: true,
         ..app
     };
     let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), going)]);
-    let second = plan_deletion(&node, &both, &Record::default(), own_key);
+    let second = plan_deletion(&node, &both, &Record::default(), &BTreeMap::new(), own_key);
     assert_eq!((second.take_down.len(), second.pending), (0, true));
     let last = BTreeMap::from([(key("db"), db)]);
-    let third = plan_deletion(&node, &last, &Record::default(), own_key);
+    let third = plan_deletion(&node, &last, &Record::default(), &BTreeMap::new(), own_key);
     assert_eq!(third.take_down, [(key("db"), TakeDown::Delete)]);
     let done = plan_deletion(
         &node,
         &BTreeMap::from([(key("db"), foreign)]),
         &Record::default(),
+        &BTreeMap::new(),
         own_key,
     );
     assert_eq!(done, Deletion::default(), "somebody else's stays");

@@ -90,11 +90,46 @@ fn what_is_not_in_the_record_is_never_deleted() {
     let plan = plan(&node, &seen(&node, &ready), &rest, at(0));
     assert_eq!(plan.take_down, [(key("old"), TakeDown::Delete)]);
     let own_key = |facts: &Facts| Some(key(&facts.name));
-    let gone = plan_deletion(&node, &others(), &rest.record, own_key);
+    let gone = plan_deletion(&node, &others(), &rest.record, &BTreeMap::new(), own_key);
     assert_eq!(gone.take_down, [(key("old"), TakeDown::Delete)]);
     let copy = BTreeMap::from([(key("copy"), a)]);
-    let done = plan_deletion(&node, &copy, &rest.record, own_key);
+    let done = plan_deletion(&node, &copy, &rest.record, &BTreeMap::new(), own_key);
     assert_eq!(done, Deletion::default());
+}
+
+/// Its record has Lynq's templates, and nothing is known of what is live.
+#[test]
+fn what_lynq_made_goes_with_a_node_that_was_never_taken_over() {
+    let node = NodeDigest {
+        live: Live::Unknown,
+        ..node(vec![])
+    };
+    let made = child(&facts("a", &[]), &node);
+    let retained = Child {
+        retain: true,
+        ..made.clone()
+    };
+    let foreign = Child {
+        owner: Owner::Nobody,
+        ..made.clone()
+    };
+    let children = BTreeMap::from([
+        (key("copy"), made.clone()),
+        (key("foreign"), foreign),
+        (key("gone"), made.clone()),
+        (key("kept"), made),
+        (key("retained"), retained),
+    ]);
+    let stays = |name: &str| name == "kept";
+    let named = ["foreign", "gone", "kept", "retained", "never made"];
+    let named = BTreeMap::from(named.map(|name| (key(name), stays(name))));
+    let deletion = plan_deletion(&node, &children, &Record::default(), &named, |_| None);
+    let expected = [
+        (key("gone"), TakeDown::Delete),
+        (key("kept"), TakeDown::Orphan),
+        (key("retained"), TakeDown::Orphan),
+    ];
+    assert_eq!(deletion.take_down, expected);
 }
 
 /// Else it is neither pruned nor deleted with its node.
