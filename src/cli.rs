@@ -57,6 +57,8 @@ fn as_lynqs(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
         return given.collect();
     }
     let program = given.next();
+    // A Deployment of Lynq's whose arguments have become lynqgate's.
+    given.next_if(|first| first == "run");
     let flags = given.map(|flag| match flag.to_str() {
         Some(text) if text.starts_with('-') && !text.starts_with("--") => {
             OsString::from(format!("-{text}"))
@@ -113,11 +115,15 @@ mod tests {
             "--zap-encoder=json",
             "--zap-stacktrace-level=error",
             "--zap-time-encoding=iso8601",
-            "--leader-elect=false",
+            "--leader-elect=False",
+            "--hub-concurrency=0",
+            "--metrics-secure=t",
         ];
-        let given = as_lynqs(of_lynq.iter().map(OsString::from));
-        let parsed = Arguments::try_parse_from(given).map_err(|error| error.to_string());
-        assert!(matches!(parsed.unwrap().command, Command::Run(_)));
+        for of_lynq in [&of_lynq[..], &["/manager", "run", "--leader-elect"]] {
+            let given = as_lynqs(of_lynq.iter().map(OsString::from));
+            let parsed = Arguments::try_parse_from(given).map_err(|error| error.to_string());
+            assert!(matches!(parsed.unwrap().command, Command::Run(_)));
+        }
         let own = ["lynqgate", "explain", "node", "a", "-n", "b"].map(OsString::from);
         assert_eq!(as_lynqs(own.clone().into_iter()), own);
     }

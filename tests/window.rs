@@ -104,7 +104,7 @@ async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals
         "{:?}",
         generations(&fleet).await?
     );
-    let throttled = "LynqForm 'web': 5 node updates throttled (maxSkew=3, ";
+    let throttled = "LynqForm 'web': 5 node updates throttled (maxSkew=3, currently updating=3)";
     told_of(&fleet, "tenants", "RolloutThrottled", throttled).await?;
     let form = fleet.get("LynqForm", "web").await?;
     let held = condition(&form, "Held").context("Held")?;

@@ -2,8 +2,7 @@
 
 mod flags;
 
-use std::net::{IpAddr, SocketAddr};
-use std::num::NonZero;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +48,7 @@ pub struct Arguments {
     #[arg(long, default_value = "0")]
     metrics_bind_address: String,
     /// Serve them over TLS, to those only whom the API server lets get /metrics.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     metrics_secure: bool,
     /// Directory of a certificate for that. Default: the webhooks' own.
     #[arg(long)]
@@ -61,9 +60,9 @@ pub struct Arguments {
     #[arg(long, default_value = "tls.key")]
     metrics_cert_key: String,
     /// Whether each node has series of its own, under Lynq's names. Off, they are bounded by the forms.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     node_metrics: bool,
-    /// Where /healthz and /readyz are served.
+    /// Where /healthz and /readyz are served; 0 for nowhere.
     #[arg(long, default_value = ":8081")]
     health_probe_bind_address: String,
     /// Where the webhooks are served.
@@ -78,14 +77,14 @@ pub struct Arguments {
     webhook_service: String,
     /// Take part in the leader election: for more than one replica. The lease also tells when the API server's storage was
     /// restored from a backup, so that the process starts anew; without it, restart it then.
-    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     leader_elect: bool,
-    /// Hubs to work on at a time.
-    #[arg(long, default_value_t = NonZero::new(3).expect("it is not"))]
-    hub_concurrency: NonZero<usize>,
-    /// Nodes to work on at a time.
-    #[arg(long, default_value_t = NonZero::new(10).expect("it is not"))]
-    node_concurrency: NonZero<usize>,
+    /// Hubs to work on at a time, at least 1.
+    #[arg(long, default_value_t = 3)]
+    hub_concurrency: usize,
+    /// Nodes to work on at a time, at least 1.
+    #[arg(long, default_value_t = 10)]
+    node_concurrency: usize,
     /// What becomes of a form, or of a node's content that somebody writes by hand, whose author may not make or change what
     /// that makes lynqgate make or change.
     #[arg(long, default_value = "enforce")]
@@ -125,12 +124,10 @@ enum Encoder {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("--{flag} {value:?} is no address: give HOST:PORT or :PORT")]
-    Address { flag: &'static str, value: String },
-    #[error("--{flag}: cannot listen on {address}: {reason}")]
+    #[error("--{flag}: cannot listen on {address:?}: {reason}; give HOST:PORT or :PORT")]
     Listen {
         flag: &'static str,
-        address: SocketAddr,
+        address: String,
         reason: std::io::Error,
     },
     #[error("--metrics-cert-path: {0}")]
@@ -203,16 +200,16 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let stopping = Arc::new(AtomicBool::new(false));
     let installation = Installation::follow(&kube, &arguments.namespace, &operator);
     let not_ready = readiness(certs.clone(), installation.clone(), stopping.clone());
-    let health = listen(
-        "health-probe-bind-address",
-        &arguments.health_probe_bind_address,
-    )
-    .await?;
-    let mut tasks = vec![tokio::spawn(probes::serve(
-        health,
-        probes::probes(not_ready),
-        reached(stop.clone(), Stage::Ended),
-    ))];
+    let mut tasks = vec![];
+    if arguments.health_probe_bind_address != "0" {
+        let address = &arguments.health_probe_bind_address;
+        let listener = listen("health-probe-bind-address", address).await?;
+        tasks.push(tokio::spawn(probes::serve(
+            listener,
+            probes::probes(not_ready),
+            reached(stop.clone(), Stage::Ended),
+        )));
+    }
     if arguments.metrics_bind_address != "0" {
         let listener = listen("metrics-bind-address", &arguments.metrics_bind_address).await?;
         let stop = reached(stop.clone(), Stage::Ended);
@@ -258,8 +255,8 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         identity(&hostname),
     );
     let workers = Workers {
-        hubs: arguments.hub_concurrency.get(),
-        nodes: arguments.node_concurrency.get(),
+        hubs: arguments.hub_concurrency.max(1),
+        nodes: arguments.node_concurrency.max(1),
     };
     let led = tokio::select! {
         led = lead(world, workers, &mut election, arguments.leader_elect, (certs, installation)) => led,
@@ -436,26 +433,20 @@ async fn register(objects: &Objects, url: &str) -> Result<(), Error> {
 
 /// Without a host it is every address of both families, as in Go; a machine may have only one of them.
 async fn listen(flag: &'static str, value: &str) -> Result<TcpListener, Error> {
-    let parse = |host: &str| {
-        let address = format!("{host}{value}").parse::<SocketAddr>();
-        address.map_err(|_| Error::Address {
-            flag,
-            value: value.to_owned(),
-        })
-    };
-    let address = match value.starts_with(':') {
-        true => match TcpListener::bind(parse("[::]")?).await {
-            Ok(listener) => return Ok(listener),
-            Err(_) => parse("0.0.0.0")?,
-        },
-        false => parse("")?,
-    };
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|reason| Error::Listen {
+    let refused = |reason| Error::Listen {
         flag,
-        address,
+        address: value.to_owned(),
         reason,
-    })
+    };
+    if !value.starts_with(':') {
+        return TcpListener::bind(value).await.map_err(refused);
+    }
+    match TcpListener::bind(format!("[::]{value}")).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => TcpListener::bind(format!("0.0.0.0{value}"))
+            .await
+            .map_err(refused),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::datasource::SourceError;
+use crate::datasource::database::values::shortest;
 use crate::decide::rows::{Columns, RawRow, RowCount};
 
 /// How the rows are written down.
@@ -108,8 +109,12 @@ impl ConfigMap {
                     None => Err(missing(column)),
                     Some(Value::Null) => Ok(None),
                     Some(Value::String(text)) => Ok(Some(text.clone().into_bytes())),
-                    Some(value @ (Value::Number(_) | Value::Bool(_))) => {
-                        Ok(Some(value.to_string().into_bytes()))
+                    Some(Value::Bool(value)) => Ok(Some(value.to_string().into_bytes())),
+                    Some(Value::Number(value)) => {
+                        let text = value.to_string();
+                        // A fraction as a database has it.
+                        let short = value.is_f64().then(|| shortest::<f64>(&text)).flatten();
+                        Ok(Some(short.unwrap_or(text).into_bytes()))
                     }
                     Some(Value::Array(_) | Value::Object(_)) => Err(SourceError::Nested {
                         row: number,
@@ -201,6 +206,10 @@ mod tests {
             (
                 "- {id: '007', active: \"1\", plan: 1.5, more: [1]}",
                 vec!["007|1|1.5"],
+            ),
+            (
+                "- {id: 7, active: 1, plan: 1000000.0}\n- {id: 1.50, active: 1, plan: 1.0e-7}",
+                vec!["7|1|1000000", "1.5|1|1e-07"],
             ),
             (
                 r#"[{"id": "a", "active": "1", "plan": "x"}]"#,

@@ -28,6 +28,7 @@ impl Path {
         }
         let rooted = match text.chars().next() {
             Some('.' | '[') => format!("${text}"),
+            Some(c) if c != '$' && !text.contains(char::is_whitespace) => format!("$.{text}"),
             _ => text.to_owned(),
         };
         let query =
@@ -169,6 +170,7 @@ mod tests {
         for (path, pointers) in [
             ("$.spec.replicas", vec!["/spec/replicas"]),
             (".spec.replicas", vec!["/spec/replicas"]),
+            ("spec.replicas", vec!["/spec/replicas"]),
             ("$['spec']['replicas']", vec!["/spec/replicas"]),
             ("$.spec.paused", vec![]),
             (

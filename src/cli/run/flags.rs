@@ -3,6 +3,15 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
+/// As Go reads it.
+pub fn truth(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("give true or false"),
+    }
+}
+
 #[derive(clap::Args)]
 pub struct OfLynq {
     /// Lynq's: not needed, forms are part of the work on their hubs.
@@ -18,13 +27,13 @@ pub struct OfLynq {
     #[arg(long, value_name = "FILE")]
     webhook_cert_key: Option<String>,
     /// Lynq's: not used, HTTP/1.1 is all that is served.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     enable_http2: bool,
     /// Lynq's: not used, there is no such profile of a program that is not written in Go.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     enable_pprof: bool,
     /// Lynq's: the same as --zap-encoder=console --zap-log-level=debug, where these are not given.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
     pub zap_devel: bool,
     /// Lynq's: not used, no stack is logged.
     #[arg(long, value_name = "LEVEL")]

@@ -88,12 +88,14 @@ impl FormState {
 
     /// What an event on the hub says of a window that is full, in Lynq's words.
     pub fn throttled(&self) -> String {
-        let held: i64 = self.waiting.values().sum();
+        let releasing = self.waiting.get(Reason::Releasing.code());
+        let releasing = releasing.copied().unwrap_or_default();
+        let held = self.waiting.values().sum::<i64>() - releasing;
         let window = self.window.into_iter().chain(self.hub_window).min();
         format!(
             "{held} node updates throttled (maxSkew={}, currently updating={})",
             window.unwrap_or_default(),
-            self.rollout.updating_nodes
+            i64::from(self.rollout.updating_nodes) + releasing
         )
     }
 

@@ -326,6 +326,7 @@ fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
             resource_version: node.resource_version.clone(),
             repair: true,
             presumed: false,
+            min_ready_seconds: 0,
         });
         plan.releases.push(Release {
             node: name.clone(),
