@@ -164,6 +164,7 @@ fn hostile_templates_end_soon() {
         (Engine::Go, "{{ repeat 1000000000 \"x\" }}".to_owned()),
         (Engine::Go, "{{ until 1000000000 }}".to_owned()),
         (Engine::Go, "{{ indent 1000000000 \"x\" }}".to_owned()),
+        (Engine::Go, "{{ range until 100 }}{{ derivePassword 1 \"pin\" $.x $.x $.x }}{{ end }}".to_owned()),
         (Engine::Go, format!("{{{{ fromJson `{}` }}}}", "[".repeat(100_000))),
         (Engine::Go, "{{ range until 100000 }}{{ range until 100000 }}{{ sha256sum $.x }}{{ end }}{{ end }}".to_owned()),
         (Engine::Go, "{{ $l := list 1 }}{{ range 60 }}{{ $l = list $l $l }}{{ end }}{{ deepEqual $l (deepCopy $l) }}".to_owned()),

@@ -24,7 +24,7 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::marker::ReleaseMarker;
 use crate::decide::version;
-use order::Turns;
+use order::{Turns, candidates};
 use reason::{Names, Reason};
 pub use snapshot::{Confirmation, Flight, Form, Live, Node, Refusal, Snapshot};
 use window::Windows;
@@ -156,6 +156,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         snapshot,
         now,
         failed: failed.collect(),
+        unlooked: Names::of(&snapshot.unlooked),
         full: BTreeMap::new(),
         plan: Plan::default(),
     };
@@ -224,6 +225,7 @@ struct Pass<'a> {
     now: Timestamp,
     /// By form.
     failed: BTreeMap<&'a str, failure::Failed>,
+    unlooked: Names,
     /// Who is kept by a full window, and by what fills it, whatever is told.
     full: BTreeMap<String, Reason>,
     plan: Plan,
@@ -490,7 +492,7 @@ impl Pass<'_> {
         }
         if way == Way::Slot && !self.snapshot.unlooked.is_empty() {
             return Some(Reason::Starting {
-                unlooked: self.snapshot.unlooked.clone(),
+                unlooked: self.unlooked.clone(),
             });
         }
         if unknown.is_some() {
@@ -538,19 +540,6 @@ fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Opt
         .ok()
 }
 
-/// The held nodes: non-ready ones first, for a fix must reach them before anything else, then group by group, by name.
-fn candidates(snapshot: &Snapshot) -> Vec<&str> {
-    let known = |node: &Node| snapshot.forms.contains_key(&node.form);
-    let mut held: Vec<(&str, &Node)> = snapshot
-        .nodes
-        .iter()
-        .filter(|(_, node)| node.held() && !node.deleting && known(node))
-        .map(|(name, node)| (name.as_str(), node))
-        .collect();
-    held.sort_by_cached_key(|(name, node)| (!node.non_ready(), node.group, natural(name)));
-    held.into_iter().map(|(name, _)| name).collect()
-}
-
 /// Puts the release's numbers into the node's slot. A slot that is there keeps its place and what it was taken for.
 fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node, min_ready_seconds: i32) {
     if let Some(slot) = slots.iter_mut().find(|slot| slot.uid == node.uid) {
@@ -578,26 +567,6 @@ pub fn is_ungated(policy: &Rollout, hub_skew: Skew, creation: bool) -> bool {
     let free = (unlimited(policy.max_skew) && unlimited(hub_skew))
         || (creation && policy.creation == Creation::Immediate);
     free && !policy.paused && policy.order.is_empty()
-}
-
-/// A key by which `web-9` comes before `web-10`: texts with their numbers as numbers.
-fn natural(name: &str) -> Vec<(String, u64)> {
-    let mut parts = vec![(String::new(), 0u64)];
-    let mut in_number = false;
-    for c in name.chars() {
-        if let Some(digit) = c.to_digit(10) {
-            let last = parts.last_mut().expect("never empty");
-            last.1 = last.1.saturating_mul(10).saturating_add(digit.into());
-            in_number = true;
-        } else {
-            if in_number {
-                parts.push((String::new(), 0));
-                in_number = false;
-            }
-            parts.last_mut().expect("never empty").0.push(c);
-        }
-    }
-    parts
 }
 
 #[cfg(test)]

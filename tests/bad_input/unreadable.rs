@@ -55,7 +55,7 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
         let form = form(&fleet, &kind.to_lowercase(), &of(custom(kind, "s")));
         fleet.apply(&form).await?;
     }
-    let all_complete = async |forms: &[&str]| {
+    let all_complete = async |forms: &[&str], nodes: usize| {
         wait::until("the forms are complete", 2 * SOON, async || {
             for form in forms {
                 let form = fleet.get("LynqForm", form).await?;
@@ -63,13 +63,17 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
                 let rollout = &form["status"]["rollout"];
                 let complete =
                     rollout["phase"] == "Complete" && rollout["targetGeneration"] == *generation;
-                ensure!(complete && rollout["totalNodes"] == 2, "{}", form["status"]);
+                ensure!(
+                    complete && rollout["totalNodes"] == nodes,
+                    "{}",
+                    form["status"]
+                );
             }
             Ok(())
         })
         .await
     };
-    all_complete(&["widget", "gadget"]).await?;
+    all_complete(&["widget", "gadget"], 2).await?;
 
     // Somebody writes into an object of ours what is nested deeper than the operator's parser goes.
     let nested = format!("{}{}", "[".repeat(300), "]".repeat(300));
@@ -133,7 +137,7 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
         "configMaps": [config_map("app", "{{ .uid }}-app", "changed")], "rollout": {"maxSkew": 1},
     });
     fleet.apply(&form(&fleet, "web", &changed)).await?;
-    all_complete(&["web", "widget"]).await?;
+    all_complete(&["web", "widget"], 2).await?;
     let size = [
         "get",
         "widget.v1.example.com",
@@ -154,6 +158,20 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
         Ok(())
     })
     .await?;
+    let gone = "DELETE FROM tenants WHERE id = 't1'";
+    fleet.database.execute(gone).await?;
+    let said = "the lynqnode stays until its objects of kind example.com/v2 Gadget are gone, which the operator cannot list: see that the API \
+                server serves them, and that the operator may get, list, watch and delete them";
+    wait::until("the event of what cannot be taken down", SOON, async || {
+        let events = fleet.events("t1-gadget").await?;
+        let told = ("CleanupPartialFailure".to_owned(), said.to_owned());
+        ensure!(events.contains(&told), "{events:#?}");
+        let nodes = fleet.names("LynqNode").await?;
+        ensure!(!nodes.contains(&"t1-widget".to_owned()), "{nodes:?}");
+        ensure!(nodes.contains(&"t1-gadget".to_owned()), "{nodes:?}");
+        Ok(())
+    })
+    .await?;
 
     cluster
         .apply(&definition("Gadget", &none).to_string())
@@ -161,6 +179,6 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
     fleet
         .apply(&form(&fleet, "gadget", &of(custom("Gadget", "l"))))
         .await?;
-    all_complete(&["gadget"]).await?;
+    all_complete(&["gadget"], 1).await?;
     fleet.retire().await
 }

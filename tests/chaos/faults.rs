@@ -63,7 +63,8 @@ pub async fn strike(stage: &Arc<Stage>, fault: Fault, dice: &mut Dice) -> Result
         Fault::EtcdFrozen => {
             let etcd = stage.cluster.component(Component::Etcd);
             etcd.freeze()?;
-            sleep(dice.seconds(3, 14)).await;
+            // After 34 s the API server gives requests up with 504.
+            sleep(dice.seconds(5, 40)).await;
             etcd.thaw()
         }
         Fault::Gone => {

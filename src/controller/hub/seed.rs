@@ -58,9 +58,15 @@ async fn owned(
 ) -> Result<Value, ApiError> {
     let metadata = &secret["metadata"];
     let known = metadata["ownerReferences"].as_array();
-    if known.is_some_and(|known| known.iter().any(|owner| owner["uid"] == owners[0]["uid"])) {
+    let mut others = known.into_iter().flatten();
+    if others.clone().any(|owner| owner["uid"] == owners[0]["uid"]) {
         return Ok(secret);
     }
+    // What else may own it, such as what brings Secrets out of a vault, goes on to.
+    let stay = others.by_ref().filter(|owner| owner["kind"] != "LynqHub");
+    let owners: Vec<&Value> = stay
+        .chain(owners.as_array().into_iter().flatten())
+        .collect();
     let version = &metadata["resourceVersion"];
     let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
     match world.objects.merge(key, &patch).await {

@@ -1,5 +1,6 @@
 //! What this process has looked at itself: the statuses of all other nodes are those of another one, and may be old.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,7 +9,6 @@ use crate::controller::rollout::Look;
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Snapshot;
-use crate::decide::rollout::reason::Names;
 
 impl Look<'_> {
     /// A node that was looked at in vain is not ready; and what one in flight was before the first look nobody has seen.
@@ -38,14 +38,14 @@ impl Look<'_> {
     }
 
     /// Nodes without a first look of this process; none any more once there were none.
-    pub fn unlooked(&mut self, nodes: &[Arc<NodeDigest>]) -> Names {
+    pub fn unlooked(&mut self, nodes: &[Arc<NodeDigest>]) -> BTreeSet<String> {
         if self.memory.surveyed {
-            return Names::default();
+            return BTreeSet::new();
         }
         let looked = self.world.looked.lock().expect("the looks' lock");
         let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains_key(&node.key);
-        let unlooked = nodes.iter().filter(unlooked).map(|node| &node.key.name);
-        let unlooked = Names::of(unlooked);
+        let unlooked = nodes.iter().filter(unlooked);
+        let unlooked: BTreeSet<String> = unlooked.map(|node| node.key.name.clone()).collect();
         self.memory.surveyed = unlooked.is_empty();
         unlooked
     }

@@ -1,4 +1,4 @@
-//! The groups of an ordered rollout: whose turn it is.
+//! Whose turn it is: the order of those that wait, and the groups of an ordered rollout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,4 +89,37 @@ impl Turns {
         });
         stuck.map(|(form, _)| form.clone()).collect()
     }
+}
+
+/// The held nodes: non-ready ones first, for a fix must reach them before anything else, then group by group, by name.
+pub fn candidates(snapshot: &Snapshot) -> Vec<&str> {
+    let known = |node: &Node| snapshot.forms.contains_key(&node.form);
+    let mut held: Vec<(&str, &Node)> = snapshot
+        .nodes
+        .iter()
+        .filter(|(_, node)| node.held() && !node.deleting && known(node))
+        .map(|(name, node)| (name.as_str(), node))
+        .collect();
+    held.sort_by_cached_key(|(name, node)| (!node.non_ready(), node.group, natural(name)));
+    held.into_iter().map(|(name, _)| name).collect()
+}
+
+/// A key by which `web-9` comes before `web-10`: texts with their numbers as numbers.
+pub fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = vec![(String::new(), 0u64)];
+    let mut in_number = false;
+    for c in name.chars() {
+        if let Some(digit) = c.to_digit(10) {
+            let last = parts.last_mut().expect("never empty");
+            last.1 = last.1.saturating_mul(10).saturating_add(digit.into());
+            in_number = true;
+        } else {
+            if in_number {
+                parts.push((String::new(), 0));
+                in_number = false;
+            }
+            parts.last_mut().expect("never empty").0.push(c);
+        }
+    }
+    parts
 }

@@ -186,7 +186,7 @@ impl Reason {
                  annotation lynq.sh/force-rollout=true"
             }
             Reason::SlotReserved { .. } => {
-                "nothing, if those nodes become or stay ready: it goes on when fewer of them than maxSkew have a slot; or \
+                "nothing, if those nodes become or stay ready: it goes on once no more slots are out than maxSkew allows; or \
                  raise maxSkew again"
             }
             Reason::WindowFull { .. } => {
@@ -244,7 +244,8 @@ impl Reason {
                  if that is what keeps it"
             }
             Reason::NoLeader { .. } => {
-                "start the operator: kubectl get pods -A -l control-plane=controller-manager,app.kubernetes.io/name=lynqgate"
+                "start the operator: kubectl get pods -A -l control-plane=controller-manager,app.kubernetes.io/name=lynqgate; one \
+                 that runs without --leader-elect renews no lease: delete what is left of it"
             }
         }
     }
@@ -343,7 +344,7 @@ impl fmt::Display for Reason {
                 holders,
             } => write!(
                 f,
-                "it has a slot, but maxSkew is {window} by now, and {slots} slots are out; {holders}"
+                "a slot that is taken already waits as well: maxSkew is {window} by now, and {slots} slots are out; {holders}"
             ),
             Reason::WindowFull { window, holders }
             | Reason::Soaking { window, holders }

@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew};
-use crate::decide::rollout::reason::Names;
 
 /// Everything that one pass looks at.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +33,7 @@ pub struct Snapshot {
     /// Why the API server goes on refusing the ledger, if it does.
     pub ledger_refused: Option<Arc<str>>,
     /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
-    pub unlooked: Names,
+    pub unlooked: BTreeSet<String>,
 }
 
 /// A release that did not go through.

@@ -151,8 +151,9 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let was_complete = |before: &FormRolloutStatus| {
         before.phase == Phase::Complete && before.target_generation == form.rendered_generation
     };
-    let looked =
-        seen.snapshot.unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete);
+    let unlooked = nodes.iter().map(|(name, _)| *name);
+    let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(*name)));
+    let looked = unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete);
     let phase = if total == 0 && all_there {
         Phase::Idle
     } else if seen.failed.spent() {
@@ -256,8 +257,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             message()
         ),
         () if done && !looked => format!(
-            "{updated}/{total} updated and ready, as was told before the operator started; it has not yet looked at {}",
-            seen.snapshot.unlooked
+            "{updated}/{total} updated and ready, as was told before the operator started; it has not yet looked at {unlooked}"
         ),
         () if let Some(stalled) = &stalled => format!("{counts}: {stalled}"),
         () if held == 0 && updated == ready_updated && !with_slots.is_empty() => format!(

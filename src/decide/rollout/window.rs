@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew, SkewCounts, WINDOW_MAX};
+use crate::decide::rollout::order::natural;
 use crate::decide::rollout::reason::{Holders, Names, Reason};
-use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, natural, put_off};
+use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, put_off};
 
 /// A status that says nothing of the live content for this long is not just late.
 const UNSEEN_MAX: SignedDuration = SignedDuration::from_secs(30);

@@ -5,6 +5,7 @@ mod builtin;
 mod case;
 mod cast;
 mod compare;
+mod crypto;
 mod defaults;
 mod dicts;
 mod encoding;
@@ -50,6 +51,7 @@ const FAMILIES: &[&[Function]] = &[
     builtin::FUNCTIONS,
     case::FUNCTIONS,
     compare::FUNCTIONS,
+    crypto::FUNCTIONS,
     defaults::FUNCTIONS,
     dicts::FUNCTIONS,
     encoding::FUNCTIONS,

@@ -10,7 +10,7 @@ pub enum Param {
     Bool,
     Int,
     Int64,
-    Uint64,
+    Uint32,
     Float64,
     Str,
     /// `[]interface {}`
@@ -34,7 +34,7 @@ impl Param {
             Param::Bool => "bool",
             Param::Int => "int",
             Param::Int64 => "int64",
-            Param::Uint64 => "uint64",
+            Param::Uint32 => "uint32",
             Param::Float64 => "float64",
             Param::Str => "string",
             Param::List => "[]interface {}",

@@ -187,7 +187,9 @@ impl Typed {
             (Param::Bool, Typed::Bool(b)) => Some(Value::Bool(b)),
             (Param::Int, Typed::Int(n)) => Some(Value::Int(n)),
             (Param::Int64, Typed::Int(n)) => Some(Value::Int64(n)),
-            (Param::Uint64, Typed::Int(n)) => u64::try_from(n).ok().map(Value::Uint64),
+            (Param::Uint32, Typed::Int(n)) => {
+                u32::try_from(n).ok().map(|n| Value::Uint64(n.into()))
+            }
             (Param::Float64, Typed::Int(n)) => Some(Value::Float(n as f64)),
             (Param::Float64, Typed::Float(f)) => Some(Value::Float(f)),
             _ => None,

@@ -4,7 +4,6 @@ use super::told::state_of;
 use super::*;
 use crate::api::form::FormRolloutStatus;
 use crate::api::policy::{Group, SkewCounts};
-use crate::decide::rollout::reason::Names;
 
 fn policy_of(snapshot: &mut Snapshot) -> &mut Rollout {
     &mut snapshot.forms.get_mut("web").unwrap().policy
@@ -48,8 +47,7 @@ fn what_is_rolled_out_and_not_ready_is_not_complete() {
 #[test]
 fn nothing_takes_a_slot_before_every_node_was_looked_at() {
     let mut snapshot = fleet("AAX", 3);
-    let unlooked = ["n1".to_owned()];
-    snapshot.unlooked = Names::of(&unlooked);
+    snapshot.unlooked = ["n1".to_owned()].into();
     let waits = plan(&snapshot, at(1));
     assert!(waits.releases.is_empty() && waits.ledger.is_none());
     assert!(waits.waiting.values().all(|why| why.code() == "Starting"));
@@ -507,7 +505,9 @@ fn a_slot_is_watched_for_as_long_as_its_form_asked_for_when_that_is_gone() {
 fn nothing_gets_complete_before_every_node_was_looked_at() {
     let mut snapshot = fleet("yy", 1);
     assert_eq!(phase_of(&snapshot, 1), Phase::Complete);
-    snapshot.unlooked = Names::of(&["n1".to_owned()]);
+    snapshot.unlooked = ["another form's".to_owned()].into();
+    assert_eq!(phase_of(&snapshot, 1), Phase::Complete);
+    snapshot.unlooked.insert("n1".to_owned());
     let told = state_of(&snapshot, 1).rollout;
     assert_eq!(told.phase, Phase::InProgress);
     let text = "2/2 updated and ready, as was told before the operator started; it has not yet looked at n1";

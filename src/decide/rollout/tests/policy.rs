@@ -272,7 +272,7 @@ fn the_reason_tells_who_fills_the_window() {
                 s.slots.push(slot(1, "100"));
             },
             "SlotReserved",
-            "it has a slot, but maxSkew is 1 by now, and 2 slots are out; not ready: n0; about to be released: n1",
+            "a slot that is taken already waits as well: maxSkew is 1 by now, and 2 slots are out; not ready: n0; about to be released: n1",
         ),
         (
             &|s| {

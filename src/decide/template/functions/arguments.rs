@@ -25,6 +25,14 @@ pub fn int(args: &[Value], index: usize) -> Result<i64, FunctionError> {
     }
 }
 
+/// An `uint32`: of what is larger, the lower bits.
+pub fn uint32(args: &[Value], index: usize) -> Result<u32, FunctionError> {
+    match any(args, index) {
+        Value::Uint64(n) => Ok(*n as u32),
+        other => Err(mismatch(other, "uint32")),
+    }
+}
+
 pub fn boolean(args: &[Value], index: usize) -> Result<bool, FunctionError> {
     match any(args, index) {
         Value::Bool(b) => Ok(*b),

@@ -29,7 +29,7 @@ const BASE64: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 const BASE32: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// The offset of the first byte that is not as it should be.
-type Corrupt = usize;
+pub type Corrupt = usize;
 
 fn result(context: &mut Context, decoded: Result<Vec<u8>, Corrupt>, name: &str) -> Outcome {
     match decoded {
@@ -88,7 +88,7 @@ fn is_newline(byte: u8) -> bool {
 }
 
 /// Newlines are skipped wherever they stand.
-fn decode64(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
+pub fn decode64(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
     let mut values = Vec::with_capacity(text.len());
     let mut at = 0;
     while let Some(byte) = text.get(at) {

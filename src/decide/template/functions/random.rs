@@ -33,7 +33,7 @@ pub const FUNCTIONS: &[Function] = &[
 ];
 
 /// The bytes of one random value: HMAC-SHA256 of everything that tells it from all others, and a counter.
-struct Draw {
+pub struct Draw {
     mac: Hmac<Sha256>,
     block: [u8; 32],
     used: usize,
@@ -42,6 +42,11 @@ struct Draw {
 
 impl Draw {
     fn new(context: &mut Context) -> Result<Draw, FunctionError> {
+        Draw::of(context, None)
+    }
+
+    /// One that differs for each text as well.
+    pub fn of(context: &mut Context, text: Option<&[u8]>) -> Result<Draw, FunctionError> {
         let Some((facts, place)) = &context.facts else {
             return Err(FunctionError::new(
                 "the hub's seed for random values is not known here",
@@ -58,7 +63,7 @@ impl Draw {
             place.text.as_bytes(),
             &context.draws.to_be_bytes(),
         ];
-        for part in parts {
+        for part in parts.into_iter().chain(text) {
             // With its length, so that no two lists of parts read the same.
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
@@ -72,7 +77,7 @@ impl Draw {
         })
     }
 
-    fn byte(&mut self) -> u8 {
+    pub fn byte(&mut self) -> u8 {
         if self.used == self.block.len() {
             let mut mac = self.mac.clone();
             mac.update(&self.blocks.to_be_bytes());

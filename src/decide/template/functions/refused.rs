@@ -33,21 +33,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         "it is only of use to functions that sign, which are refused",
         "put certificate and key into a Secret, and name the Secret",
     ),
-    (
-        &["encryptAES"],
-        NEW_EACH_TIME,
-        "store the encrypted text in a column of the row",
-    ),
-    (
-        &["decryptAES"],
-        "its key would have to stand in the form, for everybody who may read it",
-        "put what is secret into a Secret, and name the Secret",
-    ),
-    (
-        &["derivePassword"],
-        "its master password would have to stand in the form, for everybody who may read it",
-        "use randAlphaNum, which gives the same password at every sync",
-    ),
 ];
 
 /// Why there is no function of that name, for a user; `None` if it is simply unknown.

@@ -233,6 +233,9 @@ fn fitted(
 fn fitted_value(value: TableValue, param: Param) -> Outcome {
     Ok(match (value, param) {
         (TableValue::Int(n), Param::Int64) => TableValue::Int64(n),
+        (TableValue::Int(n), Param::Uint32) if u32::try_from(n).is_ok() => {
+            TableValue::Uint64(n.unsigned_abs())
+        }
         (TableValue::Int(n), Param::Float64) => TableValue::Float(n as f64),
         (TableValue::Nil, param) if param.takes_nil() => TableValue::Nil,
         (value, param) if param.takes_type(value.type_name()) => value,

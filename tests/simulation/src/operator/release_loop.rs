@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use lynqgate::api::hub::Slot;
 use lynqgate::decide::node::{NodeDigest, desired_content};
-use lynqgate::decide::rollout::reason::{Names, Reason};
+use lynqgate::decide::rollout::reason::Reason;
 use lynqgate::decide::rollout::{Confirm, Confirmation, Freed, GiveUp, Live, Plan, Release, Way};
 use lynqgate_plants::Plant;
 
@@ -569,14 +569,14 @@ fn back_off(memory: &mut Loop) -> u64 {
     refused_retry(memory.refusals)
 }
 
-fn unlooked(process: &mut Process) -> Names {
+fn unlooked(process: &mut Process) -> BTreeSet<String> {
     if process.release.surveyed {
-        return Names::default();
+        return BTreeSet::new();
     }
     let looked = &process.looked;
     let nodes = process.nodes.iter();
     let unlooked = nodes.filter(|(name, node)| !node.deleting && !looked.contains(*name));
-    let unlooked = Names::of(unlooked.map(|(name, _)| name));
+    let unlooked: BTreeSet<String> = unlooked.map(|(name, _)| name.clone()).collect();
     process.release.surveyed = unlooked.is_empty();
     unlooked
 }

@@ -64,6 +64,7 @@ var families = []struct {
 	{"json", jsonCases},
 	{"encoding", encodingCases},
 	{"hashes", hashesCases},
+	{"crypto", cryptoCases},
 	{"reflection", reflectionCases},
 	{"paths", pathsCases},
 	{"time", timeCases},
@@ -112,7 +113,7 @@ var builtins = strings.Fields("and call eq ge gt html index js le len lt ne not 
 var excused = strings.Fields(`
 	env expandenv getHostByName
 	randAlpha randAlphaNum randAscii randBytes randInt randNumeric shuffle uuidv4
-	bcrypt buildCustomCert decryptAES derivePassword encryptAES genCA genCAWithKey genPrivateKey genSelfSignedCert
+	bcrypt buildCustomCert genCA genCAWithKey genPrivateKey genSelfSignedCert
 	genSelfSignedCertWithKey genSignedCert genSignedCertWithKey htpasswd`)
 
 // All names that a template could call, sorted.

@@ -146,3 +146,38 @@ fn the_seed_is_not_shown() {
     let shown = format!("{:?}", facts(217, "acme", "app"));
     assert!(shown.contains("acme") && !shown.contains("217"), "{shown}");
 }
+
+#[test]
+fn what_is_encrypted_is_the_same_each_time_and_starts_like_nothing_else() {
+    let first = drawn(7, "acme", "app", "spec.x", "{{ encryptAES `k` `text` }}");
+    assert_eq!(
+        first,
+        drawn(7, "acme", "app", "spec.x", "{{ encryptAES `k` `text` }}")
+    );
+    let of_row =
+        "{{ range list .a .b }}{{ encryptAES `k` . | b64dec | trunc 16 | b64enc }} {{ end }}";
+    let rows = [("text", "texts"), ("text", "text"), ("texts", "text")];
+    let mut starts = Vec::new();
+    for (a, b) in rows {
+        let row = [("a", a), ("b", b)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let inputs = Inputs::new(
+            &row.into(),
+            Some(facts(7, "acme", "app")),
+            Limits::default(),
+        );
+        let template = Template::parse(Engine::Go, "t", of_row).unwrap();
+        let text = template.render(&inputs, "spec.x").unwrap().into_text();
+        starts.extend(
+            text.split_whitespace()
+                .enumerate()
+                .map(|(i, start)| (i, start.to_owned())),
+        );
+    }
+    starts.sort();
+    starts.dedup();
+    assert_eq!(
+        starts.len(),
+        4,
+        "two texts at each of two places: {starts:?}"
+    );
+}

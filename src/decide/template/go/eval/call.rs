@@ -149,7 +149,8 @@ impl<'t> Machine<'t, '_> {
             },
             Param::Int => ("integer", number.and_then(|n| n.int).map(Value::Int)),
             Param::Int64 => ("integer", number.and_then(|n| n.int).map(Value::Int64)),
-            Param::Uint64 => {
+            // Go drops the bits that are too many.
+            Param::Uint32 => {
                 let value = number.and_then(|n| n.uint).map(Value::Uint64);
                 ("unsigned integer", value)
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lynqgate::api::hub::Slot;
 use lynqgate::api::policy::Skew;
 use lynqgate::decide::node::NodeDigest;
-use lynqgate::decide::rollout::reason::{Names, Reason};
+use lynqgate::decide::rollout::reason::Reason;
 use lynqgate::decide::rollout::{self, Confirmation, Live, Plan, Release, Snapshot, Way};
 use lynqgate::decide::version;
 use lynqgate_plants::Plant;
@@ -148,7 +148,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         ledger_refused: None,
         ledger_lost: hub.is_some_and(|hub| !hub.has_ledger)
             && !world.planted(Plant::TakeLostForEmpty),
-        unlooked: Names::default(),
+        unlooked: BTreeSet::new(),
     }
 }
 
