@@ -96,13 +96,12 @@ fn the_page_says_what_is_there() -> Result<()> {
     for row in sections.values().flatten() {
         let has_reason = !row[2].is_empty();
         match row[1].as_str() {
-            "`same`" | "`missing`" => {}
+            "`same`" => {}
             "`better`" | "`refused`" if has_reason => {}
             mark => problems.push(format!("{}: {mark} without a reason", row[0])),
         }
     }
 
-    let is_missing = |row: &Row| row[1] == "`missing`";
     let there = |row: &Row| matches!(row[1].as_str(), "`same`" | "`better`");
     for (section, found) in [
         ("LynqHub", fields("hubs", "")?),
@@ -123,7 +122,7 @@ fn the_page_says_what_is_there() -> Result<()> {
     }
     // A flag that is taken and does nothing is there.
     let flags = flags()?;
-    let named = names(sections["Flags"].iter().filter(|row| !is_missing(row)));
+    let named = names(&sections["Flags"]);
     problems.extend(differences("Flags", &named, &flags));
     let lost = FLAGS_OF_LYNQ
         .split_whitespace()
@@ -169,10 +168,6 @@ fn the_page_says_what_is_there() -> Result<()> {
     let untold = reasons::codes().filter(|code| !reasons.contains(*code));
     problems.extend(untold.map(|code| format!("Conditions: no row has the reason {code}")));
     problems.extend(unsaid(&sections["Messages"]));
-
-    let missing = names(sections["Metrics"].iter().filter(|row| is_missing(row)));
-    let came = missing.iter().filter(|name| has_metric(name));
-    problems.extend(came.map(|name| format!("Metrics: {name} is not missing any more")));
 
     let tests = texts(&["src", "webhook-certs", "tests"], |text| text);
     let faults = rows(faults);
@@ -226,7 +221,7 @@ fn unsaid(messages: &[Row]) -> Vec<String> {
 }
 
 /// What is served and has no row, and what has one and is not served.
-pub fn metrics(served: &str) -> Vec<String> {
+pub fn metrics(text: &str) -> Vec<String> {
     let page = read(PAGE);
     let table = page.split("\n### Metrics\n").nth(1).unwrap_or_default();
     let table = rows(table.split("\n### ").next().unwrap_or_default());
@@ -235,11 +230,37 @@ pub fn metrics(served: &str) -> Vec<String> {
     let stem = |name: &str| name.trim_end_matches("_total").to_owned();
     let named: BTreeSet<String> = names(table.iter().filter(kept));
     let named = named.iter().map(|name| stem(name)).collect();
-    let types = served
+    let types = text
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE "));
     let served = types.filter_map(|line| line.split(' ').next()).map(stem);
-    differences("Metrics", &named, &served.filter(own).collect())
+    let mut problems = differences("Metrics", &named, &served.filter(own).collect());
+    let cells = table.iter().filter(kept).map(|row| row[0].as_str());
+    let labels = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let labels: BTreeMap<String, BTreeSet<&str>> = labels
+        .filter_map(|metric| metric.strip_suffix('}')?.split_once('{'))
+        .map(|(name, labels)| (stem(name), labels.split(',').collect()))
+        .collect();
+    let served: BTreeSet<_> = text.lines().filter_map(series).collect();
+    for (name, has) in served {
+        let name = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .unwrap_or(name);
+        let named = labels.get(&stem(name));
+        if let Some(named) = named.filter(|named| **named != has) {
+            problems.push(format!("Metrics: {name} has {has:?}, not {named:?}"));
+        }
+    }
+    problems
+}
+
+/// A line's metric, and the names of its labels, but for a histogram's own.
+fn series(line: &str) -> Option<(&str, BTreeSet<&str>)> {
+    let (name, labels) = line.split_once('}')?.0.split_once('{')?;
+    let names = labels.split("\",").filter_map(|label| label.split_once('='));
+    let own = names.map(|(name, _)| name).filter(|name| *name != "le");
+    Some((name, own.collect()))
 }
 
 fn read(path: &str) -> String {
