@@ -118,6 +118,9 @@ mod tests {
             "--leader-elect=False",
             "--hub-concurrency=0",
             "--metrics-secure=t",
+            "--kubeconfig=",
+            "--metrics-cert-path=",
+            "--health-probe-bind-address=",
         ];
         for of_lynq in [&of_lynq[..], &["/manager", "run", "--leader-elect"]] {
             let given = as_lynqs(of_lynq.iter().map(OsString::from));

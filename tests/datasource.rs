@@ -22,7 +22,7 @@ mod faults;
 pub mod hostile;
 mod queries;
 mod refusals;
-mod tls;
+pub mod tls;
 mod values;
 
 use std::time::Duration;

@@ -230,9 +230,7 @@ pub fn metrics(text: &str) -> Vec<String> {
     let stem = |name: &str| name.trim_end_matches("_total").to_owned();
     let named: BTreeSet<String> = names(table.iter().filter(kept));
     let named = named.iter().map(|name| stem(name)).collect();
-    let types = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE "));
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let served = types.filter_map(|line| line.split(' ').next()).map(stem);
     let mut problems = differences("Metrics", &named, &served.filter(own).collect());
     let cells = table.iter().filter(kept).map(|row| row[0].as_str());
@@ -258,7 +256,9 @@ pub fn metrics(text: &str) -> Vec<String> {
 /// A line's metric, and the names of its labels, but for a histogram's own.
 fn series(line: &str) -> Option<(&str, BTreeSet<&str>)> {
     let (name, labels) = line.split_once('}')?.0.split_once('{')?;
-    let names = labels.split("\",").filter_map(|label| label.split_once('='));
+    let names = labels
+        .split("\",")
+        .filter_map(|label| label.split_once('='));
     let own = names.map(|(name, _)| name).filter(|name| *name != "le");
     Some((name, own.collect()))
 }

@@ -304,7 +304,7 @@ async fn what_could_not_be_written_is_not_forgotten() -> Result<()> {
         ensure!(waits(&form["status"]["rollout"]), "{form}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let held = "are not rendered for every row yet";
+    let held = "have not reached every node yet";
     let told = policy::explain(&cluster, &fleet, &["node", "t0-web"]).await?;
     ensure!(
         told.contains("NotRendered") && told.contains(held),

@@ -50,7 +50,9 @@ enum Subject {
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("there is no {kind} {name:?} in namespace {namespace:?}; give another with -n")]
+    #[error(
+        "there is no {kind} {name:?} in namespace {namespace:?}; give another with -n, or, of a form that is gone, ask for one of its nodes"
+    )]
     NotFound {
         kind: &'static str,
         name: String,
@@ -166,8 +168,10 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
 
 fn unread(hub: &Hub) -> Option<String> {
     let mut ready = hub.status.conditions.iter().filter(|c| c.type_ == "Ready");
-    let ready = ready.find(|c| c.status == "False")?;
-    Some(ready.message.clone())
+    let unread = ready.find(|c| c.status == "False");
+    let mut unwritten = hub.status.conditions.iter();
+    let unwritten = || unwritten.find(|c| c.type_ == "WriteFailed" && c.status == "True");
+    unread.or_else(unwritten).map(|c| c.message.clone())
 }
 
 /// The forms whose every node was written from what they are now: either their statuses say so, or, for the operator writes

@@ -39,7 +39,7 @@ use crate::server::{files, metrics, probes, tls, webhook};
 #[command(args_override_self = true)]
 pub struct Arguments {
     /// Kubeconfig to use. Default: the KUBECONFIG variable, ~/.kube/config, or the service account of the pod.
-    #[arg(long)]
+    #[arg(long, value_parser = flags::path())]
     kubeconfig: Option<PathBuf>,
     /// Namespace of the operator itself: its lease and its certificate Secret are there.
     #[arg(long, env = "POD_NAMESPACE", default_value = "lynq-system")]
@@ -51,7 +51,7 @@ pub struct Arguments {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     metrics_secure: bool,
     /// Directory of a certificate for that. Default: the webhooks' own.
-    #[arg(long)]
+    #[arg(long, value_parser = flags::path())]
     metrics_cert_path: Option<PathBuf>,
     /// Its file in there.
     #[arg(long, default_value = "tls.crt")]
@@ -162,10 +162,8 @@ pub fn run(arguments: Arguments) -> Result<(), AnyError> {
 
 async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let (stop_sender, stop) = watch::channel(Stage::Running);
-    let kubeconfig = arguments
-        .kubeconfig
-        .as_ref()
-        .map(|path| path.display().to_string());
+    let kubeconfig = flags::given(&arguments.kubeconfig);
+    let kubeconfig = kubeconfig.map(|path| path.display().to_string());
     let (kube, user) = client::connect(kubeconfig.as_deref()).await?;
     let operator = arguments.operator_user.clone().unwrap_or(user);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), operator, "starting");
@@ -201,7 +199,8 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let installation = Installation::follow(&kube, &arguments.namespace, &operator);
     let not_ready = readiness(certs.clone(), installation.clone(), stopping.clone());
     let mut tasks = vec![];
-    if arguments.health_probe_bind_address != "0" {
+    // In Lynq no address means none here, and the default of its libraries for the metrics.
+    if !["", "0"].contains(&arguments.health_probe_bind_address.as_str()) {
         let address = &arguments.health_probe_bind_address;
         let listener = listen("health-probe-bind-address", address).await?;
         tasks.push(tokio::spawn(probes::serve(
@@ -211,7 +210,11 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         )));
     }
     if arguments.metrics_bind_address != "0" {
-        let listener = listen("metrics-bind-address", &arguments.metrics_bind_address).await?;
+        let address = match arguments.metrics_bind_address.as_str() {
+            "" => ":8080",
+            address => address,
+        };
+        let listener = listen("metrics-bind-address", address).await?;
         let stop = reached(stop.clone(), Stage::Ended);
         tasks.push(match arguments.metrics_secure {
             true => {
@@ -377,7 +380,7 @@ fn rows_of(world: &Arc<World>) -> definitions::RowsOf {
 
 /// The certificate that somebody else keeps in files, if there is one.
 fn metrics_certificate(arguments: &Arguments) -> Result<Option<Arc<ServerConfig>>, Error> {
-    let Some(directory) = &arguments.metrics_cert_path else {
+    let Some(directory) = flags::given(&arguments.metrics_cert_path) else {
         return Ok(None);
     };
     let certificate = directory.join(&arguments.metrics_cert_name);

@@ -1,6 +1,8 @@
 //! `explain`: why a node or a form is where it is, what must happen, and when. The release planner itself is asked, with
 //! what can be read of the cluster, so that the answer cannot differ from what the operator does.
 
+mod next;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,10 +13,10 @@ use crate::api::form::Phase;
 use crate::api::hub::Slot;
 use crate::api::{names, stamp};
 use crate::decide::node::NodeDigest;
-use crate::decide::rollout::failure;
 use crate::decide::rollout::reason::{NEXT, Reason};
 use crate::decide::rollout::status::FormState;
 use crate::decide::rollout::{Live, Plan, Snapshot};
+use crate::decide::rollout::{failure, order};
 
 /// The answer, in the order in which it is read.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,7 +77,7 @@ pub struct Asked<'a> {
     pub told: &'a BTreeMap<String, (String, String)>,
     /// The condition Valid of each form, where it is false: the reason and the message that its operator wrote.
     pub invalid: &'a BTreeMap<String, (String, String)>,
-    /// Why the hub has not read its rows, as its condition Ready says.
+    /// Why the hub has not read its rows, or cannot write its nodes, as its conditions say.
     pub unread: Option<String>,
     pub now: Timestamp,
 }
@@ -107,12 +109,12 @@ impl Asked<'_> {
         let subject = format!("lynqnode {}", node.key);
         let reason = self.plan.waiting.get(&node.key.name);
         if node.deleting {
-            let state = "is being deleted, and something keeps it".to_owned();
+            let state = "is being deleted".to_owned();
             let mut explanation = Explanation::of(subject, state).within(node);
             let mut told = node.status.conditions.iter();
             let told = told.find(|c| c.type_ == "Ready" && c.reason == "Deleting");
             explanation.why = told.map(|told| told.message.clone());
-            explanation.next = Some(GOING.to_owned());
+            explanation.next = Some(next::GOING.to_owned());
             return explanation;
         }
         if !node.held() {
@@ -153,11 +155,20 @@ impl Asked<'_> {
             };
             let mut explanation = Explanation::of(subject, state).within(node);
             let broken = ready.is_some_and(|ready| ready.status == "False");
-            explanation.next = broken.then(|| MEND_NODE.to_owned());
+            let edited = || (node.is_edited() == Some(true)).then(|| next::TAKE_BACK.to_owned());
             let mut slots = self.snapshot.slots.iter();
             let slot = slots.find(|slot| slot.node == node.key.name && broken);
             explanation.deadline = slot.and_then(|slot| self.deadline(slot));
             explanation.expected = explanation.deadline.map(|at| self.before(at));
+            let late = explanation.deadline.is_some_and(|at| at <= self.now);
+            explanation.next = match broken {
+                true if late => Some(next::MEND_NODE.to_owned()),
+                true => Some(format!(
+                    "nothing, if it becomes ready soon; else {}",
+                    next::MEND_NODE
+                )),
+                false => edited(),
+            };
             if let Some(until) = self
                 .state_of(&node.form)
                 .and_then(|f| f.watched.get(&node.key.name))
@@ -173,7 +184,9 @@ impl Asked<'_> {
             Live::Unknown if node.past_gate => {
                 "its content was written past the gate; what runs stays as it is until the release"
             }
-            Live::Unknown => "what runs was not let through by the gate, and stays as it is",
+            Live::Unknown => {
+                "what runs is not known for sure any more, and stays as it is until the release"
+            }
             Live::Hash(_) if node.status_is_current() && !node.is_ready() => {
                 "what was live before runs on, and is not ready"
             }
@@ -221,11 +234,13 @@ impl Asked<'_> {
             true => String::new(),
             false => format!("; changed since the hub wrote it: {}", state.edited),
         };
+        let form = self.snapshot.forms.get(name)?;
+        let empty = order::without_nodes(name, form, self.snapshot);
         let counted = told.unwrap_or(rollout);
         let mut explanation = Explanation::of(
             format!("lynqform {}/{name}", self.namespace),
             format!(
-                "{text}: {} nodes, {} updated and ready, {} updated and not ready, {} held; {}{edited}",
+                "{text}: {} nodes, {} updated and ready, {} updated and not ready, {} held; {}{edited}{empty}",
                 counted.total_nodes,
                 counted.ready_updated_nodes,
                 counted.updating_nodes,
@@ -235,7 +250,7 @@ impl Asked<'_> {
         );
         explanation.why = told.map(|told| told.message.clone());
         if unwritten && state.blocked.is_none() {
-            explanation.next = Some(UNWRITTEN.to_owned());
+            explanation.next = Some(next::UNWRITTEN.to_owned());
             return Some(self.estimated(explanation, name));
         }
         // What goes on by itself says less than what stops the rest.
@@ -247,16 +262,16 @@ impl Asked<'_> {
         } else if let Some((code, why)) = self.invalid.get(name) {
             explanation.reason = Some(code.clone());
             explanation.why = Some(why.clone());
-            explanation.next = Some(correction(code).to_owned());
+            explanation.next = Some(next::correction(code).to_owned());
         } else if rollout.total_nodes == 0 {
             let why = explanation.why.take();
             explanation.why = Some(why.unwrap_or_else(|| rollout.message.clone()));
-            explanation.next = Some(NO_NODES.to_owned());
+            explanation.next = Some(next::NO_NODES.to_owned());
         } else if matches!(rollout.phase, Phase::InProgress | Phase::Failed)
             && explanation.why.is_none()
         {
             explanation.why = Some(rollout.message.clone());
-            explanation.next = (rollout.updating_nodes > 0).then(|| MEND.to_owned());
+            explanation.next = (rollout.updating_nodes > 0).then(|| next::MEND.to_owned());
             explanation.expected = self.first_failure(name);
             if self.snapshot.forms.get(name)?.outdated {
                 let not_rendered = Reason::NotRendered { form: name.into() };
@@ -317,14 +332,14 @@ impl Asked<'_> {
         if let (Reason::NotRendered { .. }, Some((code, text))) = (reason, self.invalid.get(form)) {
             explanation.reason = Some(reason.code().to_owned());
             explanation.why = Some(format!("{reason}: {text}"));
-            explanation.next = Some(correction(code).to_owned());
+            explanation.next = Some(next::correction(code).to_owned());
             return;
         }
         explanation.reason = Some(reason.code().to_owned());
         explanation.why = Some(reason.to_string());
         explanation.next = Some(reason.next().to_owned());
         if let Reason::Soaking { holders, .. } = reason {
-            let free = holders.soaked_at.map(|at| self.at(at));
+            let free = holders.free_at.map(|at| self.at(at));
             explanation.expected = free.map(|at| format!("the next slot is free {at}"));
         }
         if let (Reason::NotRendered { .. }, Some(unread)) = (reason, &self.unread) {
@@ -369,7 +384,7 @@ impl Asked<'_> {
             "it is watched for rollout.minReadySeconds, until {}: as long as that it keeps its slot{others}",
             until.strftime("%H:%M:%S UTC")
         ));
-        explanation.next = Some(STAYS_READY.to_owned());
+        explanation.next = Some(next::STAYS_READY.to_owned());
         explanation.expected = Some(format!("its slot is free {}", self.at(until)));
     }
 
@@ -457,38 +472,6 @@ impl Asked<'_> {
         since.map_or(String::new(), |since| {
             format!(" for {}", short(self.now.duration_since(since)))
         })
-    }
-}
-
-const MEND_NODE: &str = "nothing, if it becomes ready soon; else correct the form or the row (this node gets the correction \
-                         first), or mend what the message names";
-
-/// What is left to do where nothing waits, and not everything is ready.
-const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
-                    what stands in their way";
-
-const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld (kubectl describe lynqhub): they \
-                         say why, and of which nodes; correct the form or the rows, or confirm the deletions. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
-
-const GOING: &str = "see its finalizers and the objects that it is to take along (kubectl describe lynqnode); the operator's log \
-                     says what it cannot delete";
-
-const STAYS_READY: &str = "nothing, as long as it stays ready";
-
-const NO_NODES: &str = "nothing, if rows are to come, or were read a moment ago; else see the table, and the hub's \
-                        conditions (kubectl describe lynqhub): Ready, RowsSkipped, RenderFailed, WriteFailed";
-
-/// What is left to do, by the reason of the form's condition Valid.
-fn correction(code: &str) -> &'static str {
-    match code {
-        "HubNotFound" => {
-            "create the hub; or delete the form, and make it anew for another one (a form's hubId cannot be changed); until then nothing of it changes"
-        }
-        "HubGoing" => {
-            "wait until the hub is gone; if it is not, see its finalizers and its nodes'; until then nothing of the form changes"
-        }
-        "HubInvalid" => "correct the hub; until then nothing of the form changes",
-        _ => "correct the form and apply it",
     }
 }
 

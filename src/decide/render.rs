@@ -234,7 +234,8 @@ const CREATED_TOO_LATE: &str = "targetNamespace: the resource that creates this 
                                 of dependIds, or list the namespace in allowedNamespaces";
 
 impl CompiledForm {
-    /// The first group of the order whose condition the row meets.
+    /// The first group of the order whose condition the row meets. What is neither true nor false is no condition, and would
+    /// keep a row out of the canaries without a word.
     pub fn group(&self, inputs: &RowInputs) -> Result<Option<usize>, String> {
         let variables = variables(inputs);
         let row = Inputs::new(&variables, None, Limits::default());
@@ -242,8 +243,10 @@ impl CompiledForm {
             let path = format!("order[{number}].when");
             let said = when.render_publicly(&row, &path);
             let said = said.map_err(|error| hinted(error, &variables))?;
-            if said.into_text().trim() == "true" {
-                return Ok(Some(*number));
+            match said.into_text().trim() {
+                "true" => return Ok(Some(*number)),
+                "false" | "" => {}
+                _ => return Err(format!("{path} gives neither true nor false")),
             }
         }
         Ok(None)

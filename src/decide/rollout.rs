@@ -8,7 +8,7 @@
 //! its slot names, and is sent only after the planner's own successful compare-and-swap of the ledger wrote that slot.
 
 pub mod failure;
-mod order;
+pub mod order;
 mod pace;
 pub mod reason;
 mod snapshot;
@@ -503,7 +503,7 @@ impl Pass<'_> {
         let halted = failed.spent() && !node.non_ready();
         halted.then(|| Reason::BudgetSpent {
             failed: Names::of(&failed.names),
-            why: failed.why(self.snapshot),
+            why: failed.why(form, self.snapshot),
             allowed: failed.allowed,
         })
     }
@@ -535,7 +535,8 @@ fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Opt
     let soak = form.map_or(slot.min_ready_seconds, |form| form.policy.min_ready_seconds);
     // A start to come was stamped by a clock that was ahead.
     let start = node.start.filter(|start| *start <= now);
-    let from = start.map_or(settled_since, |start| start.max(settled_since));
+    let from = [Some(settled_since), start, node.watched_since];
+    let from = from.into_iter().flatten().max()?;
     from.checked_add(SignedDuration::from_secs(soak.into()))
         .ok()
 }

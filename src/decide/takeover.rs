@@ -90,6 +90,14 @@ impl Recorded {
         }
     }
 
+    /// Whether it is the object as far as the record says: what is a template in it may be anything.
+    pub fn may_be(&self, key: &ObjectKey) -> bool {
+        let fits = |recorded: &str, name: &str| recorded.contains("{{") || recorded == name;
+        key.kind.kind == self.kind
+            && fits(&self.name, &key.name)
+            && fits(&self.namespace, &key.namespace)
+    }
+
     /// Lynq's record has the namespace as the form's template says it: it names nothing.
     pub fn is_template(&self) -> bool {
         self.namespace.contains("{{") || self.name.contains("{{")

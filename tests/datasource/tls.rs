@@ -12,9 +12,9 @@ on_each_product!(
     a_server_that_insists_is_not_read_in_clear,
 );
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
+pub type Authority = CertifiedIssuer<'static, KeyPair>;
 
-fn authority(name: &str) -> Authority {
+pub fn authority(name: &str) -> Authority {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -22,7 +22,7 @@ fn authority(name: &str) -> Authority {
 }
 
 /// A server with a certificate for 127.0.0.1, and its authority.
-async fn server(product: Product, insists_on_tls: bool) -> (Database, Authority) {
+pub async fn server(product: Product, insists_on_tls: bool) -> (Database, Authority) {
     let authority = authority("ours");
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use futures::FutureExt;
+use serde_json::json;
 
 use crate::cluster::database::{self, Database, Product};
 use crate::cluster::{Cluster, wait};
 use crate::datasource::hostile::{Network, Then};
+use crate::datasource::tls;
 use crate::hub::{fleet_on, form, map, until_maps};
 use crate::operator;
 use crate::tenants::{Fleet, SOON};
@@ -53,6 +55,14 @@ async fn an_outage_ends_with_the_next_sync() -> Result<()> {
         (
             "PostgreSQL's password changed",
             password_changed(cluster, Product::Postgresql).boxed_local(),
+        ),
+        (
+            "MariaDB's authority changed",
+            authority_changed(cluster, Product::Mariadb).boxed_local(),
+        ),
+        (
+            "PostgreSQL's authority changed",
+            authority_changed(cluster, Product::Postgresql).boxed_local(),
         ),
     ])
     .await
@@ -199,6 +209,37 @@ async fn password_changed(cluster: &Cluster, product: Product) -> Result<()> {
     fleet.apply(&secret).await?;
     fleet.insert(1..2).await?;
     fleet.complete(2, SOON).await?;
+    fleet.retire().await
+}
+
+/// The Secret has the certificate of another authority than the server's, and then the right one; of neither anybody tells the
+/// operator.
+async fn authority_changed(cluster: &Cluster, product: Product) -> Result<()> {
+    let (server, authority) = tls::server(product, false).await;
+    let fleet = Fleet::on(cluster, &server, "authority", 1, "SELECT 1").await?;
+    let secret = |pem: String| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "authority", "namespace": fleet.namespace},
+            "stringData": {"ca.crt": pem},
+        })
+    };
+    let mut hub = fleet.hub();
+    hub["spec"]["source"][product.source()]["tls"] =
+        json!({"mode": "required", "caRef": {"name": "authority", "key": "ca.crt"}});
+    fleet.apply(&secret(tls::authority("ours").pem())).await?;
+    fleet.apply(&hub).await?;
+    fleet
+        .apply(&form(&fleet, "web", &[map("app", "-app")]))
+        .await?;
+    let failed = ("Ready", "False", "DatabaseConnectionFailed");
+    let said = format!(
+        "no TLS with the database at {}:{}: its certificate is not issued by a trusted authority; check the Secret with the \
+         authority's certificate",
+        fleet.database.host, fleet.database.port
+    );
+    fleet.says(("LynqHub", "tenants"), failed, &said).await?;
+    fleet.apply(&secret(authority.pem())).await?;
+    fleet.complete(1, SOON).await?;
     fleet.retire().await
 }
 

@@ -1,5 +1,8 @@
 //! Flags of Lynq's operator that are accepted, so that its Deployment's arguments go on working, and change nothing here.
 
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
@@ -10,6 +13,15 @@ pub fn truth(text: &str) -> Result<bool, &'static str> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("give true or false"),
     }
+}
+
+/// One that is empty counts as not given.
+pub fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
+pub fn given(path: &Option<PathBuf>) -> Option<&PathBuf> {
+    path.as_ref().filter(|path| !path.as_os_str().is_empty())
 }
 
 #[derive(clap::Args)]

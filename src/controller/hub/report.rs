@@ -88,7 +88,13 @@ pub async fn synced(
 ) -> Option<Duration> {
     let mut failed = Findings::default();
     for failure in report.failures {
-        failed.add(Subject::Node, &failure.name, &failure.message);
+        // Its name would make a cause of its own of each.
+        let named = format!(" {:?}", failure.name);
+        failed.add(
+            Subject::Node,
+            &failure.name,
+            failure.message.replacen(&named, "", 1),
+        );
     }
     memory.said.remove(READY.type_);
     let mut states = vec![ConditionState::new(

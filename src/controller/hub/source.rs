@@ -139,7 +139,8 @@ fn needed<'a, T>(block: &'a Option<T>, name: &str, what: &str) -> Result<&'a T, 
     })
 }
 
-/// A password that the database refuses is fetched anew once: it may have been changed in both places since.
+/// A password that the database refuses, or an authority that did not sign its certificate, is fetched anew once: it may have been
+/// changed in both places since.
 async fn read_database(
     world: &World,
     hub: &Hub,
@@ -154,7 +155,7 @@ async fn read_database(
         open(world, hub, server, known).await?;
     }
     match collect(opened(known), columns).await {
-        Err(denied @ SourceError::AccessDenied { .. }) if was_known => {
+        Err(denied @ (SourceError::AccessDenied { .. } | SourceError::Tls { .. })) if was_known => {
             // The same password once more could lock the user out.
             match open(world, hub, server, known).await? {
                 true => collect(opened(known), columns).await,

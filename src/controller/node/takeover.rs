@@ -129,6 +129,14 @@ pub async fn foresee(
     // What the content does not name any more goes with the release.
     for recorded in recorded(&node.status) {
         if recorded.is_template() {
+            let key = named.iter().find(|key| recorded.may_be(key));
+            let makes =
+                |key: &&ObjectKey| foreseen.effects.contains(&Effect::Makes((*key).clone()));
+            if key.is_none_or(|key| makes(&key)) {
+                let why = "Lynq made it in a namespace that its form had as a template, and the form does not name it there any more; \
+                           where it is nobody can say, and it is left behind: delete it by hand";
+                foreseen.unclear(&recorded.to_string(), why.to_owned());
+            }
             continue;
         }
         if recorded.api_versions.is_empty() && !recorded.is_among(&named) {

@@ -32,7 +32,7 @@ impl Look<'_> {
             let seen_for = looked.get(&key).map(|looked| looked.first.elapsed());
             let first = now - seen_for.unwrap_or_default();
             if let Some(node) = snapshot.nodes.get_mut(&slot.node) {
-                node.settled_since = node.settled_since.map(|since| since.max(first));
+                node.watched_since = Some(first);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A form tried on the rows there are, before it is stored: for whom it does not render, and how much it changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -31,6 +31,8 @@ pub struct Trial {
     changed: usize,
     /// Whether there was something to compare with.
     compared: bool,
+    /// The groups of the order in which there is a row, by their conditions.
+    groups: BTreeSet<usize>,
     /// Workloads by kind whose pods are made anew.
     restarts: BTreeMap<String, usize>,
     pub hub: HubSays,
@@ -74,8 +76,9 @@ pub fn of(
                 .err()
                 .map(|error| error.to_string())
         };
-        let group = || change.new.group(&inputs(row, hub, form)).err();
-        let cause = resource.or_else(too_large).or_else(group);
+        let group = change.new.group(&inputs(row, hub, form));
+        trial.groups.extend(group.as_ref().ok().copied().flatten());
+        let cause = resource.or_else(too_large).or(group.err());
         trial
             .broken
             .extend(cause.map(|cause| (row.uid.clone(), cause)));
@@ -183,6 +186,12 @@ impl Trial {
                 "tried on {} of {} rows, there was no time for more: that it renders for the others is not known",
                 self.tried, self.rows
             ));
+        }
+        for (number, group) in policy.order.iter().enumerate() {
+            if group.when.is_some() && !self.groups.contains(&number) && self.tried == self.rows {
+                let name = &group.name;
+                warnings.push(format!("rollout.order: no row is in the group {name:?}"));
+            }
         }
         if self.broken_before > 0 {
             warnings.push(format!(
@@ -383,6 +392,28 @@ mod tests {
         let mut same = old.clone();
         same["spec"]["rollout"] = json!({"maxSkew": 5});
         assert!(changed(Some(&old), &same).is_none());
+    }
+
+    /// A canary that is none would go with all the others.
+    #[test]
+    fn a_group_without_rows_is_told_and_a_condition_that_is_none_refused() {
+        let rows = rows(&[("a", "pro"), ("b", "free")]);
+        let said = |when: &str| {
+            let mut form = form("x", "");
+            form["spec"]["rollout"] =
+                json!({"maxSkew": 1, "order": [{"name": "first", "when": when}]});
+            let change = changed(None, &form).unwrap();
+            let policy = change.spec.rollout.clone().unwrap();
+            of(&change, &rows, ("h", "web"), &|| true).verdict(false, &policy, false)
+        };
+        assert_eq!(said("{{ eq .plan \"pro\" }}").warnings.len(), 1);
+        let nobody = &said("{{ eq .plan \"prod\" }}").warnings[1];
+        assert_eq!(nobody, "rollout.order: no row is in the group \"first\"");
+        let refused = said("{{ .plan }}").denied.unwrap();
+        assert!(
+            refused.contains("order[0].when gives neither true nor false"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
 use crate::decide::rollout::status::nodes_of;
-use crate::decide::rollout::{Form, Snapshot};
+use crate::decide::rollout::{Form, Snapshot, order};
 
 /// The nodes that spend the failure budget.
 #[derive(Clone, Debug, Default)]
@@ -23,9 +23,9 @@ impl Failed {
         self.names.len() >= self.allowed
     }
 
-    /// Why the first of them is not ready.
-    pub fn why(&self, snapshot: &Snapshot) -> Option<String> {
-        snapshot.nodes.get(self.names.first()?)?.why.clone()
+    /// Why the first of them is not ready, or counts as failed all the same.
+    pub fn why(&self, form: &Form, snapshot: &Snapshot) -> Option<String> {
+        order::why(form, snapshot.nodes.get(self.names.first()?)?)
     }
 
     fn wake(&mut self, at: Timestamp) {
@@ -34,7 +34,8 @@ impl Failed {
 }
 
 /// A failure is a slot that is no repair, whose node is live on the slot's hash, not held, and not settled at its
-/// deadline: new content takes a node out of the count, and editing the policy does not.
+/// deadline: new content takes a node out of the count, and editing the policy does not. What gets ready later counts for as
+/// long as it is watched: else what comes and goes would end the halt each time that it comes.
 pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Timestamp) -> Failed {
     let total = nodes_of(form_name, snapshot).count();
     let allowed = form
@@ -53,10 +54,10 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
             failed.wake(deadline);
             continue;
         }
-        failed.late += 1;
+        let node = &snapshot.nodes[&slot.node];
+        failed.late += usize::from(node.non_ready() || node.deleting);
         // What cannot go for a finalizer's sake says nothing of the content.
-        let going = snapshot.nodes[&slot.node].deleting;
-        if may_fail(form, slot, deadline, now) && !going {
+        if may_fail(form, slot, deadline, now) && !node.deleting {
             failed.names.push(slot.node.clone());
             // Written ahead of its time, by a clock that is before ours.
             if let Some(at) = form.resumed_at.filter(|at| *at > now) {
@@ -67,22 +68,20 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
     failed
 }
 
-/// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live. What was ready, and
-/// breaks while it is still watched, has as long once more; but not for longer than it would be watched.
+/// Until when the slot's node has to be ready; None where it was so in time, and where the slot is not for what is live. What was
+/// ready, and breaks while it is still watched, has as long once more; but not for longer than it would be watched.
 pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
     let node = snapshot.nodes.get(&slot.node)?;
     let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
     let limit = SignedDuration::from_secs(form.policy.progress_deadline_seconds.into());
-    let start = node
-        .start
-        .filter(|_| in_flight && (node.non_ready() || node.deleting));
-    let first = start?.checked_add(limit).ok()?;
-    let Some(broke) = node.broke_at else {
-        return Some(first);
-    };
+    let first = node.start.filter(|_| in_flight)?.checked_add(limit).ok()?;
     let soak = SignedDuration::from_secs(form.policy.min_ready_seconds.into());
-    let again = broke.checked_add(limit).ok()?;
-    Some(again.min(first.checked_add(soak).ok()?).max(first))
+    let last = first.checked_add(soak).ok()?;
+    match (node.settled_since, node.broke_at) {
+        (Some(since), _) if !node.deleting => (since > last).then_some(last),
+        (_, Some(broke)) => Some(broke.checked_add(limit).ok()?.min(last).max(first)),
+        _ => Some(first),
+    }
 }
 
 /// A repair never counts as a failure, nor does what somebody has forgiven.

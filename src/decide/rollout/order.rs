@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::hub::Slot;
 use crate::decide::rollout::reason::{Names, Reason};
+use crate::decide::rollout::status::nodes_of;
 use crate::decide::rollout::{Form, Node, Snapshot};
 
 /// The first group of a form that is not done, and who is not done in it.
@@ -16,10 +17,29 @@ struct Turn {
     why: Option<String>,
 }
 
-fn why(form: &Form, node: &Node) -> Option<String> {
+/// Why the node is not done.
+pub fn why(form: &Form, node: &Node) -> Option<String> {
     let soaks = !node.held() && node.settled_since.is_some() && form.policy.min_ready_seconds > 0;
     let soaks = || soaks.then(|| "it is ready, and has to stay so for a while".to_owned());
     node.why.clone().or_else(soaks)
+}
+
+/// What is to be added about groups of the form's order without any node, which an order passes over as if they were done.
+pub fn without_nodes(name: &str, form: &Form, snapshot: &Snapshot) -> String {
+    let there = nodes_of(name, snapshot).map(|(_, node)| node.group);
+    let there: BTreeSet<usize> = there.chain(form.absent.values().copied()).collect();
+    let order = form.policy.order.iter().enumerate();
+    let empty = order.filter(|(number, _)| !there.contains(number));
+    let empty: Vec<String> = empty
+        .map(|(_, group)| format!("{:?}", group.name))
+        .collect();
+    match empty.is_empty() || there.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; no node is in the group {} of rollout.order",
+            Names::of(&empty)
+        ),
+    }
 }
 
 /// Whose turn it is, by form; a form without an order is not in it.

@@ -223,7 +223,7 @@ impl Reason {
             }
             Reason::NotRendered { .. } => {
                 "nothing, if that is over within seconds; else see the form's condition Valid, and, where that is True, the hub's \
-                 conditions"
+                 conditions: WriteFailed says what keeps nodes from being written (kubectl describe lynqhub)"
             }
             Reason::Paused { .. } => {
                 "set rollout.paused: false on the form, or let one node go with the annotation lynq.sh/force-rollout=true"
@@ -300,7 +300,7 @@ impl Reason {
                 "its turn has not come: an earlier group of the form's order is not done; the form's condition Held says which, and who in it"
             }
             Reason::NotRendered { .. } => {
-                "the form's newest templates are not rendered for every row yet; if that lasts, see the form's condition Valid and the hub's conditions"
+                "the form's newest templates have not reached every node yet; if that lasts, see the form's condition Valid and the hub's conditions"
             }
             Reason::Paused { .. } => {
                 "the rollout is paused; set paused: false on the form, or force this node"
@@ -405,10 +405,13 @@ impl fmt::Display for Reason {
             Reason::NotRendered { form } => {
                 write!(
                     f,
-                    "the newest templates of form {form:?} are not rendered for every row yet"
+                    "the newest templates of form {form:?} have not reached every node yet"
                 )
             }
-            Reason::Paused { form } => write!(f, "the rollout of form {form:?} is paused"),
+            Reason::Paused { form } => write!(
+                f,
+                "the rollout of form {form:?} is paused, repairs included"
+            ),
             Reason::DeletionsHeld { node } => write!(
                 f,
                 "{node} is new, and new nodes wait while deletions of their hub are held"
@@ -449,6 +452,8 @@ pub struct Holders {
     pub soaking: Names,
     /// When the first of those has soaked.
     pub soaked_at: Option<Timestamp>,
+    /// When so many of them have soaked that a place is free.
+    pub free_at: Option<Timestamp>,
     /// Not ready, and not by this change.
     pub broken: Names,
 }

@@ -105,7 +105,9 @@ pub struct Node {
     pub start: Option<Timestamp>,
     /// Since when every resource of the live content is ready; None while it is not so.
     pub settled_since: Option<Timestamp>,
-    /// Since when it is not so any more, where it was since its release.
+    /// Since when this process has watched it, where it has a slot: what it was before, nobody here has seen.
+    pub watched_since: Option<Timestamp>,
+    /// Since when it is not settled any more, where it was since its release.
     pub broke_at: Option<Timestamp>,
     /// The status speaks of the live content.
     pub seen: bool,

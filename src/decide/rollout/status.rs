@@ -13,7 +13,7 @@ use crate::api::policy::{Skew, SkewCounts};
 use crate::decide::rollout::failure::Failed;
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
 use crate::decide::rollout::reason::{Because, NEXT, Names, Reason};
-use crate::decide::rollout::{Form, Node, Snapshot, free_at};
+use crate::decide::rollout::{Form, Node, Snapshot, free_at, order};
 
 /// The part of a form's status that the planner knows.
 #[derive(Clone, Debug, PartialEq)]
@@ -233,6 +233,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     let counts = counts(&rollout, broken);
     let message = || {
         message(
+            form,
             &rollout,
             &counts,
             seen,
@@ -273,6 +274,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         ),
         () => message(),
     };
+    let text = text + &order::without_nodes(name, form, seen.snapshot);
     rollout.message = with_force(text, force);
     set_times(&mut rollout, form, &nodes, !with_slots.is_empty(), now);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
@@ -499,6 +501,7 @@ fn counts(rollout: &FormRolloutStatus, broken: i32) -> String {
 }
 
 fn message(
+    form: &Form,
     rollout: &FormRolloutStatus,
     counts: &str,
     seen: &Seen,
@@ -511,7 +514,7 @@ fn message(
         Phase::Complete => complete(rollout.total_nodes, &[]),
         Phase::Failed if blocked.is_none() => {
             let failed = Names::of(&seen.failed.names);
-            let why = seen.failed.why(seen.snapshot);
+            let why = seen.failed.why(form, seen.snapshot);
             format!(
                 "not ready in time: {}; correct the form or the rows, and they are repaired first",
                 Because(&failed, why.as_deref())

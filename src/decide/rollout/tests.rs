@@ -65,6 +65,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             live,
             start: Some(at(0)),
             settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
+            watched_since: None,
             broke_at: None,
             seen: true,
             ready: matches!(state, 'a' | 'A' | 'y'),

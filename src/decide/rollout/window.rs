@@ -46,6 +46,9 @@ struct Taken {
     presumed: bool,
 }
 
+/// Nodes that were released within as many seconds have been at it for the same time.
+const ABOUT: i64 = 10;
+
 /// One window: a form's, or the hub's over all forms.
 struct Window<'a> {
     nodes: &'a BTreeMap<String, Node>,
@@ -329,9 +332,17 @@ impl<'a> Window<'a> {
                 .filter(|place| wanted(place.busy))
                 .map(|place| &place.name)
                 .collect();
-            // Of the first one it is said why.
-            let untold = |name: &str| self.nodes.get(name).is_none_or(|node| node.why.is_none());
-            names.sort_by_cached_key(|name| (untold(name), natural(name)));
+            // Of the first one it is said why: of who has been at it for longest, give or take, as it may be stuck.
+            names.sort_by_cached_key(|name| {
+                let node = self.nodes.get(*name);
+                let untold = node.is_none_or(|node| node.why.is_none());
+                let start = node.and_then(|node| node.start);
+                (
+                    untold,
+                    start.map(|at| at.as_second() / ABOUT),
+                    natural(name),
+                )
+            });
             Names::of(names)
         };
         let soaked = places
@@ -341,6 +352,12 @@ impl<'a> Window<'a> {
                 Busy::Soaking(at) => Some(at),
                 _ => None,
             });
+        let mut soaked: Vec<Timestamp> = soaked.collect();
+        soaked.sort_unstable();
+        // As many of them as there are too many have to go first.
+        let too_many = self
+            .width
+            .and_then(|width| places.values().filter(fills).count().checked_sub(width));
         let holders = self.holders[usize::from(of_repairs)].get_or_insert_with(|| {
             let not_ready = of(&|busy| busy == Busy::NotReady);
             let broken = of(&|busy| busy == Busy::Broken);
@@ -355,7 +372,8 @@ impl<'a> Window<'a> {
                 unknown,
                 not_ready,
                 soaking: of(&|busy| matches!(busy, Busy::Soaking(_))),
-                soaked_at: soaked.min(),
+                soaked_at: soaked.first().copied(),
+                free_at: too_many.and_then(|too_many| soaked.get(too_many).copied()),
                 broken,
             })
         });

@@ -448,6 +448,40 @@ fn what_breaks_while_it_is_watched_has_its_deadline_once_more() {
     }
 }
 
+/// What gets ready too late ends the halt once it has stayed so: what comes and goes would end it each time that it comes.
+#[test]
+fn what_gets_ready_too_late_counts_until_it_has_stayed_so() {
+    const SOAK: i32 = 100;
+    for (name, ready, halted_until) in [
+        ("in time", 590, None),
+        ("in time, once more", 699, None),
+        ("too late", 701, Some(801)),
+    ] {
+        let mut snapshot = fleet("yA", 1);
+        policy_of(&mut snapshot).min_ready_seconds = SOAK;
+        snapshot.slots = vec![slot(0, "99")];
+        node_of(&mut snapshot, "n0").settled_since = Some(at(ready));
+        let soaks = plan(&snapshot, at(750));
+        let phase = match halted_until {
+            Some(_) => Phase::Failed,
+            None => Phase::InProgress,
+        };
+        assert_eq!(soaks.forms["web"].rollout.phase, phase, "{name}");
+        let Some(until) = halted_until else { continue };
+        let Reason::BudgetSpent { why, .. } = &soaks.waiting["n1"] else {
+            panic!("{:?}", soaks.waiting);
+        };
+        let said = "it is ready, and has to stay so for a while";
+        assert_eq!(why.as_deref(), Some(said));
+        assert_eq!(phase_of(&snapshot, until - 1), Phase::Failed);
+        confirmed(&mut snapshot, 0);
+        let freed = plan(&snapshot, at(until));
+        assert_eq!(freed.ledger, Some(vec![]));
+        snapshot.slots.clear();
+        assert_eq!(phase_of(&snapshot, until), Phase::InProgress);
+    }
+}
+
 /// A release of the version that is known here would fail.
 #[test]
 fn what_somebody_has_seen_a_newer_version_of_is_read_first() {

@@ -74,6 +74,11 @@ fn a_group_waits_for_those_before_it() {
         let plan = plan(&snapshot, at(1));
         assert_eq!(released(&plan), expected, "{name}: {:?}", plan.waiting);
     }
+    // A group that matches nobody holds nobody up.
+    let nobody = plan(&ordered("AA", 1, "11"), at(1)).forms["web"].clone();
+    let told = &nobody.rollout.message;
+    let note = "; no node is in the group \"canaries\" of rollout.order";
+    assert!(told.ends_with(note), "{told}");
     // One that is to be made anew counts in its group.
     let mut goes = ordered("AAA", 3, "011");
     goes.nodes.get_mut("n0").unwrap().deleting = true;

@@ -398,11 +398,11 @@ fn explain_quotes_why_a_form_cannot_be_rendered() {
     let explained = ask(&snapshot, 1, Some(said), form);
     assert_eq!(explained.reason.as_deref(), Some("NotRendered"));
     let why = explained.why.unwrap();
-    assert!(why.ends_with("for every row yet: order.when: bad"), "{why}");
+    assert!(why.ends_with("every node yet: order.when: bad"), "{why}");
     assert!(explained.next.unwrap().starts_with("correct the form"));
     let explained = ask(&snapshot, 1, None, form);
     let why = explained.why.unwrap();
-    assert!(why.ends_with("not rendered for every row yet"), "{why}");
+    assert!(why.ends_with("have not reached every node yet"), "{why}");
 }
 
 #[test]

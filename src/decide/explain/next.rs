@@ -1,0 +1,34 @@
+//! What is left to do, where no reason of a held node says it.
+
+pub const TAKE_BACK: &str = "any change of its form or row takes that back";
+
+pub const MEND_NODE: &str = "correct the form or the row (this node gets the correction first), or mend what the message names";
+
+/// What is left to do where nothing waits, and not everything is ready.
+pub const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
+                    what stands in their way";
+
+pub const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld (kubectl describe lynqhub): they \
+                         say why, and of which nodes; correct the form or the rows, or confirm the deletions. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
+
+pub const GOING: &str = "nothing, if it is gone soon; else see its finalizers and the objects that it is to take along (kubectl describe lynqnode); the operator's log \
+                     says what it cannot delete";
+
+pub const STAYS_READY: &str = "nothing, as long as it stays ready";
+
+pub const NO_NODES: &str = "nothing, if rows are to come, or were read a moment ago; else see the table, and the hub's \
+                        conditions (kubectl describe lynqhub): Ready, RowsSkipped, RenderFailed, WriteFailed";
+
+/// What is left to do, by the reason of the form's condition Valid.
+pub fn correction(code: &str) -> &'static str {
+    match code {
+        "HubNotFound" => {
+            "create the hub; or delete the form, and make it anew for another one (a form's hubId cannot be changed); until then nothing of it changes"
+        }
+        "HubGoing" => {
+            "wait until the hub is gone; if it is not, see its finalizers and its nodes'; until then nothing of the form changes"
+        }
+        "HubInvalid" => "correct the hub; until then nothing of the form changes",
+        _ => "correct the form and apply it",
+    }
+}
