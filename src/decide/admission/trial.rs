@@ -36,6 +36,8 @@ pub struct Trial {
     /// Workloads by kind whose pods are made anew.
     restarts: BTreeMap<String, usize>,
     pub hub: HubSays,
+    /// Nodes that still run older content: perhaps what this goes back to.
+    pub held: u64,
 }
 
 /// What the hub says of all of its forms.
@@ -261,6 +263,12 @@ impl Trial {
         }
         let restarts = self.restarts.iter();
         said.extend(restarts.map(|(kind, n)| format!("up to {} restart", counted(*n, kind))));
+        if self.held > 0 && changed > 0 {
+            let held = self.held;
+            said.push(format!(
+                "{held} are held, and whoever of them runs this already is left alone"
+            ));
+        }
         said.join("; ")
     }
 }
@@ -367,6 +375,17 @@ mod tests {
         assert_eq!(of_hub(1, Skew::Count(2)), "maxSkew 1: at least 2 waves");
         let percent = "the hub's maxSkew 50%: at least 1 wave";
         assert_eq!(of_hub(0, Skew::Percent(50)), percent);
+        let back = Trial {
+            held: 2,
+            ..trial.clone()
+        };
+        assert_eq!(
+            back.reached(&window(1), false),
+            [
+                "changes 2 of 3 nodes (1 identical); maxSkew 1: at least 2 waves; up to 2 Deployments restart; 2 are held, and \
+                 whoever of them runs this already is left alone"
+            ]
+        );
         let created = tried(None, &new, &rows);
         assert_eq!(
             created.reached(&window(2), false),

@@ -144,7 +144,10 @@ impl Definitions {
         let tried = timeout(3 * PATIENCE, tried).await;
         let too_late = || Err(format!("it took more than {} s", 3 * PATIENCE.as_secs()));
         match tried.unwrap_or_else(|_| too_late()) {
-            Ok(trial) => {
+            Ok(mut trial) => {
+                let before = request.old_object.as_ref();
+                let held = before.map(|old| &old["status"]["rollout"]["heldNodes"]);
+                trial.held = held.and_then(Value::as_u64).unwrap_or_default();
                 let policy = change.spec.rollout.clone().unwrap_or_default();
                 let is_on = |name| new["metadata"]["annotations"][name] == names::TRUE;
                 let (allowed, forced) = (
