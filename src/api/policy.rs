@@ -169,7 +169,7 @@ pub struct Group {
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// A template over the variables of a row, in the language of the form: rows for which it gives `true` are in this
-    /// group, and those for which it gives `false` or nothing are not.
+    /// group. Whatever is not `true` counts as false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub when: Option<String>,

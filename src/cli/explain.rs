@@ -148,7 +148,13 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         plan: &plan,
         told: &told.collect(),
         invalid: &invalid.collect(),
-        unread: hub.as_ref().and_then(unread),
+        unread: hub
+            .as_ref()
+            .and_then(|hub| says(hub, "Ready", "False"))
+            .map(str::to_owned),
+        unwritten: hub
+            .as_ref()
+            .and_then(|hub| says(hub, "WriteFailed", "True")),
         leader: leader(&objects, &arguments.operator_namespace, now).await,
         now,
     };
@@ -166,12 +172,10 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     })?)
 }
 
-fn unread(hub: &Hub) -> Option<String> {
-    let mut ready = hub.status.conditions.iter().filter(|c| c.type_ == "Ready");
-    let unread = ready.find(|c| c.status == "False");
-    let mut unwritten = hub.status.conditions.iter();
-    let unwritten = || unwritten.find(|c| c.type_ == "WriteFailed" && c.status == "True");
-    unread.or_else(unwritten).map(|c| c.message.clone())
+fn says<'a>(hub: &'a Hub, type_: &str, status: &str) -> Option<&'a str> {
+    let mut told = hub.status.conditions.iter();
+    let told = told.find(|c| c.type_ == type_ && c.status == status)?;
+    Some(&told.message)
 }
 
 /// The forms whose every node was written from what they are now: either their statuses say so, or, for the operator writes

@@ -77,8 +77,10 @@ pub struct Asked<'a> {
     pub told: &'a BTreeMap<String, (String, String)>,
     /// The condition Valid of each form, where it is false: the reason and the message that its operator wrote.
     pub invalid: &'a BTreeMap<String, (String, String)>,
-    /// Why the hub has not read its rows, or cannot write its nodes, as its conditions say.
+    /// Why the hub has not read its rows, as its condition Ready says.
     pub unread: Option<String>,
+    /// Why it could not write nodes, of whatever form, as its condition WriteFailed says.
+    pub unwritten: Option<&'a str>,
     pub now: Timestamp,
 }
 
@@ -276,7 +278,7 @@ impl Asked<'_> {
             if self.snapshot.forms.get(name)?.outdated {
                 let not_rendered = Reason::NotRendered { form: name.into() };
                 explanation.next = Some(not_rendered.next().to_owned());
-                if let (Some(why), Some(unread)) = (&mut explanation.why, &self.unread) {
+                if let (Some(why), Some(unread)) = (&mut explanation.why, self.not_reached(name)) {
                     *why = format!("{why}: {unread}");
                 }
             }
@@ -342,7 +344,7 @@ impl Asked<'_> {
             let free = holders.free_at.map(|at| self.at(at));
             explanation.expected = free.map(|at| format!("the next slot is free {at}"));
         }
-        if let (Reason::NotRendered { .. }, Some(unread)) = (reason, &self.unread) {
+        if let (Reason::NotRendered { .. }, Some(unread)) = (reason, self.not_reached(form)) {
             explanation.why = Some(format!("{reason}: {unread}"));
         }
         if let Reason::WindowFull { .. }
@@ -427,6 +429,14 @@ impl Asked<'_> {
         explanation.expected = Some(told.join("; "));
         explanation.estimated_completion = Some(at);
         explanation
+    }
+
+    /// Why the newest templates of the form have not reached its nodes, as far as its hub says.
+    fn not_reached(&self, form: &str) -> Option<&str> {
+        let told = self.snapshot.forms.get(form)?.previous.as_ref();
+        let is_unwritten = told.is_some_and(|told| told.unwritten_nodes > 0);
+        let unwritten = self.unwritten.filter(|_| is_unwritten);
+        self.unread.as_deref().or(unwritten)
     }
 
     /// When its node counts as failed.

@@ -210,7 +210,7 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
                 group: form
                     .compiled
                     .group(&inputs(seen, form_name, row, now))
-                    .unwrap_or(Some(0)),
+                    .map_or(Some(0), |(group, _)| group),
             };
             if node.is_some_and(|node| node.deleting) {
                 plan.unwritten.insert((form_name.clone(), name.clone()));
@@ -368,7 +368,7 @@ fn render_node(
     let group = form.compiled.group(&inputs);
     let group = group.map_err(|error| format!("rollout.order: {error}"));
     let group = match too_large.and(group) {
-        Ok(group) => group,
+        Ok((group, _)) => group,
         Err(error) => {
             plan.render_errors.add(Subject::Node, &key.name, error);
             let name = key.name.clone();

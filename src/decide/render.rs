@@ -234,22 +234,23 @@ const CREATED_TOO_LATE: &str = "targetNamespace: the resource that creates this 
                                 of dependIds, or list the namespace in allowedNamespaces";
 
 impl CompiledForm {
-    /// The first group of the order whose condition the row meets. What is neither true nor false is no condition, and would
-    /// keep a row out of the canaries without a word.
-    pub fn group(&self, inputs: &RowInputs) -> Result<Option<usize>, String> {
+    /// The first group of the order whose condition the row meets; and a condition that is neither true nor false for it, which
+    /// counts as false.
+    pub fn group(&self, inputs: &RowInputs) -> Result<(Option<usize>, Option<String>), String> {
         let variables = variables(inputs);
         let row = Inputs::new(&variables, None, Limits::default());
+        let mut odd = None;
         for (number, when) in &self.groups {
             let path = format!("order[{number}].when");
             let said = when.render_publicly(&row, &path);
             let said = said.map_err(|error| hinted(error, &variables))?;
             match said.into_text().trim() {
-                "true" => return Ok(Some(*number)),
+                "true" => return Ok((Some(*number), odd)),
                 "false" | "" => {}
-                _ => return Err(format!("{path} gives neither true nor false")),
+                _ => odd = odd.or(Some(path)),
             }
         }
-        Ok(None)
+        Ok((None, odd))
     }
 }
 

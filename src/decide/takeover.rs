@@ -90,9 +90,11 @@ impl Recorded {
         }
     }
 
-    /// Whether it is the object as far as the record says: what is a template in it may be anything.
+    /// Whether it is the object as far as the record says: what is a template in it, or missing, may be anything.
     pub fn may_be(&self, key: &ObjectKey) -> bool {
-        let fits = |recorded: &str, name: &str| recorded.contains("{{") || recorded == name;
+        let fits = |recorded: &str, name: &str| {
+            recorded.is_empty() || recorded.contains("{{") || recorded == name
+        };
         key.kind.kind == self.kind
             && fits(&self.name, &key.name)
             && fits(&self.namespace, &key.namespace)

@@ -133,8 +133,8 @@ pub async fn foresee(
             let makes =
                 |key: &&ObjectKey| foreseen.effects.contains(&Effect::Makes((*key).clone()));
             if key.is_none_or(|key| makes(&key)) {
-                let why = "Lynq made it in a namespace that its form had as a template, and the form does not name it there any more; \
-                           where it is nobody can say, and it is left behind: delete it by hand";
+                let why = "Lynq recorded it in a namespace that its form had as a template, and the form does not name it there any \
+                           more; if it is there, it is left behind: look for it, and delete it by hand";
                 foreseen.unclear(&recorded.to_string(), why.to_owned());
             }
             continue;

@@ -33,6 +33,8 @@ pub struct Trial {
     compared: bool,
     /// The groups of the order in which there is a row, by their conditions.
     groups: BTreeSet<usize>,
+    /// A row for which a condition of the order is neither true nor false, and which.
+    odd: Option<(String, String)>,
     /// Workloads by kind whose pods are made anew.
     restarts: BTreeMap<String, usize>,
     pub hub: HubSays,
@@ -79,8 +81,14 @@ pub fn of(
                 .map(|error| error.to_string())
         };
         let group = change.new.group(&inputs(row, hub, form));
-        trial.groups.extend(group.as_ref().ok().copied().flatten());
-        let cause = resource.or_else(too_large).or(group.err());
+        let cause = match group {
+            Ok((group, odd)) => {
+                trial.groups.extend(group);
+                trial.odd = trial.odd.take().or_else(|| Some((row.uid.clone(), odd?)));
+                resource.or_else(too_large)
+            }
+            Err(cause) => resource.or_else(too_large).or(Some(cause)),
+        };
         trial
             .broken
             .extend(cause.map(|cause| (row.uid.clone(), cause)));
@@ -190,10 +198,16 @@ impl Trial {
             ));
         }
         for (number, group) in policy.order.iter().enumerate() {
-            if group.when.is_some() && !self.groups.contains(&number) && self.tried == self.rows {
+            let all = self.tried == self.rows && self.tried > 0;
+            if group.when.is_some() && !self.groups.contains(&number) && all {
                 let name = &group.name;
                 warnings.push(format!("rollout.order: no row is in the group {name:?}"));
             }
+        }
+        if let Some((row, when)) = &self.odd {
+            warnings.push(format!(
+                "rollout.{when} gives neither true nor false for row {row}, which counts as false"
+            ));
         }
         if self.broken_before > 0 {
             warnings.push(format!(
@@ -415,7 +429,7 @@ mod tests {
 
     /// A canary that is none would go with all the others.
     #[test]
-    fn a_group_without_rows_is_told_and_a_condition_that_is_none_refused() {
+    fn a_group_without_rows_is_told_and_so_is_a_condition_that_is_none() {
         let rows = rows(&[("a", "pro"), ("b", "free")]);
         let said = |when: &str| {
             let mut form = form("x", "");
@@ -428,10 +442,10 @@ mod tests {
         assert_eq!(said("{{ eq .plan \"pro\" }}").warnings.len(), 1);
         let nobody = &said("{{ eq .plan \"prod\" }}").warnings[1];
         assert_eq!(nobody, "rollout.order: no row is in the group \"first\"");
-        let refused = said("{{ .plan }}").denied.unwrap();
-        assert!(
-            refused.contains("order[0].when gives neither true nor false"),
-            "{refused}"
+        let odd = &said("{{ .plan }}").warnings[2];
+        assert_eq!(
+            odd,
+            "rollout.order[0].when gives neither true nor false for row a, which counts as false"
         );
     }
 

@@ -1,6 +1,7 @@
 //! What is left to do, where no reason of a held node says it.
 
-pub const TAKE_BACK: &str = "any change of its form or row takes that back";
+pub const TAKE_BACK: &str =
+    "what the hub renders anew for its row takes that back: change the row, or the templates";
 
 pub const MEND_NODE: &str = "correct the form or the row (this node gets the correction first), or mend what the message names";
 

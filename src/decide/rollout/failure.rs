@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::form::Phase;
 use crate::api::hub::Slot;
 use crate::decide::rollout::status::nodes_of;
 use crate::decide::rollout::{Form, Snapshot, order};
@@ -34,8 +35,8 @@ impl Failed {
 }
 
 /// A failure is a slot that is no repair, whose node is live on the slot's hash, not held, and not settled at its
-/// deadline: new content takes a node out of the count, and editing the policy does not. What gets ready later counts for as
-/// long as it is watched: else what comes and goes would end the halt each time that it comes.
+/// deadline: new content takes a node out of the count, and editing the policy does not. Once the rollout is halted, what gets
+/// ready later counts for as long as it is watched: else what comes and goes would end the halt each time that it comes.
 pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Timestamp) -> Failed {
     let total = nodes_of(form_name, snapshot).count();
     let allowed = form
@@ -68,18 +69,22 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
     failed
 }
 
-/// Until when the slot's node has to be ready; None where it was so in time, and where the slot is not for what is live. What was
-/// ready, and breaks while it is still watched, has as long once more; but not for longer than it would be watched.
+/// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live. What was ready, and
+/// breaks while it is still watched, has as long once more; but not for longer than it would be watched. In a rollout that is
+/// halted nothing has: there it is past its deadline also when it got ready after that.
 pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
     let node = snapshot.nodes.get(&slot.node)?;
     let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
     let limit = SignedDuration::from_secs(form.policy.progress_deadline_seconds.into());
     let first = node.start.filter(|_| in_flight)?.checked_add(limit).ok()?;
     let soak = SignedDuration::from_secs(form.policy.min_ready_seconds.into());
-    let last = first.checked_add(soak).ok()?;
+    let watched = node.watched_since.map_or(first, |since| since.max(first));
+    let last = watched.checked_add(soak).ok()?;
+    let before = form.previous.as_ref();
+    let halted = before.is_some_and(|before| before.phase == Phase::Failed);
     match (node.settled_since, node.broke_at) {
-        (Some(since), _) if !node.deleting => (since > last).then_some(last),
-        (_, Some(broke)) => Some(broke.checked_add(limit).ok()?.min(last).max(first)),
+        (Some(since), _) if !node.deleting => (halted && since > first).then_some(first),
+        (_, Some(broke)) if !halted => Some(broke.checked_add(limit).ok()?.min(last).max(first)),
         _ => Some(first),
     }
 }

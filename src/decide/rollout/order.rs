@@ -33,7 +33,9 @@ pub fn without_nodes(name: &str, form: &Form, snapshot: &Snapshot) -> String {
     let empty: Vec<String> = empty
         .map(|(_, group)| format!("{:?}", group.name))
         .collect();
-    match empty.is_empty() || there.is_empty() {
+    // What is there may be of an older order.
+    let old = form.outdated || !form.unwritten.is_empty();
+    match old || empty.is_empty() || there.is_empty() {
         true => String::new(),
         false => format!(
             "; no node is in the group {} of rollout.order",

@@ -81,7 +81,10 @@ pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pac
             true => pace.soak,
             false => SignedDuration::ZERO,
         };
-        let through = settled.max(start).checked_add(soak).ok()?;
+        let from = settled
+            .max(start)
+            .max(node.watched_since.unwrap_or(settled));
+        let through = from.checked_add(soak).ok()?;
         Some((through, through.duration_since(start).as_secs_f64()))
     });
     let none = (0, begin, 0.0);

@@ -46,7 +46,7 @@ struct Taken {
     presumed: bool,
 }
 
-/// Nodes that were released within as many seconds have been at it for the same time.
+/// As many seconds more or less say little of how long a node has been at it.
 const ABOUT: i64 = 10;
 
 /// One window: a form's, or the hub's over all forms.
@@ -354,10 +354,12 @@ impl<'a> Window<'a> {
             });
         let mut soaked: Vec<Timestamp> = soaked.collect();
         soaked.sort_unstable();
-        // As many of them as there are too many have to go first.
-        let too_many = self
-            .width
-            .and_then(|width| places.values().filter(fills).count().checked_sub(width));
+        // As many of them as there are too many have to go first; of a repair those are slots alone.
+        let busy = match (counts, of_repairs) {
+            (SkewCounts::All, true) => self.slots,
+            _ => places.values().filter(fills).count(),
+        };
+        let too_many = self.width.and_then(|width| busy.checked_sub(width));
         let holders = self.holders[usize::from(of_repairs)].get_or_insert_with(|| {
             let not_ready = of(&|busy| busy == Busy::NotReady);
             let broken = of(&|busy| busy == Busy::Broken);

@@ -452,22 +452,39 @@ fn what_breaks_while_it_is_watched_has_its_deadline_once_more() {
 #[test]
 fn what_gets_ready_too_late_counts_until_it_has_stayed_so() {
     const SOAK: i32 = 100;
-    for (name, ready, halted_until) in [
-        ("in time", 590, None),
-        ("in time, once more", 699, None),
-        ("too late", 701, Some(801)),
+    for (name, before, ready, halted_until) in [
+        ("in time", Phase::Failed, 590, None),
+        (
+            "too late, and nobody has seen it",
+            Phase::InProgress,
+            701,
+            None,
+        ),
+        ("too late", Phase::Failed, 701, Some(801)),
     ] {
         let mut snapshot = fleet("yA", 1);
         policy_of(&mut snapshot).min_ready_seconds = SOAK;
+        let before = FormRolloutStatus {
+            phase: before,
+            ..state_of(&snapshot, 1).rollout
+        };
+        snapshot.forms.get_mut("web").unwrap().previous = Some(before);
         snapshot.slots = vec![slot(0, "99")];
         node_of(&mut snapshot, "n0").settled_since = Some(at(ready));
-        let soaks = plan(&snapshot, at(750));
+        let soaks = plan(&snapshot, at(ready + 20));
         let phase = match halted_until {
             Some(_) => Phase::Failed,
             None => Phase::InProgress,
         };
         assert_eq!(soaks.forms["web"].rollout.phase, phase, "{name}");
         let Some(until) = halted_until else { continue };
+        let mut comes_and_goes = snapshot.clone();
+        let node = node_of(&mut comes_and_goes, "n0");
+        (node.settled_since, node.broke_at) = (None, Some(at(720)));
+        assert_eq!(phase_of(&comes_and_goes, 721), Phase::Failed);
+        let mut forgiven = snapshot.clone();
+        forgiven.forms.get_mut("web").unwrap().resumed_at = Some(at(650));
+        assert_eq!(phase_of(&forgiven, 750), Phase::InProgress);
         let Reason::BudgetSpent { why, .. } = &soaks.waiting["n1"] else {
             panic!("{:?}", soaks.waiting);
         };

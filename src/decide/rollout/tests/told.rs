@@ -38,6 +38,7 @@ pub fn ask(
             .into_iter()
             .collect(),
         unread: None,
+        unwritten: None,
         now: at(second),
     })
 }
@@ -468,6 +469,7 @@ fn edited_content_is_not_the_newest() {
         told: &BTreeMap::new(),
         invalid: &BTreeMap::new(),
         unread: None,
+        unwritten: None,
         now: at(1),
     };
     let state = form(&asked).state;
@@ -490,6 +492,7 @@ fn explain_says_first_that_nobody_leads() {
             told: &BTreeMap::new(),
             invalid: &BTreeMap::new(),
             unread: None,
+            unwritten: None,
             now: at(1),
         };
         for told in [form(&asked), asked.node(&ready_node("n0", 0))] {
