@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::CustomResourceExt;
 use kube::api::ApiResource;
@@ -76,8 +77,20 @@ pub type Conflicts = BTreeMap<(String, ConflictPolicy), u64>;
 pub struct Looked {
     /// For the first time by this process.
     pub first: Instant,
+    /// The same as a time, which stays as it is for as long as the clock does.
+    first_at: Timestamp,
     /// Why that was in vain, where it was a few times.
     pub in_vain: Option<String>,
+}
+
+impl Looked {
+    pub fn first_at(&mut self) -> Timestamp {
+        let at = Timestamp::now() - self.first.elapsed();
+        if at.duration_since(self.first_at).abs() >= SignedDuration::from_secs(1) {
+            self.first_at = at;
+        }
+        self.first_at
+    }
 }
 
 /// What the loops share.

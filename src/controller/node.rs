@@ -326,8 +326,14 @@ impl Look<'_> {
         let is_news = before.is_none_or(|before| before.in_vain != in_vain);
         // While it was in vain nobody saw anything.
         let goes_on = before.filter(|before| before.in_vain.is_none() || in_vain.is_some());
-        let first = goes_on.map_or_else(Instant::now, |before| before.first);
-        looked.insert(self.key.clone(), Looked { first, in_vain });
+        let now = || (Instant::now(), Timestamp::now());
+        let (first, first_at) = goes_on.map_or_else(now, |before| (before.first, before.first_at));
+        let seen = Looked {
+            first,
+            first_at,
+            in_vain,
+        };
+        looked.insert(self.key.clone(), seen);
         if is_news {
             let hub = (self.key.namespace.clone(), node.hub.clone());
             self.world.rollout_queue.add(hub);

@@ -443,7 +443,8 @@ impl Asked<'_> {
     fn deadline(&self, slot: &Slot) -> Option<Timestamp> {
         let form = self.snapshot.forms.get(&slot.form)?;
         let deadline = failure::deadline(form, slot, self.snapshot)?;
-        failure::may_fail(form, slot, deadline, self.now).then_some(deadline)
+        let node = self.snapshot.nodes.get(&slot.node)?;
+        failure::may_fail(form, slot, node, self.now).then_some(deadline)
     }
 
     /// When the first of the form's nodes in flight will have failed, if it does not get ready.

@@ -13,7 +13,7 @@ use crate::decide::rollout::Snapshot;
 impl Look<'_> {
     /// A node that was looked at in vain is not ready; and what one in flight was before the first look nobody has seen.
     pub fn believe_looks(&self, snapshot: &mut Snapshot, nodes: &[Arc<NodeDigest>]) {
-        let looked = self.world.looked.lock().expect("the looks' lock");
+        let mut looked = self.world.looked.lock().expect("the looks' lock");
         for node in nodes {
             let looked = looked.get(&node.key);
             if let Some(why) = looked.and_then(|looked| looked.in_vain.as_ref())
@@ -29,8 +29,7 @@ impl Look<'_> {
                 namespace: self.key.0.clone(),
                 name: slot.node.clone(),
             };
-            let seen_for = looked.get(&key).map(|looked| looked.first.elapsed());
-            let first = now - seen_for.unwrap_or_default();
+            let first = looked.get_mut(&key).map_or(now, |looked| looked.first_at());
             if let Some(node) = snapshot.nodes.get_mut(&slot.node) {
                 node.watched_since = Some(first);
             }

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::form::Phase;
 use crate::api::hub::Slot;
 use crate::decide::rollout::status::nodes_of;
-use crate::decide::rollout::{Form, Snapshot, order};
+use crate::decide::rollout::{Form, Node, Snapshot, order};
 
 /// The nodes that spend the failure budget.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +35,9 @@ impl Failed {
 }
 
 /// A failure is a slot that is no repair, whose node is live on the slot's hash, not held, and not settled at its
-/// deadline: new content takes a node out of the count, and editing the policy does not. Once the rollout is halted, what gets
-/// ready later counts for as long as it is watched: else what comes and goes would end the halt each time that it comes.
+/// deadline: new content takes a node out of the count, and editing maxSkew does not. Once the rollout is halted, what gets
+/// ready later counts for as long as it is watched: else what comes and goes would end the halt each time that it comes. Being
+/// halted takes nothing out of the count, so that it cannot end because it began.
 pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Timestamp) -> Failed {
     let total = nodes_of(form_name, snapshot).count();
     let allowed = form
@@ -55,10 +56,14 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
             failed.wake(deadline);
             continue;
         }
+        // Nobody here has seen whether it is still so.
+        if snapshot.unlooked.contains(&slot.node) && !is_halted(form) {
+            continue;
+        }
         let node = &snapshot.nodes[&slot.node];
         failed.late += usize::from(node.non_ready() || node.deleting);
         // What cannot go for a finalizer's sake says nothing of the content.
-        if may_fail(form, slot, deadline, now) && !node.deleting {
+        if may_fail(form, slot, node, now) && !node.deleting {
             failed.names.push(slot.node.clone());
             // Written ahead of its time, by a clock that is before ours.
             if let Some(at) = form.resumed_at.filter(|at| *at > now) {
@@ -75,13 +80,12 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
 pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
     let node = snapshot.nodes.get(&slot.node)?;
     let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
-    let limit = SignedDuration::from_secs(form.policy.progress_deadline_seconds.into());
+    let limit = limit(form);
     let first = node.start.filter(|_| in_flight)?.checked_add(limit).ok()?;
     let soak = SignedDuration::from_secs(form.policy.min_ready_seconds.into());
     let watched = node.watched_since.map_or(first, |since| since.max(first));
     let last = watched.checked_add(soak).ok()?;
-    let before = form.previous.as_ref();
-    let halted = before.is_some_and(|before| before.phase == Phase::Failed);
+    let halted = is_halted(form);
     match (node.settled_since, node.broke_at) {
         (Some(since), _) if !node.deleting => (halted && since > first).then_some(first),
         (_, Some(broke)) if !halted => Some(broke.checked_add(limit).ok()?.min(last).max(first)),
@@ -89,8 +93,21 @@ pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timesta
     }
 }
 
-/// A repair never counts as a failure, nor does what somebody has forgiven.
-pub fn may_fail(form: &Form, slot: &Slot, deadline: Timestamp, now: Timestamp) -> bool {
-    let forgiven = |at| at <= now && deadline <= at;
+fn limit(form: &Form) -> SignedDuration {
+    SignedDuration::from_secs(form.policy.progress_deadline_seconds.into())
+}
+
+/// As it was last told.
+fn is_halted(form: &Form) -> bool {
+    let before = form.previous.as_ref();
+    before.is_some_and(|before| before.phase == Phase::Failed)
+}
+
+/// A repair never counts as a failure, nor does what somebody has forgiven: whatever was to be ready by then.
+pub fn may_fail(form: &Form, slot: &Slot, node: &Node, now: Timestamp) -> bool {
+    let due = node
+        .start
+        .and_then(|start| start.checked_add(limit(form)).ok());
+    let forgiven = |at| at <= now && due.is_some_and(|due| due <= at);
     !slot.repair && !form.resumed_at.is_some_and(forgiven)
 }

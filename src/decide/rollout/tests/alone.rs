@@ -482,6 +482,23 @@ fn what_gets_ready_too_late_counts_until_it_has_stayed_so() {
         let node = node_of(&mut comes_and_goes, "n0");
         (node.settled_since, node.broke_at) = (None, Some(at(720)));
         assert_eq!(phase_of(&comes_and_goes, 721), Phase::Failed);
+        // What is told is taken up in the next pass, and changes nothing any more.
+        for (resumed, phase) in [(None, Phase::Failed), (Some(650), Phase::InProgress)] {
+            let mut again = comes_and_goes.clone();
+            let form = again.forms.get_mut("web").unwrap();
+            form.resumed_at = resumed.map(at);
+            for now in [721, 721, 721, 1_500] {
+                let told = state_of(&again, now).rollout;
+                assert_eq!(told.phase, phase, "{resumed:?} at {now}");
+                again.forms.get_mut("web").unwrap().previous = Some(told);
+            }
+        }
+        let mut unseen = snapshot.clone();
+        unseen.unlooked = ["n0".to_owned()].into();
+        node_of(&mut unseen, "n0").settled_since = None;
+        assert_eq!(phase_of(&unseen, 721), Phase::Failed, "as was told");
+        unseen.forms.get_mut("web").unwrap().previous = None;
+        assert_eq!(phase_of(&unseen, 721), Phase::InProgress, "nobody knows");
         let mut forgiven = snapshot.clone();
         forgiven.forms.get_mut("web").unwrap().resumed_at = Some(at(650));
         assert_eq!(phase_of(&forgiven, 750), Phase::InProgress);
