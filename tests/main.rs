@@ -10,6 +10,7 @@ mod datasource;
 mod dice;
 mod fence;
 mod forms;
+mod halt;
 mod hub;
 mod idle;
 mod install;

@@ -210,9 +210,12 @@ async fn a_hub_made_anew_keeps_its_random_values(cluster: &Cluster) -> Result<()
         "apiVersion": "v1", "kind": "Secret", "metadata": metadata("second-lynq-seed"), "immutable": true,
         "stringData": {"seed": "0123456789abcdef0123456789abcdef"},
     });
-    seed["metadata"]["ownerReferences"] = json!([{
-        "apiVersion": "v1", "kind": "ConfigMap", "name": "before", "uid": before["metadata"]["uid"],
-    }]);
+    // Another hub stands for the one before, which lives, so that the garbage collector waits.
+    let other = fleet.get("LynqHub", "tenants").await?;
+    seed["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "before", "uid": before["metadata"]["uid"]},
+        {"apiVersion": other["apiVersion"], "kind": "LynqHub", "name": "tenants", "uid": other["metadata"]["uid"]},
+    ]);
     fleet.apply(&seed).await?;
     let stored = fleet.get("Secret", "second-lynq-seed").await?;
     let mut hub = fleet.hub();
@@ -222,7 +225,8 @@ async fn a_hub_made_anew_keeps_its_random_values(cluster: &Cluster) -> Result<()
         let owned = fleet.get("Secret", "second-lynq-seed").await?;
         let owners = owned["metadata"]["ownerReferences"].as_array();
         let uids = owners.into_iter().flatten().map(|owner| &owner["uid"]);
-        ensure!(uids.eq([&hub["metadata"]["uid"]]), "{}", owned["metadata"]);
+        let expected = [&before["metadata"]["uid"], &hub["metadata"]["uid"]];
+        ensure!(uids.eq(expected), "{}", owned["metadata"]);
         ensure!(owned["data"] == stored["data"], "another seed");
         Ok(())
     })
