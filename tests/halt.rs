@@ -30,7 +30,10 @@ async fn what_comes_and_goes_ends_no_halt() -> Result<()> {
     let bad = "UPDATE tenants SET image = IF(id = 't0', 'web:2-flapping', 'web:2')";
     fleet.database.execute(bad).await?;
     let failed = |rollout: &Value| rollout["phase"] == "Failed";
-    let halted = fleet.rollout("t0 has failed", 2 * SOON, failed).await?;
+    fleet.rollout("t0 has failed", 2 * SOON, failed).await?;
+    // What was on its way by then has arrived.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let halted = fleet.get("LynqForm", "web").await?["status"]["rollout"].clone();
     ensure!(
         halted["heldNodes"].as_u64() > Some(0),
         "nobody is left: {halted}"
