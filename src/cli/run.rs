@@ -199,7 +199,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let installation = Installation::follow(&kube, &arguments.namespace, &operator);
     let not_ready = readiness(certs.clone(), installation.clone(), stopping.clone());
     let mut tasks = vec![];
-    // In Lynq no address means none here, and the default of its libraries for the metrics.
+    // As in Lynq: an empty address is nowhere for the probes, and its library's own default for the metrics.
     if !["", "0"].contains(&arguments.health_probe_bind_address.as_str()) {
         let address = &arguments.health_probe_bind_address;
         let listener = listen("health-probe-bind-address", address).await?;

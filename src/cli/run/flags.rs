@@ -1,4 +1,4 @@
-//! Flags of Lynq's operator that are accepted, so that its Deployment's arguments go on working, and change nothing here.
+//! Flags are read as Lynq's operator reads them, so that its Deployment's arguments go on working; here are those that change nothing.
 
 use std::path::PathBuf;
 

@@ -13,11 +13,11 @@ use crate::decide::child::ObjectKey;
 pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
     use base64::Engine;
     let key = secret_key(&hub.namespace, &format!("{}-lynq-seed", hub.name));
-    let owners = json!([{
+    let owner = json!({
         "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqHub", "name": hub.name, "uid": hub.uid,
-    }]);
+    });
     let secret = match world.objects.get(&key).await {
-        Ok(secret) => owned(world, &key, secret, &owners).await?,
+        Ok(secret) => owned(world, &key, secret, &owner).await?,
         Err(ApiError::NotFound(_)) => {
             let mut fresh = [0_u8; 32];
             let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -27,7 +27,7 @@ pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
                 .map_err(|_| ApiError::Unavailable("the system gives no random numbers".into()))?;
             let object = json!({
                 "apiVersion": "v1", "kind": "Secret",
-                "metadata": {"name": key.name, "namespace": key.namespace, "ownerReferences": owners},
+                "metadata": {"name": key.name, "namespace": key.namespace, "ownerReferences": [owner]},
                 "immutable": true,
                 "data": {"seed": base64::engine::general_purpose::STANDARD.encode(fresh)},
             });
@@ -54,19 +54,17 @@ async fn owned(
     world: &World,
     key: &ObjectKey,
     secret: Value,
-    owners: &Value,
+    hub: &Value,
 ) -> Result<Value, ApiError> {
     let metadata = &secret["metadata"];
     let known = metadata["ownerReferences"].as_array();
-    let mut others = known.into_iter().flatten();
-    if others.clone().any(|owner| owner["uid"] == owners[0]["uid"]) {
+    let known = known.into_iter().flatten();
+    if known.clone().any(|owner| owner["uid"] == hub["uid"]) {
         return Ok(secret);
     }
     // What else may own it, such as what brings Secrets out of a vault, goes on to.
-    let stay = others.by_ref().filter(|owner| owner["kind"] != "LynqHub");
-    let owners: Vec<&Value> = stay
-        .chain(owners.as_array().into_iter().flatten())
-        .collect();
+    let others = known.filter(|owner| owner["kind"] != "LynqHub");
+    let owners: Vec<&Value> = others.chain([hub]).collect();
     let version = &metadata["resourceVersion"];
     let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
     match world.objects.merge(key, &patch).await {

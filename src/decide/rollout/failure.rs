@@ -80,21 +80,28 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
 pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
     let node = snapshot.nodes.get(&slot.node)?;
     let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
-    let limit = limit(form);
-    let first = node.start.filter(|_| in_flight)?.checked_add(limit).ok()?;
+    let first = due(form, node).filter(|_| in_flight)?;
     let soak = SignedDuration::from_secs(form.policy.min_ready_seconds.into());
     let watched = node.watched_since.map_or(first, |since| since.max(first));
     let last = watched.checked_add(soak).ok()?;
     let halted = is_halted(form);
     match (node.settled_since, node.broke_at) {
         (Some(since), _) if !node.deleting => (halted && since > first).then_some(first),
-        (_, Some(broke)) if !halted => Some(broke.checked_add(limit).ok()?.min(last).max(first)),
+        (_, Some(broke)) if !halted => {
+            let again = broke.checked_add(limit(form)).ok()?;
+            Some(again.min(last).max(first))
+        }
         _ => Some(first),
     }
 }
 
 fn limit(form: &Form) -> SignedDuration {
     SignedDuration::from_secs(form.policy.progress_deadline_seconds.into())
+}
+
+/// When it was to be ready at first.
+fn due(form: &Form, node: &Node) -> Option<Timestamp> {
+    node.start?.checked_add(limit(form)).ok()
 }
 
 /// As it was last told.
@@ -105,9 +112,6 @@ fn is_halted(form: &Form) -> bool {
 
 /// A repair never counts as a failure, nor does what somebody has forgiven: whatever was to be ready by then.
 pub fn may_fail(form: &Form, slot: &Slot, node: &Node, now: Timestamp) -> bool {
-    let due = node
-        .start
-        .and_then(|start| start.checked_add(limit(form)).ok());
-    let forgiven = |at| at <= now && due.is_some_and(|due| due <= at);
+    let forgiven = |at| at <= now && due(form, node).is_some_and(|due| due <= at);
     !slot.repair && !form.resumed_at.is_some_and(forgiven)
 }

@@ -26,16 +26,19 @@ pub fn why(form: &Form, node: &Node) -> Option<String> {
 
 /// What is to be added about groups of the form's order without any node, which an order passes over as if they were done.
 pub fn without_nodes(name: &str, form: &Form, snapshot: &Snapshot) -> String {
+    let order = &form.policy.order;
+    // What is there may be of an older order.
+    if order.is_empty() || form.outdated || !form.unwritten.is_empty() {
+        return String::new();
+    }
     let there = nodes_of(name, snapshot).map(|(_, node)| node.group);
     let there: BTreeSet<usize> = there.chain(form.absent.values().copied()).collect();
-    let order = form.policy.order.iter().enumerate();
-    let empty = order.filter(|(number, _)| !there.contains(number));
+    let empty = order.iter().enumerate();
+    let empty = empty.filter(|(number, _)| !there.contains(number));
     let empty: Vec<String> = empty
         .map(|(_, group)| format!("{:?}", group.name))
         .collect();
-    // What is there may be of an older order.
-    let old = form.outdated || !form.unwritten.is_empty();
-    match old || empty.is_empty() || there.is_empty() {
+    match empty.is_empty() || there.is_empty() {
         true => String::new(),
         false => format!(
             "; no node is in the group {} of rollout.order",

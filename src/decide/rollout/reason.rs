@@ -213,8 +213,8 @@ impl Reason {
                  that they are of: they get the correction first; or raise rollout.maxSkew of the hub"
             }
             Reason::BudgetSpent { .. } => {
-                "correct the form: the failed nodes get the correction first; or remove what stands in their way; or, to go on \
-                 all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ), and raise maxSkew, where there is \
+                "correct the form: the failed nodes get the correction first; or remove what stands in their way, and it goes on \
+                 once they have been ready for rollout.minReadySeconds; or, to go on all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ), and raise maxSkew, where there is \
                  one: the failed nodes fill the window still"
             }
             Reason::GroupNotDone { .. } => {

@@ -345,22 +345,23 @@ impl<'a> Window<'a> {
             });
             Names::of(names)
         };
-        let soaked = places
-            .values()
-            .filter(fills)
-            .filter_map(|place| match place.busy {
-                Busy::Soaking(at) => Some(at),
-                _ => None,
-            });
-        let mut soaked: Vec<Timestamp> = soaked.collect();
-        soaked.sort_unstable();
-        // As many of them as there are too many have to go first; of a repair those are slots alone.
-        let busy = match (counts, of_repairs) {
-            (SkewCounts::All, true) => self.slots,
-            _ => places.values().filter(fills).count(),
-        };
-        let too_many = self.width.and_then(|width| busy.checked_sub(width));
+        let (slots, width) = (self.slots, self.width);
         let holders = self.holders[usize::from(of_repairs)].get_or_insert_with(|| {
+            let soaked = places
+                .values()
+                .filter(fills)
+                .filter_map(|place| match place.busy {
+                    Busy::Soaking(at) => Some(at),
+                    _ => None,
+                });
+            let mut soaked: Vec<Timestamp> = soaked.collect();
+            soaked.sort_unstable();
+            // As many of them as there are too many have to go first; of a repair those are slots alone.
+            let busy = match (counts, of_repairs) {
+                (SkewCounts::All, true) => slots,
+                _ => places.values().filter(fills).count(),
+            };
+            let too_many = width.and_then(|width| busy.checked_sub(width));
             let not_ready = of(&|busy| busy == Busy::NotReady);
             let broken = of(&|busy| busy == Busy::Broken);
             let unknown = of(&|busy| busy == Busy::Unknown);
