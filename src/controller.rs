@@ -81,6 +81,8 @@ pub struct Looked {
     first_at: Timestamp,
     /// Why that was in vain, where it was a few times.
     pub in_vain: Option<String>,
+    /// Since when it is, or is not.
+    pub since: Timestamp,
 }
 
 impl Looked {

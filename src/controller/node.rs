@@ -328,9 +328,11 @@ impl Look<'_> {
         let goes_on = before.filter(|before| before.in_vain.is_none() || in_vain.is_some());
         let now = || (Instant::now(), Timestamp::now());
         let (first, first_at) = goes_on.map_or_else(now, |before| (before.first, before.first_at));
+        let same = before.filter(|before| before.in_vain.is_some() == in_vain.is_some());
         let seen = Looked {
             first,
             first_at,
+            since: same.map_or_else(Timestamp::now, |before| before.since),
             in_vain,
         };
         looked.insert(self.key.clone(), seen);

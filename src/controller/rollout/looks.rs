@@ -15,10 +15,14 @@ impl Look<'_> {
     pub fn believe_looks(&self, snapshot: &mut Snapshot, nodes: &[Arc<NodeDigest>]) {
         let mut looked = self.world.looked.lock().expect("the looks' lock");
         for node in nodes {
-            let looked = looked.get(&node.key);
-            if let Some(why) = looked.and_then(|looked| looked.in_vain.as_ref())
+            if let Some(looked) = looked.get(&node.key)
+                && let Some(why) = &looked.in_vain
                 && let Some(node) = snapshot.nodes.get_mut(&node.key.name)
             {
+                // Its status may say so only later, or never.
+                if node.settled_since.is_some() {
+                    node.broke_at = Some(looked.since);
+                }
                 (node.settled_since, node.ready, node.why) = (None, false, Some(why.clone()));
                 node.unchanged.get_or_insert(false);
             }
