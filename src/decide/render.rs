@@ -2,6 +2,7 @@
 //! row are never parsed as templates.
 
 mod namespaces;
+mod syntax;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +18,6 @@ use crate::decide::graph::{Graph, GraphError, Vertex};
 use crate::decide::path::Path;
 use crate::decide::readiness::Probe;
 use crate::decide::rows::Row;
-use crate::decide::rows::names::NAME_CHARS_MAX;
-use crate::decide::rows::uid::is_subdomain;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
 use crate::decide::template::{Engine, Inputs, Rendered, Template, public};
@@ -347,11 +346,8 @@ fn complete(
     let group = api_version
         .rsplit_once('/')
         .map_or(String::new(), |(group, _)| group.to_owned());
-    if let Some(rule) = broken_rule(&group, &kind, &name) {
-        return Err(format!(
-            "nameTemplate: {:?} is no name: {rule}",
-            shown(&name)
-        ));
+    if let Some((field, value, rule)) = syntax::broken(&resource, (&group, &kind, &name)) {
+        return Err(format!("{field}: {:?} {rule}", shown(&value)));
     }
     match objects.insert([group, kind.clone(), namespace, name.clone()]) {
         true => Ok(resource),
@@ -359,31 +355,6 @@ fn complete(
             "nameTemplate: an earlier resource is {kind} {} too; give one of them another name",
             shown(&name)
         )),
-    }
-}
-
-/// The API server would repeat the whole name in its refusal, for everybody to read. What names it takes for kinds of its own, and
-/// for any kind (a PodDisruptionBudget among them).
-fn broken_rule(group: &str, kind: &str, name: &str) -> Option<&'static str> {
-    let is_builtin = match group {
-        "" | "apps" | "autoscaling" | "batch" => true,
-        "networking.k8s.io" => matches!(kind, "Ingress" | "NetworkPolicy"),
-        _ => false,
-    };
-    match name {
-        _ if name.len() > NAME_CHARS_MAX => Some("it may have 253 characters"),
-        _ if is_builtin && !is_subdomain(name) => Some(
-            "it may have lower case letters, digits, '-' and '.', and begins and ends, also around each '.', with a letter or digit",
-        ),
-        _ if group.is_empty()
-            && ["Namespace", "Service"].contains(&kind)
-            && (name.contains('.') || name.len() > 63) =>
-        {
-            Some("it may have 63 characters, and no '.'")
-        }
-        "." | ".." => Some("it would be a path"),
-        _ if name.contains(['/', '%']) => Some("it may not have '/' and '%'"),
-        _ => None,
     }
 }
 

@@ -367,6 +367,19 @@ fn failing() -> Vec<Failing> {
             values: [NEW, OLD, NEW],
         },
         Failing {
+            name: "a label that is none, with a row's value",
+            config_maps: {
+                let mut map = config_map("app", "{{ .uid }}-bad", "new");
+                let label = r#"{{ if eq .uid "t1" }}{{ .plan }} {{ end }}x"#;
+                map["labelsTemplate"] = json!({ "plan": label });
+                json!([map])
+            },
+            nodes: "LynqNode t1-bad",
+            said: "resource \"app\": labelsTemplate[plan]: \"… x\" is no label: it may have 63 characters, letters, digits, '-', '_' and '.', and begins and ends with a letter or digit",
+            written: true,
+            values: [NEW, OLD, NEW],
+        },
+        Failing {
             name: "two resources of one name",
             config_maps: json!([
                 config_map("app", "{{ .uid }}-bad", "new"),

@@ -165,13 +165,23 @@ pub fn largest_unit(nanoseconds: i64) -> String {
 
 /// A decimal integer; the nearest there is if it is too large, and 0 for what is none.
 pub fn whole_number(text: &[u8]) -> i64 {
-    let text = std::str::from_utf8(text).unwrap_or_default();
-    text.parse()
-        .unwrap_or_else(|error: std::num::ParseIntError| match error.kind() {
-            std::num::IntErrorKind::PosOverflow => i64::MAX,
-            std::num::IntErrorKind::NegOverflow => i64::MIN,
-            _ => 0,
-        })
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
+    };
+    if !digits.first().is_some_and(u8::is_ascii_digit) {
+        return 0;
+    }
+    // As Go reads it: what is too large only with its sign is still read to its end, and may be none.
+    let magnitude: u64 = match std::str::from_utf8(digits).unwrap_or_default().parse() {
+        Ok(magnitude) => magnitude,
+        Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => u64::MAX,
+        Err(_) => 0,
+    };
+    match negative {
+        true => 0i64.checked_sub_unsigned(magnitude).unwrap_or(i64::MIN),
+        false => i64::try_from(magnitude).unwrap_or(i64::MAX),
+    }
 }
 
 /// As the time package quotes: every byte that is no printable ASCII by its number.
