@@ -8,9 +8,9 @@ pub mod rollout;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::CustomResourceExt;
 use kube::api::ApiResource;
@@ -75,24 +75,10 @@ pub type Conflicts = BTreeMap<(String, ConflictPolicy), u64>;
 
 /// That a node was looked at.
 pub struct Looked {
-    /// For the first time by this process.
-    pub first: Instant,
-    /// The same as a time, which stays as it is for as long as the clock does.
-    first_at: Timestamp,
     /// Why that was in vain, where it was a few times.
     pub in_vain: Option<String>,
     /// Since when it is, or is not.
     pub since: Timestamp,
-}
-
-impl Looked {
-    pub fn first_at(&mut self) -> Timestamp {
-        let at = Timestamp::now() - self.first.elapsed();
-        if at.duration_since(self.first_at).abs() >= SignedDuration::from_secs(1) {
-            self.first_at = at;
-        }
-        self.first_at
-    }
 }
 
 /// What the loops share.

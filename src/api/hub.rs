@@ -274,7 +274,6 @@ pub struct HubStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HubRolloutStatus {
     /// The nodes that may be in flight.
-    #[serde(default)]
     pub slots: Vec<Slot>,
 }
 

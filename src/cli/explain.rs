@@ -51,7 +51,7 @@ enum Subject {
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(
-        "there is no {kind} {name:?} in namespace {namespace:?}; give another with -n, or, of a form that is gone, ask for one of its nodes"
+        "there is no {kind} {name:?} in namespace {namespace:?}; give another with -n; of a form that is gone its nodes tell: lynqgate explain node"
     )]
     NotFound {
         kind: &'static str,

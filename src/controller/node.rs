@@ -324,14 +324,8 @@ impl Look<'_> {
         let mut looked = self.world.looked.lock().expect("the looks' lock");
         let before = looked.get(&self.key);
         let is_news = before.is_none_or(|before| before.in_vain != in_vain);
-        // While it was in vain nobody saw anything.
-        let goes_on = before.filter(|before| before.in_vain.is_none() || in_vain.is_some());
-        let now = || (Instant::now(), Timestamp::now());
-        let (first, first_at) = goes_on.map_or_else(now, |before| (before.first, before.first_at));
         let same = before.filter(|before| before.in_vain.is_some() == in_vain.is_some());
         let seen = Looked {
-            first,
-            first_at,
             since: same.map_or_else(Timestamp::now, |before| before.since),
             in_vain,
         };

@@ -44,6 +44,8 @@ pub struct Memory {
     interrupted: Option<(u32, Arc<str>)>,
     /// Passes since one went through in which the API server took no release.
     refusals: u32,
+    /// The nodes with slots, by uid.
+    watched: BTreeMap<String, looks::Watched>,
     /// Nodes whose last release did not go through.
     refused: BTreeMap<String, Refused>,
 }

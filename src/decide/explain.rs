@@ -163,7 +163,9 @@ impl Asked<'_> {
             explanation.deadline = slot.and_then(|slot| self.deadline(slot));
             explanation.expected = explanation.deadline.map(|at| self.before(at));
             let late = explanation.deadline.is_some_and(|at| at <= self.now);
+            let formless = !self.snapshot.forms.contains_key(&node.form);
             explanation.next = match broken {
+                true if formless => Some(next::MEND_FORMLESS.to_owned()),
                 true if late => Some(next::MEND_NODE.to_owned()),
                 true => Some(format!(
                     "nothing, if it becomes ready soon; else {}",
@@ -274,6 +276,10 @@ impl Asked<'_> {
         {
             explanation.why = Some(rollout.message.clone());
             explanation.next = (rollout.updating_nodes > 0).then(|| next::MEND.to_owned());
+            if let Some((why, next)) = state.stalled.as_ref().and_then(|s| s.split_once(NEXT)) {
+                explanation.why = Some(why.to_owned());
+                explanation.next = Some(next.to_owned());
+            }
             explanation.expected = self.first_failure(name);
             if self.snapshot.forms.get(name)?.outdated {
                 let not_rendered = Reason::NotRendered { form: name.into() };

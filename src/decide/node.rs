@@ -276,6 +276,7 @@ impl NodeDigest {
             live: self.live.clone(),
             start: self.start.as_deref().and_then(stamp::parse),
             settled_since: self.settled_since(),
+            went_at: None,
             watched_since: None,
             broke_at: self
                 .unsettled()

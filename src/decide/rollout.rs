@@ -11,13 +11,15 @@ pub mod failure;
 pub mod order;
 mod pace;
 pub mod reason;
+mod slots;
 mod snapshot;
+mod stalled;
 pub mod status;
 mod window;
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::api::hub::Slot;
 use crate::api::names;
@@ -26,8 +28,9 @@ use crate::decide::marker::ReleaseMarker;
 use crate::decide::version;
 use order::{Turns, candidates};
 use reason::{Names, Reason};
+use slots::{free_at, is_ahead, is_to_be_made, of_successor, take_slot};
 pub use snapshot::{Confirmation, Flight, Form, Live, Node, Refusal, Snapshot};
-use window::Windows;
+use window::{Windows, is_of_rollout};
 
 /// One node to let go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,13 +176,15 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     pass.note_freed();
     pass.note_formless();
     pass.plan.hub_window = windows.hub_width().filter(|_| !snapshot.forced);
-    let late = pass.failed.values().map(|failed| failed.late).sum();
+    let late = pass.failed.values().map(failure::Failed::late).sum();
+    let adrift = pass.failed.values().map(|failed| failed.adrift.all).sum();
     for (name, form) in &snapshot.forms {
         let seen = status::Seen {
             snapshot,
             slots: &slots,
             failed: &pass.failed[name.as_str()],
             late,
+            adrift,
             waiting: &pass.plan.waiting,
             candidates: &candidates,
             window: windows.width(name),
@@ -247,6 +252,10 @@ impl Pass<'_> {
                 .get(&slot.node)
                 .filter(|node| node.uid == slot.uid);
             let confirmation = match node {
+                None if is_to_be_made(self.snapshot, slot) => {
+                    kept.push(slot.clone());
+                    continue;
+                }
                 None => Confirmation::Gone {
                     uid: slot.uid.clone(),
                 },
@@ -280,6 +289,7 @@ impl Pass<'_> {
                 }
             };
             if self.snapshot.confirmed.contains(&confirmation) {
+                kept.extend(of_successor(self.snapshot, slot));
                 continue;
             }
             let node = slot.node.clone();
@@ -514,52 +524,6 @@ fn put_off(snapshot: &Snapshot, name: &str, node: &Node, now: Timestamp) -> Opti
     let refusal = snapshot.refused.get(name)?;
     let same = refusal.hash == node.desired;
     refusal.until.filter(|until| same && *until > now)
-}
-
-/// The slot names a newer version of the node than this one.
-fn is_ahead(slot: &Slot, node: &Node) -> bool {
-    slot.uid == node.uid && version::is_newer(&slot.resource_version, &node.resource_version)
-}
-
-/// When the slot's node has settled and soaked; None while that cannot be told.
-fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Option<Timestamp> {
-    if node.deleting || !version::is_newer(&node.resource_version, &slot.resource_version) {
-        return None;
-    }
-    // The slot was given up: nothing of the node was live after the version that a release could still have used.
-    if node.is_new() {
-        return Some(Timestamp::UNIX_EPOCH);
-    }
-    let settled_since = node.settled_since?;
-    let form = snapshot.forms.get(&slot.form);
-    let soak = form.map_or(slot.min_ready_seconds, |form| form.policy.min_ready_seconds);
-    // A start to come was stamped by a clock that was ahead.
-    let start = node.start.filter(|start| *start <= now);
-    let from = [Some(settled_since), start, node.watched_since];
-    let from = from.into_iter().flatten().max()?;
-    from.checked_add(SignedDuration::from_secs(soak.into()))
-        .ok()
-}
-
-/// Puts the release's numbers into the node's slot. A slot that is there keeps its place and what it was taken for.
-fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node, min_ready_seconds: i32) {
-    if let Some(slot) = slots.iter_mut().find(|slot| slot.uid == node.uid) {
-        slot.hash.clone_from(&node.desired);
-        slot.resource_version.clone_from(&node.resource_version);
-        slot.presumed = false;
-        slot.min_ready_seconds = min_ready_seconds;
-        return;
-    }
-    slots.push(Slot {
-        node: name.to_owned(),
-        uid: node.uid.clone(),
-        form: node.form.clone(),
-        hash: node.desired.clone(),
-        resource_version: node.resource_version.clone(),
-        repair: node.non_ready(),
-        presumed: false,
-        min_ready_seconds,
-    });
 }
 
 /// Whether content of this form may go live without a slot, decided when it is written: no window applies to it.

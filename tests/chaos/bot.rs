@@ -42,6 +42,7 @@ impl Bot {
     pub async fn play_until(&mut self, mut is_over: watch::Receiver<bool>) {
         // The first content had no window; from now on there is one.
         self.content.max_skew = json!(5);
+        self.content.failures = json!(3);
         while !*is_over.borrow() {
             // What fails is done again by some later edit, as users do.
             if let Err(error) = self.act().await {
@@ -84,6 +85,8 @@ impl Bot {
                 self.content.paused = self.dice.percent(15);
                 self.content.immediate = self.dice.percent(30);
                 self.content.soak = *self.dice.one_of(&[0, 0, 1, 3]);
+                let failures = [json!("100%"), json!("100%"), json!(1), json!(3)];
+                self.content.failures = self.dice.one_of(&failures).clone();
                 self.apply().await
             }
             11 | 12 => self.force().await,

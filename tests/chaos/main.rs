@@ -181,6 +181,12 @@ async fn play(wanted: Wanted) -> Result<()> {
             Err(_) => "THE FLEET DID NOT CONVERGE",
         }
     );
+    let events = stage.fleet.events("web").await?;
+    let halts = events.iter().filter(|(reason, _)| reason == "RolloutHalted");
+    println!(
+        "         {} events said that the rollout was halted",
+        halts.count()
+    );
     let verdict = stage.auditor.verdict().await;
     if (converged.is_err() || verdict.is_err()) && stage::is_set("KEEP") {
         println!(

@@ -119,10 +119,10 @@ impl Stage {
             "Gated"
         };
         form["spec"]["rollout"]["creation"] = json!(creation);
-        form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(60);
+        // Faults keep nodes from being ready for longer than that: some rollouts halt, and have to go on by themselves.
+        form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(15);
         form["spec"]["rollout"]["minReadySeconds"] = json!(content.soak);
-        // A failed one is nothing to wait for: the test breaks many on purpose.
-        form["spec"]["rollout"]["maxFailures"] = json!("100%");
+        form["spec"]["rollout"]["maxFailures"] = content.failures.clone();
         let mut workload = deployment(&image, content.delay);
         workload["spec"]["replicas"] = json!(content.replicas);
         form["spec"]["deployments"][0]["spec"] = workload;
@@ -280,6 +280,8 @@ pub struct Content {
     pub immediate: bool,
     /// Seconds that a node has to stay ready.
     pub soak: u32,
+    /// How many failures halt the rollout.
+    pub failures: Value,
 }
 
 impl Content {
@@ -292,6 +294,7 @@ impl Content {
             paused: false,
             immediate: false,
             soak: 0,
+            failures: json!("100%"),
         }
     }
 }

@@ -81,7 +81,7 @@ async fn all_rows_gone(cluster: &Cluster, product: Product) -> Result<()> {
     let fleet = fleet_on(cluster, product, 7).await?;
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
     fleet.database.execute("DELETE FROM tenants").await?;
-    let said = "7 of 7 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
+    let said = "7 of 7 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     fleet.event("tenants", "DeletionsHeld", said).await?;
     ensure!(
@@ -159,7 +159,7 @@ async fn half_of_the_rows_gone(cluster: &Cluster, product: Product) -> Result<()
         .database
         .execute("UPDATE tenants SET active = 'no' WHERE id < 't5'")
         .await?;
-    let said = "6 of 11 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
+    let said = "6 of 11 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
     fleet.says(HUB, HELD, said).await?;
     fleet
         .database
@@ -195,7 +195,7 @@ async fn table_swapped(cluster: &Cluster, product: Product) -> Result<()> {
     ] {
         fleet.database.execute(statement).await?;
     }
-    let said = "7 of 7 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
+    let said = "7 of 7 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     // As many new nodes as old ones are there by now, and none of the old ones goes for it.
     let waits = ("Held", "True", "DeletionsHeld");
@@ -238,7 +238,7 @@ async fn a_row_without_uid(cluster: &Cluster) -> Result<()> {
         .database
         .execute("UPDATE tenants SET id = NULL WHERE id = 't1'")
         .await?;
-    let said = "1 of 3 nodes has no active row any more; none of them is deleted, because 1 active row has no usable uid and may be theirs. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"1\"";
+    let said = "1 of 3 nodes has no active row any more; none of them is deleted, because 1 active row has no usable uid and may be theirs. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"1\"";
     fleet.says(HUB, HELD, said).await?;
     fleet
         .database
@@ -257,7 +257,7 @@ async fn form_gone(cluster: &Cluster) -> Result<()> {
         .api("LynqForm")
         .delete("web", &DeleteParams::default())
         .await?;
-    let said = "7 of 7 nodes have no form any more; none of them is deleted, because that is more than half. Bring the form back, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
+    let said = "7 of 7 nodes have no form any more; none of them is deleted, because that is more than half. Bring the form back, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"";
     fleet.says(HUB, HELD, said).await?;
     fleet.until_names("LynqNode", &NODES).await?;
     confirm(&fleet, "7").await?;
@@ -274,7 +274,7 @@ async fn form_changed_while_deletions_are_held(cluster: &Cluster) -> Result<()> 
         .database
         .execute("DELETE FROM tenants WHERE id < 't6'")
         .await?;
-    let said = "6 of 9 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
+    let said = "6 of 9 nodes have no active row any more; none of them is deleted, because that is more than half. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"6\"";
     fleet.says(HUB, HELD, said).await?;
     let mut changed = map("app", "-app");
     changed["spec"]["data"]["plan"] = json!("new-{{ .plan }}");
@@ -312,7 +312,7 @@ async fn own_limit(cluster: &Cluster) -> Result<()> {
         .await?;
     fleet.until_names("LynqNode", &["t1-web", "t2-web"]).await?;
     fleet.database.execute("DELETE FROM tenants").await?;
-    let said = "2 of 2 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions allows 1 at a time. Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"2\"";
+    let said = "2 of 2 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions allows 1 at a time. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"2\"";
     fleet.says(HUB, HELD, said).await?;
     fleet
         .change(

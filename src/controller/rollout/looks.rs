@@ -1,19 +1,83 @@
-//! What this process has looked at itself: the statuses of all other nodes are those of another one, and may be old.
+//! What this process has looked at itself: the statuses of all other nodes are those of another one, and may be old. And for how
+//! long, by a clock that does not jump: the times in statuses are the wall clock's, which may be set while a node is watched.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::controller::rollout::Look;
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
-use crate::decide::rollout::Snapshot;
+use crate::decide::rollout::{Node, Snapshot};
+
+/// Times that are closer are the same: reading two clocks takes a while.
+const SAME: SignedDuration = SignedDuration::from_secs(1);
+
+type Now = (Timestamp, Instant);
+
+/// A moment, told by the wall clock as it goes now.
+struct Moment {
+    at: Timestamp,
+    /// How long ago it was when this was made.
+    age: SignedDuration,
+    made: Instant,
+}
+
+impl Moment {
+    fn new(at: Timestamp, now: Now) -> Self {
+        Moment {
+            at,
+            age: now.0.duration_since(at),
+            made: now.1,
+        }
+    }
+
+    /// Stays the same for as long as the wall clock is not set.
+    fn told(&mut self, now: Now) -> Timestamp {
+        let passed = SignedDuration::try_from(now.1 - self.made).unwrap_or(SignedDuration::MAX);
+        let at = now.0 - self.age.saturating_add(passed);
+        if at.duration_since(self.at).abs() >= SAME {
+            self.at = at;
+        }
+        self.at
+    }
+}
+
+/// A node in flight, since it is as it is.
+pub struct Watched {
+    start: Option<Timestamp>,
+    settled_since: Option<Timestamp>,
+    since: Moment,
+    went: Option<Moment>,
+}
+
+impl Watched {
+    fn new(node: &Node, before: Option<Watched>, now: Now) -> Self {
+        let before = before.filter(|before| before.start == node.start);
+        let went = || node.start.map(|start| Moment::new(start, now));
+        let (same, went) = match before {
+            Some(mut before) => {
+                let went = before.went.take();
+                let same = before.settled_since == node.settled_since;
+                (same.then_some(before.since), went)
+            }
+            None => (None, went()),
+        };
+        Watched {
+            start: node.start,
+            settled_since: node.settled_since,
+            since: same.unwrap_or_else(|| Moment::new(now.0, now)),
+            went,
+        }
+    }
+}
 
 impl Look<'_> {
     /// A node that was looked at in vain is not ready; and what one in flight was before the first look nobody has seen.
-    pub fn believe_looks(&self, snapshot: &mut Snapshot, nodes: &[Arc<NodeDigest>]) {
-        let mut looked = self.world.looked.lock().expect("the looks' lock");
+    pub fn believe_looks(&mut self, snapshot: &mut Snapshot, nodes: &[Arc<NodeDigest>]) {
+        let looked = self.world.looked.lock().expect("the looks' lock");
         for node in nodes {
             if let Some(looked) = looked.get(&node.key)
                 && let Some(why) = &looked.in_vain
@@ -27,15 +91,21 @@ impl Look<'_> {
                 node.unchanged.get_or_insert(false);
             }
         }
-        let now = Timestamp::now();
+        let now = (Timestamp::now(), Instant::now());
+        let mut before = std::mem::take(&mut self.memory.watched);
         for slot in &snapshot.slots {
             let key = NodeKey {
                 namespace: self.key.0.clone(),
                 name: slot.node.clone(),
             };
-            let first = looked.get_mut(&key).map_or(now, |looked| looked.first_at());
-            if let Some(node) = snapshot.nodes.get_mut(&slot.node) {
-                node.watched_since = Some(first);
+            let Some(node) = snapshot.nodes.get_mut(&slot.node) else {
+                continue;
+            };
+            let mut watched = Watched::new(node, before.remove(&node.uid), now);
+            node.went_at = watched.went.as_mut().map(|went| went.told(now));
+            node.watched_since = Some(watched.since.told(now));
+            if looked.contains_key(&key) {
+                self.memory.watched.insert(node.uid.clone(), watched);
             }
         }
     }
@@ -51,5 +121,33 @@ impl Look<'_> {
         let unlooked: BTreeSet<String> = unlooked.map(|node| node.key.name.clone()).collect();
         self.memory.surveyed = unlooked.is_empty();
         unlooked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Seconds of the wall clock, and of the one that does not jump.
+    fn at(base: Instant, wall: i64, steady: u64) -> Now {
+        let wall = Timestamp::from_second(wall).unwrap();
+        (wall, base + Duration::from_secs(steady))
+    }
+
+    #[test]
+    fn a_moment_goes_with_the_wall_clock() {
+        let base = Instant::now();
+        let mut went = Moment::new(Timestamp::from_second(1_000).unwrap(), at(base, 1_010, 0));
+        for (case, now, told) in [
+            ("as time goes by", at(base, 1_070, 60), 1_000),
+            ("an hour ahead", at(base, 4_680, 70), 4_600),
+            ("as time goes by there", at(base, 4_690, 80), 4_600),
+            ("and back", at(base, 1_100, 90), 1_000),
+            ("before it was", at(base, 500, 100), 390),
+        ] {
+            assert_eq!(went.told(now).as_second(), told, "{case}");
+        }
     }
 }

@@ -5,21 +5,36 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::form::Phase;
 use crate::api::hub::Slot;
 use crate::decide::rollout::status::nodes_of;
-use crate::decide::rollout::{Form, Node, Snapshot, order};
+use crate::decide::rollout::{Flight, Form, Node, Snapshot, is_of_rollout, order};
 
 /// The nodes that spend the failure budget.
 #[derive(Clone, Debug, Default)]
 pub struct Failed {
     pub names: Vec<String>,
-    /// Nodes in flight past their deadlines: these, the repairs, and what was forgiven.
-    pub late: usize,
+    /// Slots past their deadlines: of these nodes, of the repairs, and of what was forgiven.
+    pub late_slots: usize,
+    /// What broke while it had no slot any more.
+    pub adrift: Adrift,
     /// How many of them halt the rollout.
     pub allowed: usize,
     /// When the next one would fail.
     pub next_at: Option<Timestamp>,
 }
 
+/// Nodes that run the newest content without a slot, and are not ready.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Adrift {
+    pub all: usize,
+    /// Those that were not ready for longer than a node in flight may be.
+    pub late: usize,
+}
+
 impl Failed {
+    /// What is past its deadline.
+    pub fn late(&self) -> usize {
+        self.late_slots + self.adrift.late
+    }
+
     pub fn spent(&self) -> bool {
         self.names.len() >= self.allowed
     }
@@ -61,7 +76,7 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
             continue;
         }
         let node = &snapshot.nodes[&slot.node];
-        failed.late += usize::from(node.non_ready() || node.deleting);
+        failed.late_slots += usize::from(node.non_ready() || node.deleting);
         // What cannot go for a finalizer's sake says nothing of the content.
         if may_fail(form, slot, node, now) && !node.deleting {
             failed.names.push(slot.node.clone());
@@ -69,6 +84,18 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
             if let Some(at) = form.resumed_at.filter(|at| *at > now) {
                 failed.wake(at);
             }
+        }
+    }
+    let has_slot = |node: &Node| snapshot.slots.iter().any(|slot| slot.uid == node.uid);
+    for (name, node) in nodes_of(form_name, snapshot) {
+        if !node.non_ready() || !is_of_rollout(snapshot, node) || has_slot(node) {
+            continue;
+        }
+        failed.adrift.all += 1;
+        let since = node.broke_at.or(node.start);
+        match since.and_then(|since| since.checked_add(limit(form)).ok()) {
+            Some(at) if at > now => failed.wake(at),
+            _ => failed.adrift.late += usize::from(!snapshot.unlooked.contains(name)),
         }
     }
     failed
@@ -79,8 +106,11 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
 /// halted nothing has: there it is past its deadline also when it got ready after that.
 pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
     let node = snapshot.nodes.get(&slot.node)?;
-    let in_flight = node.uid == slot.uid && !node.held() && node.desired == slot.hash;
-    let first = due(form, node).filter(|_| in_flight)?;
+    // A slot that is for other content, and was not used, is still the one by which what is live went.
+    let by_slot = |flight: &Flight| flight.is_live && !flight.landed;
+    let is_of_slot = node.desired == slot.hash || node.flight.as_ref().is_some_and(by_slot);
+    let in_flight = node.uid == slot.uid && !node.held() && is_of_slot;
+    let first = due(form, node.went()?).filter(|_| in_flight)?;
     let soak = SignedDuration::from_secs(form.policy.min_ready_seconds.into());
     let watched = node.watched_since.map_or(first, |since| since.max(first));
     let last = watched.checked_add(soak).ok()?;
@@ -88,7 +118,8 @@ pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timesta
     match (node.settled_since, node.broke_at) {
         (Some(since), _) if !node.deleting => (halted && since > first).then_some(first),
         (_, Some(broke)) if !halted => {
-            let again = broke.checked_add(limit(form)).ok()?;
+            let seen = node.watched_since.unwrap_or(broke);
+            let again = broke.max(seen).checked_add(limit(form)).ok()?;
             Some(again.min(last).max(first))
         }
         _ => Some(first),
@@ -100,8 +131,8 @@ fn limit(form: &Form) -> SignedDuration {
 }
 
 /// When it was to be ready at first.
-fn due(form: &Form, node: &Node) -> Option<Timestamp> {
-    node.start?.checked_add(limit(form)).ok()
+fn due(form: &Form, start: Timestamp) -> Option<Timestamp> {
+    start.checked_add(limit(form)).ok()
 }
 
 /// As it was last told.
@@ -112,6 +143,7 @@ fn is_halted(form: &Form) -> bool {
 
 /// A repair never counts as a failure, nor does what somebody has forgiven: whatever was to be ready by then.
 pub fn may_fail(form: &Form, slot: &Slot, node: &Node, now: Timestamp) -> bool {
-    let forgiven = |at| at <= now && due(form, node).is_some_and(|due| due <= at);
+    let due = node.start.and_then(|start| due(form, start));
+    let forgiven = |at| at <= now && due.is_some_and(|due| due <= at);
     !slot.repair && !form.resumed_at.is_some_and(forgiven)
 }

@@ -105,7 +105,10 @@ pub struct Node {
     pub start: Option<Timestamp>,
     /// Since when every resource of the live content is ready; None while it is not so.
     pub settled_since: Option<Timestamp>,
-    /// Since when this process has watched it, where it has a slot: what it was before, nobody here has seen.
+    /// When its content changed last, by a clock that does not jump, where this process has watched it in a slot.
+    pub went_at: Option<Timestamp>,
+    /// Since when this process has seen it with that start and settled or not, where it has a slot: what it was before, nobody
+    /// here has seen.
     pub watched_since: Option<Timestamp>,
     /// Since when it is not settled any more, where it was since its release.
     pub broke_at: Option<Timestamp>,
@@ -147,6 +150,11 @@ pub struct Flight {
 }
 
 impl Node {
+    /// When its live content last changed, though the wall clock was set ahead since.
+    pub fn went(&self) -> Option<Timestamp> {
+        self.start.max(self.went_at)
+    }
+
     pub fn held(&self) -> bool {
         !matches!(&self.live, Live::Hash(hash) if *hash == self.desired)
     }

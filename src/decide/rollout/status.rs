@@ -12,7 +12,8 @@ use crate::api::names;
 use crate::api::policy::{Skew, SkewCounts};
 use crate::decide::rollout::failure::Failed;
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
-use crate::decide::rollout::reason::{Because, NEXT, Names, Reason};
+use crate::decide::rollout::reason::{Because, Names, Reason};
+use crate::decide::rollout::stalled::stalled;
 use crate::decide::rollout::{Form, Node, Snapshot, free_at, order};
 
 /// The part of a form's status that the planner knows.
@@ -120,8 +121,9 @@ pub struct Seen<'a> {
     /// The ledger as it will stand.
     pub slots: &'a [Slot],
     pub failed: &'a Failed,
-    /// How many of all forms are past their deadlines.
+    /// How many of all forms are past their deadlines, and how many are not ready without a slot.
     pub late: usize,
+    pub adrift: usize,
     pub waiting: &'a BTreeMap<String, Reason>,
     /// The nodes that wait, in their turn.
     pub candidates: &'a [&'a str],
@@ -219,10 +221,13 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         Some(_) => total,
         None => count(&|node| node.forced),
     };
-    let stalled = (phase == Phase::InProgress)
-        .then(|| stalled(name, seen, blocked?))
-        .flatten();
+    set_times(&mut rollout, form, &nodes, !with_slots.is_empty(), now);
     let not_ready = not_ready(&nodes);
+    // What breaks after its rollout is no rollout.
+    let goes_on = phase == Phase::InProgress && rollout.completion_time.is_none();
+    let stalled = goes_on
+        .then(|| stalled(name, form, seen, blocked, not_ready.as_deref()))
+        .flatten();
     let (going, unwritten): (BTreeSet<_>, BTreeSet<_>) = form
         .unwritten
         .iter()
@@ -276,7 +281,6 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     };
     let text = text + &order::without_nodes(name, form, seen.snapshot);
     rollout.message = with_force(text, force);
-    set_times(&mut rollout, form, &nodes, !with_slots.is_empty(), now);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
     // An order without maxSkew has only the ledger's room for a window.
     let own = seen
@@ -348,36 +352,6 @@ pub fn nodes_of<'a>(
         .nodes
         .iter()
         .filter(move |(_, node)| node.form == form && !node.deleting)
-}
-
-/// Why nothing goes on by itself: whatever is in flight is past its deadline, and keeps the rest waiting, but is not as much
-/// as maxFailures asks for. The phase stays what it is, for no budget is spent.
-fn stalled(form_name: &str, seen: &Seen, blocked: &Reason) -> Option<String> {
-    let of_form = seen.slots.iter().filter(|slot| slot.form == form_name);
-    let (late, in_the_way) = match blocked {
-        Reason::WindowFull { .. } | Reason::GroupNotDone { .. } => {
-            (seen.failed.late, of_form.count())
-        }
-        // Of another form, too, may give its place up.
-        Reason::HubWindowFull { .. } => (seen.late, seen.slots.len()),
-        _ => return None,
-    };
-    let allowed = seen.failed.allowed;
-    let counted = match seen.failed.names.len() {
-        _ if late > seen.failed.late => "some of it of other forms".to_owned(),
-        0 => "and none of it counts as a failure: it was not ready before, it is being deleted, or lynq.sh/resume forgave it".to_owned(),
-        n => format!("and maxFailures ({allowed}) halts only at more failures than these {n}"),
-    };
-    let or = match blocked {
-        Reason::GroupNotDone { .. } => "change rollout.order",
-        _ => "raise maxSkew",
-    };
-    (late > 0 && late == in_the_way).then(|| {
-        format!(
-            "stalled: {blocked}; whatever is in flight is past its deadline, {counted}{NEXT}correct the form: those nodes \
-             get the correction first; or remove what stands in their way, such as finalizers of what is being deleted; or {or}"
-        )
-    })
 }
 
 /// What of the windows that apply (the form's, the hub's) is left to this form's rollout: without the nodes that are not

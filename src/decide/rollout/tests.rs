@@ -3,6 +3,7 @@
 mod alone;
 mod policy;
 mod refusals;
+mod slots;
 mod stalled;
 mod told;
 
@@ -65,6 +66,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             live,
             start: Some(at(0)),
             settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
+            went_at: None,
             watched_since: None,
             broke_at: None,
             seen: true,

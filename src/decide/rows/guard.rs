@@ -161,7 +161,7 @@ impl fmt::Display for Held {
         }
         write!(
             f,
-            ". {remedy}, or, if these nodes shall go, annotate the hub with {CONFIRM_DELETIONS}=\"{count}\""
+            ". {remedy}, or, if these nodes and their objects shall go, annotate the hub with {CONFIRM_DELETIONS}=\"{count}\""
         )
     }
 }
@@ -290,7 +290,7 @@ mod tests {
             (
                 deletions(20, 20),
                 "20 of 20 nodes have no active row any more; none of them is deleted, because that is more than half. \
-                 Mend the rows, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"20\"",
+                 Mend the rows, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"20\"",
             ),
             (
                 Deletions {
@@ -299,7 +299,7 @@ mod tests {
                     ..deletions(20, 5)
                 },
                 "5 of 20 nodes have no active row any more; none of them is deleted, because spec.guard.maxDeletions \
-                 allows 3 at a time and lynq.sh/confirm-deletions confirms 4. Mend the rows, or, if these nodes \
+                 allows 3 at a time and lynq.sh/confirm-deletions confirms 4. Mend the rows, or, if these nodes and their objects \
                  shall go, annotate the hub with lynq.sh/confirm-deletions=\"5\"",
             ),
             (
@@ -308,7 +308,7 @@ mod tests {
                     ..deletions(9, 1)
                 },
                 "1 of 9 nodes has no active row any more; none of them is deleted, because 1 active row has no usable uid \
-                 and may be theirs. Mend the rows, or, if these nodes shall go, annotate the hub with \
+                 and may be theirs. Mend the rows, or, if these nodes and their objects shall go, annotate the hub with \
                  lynq.sh/confirm-deletions=\"1\"",
             ),
             (
@@ -317,7 +317,7 @@ mod tests {
                     ..deletions(9, 7)
                 },
                 "7 of 9 nodes have no form any more; none of them is deleted, because that is more than half. Bring the \
-                 form back, or, if these nodes shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"",
+                 form back, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"",
             ),
             (
                 Deletions {
@@ -325,7 +325,7 @@ mod tests {
                     ..deletions(9, 7)
                 },
                 "7 of 9 nodes have no active row or form any more; none of them is deleted, because that is more than \
-                 half. Mend the rows, bring the form back, or, if these nodes shall go, annotate the hub with \
+                 half. Mend the rows, bring the form back, or, if these nodes and their objects shall go, annotate the hub with \
                  lynq.sh/confirm-deletions=\"7\"",
             ),
         ];

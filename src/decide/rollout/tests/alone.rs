@@ -21,7 +21,7 @@ fn canaries_first(snapshot: &mut Snapshot) {
     }];
 }
 
-fn flight(release: &str) -> Flight {
+pub fn flight(release: &str) -> Flight {
     Flight {
         hash: "new".into(),
         release: release.into(),

@@ -1,8 +1,9 @@
 //! Cases for what nothing ends by itself, though no budget is spent.
 
+use super::alone::flight;
 use super::told::{ask, form, policy_of, state_of};
 use super::*;
-use crate::api::policy::Group;
+use crate::api::policy::{Group, SkewCounts};
 use crate::decide::rollout::status::STALLED;
 
 /// Two in flight past their deadline fill the window, and five may fail.
@@ -22,7 +23,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
     );
     assert_eq!(
         state.rollout.message,
-        "2/4 updated, 2 not ready yet, 2 held: stalled: the window of 2 is full; not ready: n0, n1; whatever is in flight is \
+        "2/4 updated, 2 not ready yet, 2 held: stalled: the window of 2 is full; not ready: n0, n1; whatever is in flight or broke since is \
          past its deadline, and maxFailures (5) halts only at more failures than these 2. Next: correct the form: those nodes get the correction \
          first; or remove what stands in their way, such as finalizers of what is being deleted; or raise maxSkew"
     );
@@ -31,7 +32,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
     assert!(explained.next.unwrap().starts_with("correct the form"));
 
     type Change = dyn Fn(&mut Snapshot);
-    let cases: [(&str, &Change, i64, bool); 9] = [
+    let cases: [(&str, &Change, i64, bool); 11] = [
         ("before the deadline", &|_| {}, 599, false),
         (
             "one of two may become ready",
@@ -44,7 +45,29 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
             "nothing is held",
             &|s| s.nodes.retain(|name, _| name.as_str() < "n2"),
             600,
+            true,
+        ),
+        (
+            "nothing is held, and it was complete once",
+            &|s| {
+                s.nodes.retain(|name, _| name.as_str() < "n2");
+                s.slots.clear();
+                began(s, 0);
+                let form = s.forms.get_mut("web").unwrap();
+                form.previous.as_mut().unwrap().completion_time = Some(at(2));
+            },
+            900,
             false,
+        ),
+        (
+            "what went without a window",
+            &|s| {
+                policy_of(s).max_skew = Skew::Count(0);
+                s.nodes.retain(|name, _| name.as_str() < "n2");
+                s.slots.clear();
+            },
+            600,
+            true,
         ),
         (
             "what was forgiven fills the window still",
@@ -115,6 +138,56 @@ fn share_hub_with_api(snapshot: &mut Snapshot, deadline_seconds: i32) {
     snapshot.forms.insert("api".into(), other);
     snapshot.nodes.get_mut("n1").unwrap().form = "api".into();
     snapshot.slots[1].form = "api".into();
+}
+
+/// Ready once, their slots free, and then broken for good: no slot tells that they are late.
+#[test]
+fn what_breaks_when_its_slot_is_free_stalls() {
+    let mut snapshot = fleet("xxAA", 2);
+    for (name, broke) in [("n0", 50), ("n1", 100)] {
+        snapshot.nodes.get_mut(name).unwrap().broke_at = Some(at(broke));
+    }
+    assert_eq!(plan(&snapshot, at(1)).wake_at, Some(at(650)));
+    assert!(state_of(&snapshot, 699).stalled.is_none());
+    let state = state_of(&snapshot, 700);
+    assert_eq!(state.rollout.failed_nodes, 0);
+    let text = state.stalled.unwrap();
+    assert!(
+        text.contains("the window of 2 is full; not ready: n0, n1;")
+            && text.contains("was ready first and broke later"),
+        "{text}"
+    );
+    // The places of updates are not theirs.
+    policy_of(&mut snapshot).skew_counts = SkewCounts::Released;
+    assert!(state_of(&snapshot, 700).stalled.is_none());
+    // A canary keeps all others waiting, however wide the window is.
+    let policy = policy_of(&mut snapshot);
+    policy.order = vec![Group {
+        name: "canaries".into(),
+        when: None,
+        match_labels: BTreeMap::new(),
+    }];
+    policy.max_skew = Skew::Count(9);
+    snapshot.nodes.get_mut("n2").unwrap().group = 1;
+    snapshot.nodes.get_mut("n3").unwrap().group = 1;
+    assert!(state_of(&snapshot, 699).stalled.is_none());
+    assert!(state_of(&snapshot, 700).stalled.is_some());
+    // What is still to be made is to go before them.
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.absent.insert("n9".into(), 0);
+    assert!(state_of(&snapshot, 700).stalled.is_none());
+}
+
+/// Its slot is for what was withdrawn before it went; what went before that is still not ready.
+#[test]
+fn a_slot_of_withdrawn_content_is_late_with_what_went_before() {
+    let mut snapshot = stuck();
+    snapshot.slots[0].hash = "withdrawn".into();
+    let mut went = flight("98");
+    (went.hash, went.is_live) = ("new".into(), true);
+    snapshot.nodes.get_mut("n0").unwrap().flight = Some(went);
+    let state = state_of(&snapshot, 600);
+    assert_eq!(state.rollout.failed_nodes, 2);
 }
 
 /// What cannot be repaired in time fills the window, too, and wakes the planner.

@@ -1,0 +1,72 @@
+//! The slots of the ledger, one by one.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::hub::Slot;
+use crate::decide::rollout::{Node, Snapshot};
+use crate::decide::version;
+
+/// The slot names a newer version of the node than this one.
+pub fn is_ahead(slot: &Slot, node: &Node) -> bool {
+    slot.uid == node.uid && version::is_newer(&slot.resource_version, &node.resource_version)
+}
+
+/// When the slot's node has settled and soaked; None while that cannot be told.
+pub fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Option<Timestamp> {
+    if node.deleting || !version::is_newer(&node.resource_version, &slot.resource_version) {
+        return None;
+    }
+    // The slot was given up: nothing of the node was live after the version that a release could still have used.
+    if node.is_new() {
+        return Some(Timestamp::UNIX_EPOCH);
+    }
+    let settled_since = node.settled_since?;
+    let form = snapshot.forms.get(&slot.form);
+    let soak = form.map_or(slot.min_ready_seconds, |form| form.policy.min_ready_seconds);
+    // A start to come was stamped by a clock that was ahead.
+    let start = node.went().filter(|start| *start <= now);
+    let from = [Some(settled_since), start, node.watched_since];
+    let from = from.into_iter().flatten().max()?;
+    from.checked_add(SignedDuration::from_secs(soak.into()))
+        .ok()
+}
+
+/// Puts the release's numbers into the node's slot. A slot that is there keeps its place and what it was taken for.
+pub fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node, min_ready_seconds: i32) {
+    if let Some(slot) = slots.iter_mut().find(|slot| slot.uid == node.uid) {
+        slot.hash.clone_from(&node.desired);
+        slot.resource_version.clone_from(&node.resource_version);
+        slot.presumed = false;
+        slot.min_ready_seconds = min_ready_seconds;
+        return;
+    }
+    slots.push(Slot {
+        node: name.to_owned(),
+        uid: node.uid.clone(),
+        form: node.form.clone(),
+        hash: node.desired.clone(),
+        resource_version: node.resource_version.clone(),
+        repair: node.non_ready(),
+        presumed: false,
+        min_ready_seconds,
+    });
+}
+
+/// Its node is gone, and the rows ask for it: until it is made anew its tenant is as little ready as it was.
+pub fn is_to_be_made(snapshot: &Snapshot, slot: &Slot) -> bool {
+    let form = snapshot.forms.get(&slot.form);
+    form.is_some_and(|form| form.absent.contains_key(&slot.node))
+}
+
+/// A node that was deleted in flight, and that the hub has made anew, goes next: else each deletion of what is broken would break
+/// one more tenant.
+pub fn of_successor(snapshot: &Snapshot, slot: &Slot) -> Option<Slot> {
+    let node = snapshot.nodes.get(&slot.node)?;
+    let succeeds = node.uid != slot.uid && node.form == slot.form;
+    (succeeds && node.is_new() && !node.deleting).then(|| Slot {
+        uid: node.uid.clone(),
+        hash: node.desired.clone(),
+        resource_version: node.resource_version.clone(),
+        ..slot.clone()
+    })
+}

@@ -1,0 +1,62 @@
+//! A rollout that nothing moves by itself, though its failure budget is not spent.
+
+use crate::api::policy::SkewCounts;
+use crate::decide::rollout::Form;
+use crate::decide::rollout::reason::{NEXT, Reason};
+use crate::decide::rollout::status::Seen;
+
+/// Why nothing goes on by itself: whatever keeps the rest waiting is past its deadline, but is not as much as maxFailures asks for,
+/// or never had a slot, or broke when that was free. The phase stays what it is, for no budget is spent. `blocked`: why others
+/// wait; `not_ready`: who is not, and why.
+pub fn stalled(
+    form_name: &str,
+    form: &Form,
+    seen: &Seen,
+    blocked: Option<&Reason>,
+    not_ready: Option<&str>,
+) -> Option<String> {
+    let own = seen.failed;
+    let slots = || {
+        let of_form = seen.slots.iter().filter(|slot| slot.form == form_name);
+        of_form.count()
+    };
+    let (late, in_the_way) = match blocked {
+        // Who has a slot fills such a window, and nobody else.
+        Some(Reason::WindowFull { .. }) if form.policy.skew_counts == SkewCounts::Released => {
+            (own.late_slots, slots())
+        }
+        // What is still to be made may be what is to go first.
+        None | Some(Reason::GroupNotDone { .. }) if !form.absent.is_empty() => return None,
+        None if form.outdated || !form.unwritten.is_empty() => return None,
+        None | Some(Reason::WindowFull { .. } | Reason::GroupNotDone { .. }) => {
+            (own.late(), slots() + own.adrift.all)
+        }
+        // Of another form, too, may give its place up.
+        Some(Reason::HubWindowFull { .. }) => (seen.late, seen.slots.len() + seen.adrift),
+        _ => return None,
+    };
+    if late == 0 || late < in_the_way {
+        return None;
+    }
+    let counted = match own.names.len() {
+        _ if late > own.late() => "some of it of other forms".to_owned(),
+        0 => "and none of it counts as a failure: it went without a window, was ready first and broke later, was not ready \
+              before, is being deleted, or lynq.sh/resume forgave it"
+            .to_owned(),
+        n => format!(
+            "and maxFailures ({}) halts only at more failures than these {n}",
+            own.allowed
+        ),
+    };
+    let (what, or) = match blocked {
+        Some(reason @ Reason::GroupNotDone { .. }) => {
+            (reason.to_string(), "; or change rollout.order")
+        }
+        Some(reason) => (reason.to_string(), "; or raise maxSkew"),
+        None => (format!("not ready: {}", not_ready?), ""),
+    };
+    Some(format!(
+        "stalled: {what}; whatever is in flight or broke since is past its deadline, {counted}{NEXT}correct the form: those nodes \
+         get the correction first; or remove what stands in their way, such as finalizers of what is being deleted{or}"
+    ))
+}
