@@ -12,12 +12,10 @@ use crate::tenants::{Fleet, SOON};
 fn form(fleet: &Fleet, soak: u32) -> Value {
     let mut form = fleet.form("{{ .image }}", json!(2), 0);
     form["spec"]["rollout"]["minReadySeconds"] = json!(soak);
-    form["spec"]["rollout"]["creation"] = json!("Immediate");
     form
 }
 
-/// A tenant that is ready now and then has failed all the same: until it is corrected nobody else goes, nor does a new tenant,
-/// for which there is no window otherwise.
+/// A tenant that is ready now and then has failed all the same: until it is corrected nobody else goes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_and_goes_ends_no_halt() -> Result<()> {
     const ROWS: usize = 8;
@@ -35,12 +33,11 @@ async fn what_comes_and_goes_ends_no_halt() -> Result<()> {
     fleet.rollout("t0 has failed", 2 * SOON, failed).await?;
     // What was on its way by then has arrived.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let held = |rollout: &Value| rollout["heldNodes"].as_u64().unwrap_or_default();
-    let before = held(&fleet.get("LynqForm", "web").await?["status"]["rollout"]);
-    ensure!(before > 0, "nobody is left");
-    fleet.insert(ROWS..ROWS + 1).await?;
-    let waits = move |rollout: &Value| held(rollout) == before + 1;
-    let halted = fleet.rollout("a new tenant waits", SOON, waits).await?;
+    let halted = fleet.get("LynqForm", "web").await?["status"]["rollout"].clone();
+    ensure!(
+        halted["heldNodes"].as_u64() > Some(0),
+        "nobody is left: {halted}"
+    );
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(15) {
         let form = fleet.get("LynqForm", "web").await?;

@@ -129,12 +129,6 @@ impl FormStatus {
     pub fn all_written(&self, generation: i64) -> bool {
         self.observed_generation == Some(generation) && self.unwritten_nodes() == 0
     }
-
-    /// Its rollout was halted when that was last told.
-    pub fn is_halted(&self) -> bool {
-        let rollout = self.rollout.as_ref();
-        rollout.is_some_and(|rollout| rollout.phase == Phase::Failed)
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

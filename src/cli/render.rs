@@ -95,7 +95,6 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             generation: 1,
             policy: change.spec.rollout.clone().unwrap_or_default(),
             forced: false,
-            halted: false,
             all_written: false,
             compiled: change.new,
         },

@@ -401,7 +401,6 @@ fn compile_forms(
                     generation: form.generation,
                     policy,
                     forced: hub_forced || is_forced(&form.annotations),
-                    halted: form.status.is_halted(),
                     all_written: known.all_written,
                     compiled: compiled.clone(),
                 };

@@ -61,8 +61,6 @@ pub struct Form {
     pub policy: Rollout,
     /// It, or its hub, is forced.
     pub forced: bool,
-    /// Its rollout is halted, as its status says.
-    pub halted: bool,
     /// As its status says, every node of it was written from this generation.
     pub all_written: bool,
     pub compiled: Arc<CompiledForm>,
@@ -428,9 +426,7 @@ fn render_node(
     if let Some(group) = group {
         annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
     }
-    // Whether a halt is over, the release loop decides.
-    let ungated = !form.halted && is_ungated(&form.policy, seen.hub.skew, creation);
-    let free = form.forced || ungated;
+    let free = form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
     let at_once = free && !(creation && plan.held.is_some());
     // Of what Lynq left it is found out first what the release would change, and which objects the node has.
     let known = node.is_none_or(|node| node.live != Live::Unknown);

@@ -278,6 +278,7 @@ impl NodeDigest {
             settled_since: self.settled_since(),
             went_at: None,
             watched_since: None,
+            same_since: None,
             broke_at: self
                 .unsettled()
                 .filter(|_| self.has_landed())

@@ -509,8 +509,8 @@ impl Pass<'_> {
             return unknown;
         }
         let failed = &self.failed[node.form.as_str()];
-        // Repairs go on: they cost nothing, and they are what ends the halt.
-        let halted = failed.spent() && !node.non_ready();
+        // Repairs go on: they cost nothing, and they are what ends the halt. And the budget is that of the window.
+        let halted = way == Way::Slot && failed.spent() && !node.non_ready();
         halted.then(|| Reason::BudgetSpent {
             failed: Names::of(&failed.names),
             why: failed.why(form, self.snapshot),

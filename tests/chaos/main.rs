@@ -182,7 +182,9 @@ async fn play(wanted: Wanted) -> Result<()> {
         }
     );
     let events = stage.fleet.events("web").await?;
-    let halts = events.iter().filter(|(reason, _)| reason == "RolloutHalted");
+    let halts = events
+        .iter()
+        .filter(|(reason, _)| reason == "RolloutHalted");
     println!(
         "         {} events said that the rollout was halted",
         halts.count()

@@ -49,28 +49,27 @@ impl Moment {
 pub struct Watched {
     start: Option<Timestamp>,
     settled_since: Option<Timestamp>,
+    /// Since it was first seen with that start; and with that start, settled since then or not.
     since: Moment,
+    same_since: Moment,
     went: Option<Moment>,
 }
 
 impl Watched {
     fn new(node: &Node, before: Option<Watched>, now: Now) -> Self {
+        let is_now = || Moment::new(now.0, now);
         let before = before.filter(|before| before.start == node.start);
-        let went = || node.start.map(|start| Moment::new(start, now));
-        let (same, went) = match before {
-            Some(mut before) => {
-                let went = before.went.take();
-                let same = before.settled_since == node.settled_since;
-                (same.then_some(before.since), went)
-            }
-            None => (None, went()),
-        };
-        Watched {
+        let mut watched = before.unwrap_or_else(|| Watched {
             start: node.start,
             settled_since: node.settled_since,
-            since: same.unwrap_or_else(|| Moment::new(now.0, now)),
-            went,
+            since: is_now(),
+            same_since: is_now(),
+            went: node.start.map(|start| Moment::new(start, now)),
+        });
+        if watched.settled_since != node.settled_since {
+            (watched.settled_since, watched.same_since) = (node.settled_since, is_now());
         }
+        watched
     }
 }
 
@@ -104,6 +103,7 @@ impl Look<'_> {
             let mut watched = Watched::new(node, before.remove(&node.uid), now);
             node.went_at = watched.went.as_mut().map(|went| went.told(now));
             node.watched_since = Some(watched.since.told(now));
+            node.same_since = Some(watched.same_since.told(now));
             if looked.contains_key(&key) {
                 self.memory.watched.insert(node.uid.clone(), watched);
             }

@@ -31,7 +31,6 @@ fn form(generation: i64, image: &str) -> BTreeMap<String, Form> {
         generation,
         policy: Rollout::default(),
         forced: false,
-        halted: false,
         all_written: true,
         compiled: Arc::new(compiled),
     };
@@ -112,21 +111,6 @@ fn what_is_to_go_is_behind_what_the_form_says_since() {
 }
 
 /// What runs there nobody knows yet: where no window applies either, the first write does not let it go.
-/// Where no window applies as well: the release loop knows when the halt is over.
-#[test]
-fn nothing_goes_at_once_in_a_halted_form() {
-    let at_once = |halted: bool, forced: bool| {
-        let mut forms = form(1, "web:1");
-        let web = forms.get_mut("web").unwrap();
-        (web.halted, web.forced) = (halted, forced);
-        let plan = sync(&forms, &rows([0]), &[], &Rendered::new());
-        let marker = &plan.writes[0].object["metadata"]["annotations"][names::UNGATED];
-        assert_eq!(plan.writes[0].at_once, marker.is_string());
-        marker.is_string()
-    };
-    assert!(at_once(false, false) && !at_once(true, false) && at_once(true, true));
-}
-
 #[test]
 fn what_lynq_left_is_held_by_the_first_write() {
     let forms = form(1, "web:1");

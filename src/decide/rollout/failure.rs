@@ -118,7 +118,7 @@ pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timesta
     match (node.settled_since, node.broke_at) {
         (Some(since), _) if !node.deleting => (halted && since > first).then_some(first),
         (_, Some(broke)) if !halted => {
-            let seen = node.watched_since.unwrap_or(broke);
+            let seen = node.same_since.unwrap_or(broke);
             let again = broke.max(seen).checked_add(limit(form)).ok()?;
             Some(again.min(last).max(first))
         }

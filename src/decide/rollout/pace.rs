@@ -83,7 +83,8 @@ pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pac
         };
         let from = settled
             .max(start)
-            .max(node.watched_since.unwrap_or(settled));
+            .max(node.watched_since.unwrap_or(settled))
+            .max(node.same_since.unwrap_or(settled));
         let through = from.checked_add(soak).ok()?;
         Some((through, through.duration_since(start).as_secs_f64()))
     });

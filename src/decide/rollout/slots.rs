@@ -25,7 +25,12 @@ pub fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) ->
     let soak = form.map_or(slot.min_ready_seconds, |form| form.policy.min_ready_seconds);
     // A start to come was stamped by a clock that was ahead.
     let start = node.went().filter(|start| *start <= now);
-    let from = [Some(settled_since), start, node.watched_since];
+    let from = [
+        Some(settled_since),
+        start,
+        node.watched_since,
+        node.same_since,
+    ];
     let from = from.into_iter().flatten().max()?;
     from.checked_add(SignedDuration::from_secs(soak.into()))
         .ok()

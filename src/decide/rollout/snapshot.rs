@@ -107,9 +107,10 @@ pub struct Node {
     pub settled_since: Option<Timestamp>,
     /// When its content changed last, by a clock that does not jump, where this process has watched it in a slot.
     pub went_at: Option<Timestamp>,
-    /// Since when this process has seen it with that start and settled or not, where it has a slot: what it was before, nobody
-    /// here has seen.
+    /// Since when this process has seen it with that start, where it has a slot: what it was before, nobody here has seen.
     pub watched_since: Option<Timestamp>,
+    /// The same with that start, and settled since then or not.
+    pub same_since: Option<Timestamp>,
     /// Since when it is not settled any more, where it was since its release.
     pub broke_at: Option<Timestamp>,
     /// The status speaks of the live content.

@@ -68,6 +68,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
             went_at: None,
             watched_since: None,
+            same_since: None,
             broke_at: None,
             seen: true,
             ready: matches!(state, 'a' | 'A' | 'y'),

@@ -290,16 +290,17 @@ fn a_repair_that_goes_again_takes_no_second_place() {
     assert_eq!(released(&plan(&snapshot, at(1))), ["n0", "n1"]);
 }
 
-/// What takes no slot waits all the same where everything does.
+/// The failure budget is that of the window; a pause is everybody's.
 #[test]
-fn a_pause_and_a_halt_hold_what_takes_no_slot() {
+fn a_pause_holds_what_takes_no_slot_and_a_halt_does_not() {
     let mut snapshot = fleet("xA", 1);
     snapshot.slots = vec![slot(0, "99")];
     let taken_over = node_of(&mut snapshot, "n1");
     (taken_over.live, taken_over.unchanged) = (Live::Unknown, Some(true));
     assert_eq!(released(&plan(&snapshot, at(1))), ["n1"]);
     let halted = plan(&snapshot, at(600));
-    assert_eq!(halted.waiting["n1"].code(), "BudgetSpent");
+    assert_eq!(halted.forms["web"].rollout.phase, Phase::Failed);
+    assert_eq!(released(&halted), ["n1"]);
     policy_of(&mut snapshot).paused = true;
     let paused = plan(&snapshot, at(1));
     assert_eq!(paused.waiting["n1"].code(), "Paused");

@@ -135,7 +135,6 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
                 generation: form.generation,
                 policy,
                 forced,
-                halted: form.status.is_halted(),
                 all_written: form.status.all_written(form.generation),
                 compiled,
             },
