@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};
@@ -352,5 +353,47 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
         let image = deployment.pointer("/spec/template/spec/containers/0/image");
         ensure!(image == Some(&json!("web:5")), "{deployment}");
     }
+    fleet.retire().await
+}
+
+/// What somebody on call tries first: to delete what is broken. Nobody else gets the bad change for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_deletes_what_is_broken_breaks_nobody_else() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster, "deleted", 6).await?;
+    fleet
+        .apply(&fleet.form("web:2-broken", json!(2), 0))
+        .await?;
+    let full = |rollout: &Value| rollout["updatedNodes"] == 2 && rollout["heldNodes"] == 4;
+    fleet.rollout("the window is full", SOON, full).await?;
+    for _ in 0..3 {
+        for name in ["t0-web", "t1-web"] {
+            let uid = fleet.get("LynqNode", name).await?["metadata"]["uid"].clone();
+            let nodes = fleet.api("LynqNode");
+            nodes.delete(name, &DeleteParams::background()).await?;
+            wait::until("it is made anew and goes", SOON, async || {
+                let node = fleet.get("LynqNode", name).await?;
+                let hash = |name: &str| node["metadata"]["annotations"][name].clone();
+                let is_live = hash("lynq.sh/live-hash") == hash("lynq.sh/desired-hash");
+                ensure!(node["metadata"]["uid"] != uid && is_live, "{node}");
+                Ok(())
+            })
+            .await?;
+        }
+        let mut broken = vec![];
+        for deployment in fleet.list("Deployment").await? {
+            let image = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+            if image != "web:1" {
+                broken.push(deployment["metadata"]["name"].clone());
+            }
+        }
+        broken.sort_by_key(Value::to_string);
+        let nobody_else = broken
+            .iter()
+            .all(|name| name == "t0-app" || name == "t1-app");
+        ensure!(nobody_else, "{broken:?}");
+    }
+    fleet.apply(&fleet.form("web:3", json!(2), 0)).await?;
+    fleet.complete(6, SOON).await?;
     fleet.retire().await
 }

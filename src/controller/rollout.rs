@@ -46,6 +46,8 @@ pub struct Memory {
     refusals: u32,
     /// The nodes with slots, by uid.
     watched: BTreeMap<String, looks::Watched>,
+    /// Since when nodes with slots are gone, by uid.
+    missing: BTreeMap<String, looks::Moment>,
     /// Nodes whose last release did not go through.
     refused: BTreeMap<String, Refused>,
 }

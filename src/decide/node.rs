@@ -268,6 +268,7 @@ impl NodeDigest {
 
     /// The node as the release planner sees it.
     pub fn for_rollout(&self, policy: Option<&Rollout>) -> rollout::Node {
+        let unready_since = self.unsettled().map(|c| c.last_transition_time);
         rollout::Node {
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
@@ -279,10 +280,8 @@ impl NodeDigest {
             went_at: None,
             watched_since: None,
             same_since: None,
-            broke_at: self
-                .unsettled()
-                .filter(|_| self.has_landed())
-                .map(|c| c.last_transition_time),
+            unready_since,
+            broke_at: unready_since.filter(|_| self.has_landed()),
             seen: self.is_seen(),
             ready: self.is_ready() && self.status_is_current(),
             why: self.why_not_settled(),

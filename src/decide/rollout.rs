@@ -28,9 +28,9 @@ use crate::decide::marker::ReleaseMarker;
 use crate::decide::version;
 use order::{Turns, candidates};
 use reason::{Names, Reason};
-use slots::{free_at, is_ahead, is_to_be_made, of_successor, take_slot};
+use slots::{free_at, is_ahead, made_until, of_successor, take_slot};
 pub use snapshot::{Confirmation, Flight, Form, Live, Node, Refusal, Snapshot};
-use window::{Windows, is_of_rollout};
+use window::Windows;
 
 /// One node to let go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -252,7 +252,8 @@ impl Pass<'_> {
                 .get(&slot.node)
                 .filter(|node| node.uid == slot.uid);
             let confirmation = match node {
-                None if is_to_be_made(self.snapshot, slot) => {
+                None if let Some(until) = made_until(self.snapshot, slot, self.now) => {
+                    self.wake(Some(until));
                     kept.push(slot.clone());
                     continue;
                 }
@@ -289,7 +290,7 @@ impl Pass<'_> {
                 }
             };
             if self.snapshot.confirmed.contains(&confirmation) {
-                kept.extend(of_successor(self.snapshot, slot));
+                kept.extend(of_successor(self.snapshot, slot, &kept));
                 continue;
             }
             let node = slot.node.clone();

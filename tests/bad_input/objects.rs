@@ -46,13 +46,14 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
             "Service t0-bad: Service \"t0-bad\" is invalid: spec.type: Unsupported value: (value): supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"",
         ),
         (
-            "an invalid label",
-            {
-                let mut map = config_map("bad", "{{ .uid }}-bad", "x");
-                map["labelsTemplate"] = json!({"plan": "{{ .plan }} !"});
-                map
-            },
-            "ConfigMap t0-bad: ConfigMap \"t0-bad\" is invalid: metadata.labels: Invalid value: (value): a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+            "an invalid label in a selector",
+            resource(
+                "{{ .uid }}-bad",
+                json!({"apiVersion": "v1", "kind": "Service", "spec": {
+                    "ports": [{"port": 80}], "selector": {"plan": "{{ .plan }} !"},
+                }}),
+            ),
+            "Service t0-bad: Service \"t0-bad\" is invalid: spec.selector: Invalid value: (value): a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
         ),
         (
             "data that is no base64",

@@ -18,7 +18,7 @@ const SAME: SignedDuration = SignedDuration::from_secs(1);
 type Now = (Timestamp, Instant);
 
 /// A moment, told by the wall clock as it goes now.
-struct Moment {
+pub struct Moment {
     at: Timestamp,
     /// How long ago it was when this was made.
     age: SignedDuration,
@@ -37,7 +37,8 @@ impl Moment {
     /// Stays the same for as long as the wall clock is not set.
     fn told(&mut self, now: Now) -> Timestamp {
         let passed = SignedDuration::try_from(now.1 - self.made).unwrap_or(SignedDuration::MAX);
-        let at = now.0 - self.age.saturating_add(passed);
+        let age = self.age.saturating_add(passed);
+        let at = now.0.checked_sub(age).unwrap_or(self.at);
         if at.duration_since(self.at).abs() >= SAME {
             self.at = at;
         }
@@ -84,7 +85,7 @@ impl Look<'_> {
             {
                 // Its status may say so only later, or never.
                 if node.settled_since.is_some() {
-                    node.broke_at = Some(looked.since);
+                    (node.unready_since, node.broke_at) = (Some(looked.since), Some(looked.since));
                 }
                 (node.settled_since, node.ready, node.why) = (None, false, Some(why.clone()));
                 node.unchanged.get_or_insert(false);
@@ -92,12 +93,18 @@ impl Look<'_> {
         }
         let now = (Timestamp::now(), Instant::now());
         let mut before = std::mem::take(&mut self.memory.watched);
+        let mut missing = std::mem::take(&mut self.memory.missing);
         for slot in &snapshot.slots {
             let key = NodeKey {
                 namespace: self.key.0.clone(),
                 name: slot.node.clone(),
             };
-            let Some(node) = snapshot.nodes.get_mut(&slot.node) else {
+            let node = snapshot.nodes.get_mut(&slot.node);
+            let Some(node) = node.filter(|node| node.uid == slot.uid) else {
+                let since = missing.remove(&slot.uid);
+                let mut since = since.unwrap_or_else(|| Moment::new(now.0, now));
+                snapshot.missing.insert(slot.uid.clone(), since.told(now));
+                self.memory.missing.insert(slot.uid.clone(), since);
                 continue;
             };
             let mut watched = Watched::new(node, before.remove(&node.uid), now);

@@ -8,6 +8,11 @@ use crate::decide::render::namespaces;
 use crate::decide::rows::names::NAME_CHARS_MAX;
 use crate::decide::rows::uid::is_subdomain;
 
+/// Kinds of Kubernetes' own groups without a namespace.
+const WITHOUT_NAMESPACE: [&str; 3] = ["Namespace", "Node", "PersistentVolume"];
+
+const OWN_LABELS: &str = "/metadata/labels";
+
 /// What a label may have, in Kubernetes' own words a qualified name's last part.
 const LABEL_CHARS_MAX: usize = 63;
 
@@ -21,14 +26,16 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
         return found("nameTemplate", name, &format!("is no name: {rule}"));
     }
     let namespace = namespaces::of(resource);
-    if !namespace.is_empty() && !is_label_name(&namespace) {
+    // Of what has none it does not matter; and of kinds of others nobody here knows.
+    let has_namespace = is_builtin(group, kind) && !WITHOUT_NAMESPACE.contains(&kind);
+    if has_namespace && !namespace.is_empty() && !is_label_name(&namespace) {
         let rule = "is no namespace: it may have 63 characters, lower case letters, digits and '-', and begins and ends with a letter or digit";
         return found("targetNamespace", &namespace, rule);
     }
     let templates = resource.labels_template.iter();
     let templates =
         templates.map(|(key, value)| (format!("labelsTemplate[{key}]"), value.as_str()));
-    let mut places = vec!["/metadata/labels"];
+    let mut places = vec![OWN_LABELS];
     if is_builtin(group, kind) {
         places.push("/spec/template/metadata/labels");
     }
@@ -38,6 +45,10 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
         labels
             .into_iter()
             .flatten()
+            // The template's wins over the object's own.
+            .filter(move |(key, _)| {
+                place != OWN_LABELS || !resource.labels_template.contains_key(*key)
+            })
             .filter_map(move |(key, value)| Some((format!("{path}[{key}]"), value.as_str()?)))
     });
     let (field, value) = templates
@@ -128,6 +139,11 @@ mod tests {
                 "a label of the pods",
                 json!({"spec": {"spec": {"template": {"metadata": {"labels": {"app": "a@b"}}}}}}),
                 Some("spec.spec.template.metadata.labels[app]"),
+            ),
+            (
+                "one that the template overrules",
+                json!({"labelsTemplate": {"app": "a"}, "spec": {"metadata": {"labels": {"app": "a b"}}}}),
+                None,
             ),
             (
                 "one that is no text",

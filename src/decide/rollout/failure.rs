@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::form::Phase;
 use crate::api::hub::Slot;
 use crate::decide::rollout::status::nodes_of;
-use crate::decide::rollout::{Flight, Form, Node, Snapshot, is_of_rollout, order};
+use crate::decide::rollout::{Flight, Form, Node, Snapshot, order};
 
 /// The nodes that spend the failure budget.
 #[derive(Clone, Debug, Default)]
@@ -88,14 +88,15 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
     }
     let has_slot = |node: &Node| snapshot.slots.iter().any(|slot| slot.uid == node.uid);
     for (name, node) in nodes_of(form_name, snapshot) {
-        if !node.non_ready() || !is_of_rollout(snapshot, node) || has_slot(node) {
+        if node.held() || !node.non_ready() || has_slot(node) {
             continue;
         }
         failed.adrift.all += 1;
-        let since = node.broke_at.or(node.start);
+        let since = node.start.max(node.unready_since);
         match since.and_then(|since| since.checked_add(limit(form)).ok()) {
             Some(at) if at > now => failed.wake(at),
-            _ => failed.adrift.late += usize::from(!snapshot.unlooked.contains(name)),
+            Some(_) => failed.adrift.late += usize::from(!snapshot.unlooked.contains(name)),
+            None => {}
         }
     }
     failed

@@ -57,21 +57,37 @@ pub fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node, min_ready_secon
     });
 }
 
-/// Its node is gone, and the rows ask for it: until it is made anew its tenant is as little ready as it was.
-pub fn is_to_be_made(snapshot: &Snapshot, slot: &Slot) -> bool {
-    let form = snapshot.forms.get(&slot.form);
-    form.is_some_and(|form| form.absent.contains_key(&slot.node))
+/// How long a tenant may take to be made anew: what lasts, such as a row that does not render any more, keeps nobody waiting.
+const MADE_WITHIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// Until when the slot of a node that is gone stays, as the rows ask for the node: until it is made anew, and what is wanted of it
+/// is written, its tenant is as little ready as it was.
+pub fn made_until(snapshot: &Snapshot, slot: &Slot, now: Timestamp) -> Option<Timestamp> {
+    let form = snapshot.forms.get(&slot.form)?;
+    let is_being_written = || form.outdated || form.unwritten.contains(&slot.node);
+    let waits = form.absent.contains_key(&slot.node)
+        || (successor(snapshot, slot).is_some() && is_being_written());
+    let since = snapshot.missing.get(&slot.uid).copied().unwrap_or(now);
+    let until = since.checked_add(MADE_WITHIN).ok()?;
+    (waits && until > now).then_some(until)
 }
 
 /// A node that was deleted in flight, and that the hub has made anew, goes next: else each deletion of what is broken would break
-/// one more tenant.
-pub fn of_successor(snapshot: &Snapshot, slot: &Slot) -> Option<Slot> {
-    let node = snapshot.nodes.get(&slot.node)?;
-    let succeeds = node.uid != slot.uid && node.form == slot.form;
-    (succeeds && node.is_new() && !node.deleting).then(|| Slot {
+/// one more tenant. `kept`: the slots that stay.
+pub fn of_successor(snapshot: &Snapshot, slot: &Slot, kept: &[Slot]) -> Option<Slot> {
+    let node = successor(snapshot, slot)?;
+    let has_slot = |slots: &[Slot]| slots.iter().any(|slot| slot.uid == node.uid);
+    let succeeds = !has_slot(&snapshot.slots) && !has_slot(kept);
+    succeeds.then(|| Slot {
         uid: node.uid.clone(),
         hash: node.desired.clone(),
         resource_version: node.resource_version.clone(),
         ..slot.clone()
     })
+}
+
+fn successor<'a>(snapshot: &'a Snapshot, slot: &Slot) -> Option<&'a Node> {
+    let node = snapshot.nodes.get(&slot.node)?;
+    let succeeds = node.uid != slot.uid && node.form == slot.form;
+    (succeeds && node.is_new() && !node.deleting).then_some(node)
 }

@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub refused: BTreeMap<String, Refusal>,
     /// Why the API server goes on refusing the ledger, if it does.
     pub ledger_refused: Option<Arc<str>>,
+    /// Slots whose nodes are gone, by uid: since when this process has not seen them.
+    pub missing: BTreeMap<String, Timestamp>,
     /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
     pub unlooked: BTreeSet<String>,
 }
@@ -111,7 +113,9 @@ pub struct Node {
     pub watched_since: Option<Timestamp>,
     /// The same with that start, and settled since then or not.
     pub same_since: Option<Timestamp>,
-    /// Since when it is not settled any more, where it was since its release.
+    /// Since when it is not settled, as its status tells.
+    pub unready_since: Option<Timestamp>,
+    /// The same, where it was settled since its release.
     pub broke_at: Option<Timestamp>,
     /// The status speaks of the live content.
     pub seen: bool,

@@ -223,9 +223,16 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
     };
     set_times(&mut rollout, form, &nodes, !with_slots.is_empty(), now);
     let not_ready = not_ready(&nodes);
-    // What breaks after its rollout is no rollout.
-    let goes_on = phase == Phase::InProgress && rollout.completion_time.is_none();
-    let stalled = goes_on
+    // What breaks after its rollout is no rollout, nor does anything stand still while something goes.
+    let began = form
+        .previous
+        .as_ref()
+        .is_some_and(|previous| previous.start_time.is_some());
+    let stands_still = phase == Phase::InProgress
+        && rollout.completion_time.is_none()
+        && (blocked.is_some() || began)
+        && !waiting.contains_key(Reason::Releasing.code());
+    let stalled = stands_still
         .then(|| stalled(name, form, seen, blocked, not_ready.as_deref()))
         .flatten();
     let (going, unwritten): (BTreeSet<_>, BTreeSet<_>) = form

@@ -69,6 +69,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             went_at: None,
             watched_since: None,
             same_since: None,
+            unready_since: None,
             broke_at: None,
             seen: true,
             ready: matches!(state, 'a' | 'A' | 'y'),

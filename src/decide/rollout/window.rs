@@ -175,7 +175,7 @@ impl<'a> Windows<'a> {
 }
 
 /// Whether what is live on the node came with the rollout that goes on now.
-pub fn is_of_rollout(snapshot: &Snapshot, node: &Node) -> bool {
+fn is_of_rollout(snapshot: &Snapshot, node: &Node) -> bool {
     let rollout = snapshot.forms.get(&node.form);
     let began = rollout.and_then(|form| form.previous.as_ref()?.start_time);
     !node.held() && node.start >= began

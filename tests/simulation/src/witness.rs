@@ -422,6 +422,10 @@ impl Witness {
     /// The ledger was written.
     pub fn ledger_written(&mut self, cluster: &Cluster, old: &[Slot], (life, view): (Life, View)) {
         let new = &cluster.hub.slots;
+        let uids: BTreeSet<&str> = new.iter().map(|slot| slot.uid.as_str()).collect();
+        self.expect(uids.len() == new.len(), "ledger", || {
+            format!("a node has two slots: {new:?}")
+        });
         self.taken
             .retain(|uid, _| new.iter().any(|slot| slot.uid == *uid));
         for slot in new {

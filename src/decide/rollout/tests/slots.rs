@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// Nothing goes, and the ledger stays; when it is looked at again.
+fn waits_until(snapshot: &Snapshot, second: i64) -> Option<Timestamp> {
+    let plan = plan(snapshot, at(second));
+    assert!(plan.releases.is_empty() && plan.ledger.is_none());
+    plan.wake_at
+}
+
 /// Who deletes what is broken gets it back, and breaks nobody else.
 #[test]
 fn the_slot_of_a_node_that_is_made_anew_is_its_successors() {
@@ -16,15 +23,29 @@ fn the_slot_of_a_node_that_is_made_anew_is_its_successors() {
     snapshot.confirmed.insert(gone);
     let waits = plan(&snapshot, at(1));
     assert!(waits.releases.is_empty() && waits.ledger.is_none());
+    // What cannot be made anew keeps nobody waiting.
+    snapshot.missing.insert("uid-0".into(), at(0));
+    assert_eq!(waits_until(&snapshot, 59), Some(at(60)));
+    assert_eq!(released(&plan(&snapshot, at(60))), ["n1"]);
     (anew.uid, anew.live) = ("uid-9".into(), Live::None);
     (anew.start, anew.resource_version) = (None, "200".into());
     snapshot.nodes.insert("n0".into(), anew);
-    snapshot.forms.get_mut("web").unwrap().absent.clear();
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.absent.clear();
+    form.unwritten.insert("n0".into());
+    assert_eq!(waits_until(&snapshot, 1), Some(at(60)));
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.unwritten.clear();
     let goes = plan(&snapshot, at(1));
     assert_eq!(released(&goes), ["n0"]);
     let mut its = slot(0, "200");
     its.uid = "uid-9".into();
     assert_eq!(goes.ledger, Some(vec![its]));
+    // It has one already: the release of the pass before conflicted.
+    snapshot.slots.push(goes.ledger.unwrap().remove(0));
+    let again = plan(&snapshot, at(1)).ledger.unwrap();
+    assert_eq!(again.len(), 1);
+    snapshot.slots.pop();
     // Its row is gone as well: the place is somebody else's.
     snapshot.nodes.remove("n0");
     assert_eq!(released(&plan(&snapshot, at(1))), ["n1"]);

@@ -32,7 +32,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
     assert!(explained.next.unwrap().starts_with("correct the form"));
 
     type Change = dyn Fn(&mut Snapshot);
-    let cases: [(&str, &Change, i64, bool); 11] = [
+    let cases: [(&str, &Change, i64, bool); 13] = [
         ("before the deadline", &|_| {}, 599, false),
         (
             "one of two may become ready",
@@ -43,9 +43,18 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
         ("paused", &|s| policy_of(s).paused = true, 600, false),
         (
             "nothing is held",
-            &|s| s.nodes.retain(|name, _| name.as_str() < "n2"),
+            &|s| {
+                s.nodes.retain(|name, _| name.as_str() < "n2");
+                began(s, 0);
+            },
             600,
             true,
+        ),
+        (
+            "nothing is held, and no rollout was ever told of",
+            &|s| s.nodes.retain(|name, _| name.as_str() < "n2"),
+            600,
+            false,
         ),
         (
             "nothing is held, and it was complete once",
@@ -65,9 +74,21 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
                 policy_of(s).max_skew = Skew::Count(0);
                 s.nodes.retain(|name, _| name.as_str() < "n2");
                 s.slots.clear();
+                began(s, 0);
             },
             600,
             true,
+        ),
+        (
+            "what went long ago, and broke just now",
+            &|s| {
+                s.slots.clear();
+                for node in s.nodes.values_mut() {
+                    node.unready_since = Some(at(5_000));
+                }
+            },
+            5_599,
+            false,
         ),
         (
             "what was forgiven fills the window still",
@@ -145,7 +166,7 @@ fn share_hub_with_api(snapshot: &mut Snapshot, deadline_seconds: i32) {
 fn what_breaks_when_its_slot_is_free_stalls() {
     let mut snapshot = fleet("xxAA", 2);
     for (name, broke) in [("n0", 50), ("n1", 100)] {
-        snapshot.nodes.get_mut(name).unwrap().broke_at = Some(at(broke));
+        snapshot.nodes.get_mut(name).unwrap().unready_since = Some(at(broke));
     }
     assert_eq!(plan(&snapshot, at(1)).wake_at, Some(at(650)));
     assert!(state_of(&snapshot, 699).stalled.is_none());

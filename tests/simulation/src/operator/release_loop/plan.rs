@@ -148,6 +148,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
         ledger_refused: None,
         ledger_lost: hub.is_some_and(|hub| !hub.has_ledger)
             && !world.planted(Plant::TakeLostForEmpty),
+        missing: BTreeMap::new(),
         unlooked: BTreeSet::new(),
     }
 }
