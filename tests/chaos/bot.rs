@@ -51,7 +51,12 @@ impl Bot {
                     println!("         user: {}", text.lines().next().unwrap_or_default());
                 }
             }
-            let pause = self.dice.seconds(2, 9);
+            // Long enough for a rollout to fail, halt, and be found so by the next edit.
+            let is_left_broken = self.content.version.ends_with("-broken") && self.dice.percent(25);
+            let pause = match is_left_broken {
+                true => self.dice.seconds(62, 70),
+                false => self.dice.seconds(2, 9),
+            };
             // Either way, it is looked at again.
             let _ = tokio::time::timeout(pause, is_over.wait_for(|over| *over)).await;
         }

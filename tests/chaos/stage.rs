@@ -119,8 +119,8 @@ impl Stage {
             "Gated"
         };
         form["spec"]["rollout"]["creation"] = json!(creation);
-        // Faults keep nodes from being ready for longer than that: some rollouts halt, and have to go on by themselves.
-        form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(15);
+        // The shortest there is, so that rollouts halt.
+        form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(60);
         form["spec"]["rollout"]["minReadySeconds"] = json!(content.soak);
         form["spec"]["rollout"]["maxFailures"] = content.failures.clone();
         let mut workload = deployment(&image, content.delay);
