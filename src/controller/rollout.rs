@@ -170,6 +170,7 @@ impl Look<'_> {
                     return Ok(Some(UNCONFIRMED_RETRY));
                 }
             }
+            self.forget_refused(&snapshot);
             let plan = rollout::plan(&snapshot, Timestamp::now());
             self.remember_holds(&nodes, &plan);
             for name in &plan.outrun {

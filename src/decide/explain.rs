@@ -348,7 +348,8 @@ impl Asked<'_> {
         explanation.next = Some(reason.next().to_owned());
         if let Reason::Soaking { holders, .. } = reason {
             let free = holders.free_at.map(|at| self.at(at));
-            explanation.expected = free.map(|at| format!("the next slot is free {at}"));
+            explanation.expected =
+                free.map(|at| format!("the next slot is free {at}{IF_RESTARTED}"));
         }
         if let (Reason::NotRendered { .. }, Some(unread)) = (reason, self.not_reached(form)) {
             explanation.why = Some(format!("{reason}: {unread}"));
@@ -393,7 +394,8 @@ impl Asked<'_> {
             until.strftime("%H:%M:%S UTC")
         ));
         explanation.next = Some(next::STAYS_READY.to_owned());
-        explanation.expected = Some(format!("its slot is free {}", self.at(until)));
+        let free = self.at(until);
+        explanation.expected = Some(format!("its slot is free {free}{IF_RESTARTED}"));
     }
 
     /// Its form's newest content has not been rendered for every row, or could not be written to some nodes, and it was written
@@ -491,6 +493,9 @@ impl Asked<'_> {
         })
     }
 }
+
+/// Since when the operator has watched a node it alone knows: what was before its start nobody has seen.
+const IF_RESTARTED: &str = ", or later if lynqgate was restarted since that was ready";
 
 /// Whether the operator's own word counts for more than what the planner makes of what everybody can read: of the answers
 /// to its requests, and of what it has not looked at since its start, it alone knows.

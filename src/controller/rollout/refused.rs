@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::{Look, UNCONFIRMED_RETRY};
-use crate::decide::rollout::{Refusal, Release};
+use crate::decide::rollout::{Refusal, Release, Snapshot};
 
 /// After so many tries a release that does not go through gives its slot to others.
 pub const LASTING: u32 = 3;
@@ -115,6 +115,15 @@ impl Look<'_> {
             };
             self.memory.refused.insert(release.node.clone(), refused);
         }
+    }
+
+    /// What is gone, or not held any more, is not refused again.
+    pub fn forget_refused(&mut self, snapshot: &Snapshot) {
+        let waits = |name: &String| {
+            let node = snapshot.nodes.get(name);
+            node.is_some_and(|node| node.held() && !node.deleting)
+        };
+        self.memory.refused.retain(|name, _| waits(name));
     }
 
     /// The refusals, and until when they keep their releases back.

@@ -118,6 +118,8 @@ pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timesta
     let halted = is_halted(form);
     match (node.settled_since, node.broke_at) {
         (Some(since), _) if !node.deleting => (halted && since > first).then_some(first),
+        // Ready until it was told to go: not late before its watch would have ended.
+        (Some(_), None) if !halted => Some(last),
         (_, Some(broke)) if !halted => {
             let seen = node.same_since.unwrap_or(broke);
             let again = broke.max(seen).checked_add(limit(form)).ok()?;

@@ -25,15 +25,22 @@ pub fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) ->
     let soak = form.map_or(slot.min_ready_seconds, |form| form.policy.min_ready_seconds);
     // A start to come was stamped by a clock that was ahead.
     let start = node.went().filter(|start| *start <= now);
-    let from = [
-        Some(settled_since),
-        start,
-        node.watched_since,
-        node.same_since,
-    ];
+    // An unused slot began with nothing that had to be watched from then on.
+    let watched = [node.watched_since, node.same_since];
+    let watched = watched.into_iter().flatten().max();
+    let watched = watched.filter(|_| may_have_let_go(node));
+    let from = [Some(settled_since), start, watched];
     let from = from.into_iter().flatten().max()?;
     from.checked_add(SignedDuration::from_secs(soak.into()))
         .ok()
+}
+
+/// Whether what is live went by the slot that the node has now.
+fn may_have_let_go(node: &Node) -> bool {
+    match node.flight.as_ref().filter(|flight| flight.is_live) {
+        Some(flight) => !flight.landed,
+        None => !node.held(),
+    }
 }
 
 /// Puts the release's numbers into the node's slot. A slot that is there keeps its place and what it was taken for.

@@ -32,7 +32,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
     assert!(explained.next.unwrap().starts_with("correct the form"));
 
     type Change = dyn Fn(&mut Snapshot);
-    let cases: [(&str, &Change, i64, bool); 13] = [
+    let cases: [(&str, &Change, i64, bool); 14] = [
         ("before the deadline", &|_| {}, 599, false),
         (
             "one of two may become ready",
@@ -41,6 +41,18 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
             false,
         ),
         ("paused", &|s| policy_of(s).paused = true, 600, false),
+        (
+            "ready, and watched until somebody deletes it",
+            &|s| {
+                policy_of(s).min_ready_seconds = 900;
+                for name in ["n0", "n1"] {
+                    let node = s.nodes.get_mut(name).unwrap();
+                    (node.settled_since, node.deleting) = (Some(at(60)), true);
+                }
+            },
+            700,
+            false,
+        ),
         (
             "nothing is held",
             &|s| {
