@@ -2,6 +2,7 @@
 
 pub mod conditions;
 pub mod crd;
+pub mod events;
 #[allow(clippy::duplicated_attributes)] // one printcolumn attribute for each column
 pub mod form;
 #[allow(clippy::duplicated_attributes)] // one printcolumn attribute for each column

@@ -1,7 +1,7 @@
 //! Where a hub's rows come from. Reads and converts; what the rows mean is for `decide::rows` to say.
 //!
-//! A new kind of source is one file here and one arm of [`DataSource`]; what a hub says of it stands where the others' stands: its
-//! block in `api::hub`, what it needs in `decide::admission::hub`, its password or text in `controller::hub::source`.
+//! A new kind of source is one file here and one arm of [`DataSource`], beside its block in `api::hub`; how it is opened, and what
+//! is said of it, is an arm each in `controller::hub::source`.
 
 pub mod config_map;
 pub mod database;

@@ -1,15 +1,18 @@
-//! docs/LYNQ.md is read here: a table that names what is not there, or leaves out a field, a column or a flag, fails.
+//! docs/LYNQ.md is read here: a table that names what is not there, or leaves out a field, a column, a flag or a reason, fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use lynqgate::api::conditions::ConditionReason;
+use lynqgate::api::events::EventReason;
 use lynqgate::api::resource::ARRAYS;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::operator::program;
-use crate::reasons;
 use crate::tidy::{root, rust_files};
 
 const PAGE: &str = "docs/LYNQ.md";
@@ -140,9 +143,7 @@ fn the_page_says_what_is_there() -> Result<()> {
         says(name) || says(stem)
     };
     let on_the_wire = |name: &str| wire.contains(&format!("{name:?}"));
-    let checks: [(&str, Holds); 6] = [
-        ("Conditions", &says),
-        ("Events", &says),
+    let checks: [(&str, Holds); 4] = [
         ("Metrics", &has_metric),
         ("Names on the wire", &on_the_wire),
         ("Webhooks", &on_the_wire),
@@ -164,9 +165,30 @@ fn the_page_says_what_is_there() -> Result<()> {
         let lost = lynqs.filter(|column| !named.contains(column));
         problems.extend(lost.map(|column| format!("Printer columns: no row has Lynq's {column}")));
     }
-    let reasons = names(&sections["Conditions"]);
-    let untold = reasons::codes().filter(|code| !reasons.contains(*code));
-    problems.extend(untold.map(|code| format!("Conditions: no row has the reason {code}")));
+    let (conditions, events) = (conditions()?, events()?);
+    for (section, all) in [
+        ("Conditions", &words(&conditions)),
+        ("Events", &events.keys().cloned().collect()),
+    ] {
+        let (kept, refused): (Vec<&Row>, Vec<&Row>) =
+            sections[section].iter().partition(|row| there(row));
+        problems.extend(differences(section, &names(kept.iter().copied()), all));
+        let refused = names(refused);
+        let said = refused.intersection(all);
+        problems.extend(said.map(|name| format!("{section}: {name} is refused, and there")));
+        problems.extend(kept.into_iter().filter_map(|row| misplaced(section, row)));
+    }
+    for (word, reason) in &conditions {
+        let rows = sections["Conditions"]
+            .iter()
+            .filter(|row| quoted(&row[0]).contains(word));
+        let told: String = rows.map(|row| row[2].as_str()).collect();
+        let mut places = reason.places().iter();
+        let untold = places
+            .find(|(kind, type_)| !(told.contains(kind) && told.contains(&format!("`{type_}`"))));
+        problems.extend(untold.map(|place| format!("Conditions: {word} is also of {place:?}")));
+    }
+    problems.extend(unused(&source, &conditions, &events));
     problems.extend(unsaid(&sections["Messages"]));
 
     let tests = texts(&["src", "webhook-certs", "tests"], |text| text);
@@ -185,6 +207,120 @@ fn the_page_says_what_is_there() -> Result<()> {
         problems.extend(absent.map(|number| format!("{number}no row")));
     }
     ensure!(problems.is_empty(), "{PAGE}:\n{}\n", problems.join("\n"));
+    Ok(())
+}
+
+/// All words of an enum, as its schema has them, and what each of them is.
+fn all<T: JsonSchema + DeserializeOwned>() -> Result<BTreeMap<String, T>> {
+    let schema = schemars::schema_for!(T).to_value();
+    // One that has a comment stands alone.
+    let branches = schema["oneOf"].as_array().cloned();
+    let branches = branches.unwrap_or_else(|| vec![schema]);
+    let words = branches.iter().flat_map(|branch| {
+        let many = branch["enum"].as_array().into_iter().flatten();
+        many.chain(branch.get("const"))
+    });
+    let each = words.map(|word| {
+        let name = word.as_str().context("a word")?.to_owned();
+        Ok((name, serde_json::from_value(word.clone())?))
+    });
+    each.collect()
+}
+
+fn conditions() -> Result<BTreeMap<String, ConditionReason>> {
+    let all = all::<ConditionReason>()?;
+    for (word, reason) in &all {
+        ensure!(
+            reason.as_str() == word && ConditionReason::named(word) == Some(*reason),
+            "{word}"
+        );
+    }
+    Ok(all)
+}
+
+/// The reasons of conditions, and the types.
+fn words(conditions: &BTreeMap<String, ConditionReason>) -> BTreeSet<String> {
+    let places = conditions.values().flat_map(|reason| reason.places());
+    let types = places.map(|(_, type_)| (*type_).to_owned());
+    conditions.keys().cloned().chain(types).collect()
+}
+
+/// With those that repeat what a form's conditions say. Nobody is told that nothing waits, or that somebody's turn has come.
+fn events() -> Result<BTreeMap<String, EventReason>> {
+    let own = all::<EventReason>()?;
+    for (word, reason) in &own {
+        ensure!(reason.as_str() == word, "{word}");
+    }
+    let is_told = |reason: &ConditionReason| {
+        let mut places = reason.places().iter();
+        *reason == ConditionReason::NoForm
+            || *reason != ConditionReason::NotHeld
+                && places.any(|place| [("LynqForm", "Valid"), ("LynqForm", "Held")].contains(place))
+    };
+    let of_forms = conditions()?
+        .into_iter()
+        .filter(|(_, reason)| is_told(reason));
+    let of_forms = of_forms.map(|(word, reason)| (word, EventReason::Of(reason)));
+    // A hub has an event of the same name as one of them.
+    Ok(of_forms.chain(own).collect())
+}
+
+/// What Lynq has too stands in other rows than what it has not.
+fn misplaced(section: &str, row: &Row) -> Option<String> {
+    let own = row[2].contains("only lynqgate's");
+    let (_, lynqs) = OF_LYNQ.iter().find(|(title, _)| *title == section)?;
+    let is_lynqs = |name: &String| lynqs.split(' ').any(|of_lynq| of_lynq == name);
+    let name = quoted(&row[0])
+        .into_iter()
+        .find(|name| is_lynqs(name) == own)?;
+    Some(format!(
+        "{section}: {name} in the row {}: is it only lynqgate's?",
+        row[0]
+    ))
+}
+
+/// Words that nothing says.
+fn unused(
+    source: &str,
+    conditions: &BTreeMap<String, ConditionReason>,
+    events: &BTreeMap<String, EventReason>,
+) -> Vec<String> {
+    let own = events
+        .iter()
+        .filter(|(_, reason)| !matches!(reason, EventReason::Of(_)));
+    let all = conditions
+        .keys()
+        .map(|word| format!("ConditionReason::{word}"));
+    let all = all.chain(own.map(|(word, _)| format!("EventReason::{word}")));
+    let is_said = |name: &String| {
+        source.match_indices(name.as_str()).any(|(at, _)| {
+            !source[at + name.len()..].starts_with(|c: char| c.is_ascii_alphanumeric())
+        })
+    };
+    all.filter(|name| !is_said(name))
+        .map(|name| format!("nothing says {name}"))
+        .collect()
+}
+
+/// Whoever is on call looks for what lynqgate says.
+#[test]
+fn what_other_pages_name_is_there() -> Result<()> {
+    let mut there = words(&conditions()?);
+    there.extend(events()?.into_keys());
+    for page in ["README.md", "docs/OPERATING.md"] {
+        let is_word = |name: &String| {
+            name.starts_with(|c: char| c.is_ascii_uppercase())
+                && name.chars().all(|c| c.is_ascii_alphabetic())
+                && name.chars().any(|c| c.is_ascii_lowercase())
+        };
+        let named: BTreeSet<String> = read(page)
+            .lines()
+            .flat_map(quoted)
+            .filter(is_word)
+            .collect();
+        let gone: Vec<&String> = named.difference(&there).collect();
+        ensure!(gone.is_empty() && !named.is_empty(), "{page}: {gone:?}");
+    }
     Ok(())
 }
 

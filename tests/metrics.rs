@@ -187,11 +187,14 @@ async fn lynqs_metrics_have_their_names() -> Result<()> {
     fleet.merge("Deployment", "t0-app", &theirs).await?;
     let degraded =
         format!("lynqnode_degraded_status{{lynqnode=\"t0-web\",namespace=\"{namespace}\",reason=");
+    let conflicted = format!(
+        "lynqnode_resources_conflicted{{lynqnode=\"t0-web\",namespace=\"{namespace}\"}} 1\n"
+    );
     wait::until("it is degraded", SOON, async || {
-        ensure!(
-            operator.metrics().await?.contains(&degraded),
-            "no {degraded}"
-        );
+        let text = operator.metrics().await?;
+        for begins in [&degraded, &conflicted] {
+            ensure!(text.contains(begins.as_str()), "no {begins}");
+        }
         Ok(())
     })
     .await?;

@@ -78,11 +78,6 @@ goldens! {
 
 const _: fn(&Reason) -> &'static str = code;
 
-/// All there are.
-pub fn codes() -> impl Iterator<Item = &'static str> {
-    GOLDENS.iter().map(|golden| golden.code)
-}
-
 fn golden(code: &str) -> Result<&'static Golden> {
     let found = GOLDENS.iter().find(|golden| golden.code == code);
     found.with_context(|| format!("no golden {code}"))

@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::stamp;
 
+mod reason;
+
+pub use reason::ConditionReason;
+
 /// One entry of `status.conditions` (metav1.Condition).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -32,7 +36,7 @@ pub struct Condition {
 pub struct ConditionState {
     pub type_: &'static str,
     pub status: bool,
-    pub reason: String,
+    pub reason: ConditionReason,
     pub message: String,
 }
 
@@ -40,13 +44,17 @@ impl ConditionState {
     pub fn new(
         type_: &'static str,
         status: bool,
-        reason: impl Into<String>,
+        reason: ConditionReason,
         message: impl Into<String>,
     ) -> Self {
+        debug_assert!(
+            reason.places().iter().any(|(_, place)| *place == type_),
+            "{reason:?} is no reason of {type_}"
+        );
         ConditionState {
             type_,
             status,
-            reason: reason.into(),
+            reason,
             message: message.into(),
         }
     }
@@ -72,7 +80,7 @@ pub fn merge(
             status: status.to_owned(),
             observed_generation: generation,
             last_transition_time: stamp::millis(since),
-            reason: state.reason.clone(),
+            reason: state.reason.as_str().to_owned(),
             message: state.message.clone(),
         };
         match conditions.iter_mut().find(|c| c.type_ == state.type_) {
@@ -96,7 +104,12 @@ mod tests {
     #[test]
     fn a_transition_is_never_in_the_future() {
         let at = |s: i64| Timestamp::from_second(s).unwrap();
-        let ready = [ConditionState::new("Ready", true, "A", "a")];
+        let ready = [ConditionState::new(
+            "Ready",
+            true,
+            ConditionReason::Reconciled,
+            "a",
+        )];
         let mut all = vec![];
         for (now, since) in [(3600, 3600), (10, 10), (20, 10)] {
             merge(&mut all, &ready, Some(1), at(now));
@@ -110,13 +123,23 @@ mod tests {
         let mut all = vec![];
         merge(
             &mut all,
-            &[ConditionState::new("Ready", false, "A", "a")],
+            &[ConditionState::new(
+                "Ready",
+                false,
+                ConditionReason::LookFailed,
+                "a",
+            )],
             Some(1),
             at(1),
         );
         merge(
             &mut all,
-            &[ConditionState::new("Ready", false, "B", "b")],
+            &[ConditionState::new(
+                "Ready",
+                false,
+                ConditionReason::Deleting,
+                "b",
+            )],
             Some(2),
             at(2),
         );
@@ -126,11 +149,16 @@ mod tests {
                 all[0].reason.as_str(),
                 all[0].observed_generation
             ),
-            (at(1), "B", Some(2))
+            (at(1), "Deleting", Some(2))
         );
         merge(
             &mut all,
-            &[ConditionState::new("Ready", true, "C", "c")],
+            &[ConditionState::new(
+                "Ready",
+                true,
+                ConditionReason::Reconciled,
+                "c",
+            )],
             Some(2),
             at(3),
         );

@@ -7,14 +7,16 @@ pub const GROUP: &str = "operator.lynq.sh";
 /// The one served and stored version.
 pub const VERSION: &str = "v1";
 
-/// Field manager of every server-side apply (Lynq's own, so takeover meets no conflict).
+/// Field manager of every write but those below (Lynq's own, so takeover meets no conflict).
 pub const FIELD_MANAGER: &str = "lynq-operator";
-/// Field manager of the hub's counters and of the ledger (`status` merge patches).
+/// Field manager of statuses, with the ledger in a hub's (merge patches).
 pub const STATUS_MANAGER: &str = "lynq-operator-status";
 /// Leader election lease.
 pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
 /// The Secret with the webhook certificate authority.
 pub const CERTIFICATE_SECRET: &str = "lynq-webhook-ca";
+/// Field manager of that Secret, and of the bundles in the webhook configurations.
+pub const CERTIFICATE_MANAGER: &str = "lynqgate-ca-bundle";
 /// The webhooks, and their configurations.
 pub const MUTATING_WEBHOOK: &str = "mlynqnode.kb.io";
 pub const VALIDATING_WEBHOOK: &str = "vlynqnode.kb.io";

@@ -129,6 +129,9 @@ pub struct NodeStatus {
     /// Resources that failed.
     #[serde(default)]
     pub failed_resources: i32,
+    /// Resources whose object, or a field of it, is somebody else's.
+    #[serde(default)]
+    pub conflicted_resources: i32,
     /// Resources that were skipped because one that they depend on failed.
     #[serde(default)]
     pub skipped_resources: i32,

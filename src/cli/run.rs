@@ -412,7 +412,7 @@ fn certificates(arguments: &Arguments) -> Result<webhook_certs::Config, Error> {
     Ok(webhook_certs::Config {
         namespace: arguments.namespace.clone(),
         secret_name: names::CERTIFICATE_SECRET.to_owned(),
-        field_manager: "lynqgate-ca-bundle".to_owned(),
+        field_manager: names::CERTIFICATE_MANAGER.to_owned(),
         dns_names,
         ip_addresses,
         mutating: vec![names::MUTATING_CONFIGURATION.to_owned()],

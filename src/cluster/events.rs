@@ -11,6 +11,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::time::{Duration, sleep};
 
+use crate::api::events::EventReason;
 use crate::cluster::objects::{ApiError, timed};
 use crate::cluster::vital;
 use crate::decide::child::ObjectKey;
@@ -39,8 +40,7 @@ pub struct Events {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Said {
     about: About,
-    type_: &'static str,
-    reason: String,
+    reason: EventReason,
     note: String,
 }
 
@@ -59,7 +59,7 @@ impl Events {
                     let Err(error) = timed(PATIENCE, recorder.write(&said, now)).await else {
                         break;
                     };
-                    let reason = &said.reason;
+                    let reason = said.reason.as_str();
                     tracing::debug!(%error, reason, "an event could not be written");
                     match error {
                         ApiError::Unavailable(_) => sleep(PAUSE).await,
@@ -71,25 +71,17 @@ impl Events {
         Events { sender }
     }
 
-    /// Something that is as it should be.
-    pub fn normal(&self, about: &About, reason: &str, note: impl Into<String>) {
-        self.send(about, "Normal", reason, note.into());
-    }
-
-    /// Something that a person should look at.
-    pub fn warning(&self, about: &About, reason: &str, note: impl Into<String>) {
-        self.send(about, "Warning", reason, note.into());
-    }
-
-    fn send(&self, about: &About, type_: &'static str, reason: &str, note: String) {
+    pub fn tell(&self, about: &About, reason: EventReason, note: impl Into<String>) {
         let said = Said {
             about: about.clone(),
-            type_,
-            reason: reason.into(),
-            note: cut(note),
+            reason,
+            note: cut(note.into()),
         };
         if self.sender.try_send(said).is_err() {
-            tracing::debug!(reason, "an event was dropped: too many wait");
+            tracing::debug!(
+                reason = reason.as_str(),
+                "an event was dropped: too many wait"
+            );
         }
     }
 }
@@ -146,9 +138,9 @@ impl Recorder {
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(now)),
-            type_: Some(said.type_.to_owned()),
-            reason: Some(said.reason.clone()),
-            action: Some(said.reason.clone()),
+            type_: Some(said.reason.type_().to_owned()),
+            reason: Some(said.reason.as_str().to_owned()),
+            action: Some(said.reason.as_str().to_owned()),
             note: Some(said.note.clone()),
             regarding: Some(said.about.reference()),
             reporting_controller: Some(CONTROLLER.to_owned()),

@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::block_in_place;
 
+use crate::api::events::EventReason;
 use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::names;
@@ -222,7 +223,9 @@ async fn act(
                 "{} was taken off: no deletions are held",
                 names::CONFIRM_DELETIONS
             );
-            world.events.normal(&about, "ConfirmationNotNeeded", note);
+            world
+                .events
+                .tell(&about, EventReason::ConfirmationNotNeeded, note);
         }
     }
     failures.extend(nodes::delete_nodes(world, hub, deletes).await);
@@ -245,6 +248,7 @@ async fn act(
     note_rendered(world, hub, memory, &failures, &plan.desired, &unwritten);
     let desired = plan.desired.values().map(|nodes| nodes.count()).sum();
     let report = Report {
+        source: spec.source.type_,
         held,
         skipped_rows: rows.skipped.len(),
         skipped: &plan.skipped,

@@ -19,6 +19,7 @@ use futures::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use crate::api::events::EventReason;
 use crate::api::names;
 use crate::api::policy::delay;
 use crate::api::resource::{Resource, ResourceArrays};
@@ -316,7 +317,7 @@ impl Look<'_> {
         tracing::warn!(node = %node.key, text);
         self.world
             .events
-            .warning(&about, "PastTheGate", text.to_owned());
+            .tell(&about, EventReason::PastTheGate, text.to_owned());
     }
 
     /// The release loop may wait for the last first look.
@@ -352,7 +353,7 @@ impl Look<'_> {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             self.world
                 .events
-                .warning(&about, "LookFailed", text.clone());
+                .tell(&about, EventReason::LookFailed, text.clone());
         }
         let status = node_plan::status::in_vain(&node, &text, Timestamp::now());
         self.note_looked(&node, Some(text));

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::conditions;
+use crate::api::events::EventReason;
 use crate::api::hub::Slot;
 use crate::api::names;
 use crate::cluster::catalog::{Form, Hub};
@@ -482,7 +483,7 @@ impl Look<'_> {
                         "went live at once: {} is on its form or hub",
                         names::FORCE_ROLLOUT
                     );
-                    self.world.events.normal(&about, "Forced", note);
+                    self.world.events.tell(&about, EventReason::Forced, note);
                 }
                 self.world.node_queue.add(node.key.clone());
                 Ok(())
@@ -565,7 +566,7 @@ impl Look<'_> {
                 .waiting
                 .get(&node.key.name)
                 .filter(|r| **r != Reason::Releasing)
-                .map(|r| (r.code_of_node(), r.summary()));
+                .map(|r| (r.word_of_node(), r.summary()));
             let old = match new {
                 Some(new) => holds.insert(node.key.clone(), new),
                 None => holds.remove(&node.key),

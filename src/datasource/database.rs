@@ -14,6 +14,8 @@ use futures::FutureExt;
 use rustls::CertificateError;
 use tokio::time::timeout;
 
+use crate::api::hub::{SecretKey, SourceTls};
+use crate::datasource::DataSource;
 use crate::datasource::error::{Limit, SourceError, Stage};
 
 use names::Table;
@@ -23,6 +25,20 @@ pub const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// The server gives up this much after the client: by then nobody waits for the result.
 pub const SERVER_GRACE: Duration = Duration::from_secs(1);
+
+/// What a hub says of its database, of whatever product.
+pub struct Server<'a> {
+    /// Name of the field that says it.
+    pub block: &'static str,
+    pub host: &'a str,
+    pub port: i32,
+    pub username: &'a str,
+    pub password_ref: Option<&'a SecretKey>,
+    pub tls: Option<&'a SourceTls>,
+    pub database: &'a str,
+    pub table: &'a str,
+    pub source: fn(Settings) -> DataSource,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {

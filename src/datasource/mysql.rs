@@ -15,9 +15,11 @@ use mysql_async::{Conn, Opts, OptsBuilder, Row, SslOpts, Value};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
+use crate::api::hub;
+use crate::datasource::DataSource;
 use crate::datasource::database::names::Table;
 use crate::datasource::database::{
-    CONNECTION_AGE_MAX, Context, SERVER_GRACE, Settings, Tally, Tls,
+    CONNECTION_AGE_MAX, Context, SERVER_GRACE, Server, Settings, Tally, Tls,
 };
 use crate::datasource::error::{SourceError, Stage};
 use crate::decide::rows::{Columns, RawRow, RowCount};
@@ -40,6 +42,22 @@ struct Idle {
 impl fmt::Debug for Mysql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Mysql").field(&self.settings).finish()
+    }
+}
+
+impl<'a> From<&'a hub::Mysql> for Server<'a> {
+    fn from(spec: &'a hub::Mysql) -> Self {
+        Server {
+            block: "mysql",
+            host: &spec.host,
+            port: spec.port,
+            username: &spec.username,
+            password_ref: spec.password_ref.as_ref(),
+            tls: spec.tls.as_ref(),
+            database: &spec.database,
+            table: &spec.table,
+            source: |settings| DataSource::Mysql(Box::new(Mysql::new(settings))),
+        }
     }
 }
 

@@ -18,8 +18,12 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{Client, Config, Connection, Error, NoTls};
 
+use crate::api::hub;
+use crate::datasource::DataSource;
 use crate::datasource::database::names::Table;
-use crate::datasource::database::{CONNECTION_AGE_MAX, Context, SERVER_GRACE, Settings, Tally};
+use crate::datasource::database::{
+    CONNECTION_AGE_MAX, Context, SERVER_GRACE, Server, Settings, Tally,
+};
 use crate::datasource::error::{SourceError, Stage};
 use crate::decide::rows::{Columns, RawRow, RowCount};
 
@@ -44,6 +48,22 @@ struct Session {
 impl fmt::Debug for Postgresql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Postgresql").field(&self.settings).finish()
+    }
+}
+
+impl<'a> From<&'a hub::Postgresql> for Server<'a> {
+    fn from(spec: &'a hub::Postgresql) -> Self {
+        Server {
+            block: "postgresql",
+            host: &spec.host,
+            port: spec.port,
+            username: &spec.username,
+            password_ref: spec.password_ref.as_ref(),
+            tls: spec.tls.as_ref(),
+            database: &spec.database,
+            table: &spec.table,
+            source: |settings| DataSource::Postgresql(Box::new(Postgresql::new(settings))),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
 
+use crate::api::conditions::ConditionReason;
 use crate::api::form::Phase;
 use crate::api::hub::Slot;
 use crate::api::{names, stamp};
@@ -73,7 +74,8 @@ impl Asked<'_> {
             let state = "is being deleted".to_owned();
             let mut explanation = Explanation::of(subject, state).within(node);
             let mut told = node.status.conditions.iter();
-            let told = told.find(|c| c.type_ == "Ready" && c.reason == "Deleting");
+            let told =
+                told.find(|c| c.type_ == "Ready" && c.reason == ConditionReason::Deleting.as_str());
             explanation.why = told.map(|told| told.message.clone());
             explanation.next = Some(next::GOING.to_owned());
             return explanation;
@@ -277,7 +279,10 @@ impl Asked<'_> {
             && (only_the_operator_knows(code, reason) || self.waits_for_absent(code, reason, form))
         {
             // The form's condition has the whole story, a node's only a summary; but it may be another node's.
-            let of_one = ["ReleaseRefused", "LiveContentUnknown"].contains(&code);
+            let of_one = matches!(
+                ConditionReason::named(code),
+                Some(ConditionReason::ReleaseRefused | ConditionReason::LiveContentUnknown)
+            );
             let of_form = self.told.get(form).filter(|(whole, _)| whole == code);
             let of_form = of_form.map(|(_, text)| text.split_once(NEXT).unwrap_or((text, "")));
             let node = explanation.subject.rsplit('/').next().unwrap_or_default();
@@ -335,7 +340,7 @@ impl Asked<'_> {
         let form = self.snapshot.forms.get(form);
         let told = form.and_then(|form| form.previous.as_ref());
         let lacks = told.is_some_and(|told| told.unwritten_nodes > 0);
-        lacks && code == "GroupNotDone" && *reason == Reason::Releasing
+        lacks && code == ConditionReason::GroupNotDone.as_str() && *reason == Reason::Releasing
     }
 
     /// Of a node that is ready and keeps its slot.
@@ -460,16 +465,6 @@ const IF_RESTARTED: &str = ", or later if lynqgate was restarted since that was 
 /// to its requests, and of what it has not looked at since its start, it alone knows.
 fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
     match reason {
-        Reason::Releasing => {
-            matches!(
-                code,
-                "ReleaseRefused"
-                    | "LedgerRefused"
-                    | "Starting"
-                    | "LiveContentUnknown"
-                    | "NotRendered"
-            )
-        }
         Reason::NotRendered { .. }
         | Reason::Paused { .. }
         | Reason::DeletionsHeld { .. }
@@ -479,7 +474,8 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::LedgerRefused { .. } => false,
         // Why it cannot look.
         Reason::ReadinessUnknown { .. } if code == reason.code() => true,
-        Reason::Starting { .. }
+        Reason::Releasing
+        | Reason::Starting { .. }
         | Reason::LiveContentUnknown { .. }
         | Reason::SlotReserved { .. }
         | Reason::WindowFull { .. }
@@ -488,16 +484,16 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::BrokenBefore { .. }
         | Reason::HubWindowFull { .. }
         | Reason::BudgetSpent { .. }
-        | Reason::GroupNotDone { .. } => {
-            matches!(
-                code,
-                "ReleaseRefused"
-                    | "LedgerRefused"
-                    | "Starting"
-                    | "LiveContentUnknown"
-                    | "NotRendered"
+        | Reason::GroupNotDone { .. } => matches!(
+            ConditionReason::named(code),
+            Some(
+                ConditionReason::ReleaseRefused
+                    | ConditionReason::LedgerRefused
+                    | ConditionReason::Starting
+                    | ConditionReason::LiveContentUnknown
+                    | ConditionReason::NotRendered
             )
-        }
+        ),
     }
 }
 

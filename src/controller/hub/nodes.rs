@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
+use crate::api::events::EventReason;
 use crate::api::names;
 use crate::api::stamp;
 use crate::cluster::catalog::Hub;
@@ -121,9 +122,9 @@ pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) ->
             .delete(&ObjectKey::own("LynqNode", &hub.namespace, name), uid, None)
             .await
         {
-            Ok(()) => world.events.normal(
+            Ok(()) => world.events.tell(
                 &about,
-                "NodeDeleted",
+                EventReason::NodeDeleted,
                 format!("Deleted LynqNode '{name}': {reason}"),
             ),
             Err(error) => failures.push(Failure::new(name, None, &error)),

@@ -5,14 +5,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::api::conditions::{self, ConditionState};
+use crate::api::conditions::{self, ConditionReason, ConditionState};
+use crate::api::events::EventReason;
 use crate::api::hub::SourceType;
 use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::hub::nodes::Failure;
-use crate::controller::hub::source::Problem;
+use crate::controller::hub::source::{Problem, rows_read};
 use crate::controller::hub::{Memory, RETRY_MAX, RETRY_SOON};
 use crate::decide::child::ObjectKey;
 use crate::decide::findings::{Findings, Subject};
@@ -20,6 +21,7 @@ use crate::decide::hub_sync::rows_hash;
 
 /// A sync that knew the rows.
 pub struct Report<'a> {
+    pub source: SourceType,
     /// Why deletions wait, if they do.
     pub held: Option<String>,
     pub skipped_rows: usize,
@@ -33,40 +35,40 @@ pub struct Report<'a> {
 /// A condition of the hub that is True when something is wrong, with the event that goes with it.
 struct Complaint {
     type_: &'static str,
-    bad: &'static str,
-    good: &'static str,
-    event: &'static str,
+    bad: ConditionReason,
+    good: ConditionReason,
+    event: EventReason,
 }
 
 const READY: Complaint = Complaint {
     type_: "Ready",
-    bad: "DatabaseConnectionFailed",
-    good: "DatabaseConnected",
-    event: "DatabaseQueryFailed",
+    bad: ConditionReason::DatabaseConnectionFailed,
+    good: ConditionReason::DatabaseConnected,
+    event: EventReason::DatabaseQueryFailed,
 };
 const ROWS: Complaint = Complaint {
     type_: "RowsSkipped",
-    bad: "UnusableRows",
-    good: "AllRowsUsable",
-    event: "RowsSkipped",
+    bad: ConditionReason::UnusableRows,
+    good: ConditionReason::AllRowsUsable,
+    event: EventReason::RowsSkipped,
 };
 const TEMPLATES: Complaint = Complaint {
     type_: "RenderFailed",
-    bad: "TemplateErrors",
-    good: "AllRendered",
-    event: "TemplateRenderFailed",
+    bad: ConditionReason::TemplateErrors,
+    good: ConditionReason::AllRendered,
+    event: EventReason::TemplateRenderFailed,
 };
 const WRITES: Complaint = Complaint {
     type_: "WriteFailed",
-    bad: "NodesNotWritten",
-    good: "AllWritten",
-    event: "NodeWriteFailed",
+    bad: ConditionReason::NodesNotWritten,
+    good: ConditionReason::AllWritten,
+    event: EventReason::NodeWriteFailed,
 };
 const DELETIONS: Complaint = Complaint {
     type_: "DeletionsHeld",
-    bad: "TooManyDeletions",
-    good: "NothingHeld",
-    event: "DeletionsHeld",
+    bad: ConditionReason::TooManyDeletions,
+    good: ConditionReason::NothingHeld,
+    event: EventReason::DeletionsHeld,
 };
 
 impl Complaint {
@@ -100,8 +102,8 @@ pub async fn synced(
     let mut states = vec![ConditionState::new(
         "Ready",
         true,
-        "DatabaseConnected",
-        rows_read(hub),
+        READY.good,
+        rows_read(report.source),
     )];
     for (complaint, findings) in [
         (ROWS, report.skipped),
@@ -125,16 +127,6 @@ pub async fn synced(
     write_status(world, hub, memory, states, Some(counts)).await
 }
 
-/// Of a database in Lynq's words; the reason is Lynq's for every source.
-fn rows_read(hub: &Hub) -> &'static str {
-    match hub.spec.as_ref().map(|spec| spec.source.type_) {
-        Ok(SourceType::ConfigMap) => "the rows of the ConfigMap were read",
-        Ok(SourceType::Mysql | SourceType::Postgresql) | Err(_) => {
-            "Successfully connected to database and queried node data"
-        }
-    }
-}
-
 /// There are no rows. The counts stay as they were. Returns when to say it again, if it could not be said.
 pub async fn problem(
     world: &World,
@@ -146,8 +138,8 @@ pub async fn problem(
     world.metrics.reconciled("lynqhub", false);
     let complaint = Complaint {
         event: match problem.reason {
-            "DatabaseConnectionFailed" => "DatabaseQueryFailed",
-            other => other,
+            ConditionReason::DatabaseConnectionFailed => READY.event,
+            _ => EventReason::InvalidSpec,
         },
         ..READY
     };
@@ -184,9 +176,15 @@ fn say(
     let before = before.unwrap_or_default();
     for text in now.into_iter().filter(|text| !before.contains(text)) {
         let reason = complaint.event;
-        tracing::warn!(hub = hub.name, namespace = hub.namespace, reason, text);
+        let word = reason.as_str();
+        tracing::warn!(
+            hub = hub.name,
+            namespace = hub.namespace,
+            reason = word,
+            text
+        );
         let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
-        world.events.warning(&about, reason, text);
+        world.events.tell(&about, reason, text);
     }
 }
 

@@ -3,17 +3,13 @@
 
 use serde_json::Value;
 
-use crate::api::hub::{
-    ConfigMapKey, HubSpec, Mysql as MysqlSpec, Postgresql as PostgresqlSpec, SecretKey, SourceTls,
-    SourceType, TlsMode,
-};
+use crate::api::conditions::ConditionReason;
+use crate::api::hub::{ConfigMapKey, HubSpec, SecretKey, SourceTls, SourceType, TlsMode};
 use crate::cluster::catalog::Hub;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::datasource::config_map::{ConfigMap, Format};
-use crate::datasource::database::{Limits, Password, Settings, Tls};
-use crate::datasource::mysql::Mysql;
-use crate::datasource::postgresql::Postgresql;
+use crate::datasource::database::{Limits, Password, Server, Settings, Tls};
 use crate::datasource::{DataSource, SourceError};
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::rows::{Collector, Columns, Rows};
@@ -23,7 +19,7 @@ pub struct Problem {
     /// For metric labels.
     pub code: &'static str,
     /// Of the condition Ready.
-    pub reason: &'static str,
+    pub reason: ConditionReason,
     pub message: String,
 }
 
@@ -31,7 +27,7 @@ impl Problem {
     pub fn invalid(message: impl Into<String>) -> Self {
         Problem {
             code: "InvalidSpec",
-            reason: "InvalidSpec",
+            reason: ConditionReason::InvalidSpec,
             message: message.into(),
         }
     }
@@ -44,7 +40,7 @@ impl Problem {
     fn source(code: &'static str, message: String) -> Self {
         Problem {
             code,
-            reason: "DatabaseConnectionFailed",
+            reason: ConditionReason::DatabaseConnectionFailed,
             message,
         }
     }
@@ -58,52 +54,6 @@ pub struct Known {
     block: &'static str,
     settings: Settings,
     source: DataSource,
-}
-
-/// What a hub says of its database, of whatever product.
-struct Server<'a> {
-    /// Name of the field that says it.
-    block: &'static str,
-    host: &'a str,
-    port: i32,
-    username: &'a str,
-    password_ref: Option<&'a SecretKey>,
-    tls: Option<&'a SourceTls>,
-    database: &'a str,
-    table: &'a str,
-    source: fn(Settings) -> DataSource,
-}
-
-impl<'a> From<&'a MysqlSpec> for Server<'a> {
-    fn from(spec: &'a MysqlSpec) -> Self {
-        Server {
-            block: "mysql",
-            host: &spec.host,
-            port: spec.port,
-            username: &spec.username,
-            password_ref: spec.password_ref.as_ref(),
-            tls: spec.tls.as_ref(),
-            database: &spec.database,
-            table: &spec.table,
-            source: |settings| DataSource::Mysql(Box::new(Mysql::new(settings))),
-        }
-    }
-}
-
-impl<'a> From<&'a PostgresqlSpec> for Server<'a> {
-    fn from(spec: &'a PostgresqlSpec) -> Self {
-        Server {
-            block: "postgresql",
-            host: &spec.host,
-            port: spec.port,
-            username: &spec.username,
-            password_ref: spec.password_ref.as_ref(),
-            tls: spec.tls.as_ref(),
-            database: &spec.database,
-            table: &spec.table,
-            source: |settings| DataSource::Postgresql(Box::new(Postgresql::new(settings))),
-        }
-    }
 }
 
 pub async fn read_rows(
@@ -126,6 +76,16 @@ pub async fn read_rows(
         SourceType::ConfigMap => {
             let config_map = needed(&source.config_map, "configMap", "where the rows are")?;
             read_config_map(world, hub, config_map, &columns).await
+        }
+    }
+}
+
+/// How the hub says that all went well: of a database in Lynq's words.
+pub fn rows_read(type_: SourceType) -> &'static str {
+    match type_ {
+        SourceType::ConfigMap => "the rows of the ConfigMap were read",
+        SourceType::Mysql | SourceType::Postgresql => {
+            "Successfully connected to database and queried node data"
         }
     }
 }

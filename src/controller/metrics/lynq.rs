@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::api::conditions::{Condition, is_true};
+use crate::api::conditions::Condition;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::HubStatus;
 use crate::controller::World;
@@ -158,8 +158,8 @@ fn nodes(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Erro
     )?;
     of_nodes(
         "lynqnode_resources_conflicted",
-        "1 where objects are somebody else's",
-        |node| is_true(&node.status.conditions, "Conflicted").into(),
+        "Resources whose object, or a field of it, is somebody else's",
+        |node| node.status.conflicted_resources.into(),
     )?;
     let conditions = || {
         nodes.iter().flat_map(|node| {

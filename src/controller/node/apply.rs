@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::api::events::EventReason;
 use crate::api::names;
 use crate::api::resource::{ConflictPolicy, CreationPolicy, PatchStrategy, Resource};
 use crate::api::stamp;
@@ -182,7 +183,9 @@ async fn mend_tie(
             if Child::of(&object).orphaned {
                 let note = format!("it is lynqnode {}'s again, and no orphan", tie.node);
                 let about = about(key, &object);
-                world.events.normal(&about, "OrphanMarkersRemoved", note);
+                world
+                    .events
+                    .tell(&about, EventReason::OrphanMarkersRemoved, note);
             }
             Ok(mended)
         }
@@ -255,7 +258,9 @@ pub async fn take_down(
                     tell(world, node, key, how, why);
                     let note = format!("lynqnode {} has left it behind as an orphan", node.key);
                     let about = about(key, &object);
-                    world.events.normal(&about, "OrphanMarkersAdded", note);
+                    world
+                        .events
+                        .tell(&about, EventReason::OrphanMarkersAdded, note);
                 }
                 Err(ApiError::NotFound(_)) => {}
                 Err(error) => return Err(error),
@@ -270,17 +275,20 @@ pub async fn take_down(
 fn tell(world: &World, node: &NodeDigest, key: &ObjectKey, how: TakeDown, why: &str) {
     let removed = why == names::REMOVED_FROM_TEMPLATE;
     let (reason, what) = match (how, removed) {
-        (TakeDown::Delete, true) => ("OrphanedResourceDeleted", "deleted"),
-        (TakeDown::Delete, false) => ("ResourceDeleted", "deleted"),
-        (TakeDown::Orphan, true) => ("OrphanedResourceRetained", "left behind as an orphan"),
-        (TakeDown::Orphan, false) => ("ResourceRetained", "left behind as an orphan"),
+        (TakeDown::Delete, true) => (EventReason::OrphanedResourceDeleted, "deleted"),
+        (TakeDown::Delete, false) => (EventReason::ResourceDeleted, "deleted"),
+        (TakeDown::Orphan, true) => (
+            EventReason::OrphanedResourceRetained,
+            "left behind as an orphan",
+        ),
+        (TakeDown::Orphan, false) => (EventReason::ResourceRetained, "left behind as an orphan"),
     };
     let because = match removed {
         true => "the live content names it no more",
         false => "the lynqnode is deleted",
     };
     let text = format!("{key} is {what}: {because}");
-    tracing::info!(node = %node.key, reason, text);
+    tracing::info!(node = %node.key, reason = reason.as_str(), text);
     let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
-    world.events.normal(&about, reason, text);
+    world.events.tell(&about, reason, text);
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use crate::api::events::EventReason;
 use crate::api::names;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
@@ -91,7 +92,7 @@ impl Look<'_> {
             self.tell_stays(node, &text).await?;
             self.world
                 .events
-                .warning(&about, "CleanupPartialFailure", text);
+                .tell(&about, EventReason::CleanupPartialFailure, text);
             return Ok(again);
         }
         if let (Some(what), true) = (not_taken_over.unclear.first(), node.has_finalizer) {
@@ -106,7 +107,7 @@ impl Look<'_> {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             self.world
                 .events
-                .warning(&about, "CleanupPartialFailure", text);
+                .tell(&about, EventReason::CleanupPartialFailure, text);
         }
         self.let_go(node).await?;
         Ok(None)
@@ -144,7 +145,9 @@ impl Look<'_> {
             self.world.objects.json_patch(&self.own(), patch).await?;
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             let text = "its objects are gone, or left behind as their deletionPolicy says";
-            self.world.events.normal(&about, "LynqNodeDeleted", text);
+            self.world
+                .events
+                .tell(&about, EventReason::LynqNodeDeleted, text);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::events::EventReason;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::{LASTING, Look, apply};
@@ -78,7 +79,7 @@ impl Look<'_> {
             tracing::warn!(node = %node.key, message);
             self.world
                 .events
-                .warning(&about, "DeletionFailed", message.clone());
+                .tell(&about, EventReason::DeletionFailed, message.clone());
         }
         let wait = if told { RETRY } else { Duration::ZERO };
         let left = LeftOver {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use crate::api::events::EventReason;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
@@ -70,7 +71,7 @@ impl Look<'_> {
             .collect();
         let (reason, text) = news::applied(&node.form, &done, &failed);
         match failed.is_empty() {
-            true => self.world.events.normal(&about(node), reason, text),
+            true => self.world.events.tell(&about(node), reason, text),
             false => warn(self.world, node, reason, text),
         }
     }
@@ -80,9 +81,9 @@ fn about(node: &NodeDigest) -> About {
     About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid)
 }
 
-fn warn(world: &World, node: &NodeDigest, reason: &str, text: String) {
-    tracing::warn!(node = %node.key, reason, text);
-    world.events.warning(&about(node), reason, text);
+fn warn(world: &World, node: &NodeDigest, reason: EventReason, text: String) {
+    tracing::warn!(node = %node.key, reason = reason.as_str(), text);
+    world.events.tell(&about(node), reason, text);
 }
 
 /// Takes how an apply ended: with the hash of the fields that it left us with, or in an error.
@@ -140,8 +141,8 @@ fn fail(
     }
     if memory.failure.as_ref().map(|f| &f.message) != Some(&failure.message) {
         let reason = match failure.kind {
-            FailureKind::Conflict => "ResourceConflict",
-            FailureKind::Refused => "ApplyFailed",
+            FailureKind::Conflict => EventReason::ResourceConflict,
+            FailureKind::Refused => EventReason::ApplyFailed,
         };
         let object = node_plan::status::named(facts);
         let text = format!("Resource {:?}, {object}: {}", facts.id, failure.message);

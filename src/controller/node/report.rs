@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::api::events::EventReason;
 use crate::api::names;
 use crate::api::node::NodeStatus;
 use crate::api::stamp;
@@ -43,7 +44,7 @@ impl Look<'_> {
             let note = format!(
                 "{force} is on it: its changes go live at once, whatever the window says, until it is taken off"
             );
-            self.world.events.normal(&about, "Forced", note);
+            self.world.events.tell(&about, EventReason::Forced, note);
         }
         self.memory.report.forced = node.forced;
         let held = node

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use crate::api::events::EventReason;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::{Look, UNCONFIRMED_RETRY};
@@ -60,7 +61,7 @@ impl Look<'_> {
             );
             self.world
                 .events
-                .warning(&about, "ReleasesInterrupted", note);
+                .tell(&about, EventReason::ReleasesInterrupted, note);
         }
         refused_retry(times)
     }

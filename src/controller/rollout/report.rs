@@ -8,7 +8,8 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::conditions::{self, ConditionState};
+use crate::api::conditions::{self, ConditionReason, ConditionState};
+use crate::api::events::EventReason;
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase};
 use crate::cluster::catalog::Form;
 use crate::cluster::events::About;
@@ -20,7 +21,7 @@ use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Plan;
 use crate::decide::rollout::reason::{Names, Reason};
-use crate::decide::rollout::status::{FormState, ROLLOUT_COMPLETE, STALLED};
+use crate::decide::rollout::status::{FormState, ROLLOUT_COMPLETE};
 
 /// A form's status is written at once when its phase changes, its counts at most this often.
 const FORM_STATUS_EVERY: Duration = Duration::from_millis(500);
@@ -78,7 +79,7 @@ impl Turn {
         );
         tracing::warn!(object = %about.key, text);
         if self.failed == LASTING {
-            world.events.warning(about, "StatusRefused", text);
+            world.events.tell(about, EventReason::StatusRefused, text);
         }
     }
 }
@@ -221,15 +222,16 @@ impl Look<'_> {
             let reason = Reason::NoForm {
                 form: (*form).to_owned(),
             };
-            let (code, count) = (reason.code(), waiting.len() as i64);
             if !is_elsewhere(form) {
+                let (code, count) = (reason.code(), waiting.len() as i64);
                 (self.world.metrics).formless(&self.key, form, code, count);
             }
             if let Some(hub) = hub.as_ref().filter(|_| !written.formless.contains(*form)) {
                 let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
                 let names = Names::of(waiting.iter().copied());
                 let text = format!("held: {names}: {}", reason.advice());
-                self.world.events.normal(&about, code, text);
+                let reason = EventReason::Of(reason.word());
+                self.world.events.tell(&about, reason, text);
             }
         }
         written.formless = now;
@@ -262,14 +264,14 @@ impl Look<'_> {
     }
 
     /// Why the form cannot be rendered, if it cannot.
-    fn invalid(&self, form: &Form) -> Option<(&'static str, String)> {
+    fn invalid(&self, form: &Form) -> Option<(ConditionReason, String)> {
         let (namespace, name) = &self.key;
         if let Err(error) = &form.spec {
-            return Some(("ValidationFailed", error.clone()));
+            return Some((ConditionReason::ValidationFailed, error.clone()));
         }
         let Some(hub) = self.world.hubs.get(namespace, name) else {
             return Some((
-                "HubNotFound",
+                ConditionReason::HubNotFound,
                 format!(
                     "there is no LynqHub {name:?} in namespace {namespace}; create it, or delete this form"
                 ),
@@ -279,10 +281,13 @@ impl Look<'_> {
             let text = format!(
                 "LynqHub {name:?} is being deleted: nothing of this form is rendered or released any more, and its nodes go with the hub. If it does not go, see its finalizers (kubectl describe lynqhub {name})"
             );
-            return Some(("HubGoing", text));
+            return Some((ConditionReason::HubGoing, text));
         }
         if let Err(error) = &hub.spec {
-            return Some(("HubInvalid", format!("LynqHub {name:?}: {error}")));
+            return Some((
+                ConditionReason::HubInvalid,
+                format!("LynqHub {name:?}: {error}"),
+            ));
         }
         let rendered = self
             .world
@@ -294,7 +299,7 @@ impl Look<'_> {
             .error
             .clone()?;
         Some((
-            "ValidationFailed",
+            ConditionReason::ValidationFailed,
             format!("{error}. Until this is corrected, the form's nodes stay as they are"),
         ))
     }
@@ -326,12 +331,15 @@ impl Look<'_> {
                     if is_other {
                         self.world.metrics.halted(&self.key, &form.name);
                     }
-                    self.world.events.warning(&about, "RolloutHalted", message)
+                    self.world
+                        .events
+                        .tell(&about, EventReason::RolloutHalted, message)
                 }
                 // What broke by itself, and is ready again, was no rollout.
-                Some(Phase::Complete) if completed(status) != completed(before) => {
-                    self.world.events.normal(&about, "RolloutComplete", message)
-                }
+                Some(Phase::Complete) if completed(status) != completed(before) => self
+                    .world
+                    .events
+                    .tell(&about, EventReason::RolloutComplete, message),
                 Some(Phase::Complete | Phase::InProgress | Phase::Idle) | None => {}
             }
         }
@@ -345,56 +353,48 @@ impl Look<'_> {
                 "nodes with changed content are released; {}",
                 state.windows()
             );
-            self.world.events.normal(&about, "RolloutStarted", note);
+            self.world
+                .events
+                .tell(&about, EventReason::RolloutStarted, note);
         }
         if is_stalled(status) && !is_stalled(before) {
             self.world.metrics.halted(&self.key, &form.name);
             let rollout = status.rollout.as_ref();
             let text = rollout.map(|rollout| rollout.message.clone());
-            self.world
-                .events
-                .warning(&about, "RolloutStalled", text.unwrap_or_default());
+            self.world.events.tell(
+                &about,
+                EventReason::RolloutStalled,
+                text.unwrap_or_default(),
+            );
         }
         // A tenant that flaps would else be told at every turn.
-        let news = |status| {
-            reason(status).map(|word| {
-                if word == "Soaking" {
-                    "WindowFull"
-                } else {
-                    word
-                }
-            })
+        let news = |status| match reason(status) {
+            Some(ConditionReason::Soaking) => Some(ConditionReason::WindowFull),
+            word => word,
         };
         if news(status) != news(before)
             && let Some(blocked) = state.and_then(|state| state.blocked.as_ref())
         {
-            let told = blocked.announcement();
-            self.world.events.normal(&about, blocked.code(), told);
+            let (word, told) = (EventReason::Of(blocked.word()), blocked.announcement());
+            self.world.events.tell(&about, word, told);
         }
         if let Some(state) = state
-            && is_throttled(state.blocked.as_ref().map(Reason::code))
+            && is_throttled(state.blocked.as_ref().map(Reason::word))
             && !is_throttled(reason(before))
             && let Some(hub) = self.world.hubs.get(&self.key.0, &self.key.1)
         {
             let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
             let note = format!("LynqForm '{}': {}", form.name, state.throttled());
-            self.world.events.normal(&about, "RolloutThrottled", note);
+            self.world
+                .events
+                .tell(&about, EventReason::RolloutThrottled, note);
         }
         if valid(status) != valid(before)
             && let Some(condition) = status.conditions.iter().find(|c| c.type_ == "Valid")
+            && let Some(word) = ConditionReason::named(&condition.reason)
         {
-            match condition.status.as_str() {
-                "True" => {
-                    self.world
-                        .events
-                        .normal(&about, &condition.reason, "All validations passed")
-                }
-                _ => {
-                    self.world
-                        .events
-                        .warning(&about, &condition.reason, condition.message.clone())
-                }
-            }
+            let told = condition.message.clone();
+            self.world.events.tell(&about, EventReason::Of(word), told);
         }
     }
 }
@@ -423,19 +423,26 @@ fn completed(status: &FormStatus) -> Option<Timestamp> {
 }
 
 fn is_stalled(status: &FormStatus) -> bool {
-    let stalled = |c: &conditions::Condition| c.type_ == "RolloutComplete" && c.reason == STALLED;
+    let stalled = |c: &conditions::Condition| {
+        c.type_ == ROLLOUT_COMPLETE && c.reason == ConditionReason::Stalled.as_str()
+    };
     status.conditions.iter().any(stalled)
 }
 
 /// Whether its nodes wait for a window, by the word why they wait.
-fn is_throttled(word: Option<&str>) -> bool {
-    matches!(word, Some("WindowFull" | "HubWindowFull" | "Soaking"))
+fn is_throttled(word: Option<ConditionReason>) -> bool {
+    matches!(
+        word,
+        Some(
+            ConditionReason::WindowFull | ConditionReason::HubWindowFull | ConditionReason::Soaking
+        )
+    )
 }
 
 /// Why its nodes wait, in a word.
-fn reason(status: &FormStatus) -> Option<&str> {
+fn reason(status: &FormStatus) -> Option<ConditionReason> {
     let condition = status.conditions.iter().find(|c| c.type_ == "Held");
-    condition.map(|c| c.reason.as_str())
+    ConditionReason::named(&condition?.reason)
 }
 
 /// Whether the form is valid, and why not.
@@ -448,7 +455,7 @@ fn valid(status: &FormStatus) -> Option<(&str, &str)> {
 fn form_status(
     form: &Form,
     state: Option<&FormState>,
-    error: Option<(&'static str, String)>,
+    error: Option<(ConditionReason, String)>,
     now: Timestamp,
 ) -> FormStatus {
     let mut status = form.status.clone();
@@ -472,7 +479,12 @@ fn form_status(
         }
     }
     let valid = match error {
-        None => ConditionState::new("Valid", true, "ValidationPassed", "All validations passed"),
+        None => ConditionState::new(
+            "Valid",
+            true,
+            ConditionReason::ValidationPassed,
+            "All validations passed",
+        ),
         Some((reason, message)) => ConditionState::new("Valid", false, reason, message),
     };
     states.push(valid);

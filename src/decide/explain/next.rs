@@ -1,5 +1,7 @@
 //! What is left to do, where no reason of a held node says it.
 
+use crate::api::conditions::ConditionReason;
+
 pub const TAKE_BACK: &str =
     "what the hub renders anew for its row takes that back: change the row, or the templates";
 
@@ -25,14 +27,16 @@ pub const NO_NODES: &str = "nothing, if rows are to come, or were read a moment 
 
 /// What is left to do, by the reason of the form's condition Valid.
 pub fn correction(code: &str) -> &'static str {
-    match code {
-        "HubNotFound" => {
+    match ConditionReason::named(code) {
+        Some(ConditionReason::HubNotFound) => {
             "create the hub; or delete the form, and make it anew for another one (a form's hubId cannot be changed); until then nothing of it changes"
         }
-        "HubGoing" => {
+        Some(ConditionReason::HubGoing) => {
             "wait until the hub is gone; if it is not, see its finalizers and its nodes'; until then nothing of the form changes"
         }
-        "HubInvalid" => "correct the hub; until then nothing of the form changes",
+        Some(ConditionReason::HubInvalid) => {
+            "correct the hub; until then nothing of the form changes"
+        }
         _ => "correct the form and apply it",
     }
 }

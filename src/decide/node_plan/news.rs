@@ -1,5 +1,7 @@
 //! What is told of a node's resources in events, in Lynq's words where it has some.
 
+use crate::api::events::EventReason;
+
 /// What became of a resource, where that is worth an event and is no failed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -16,30 +18,33 @@ pub enum Trouble {
 
 impl Trouble {
     /// The event's reason and text; `message` is why the resource is not ready.
-    pub fn event(&self, id: &str, message: &str) -> (&'static str, String) {
+    pub fn event(&self, id: &str, message: &str) -> (EventReason, String) {
         match self {
             Trouble::Skipped {
                 because,
                 always: true,
             } => (
-                "DependencySkipped",
+                EventReason::DependencySkipped,
                 format!(
                     "Resource '{id}' skipped because '{because}', which creates its namespace, failed; mend that one, or correct the row's value in its name"
                 ),
             ),
             Trouble::Skipped { because, .. } => (
-                "DependencySkipped",
+                EventReason::DependencySkipped,
                 format!(
                     "Resource '{id}' skipped because dependency '{because}' failed. Set skipOnDependencyFailure=false to create anyway."
                 ),
             ),
             Trouble::Proceeded { despite } => (
-                "DependencyFailedButProceeding",
+                EventReason::DependencyFailedButProceeding,
                 format!(
                     "Dependency '{despite}' failed, but creating resource '{id}' anyway (skipOnDependencyFailure=false)"
                 ),
             ),
-            Trouble::TimedOut => ("ReadinessTimeout", format!("Resource '{id}' {message}")),
+            Trouble::TimedOut => (
+                EventReason::ReadinessTimeout,
+                format!("Resource '{id}' {message}"),
+            ),
         }
     }
 }
@@ -48,12 +53,12 @@ impl Trouble {
 const NAMED_MAX: usize = 20;
 
 /// What is told once nothing is left to apply; a failed write has an event of its own.
-pub fn applied(form: &str, done: &[&str], failed: &[&str]) -> (&'static str, String) {
+pub fn applied(form: &str, done: &[&str], failed: &[&str]) -> (EventReason, String) {
     let told = format!("Applied {} of LynqForm '{form}'", counted(done));
     match failed.len() {
-        0 => ("TemplateAppliedSuccess", told),
+        0 => (EventReason::TemplateAppliedSuccess, told),
         _ => (
-            "TemplateAppliedPartial",
+            EventReason::TemplateAppliedPartial,
             format!("{told}; failed: {}", listed(failed)),
         ),
     }
@@ -87,14 +92,14 @@ mod tests {
         assert_eq!(
             success,
             (
-                "TemplateAppliedSuccess",
+                EventReason::TemplateAppliedSuccess,
                 "Applied 1 resource [config] of LynqForm 'web'".to_owned()
             )
         );
         let many: Vec<String> = (0..22).map(|i| format!("r{i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let (reason, text) = applied("web", &many, &["app"]);
-        assert_eq!(reason, "TemplateAppliedPartial");
+        assert_eq!(reason, EventReason::TemplateAppliedPartial);
         assert!(text.starts_with("Applied 22 resources [r0, "), "{text}");
         assert!(
             text.ends_with("r19 and 2 more] of LynqForm 'web'; failed: app"),

@@ -2,17 +2,17 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::conditions::{self, ConditionState};
+use crate::api::conditions::{self, ConditionReason, ConditionState};
 use crate::api::node::NodeStatus;
 use crate::api::stamp;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind, fields_hash};
 use crate::decide::rollout::Live;
-use crate::decide::rollout::reason::{NOT_RENDERED, Reason};
+use crate::decide::rollout::reason::Reason;
 
-/// Why the node is held, as the release planner says it: code and sentence.
-pub type HoldReason = (&'static str, &'static str);
+/// Why the node is held, as the release planner says it: word and sentence.
+pub type HoldReason = (ConditionReason, &'static str);
 
 /// The status to write; equal to the present one where nothing changed.
 pub fn of_node(
@@ -41,6 +41,7 @@ pub fn of_node(
         desired_resources: seen.len() as i32,
         ready_resources: count(&|o| o.state == State::Ready && o.step == StepKind::Go),
         failed_resources: count(&|o| is_failed(o)),
+        conflicted_resources: count(&|o| o.conflict),
         skipped_resources: skipped.len() as i32,
         skipped_resource_ids: skipped,
         applied_resources,
@@ -74,22 +75,27 @@ pub fn of_node(
 
 /// The status of a node that could not be looked at, lastingly: whatever it said, it is not known to be ready.
 pub fn in_vain(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
-    not_ready(node, "LookFailed", why, now)
+    not_ready(node, ConditionReason::LookFailed, why, now)
 }
 
 /// The status of a node that is being deleted, and stays.
 pub fn going(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
     let mut status = NodeStatus {
         ready_resources: 0,
-        ..not_ready(node, "Deleting", why, now)
+        ..not_ready(node, ConditionReason::Deleting, why, now)
     };
     // Nothing of it goes live any more, so that it waits for nothing.
-    let held = ConditionState::new("Held", false, "NotHeld", "it is being deleted");
+    let held = ConditionState::new(
+        "Held",
+        false,
+        ConditionReason::NotHeld,
+        "it is being deleted",
+    );
     conditions::merge(&mut status.conditions, &[held], Some(node.generation), now);
     status
 }
 
-fn not_ready(node: &NodeDigest, reason: &'static str, why: &str, now: Timestamp) -> NodeStatus {
+fn not_ready(node: &NodeDigest, reason: ConditionReason, why: &str, now: Timestamp) -> NodeStatus {
     let mut status = (*node.status).clone();
     let says = |type_: &'static str| ConditionState::new(type_, false, reason, why);
     let states = [says("Ready"), says("Rolled")];
@@ -105,7 +111,8 @@ const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 pub fn patience(hold: Option<HoldReason>) -> SignedDuration {
     match hold {
         None => SignedDuration::from_secs(1),
-        Some((code, _)) if code == NOT_RENDERED => SignedDuration::from_secs(10),
+        // What every node of a form waits for, until its newest content has reached them all.
+        Some((ConditionReason::NotRendered, _)) => SignedDuration::from_secs(10),
         Some(_) => SignedDuration::ZERO,
     }
 }
@@ -159,49 +166,46 @@ fn states(
     plan: &NodePlan,
     hold: Option<HoldReason>,
 ) -> Vec<ConditionState> {
-    let conflicts = plan.outcomes.iter().filter(|o| o.conflict).count();
+    let conflicts = status.conflicted_resources;
     let failed = status.failed_resources;
     let why = why_not_ready(seen, plan);
-    let ready = match (&node.live, &plan.graph_error) {
-        (Live::None, _) => ConditionState::new(
-            "Ready",
+    let (ready, ready_reason, ready_message) = match (&node.live, &plan.graph_error) {
+        (Live::None, _) => (
             false,
-            "NotReleased",
-            "held since its creation: nothing of it is live yet",
+            ConditionReason::NotReleased,
+            "held since its creation: nothing of it is live yet".to_owned(),
         ),
-        (Live::Unknown, _) => ConditionState::new(
-            "Ready",
+        (Live::Unknown, _) => (
             match &plan.unready {
                 Some(unready) => unready.is_empty(),
                 None => node.is_ready(),
             },
-            "LiveContentUnknown",
+            ConditionReason::LiveContentUnknown,
             unknown_content(plan.unready.as_deref().unwrap_or_default()),
         ),
-        (_, Some(error)) => {
-            ConditionState::new("Ready", false, "DependencyError", error.to_string())
-        }
+        (_, Some(error)) => (false, ConditionReason::DependencyError, error.to_string()),
         _ if status.ready_resources == status.desired_resources => {
-            ConditionState::new("Ready", true, "Reconciled", all_ready(seen, plan))
+            (true, ConditionReason::Reconciled, all_ready(seen, plan))
         }
-        _ if conflicts > 0 && failed as usize > conflicts => {
-            ConditionState::new("Ready", false, "ResourcesFailedAndConflicted", why.clone())
+        _ => {
+            let reason = match (conflicts > 0, failed > conflicts) {
+                (true, true) => ConditionReason::ResourcesFailedAndConflicted,
+                (true, false) => ConditionReason::ResourcesConflicted,
+                (false, true) => ConditionReason::ResourcesFailed,
+                (false, false) => ConditionReason::NotAllResourcesReady,
+            };
+            (false, reason, why.clone())
         }
-        _ if conflicts > 0 => {
-            ConditionState::new("Ready", false, "ResourcesConflicted", why.clone())
-        }
-        _ if failed > 0 => ConditionState::new("Ready", false, "ResourcesFailed", why.clone()),
-        _ => ConditionState::new("Ready", false, "NotAllResourcesReady", why.clone()),
     };
     let left_over = plan.left_over.first();
     let degraded = failed > 0 || plan.graph_error.is_some() || left_over.is_some();
     let degraded_reason = match (conflicts > 0, degraded) {
-        (_, false) => "Healthy",
-        (false, _) if failed == 0 && plan.graph_error.is_none() => "DeletionFailed",
-        (true, _) if failed as usize > conflicts => "ResourceFailuresAndConflicts",
-        (true, _) => "ResourceConflicts",
-        (false, _) if plan.graph_error.is_some() => "DependencyCycle",
-        (false, _) => "ResourceFailures",
+        (_, false) => ConditionReason::Healthy,
+        (false, _) if failed == 0 && plan.graph_error.is_none() => ConditionReason::DeletionFailed,
+        (true, _) if failed > conflicts => ConditionReason::ResourceFailuresAndConflicts,
+        (true, _) => ConditionReason::ResourceConflicts,
+        (false, _) if plan.graph_error.is_some() => ConditionReason::DependencyCycle,
+        (false, _) => ConditionReason::ResourceFailures,
     };
     let rolled = matches!(node.live, Live::Hash(_))
         && plan.graph_error.is_none()
@@ -213,18 +217,18 @@ fn states(
     let working = matches!(node.live, Live::Hash(_)) && !rolled && (starts || !degraded);
     let (held_reason, held_message) = match hold {
         Some(hold) if node.held() => hold,
-        _ if node.held() => (Reason::Releasing.code(), Reason::Releasing.summary()),
-        _ => ("NotHeld", "the desired content is live"),
+        _ if node.held() => (Reason::Releasing.word(), Reason::Releasing.summary()),
+        _ => (ConditionReason::NotHeld, "the desired content is live"),
     };
     let mut states = vec![
-        ready,
+        ConditionState::new("Ready", ready, ready_reason, ready_message),
         ConditionState::new(
             "Progressing",
             working,
             if working {
-                "Reconciling"
+                ConditionReason::Reconciling
             } else {
-                "ReconcileComplete"
+                ConditionReason::ReconcileComplete
             },
             "",
         ),
@@ -232,9 +236,9 @@ fn states(
             "Conflicted",
             conflicts > 0,
             if conflicts > 0 {
-                "ResourceConflict"
+                ConditionReason::ResourceConflict
             } else {
-                "NoConflict"
+                ConditionReason::NoConflict
             },
             if conflicts > 0 { why.as_str() } else { "" },
         ),
@@ -252,7 +256,11 @@ fn states(
         ConditionState::new(
             "Rolled",
             rolled,
-            if rolled { "Rolled" } else { "NotRolled" },
+            if rolled {
+                ConditionReason::Rolled
+            } else {
+                ConditionReason::NotRolled
+            },
             if rolled {
                 "the live content is applied and ready"
             } else {
@@ -267,12 +275,15 @@ fn states(
 fn edited(yes: bool) -> ConditionState {
     let (reason, message) = if yes {
         (
-            "NotAsRendered",
+            ConditionReason::NotAsRendered,
             "the content was changed since the hub wrote it, by hand or by a webhook; it stays so until the hub renders \
              something new for this row",
         )
     } else {
-        ("AsRendered", "the content is what the hub rendered")
+        (
+            ConditionReason::AsRendered,
+            "the content is what the hub rendered",
+        )
     };
     ConditionState::new("Edited", yes, reason, message)
 }

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::api::conditions::ConditionReason;
 use crate::api::names;
 use crate::api::policy::WINDOW_MAX;
-
-/// What every node of a form waits for, until its newest content has reached them all.
-pub const NOT_RENDERED: &str = "NotRendered";
 
 /// Between what holds a node and what must happen.
 pub const NEXT: &str = ". Next: ";
@@ -103,36 +101,40 @@ pub enum Reason {
 impl Reason {
     /// One word for conditions and metric labels.
     pub fn code(&self) -> &'static str {
+        self.word().as_str()
+    }
+
+    pub fn word(&self) -> ConditionReason {
         match self {
-            Reason::Releasing => "Releasing",
-            Reason::ReleaseRefused { .. } => "ReleaseRefused",
-            Reason::LedgerRefused { .. } => "LedgerRefused",
-            Reason::SlotReserved { .. } => "SlotReserved",
-            Reason::WindowFull { .. } => "WindowFull",
-            Reason::Soaking { .. } => "Soaking",
-            Reason::ReadinessUnknown { .. } => "ReadinessUnknown",
-            Reason::BrokenBefore { .. } => "BrokenBefore",
-            Reason::HubWindowFull { .. } => "HubWindowFull",
-            Reason::BudgetSpent { .. } => "BudgetSpent",
-            Reason::GroupNotDone { .. } => "GroupNotDone",
-            Reason::NotRendered { .. } => NOT_RENDERED,
-            Reason::Paused { .. } => "Paused",
-            Reason::DeletionsHeld { .. } => "DeletionsHeld",
-            Reason::Starting { .. } => "Starting",
-            Reason::LiveContentUnknown { .. } => "LiveContentUnknown",
-            Reason::NoForm { .. } => "NoForm",
-            Reason::NoLeader { .. } => "NoLeader",
+            Reason::Releasing => ConditionReason::Releasing,
+            Reason::ReleaseRefused { .. } => ConditionReason::ReleaseRefused,
+            Reason::LedgerRefused { .. } => ConditionReason::LedgerRefused,
+            Reason::SlotReserved { .. } => ConditionReason::SlotReserved,
+            Reason::WindowFull { .. } => ConditionReason::WindowFull,
+            Reason::Soaking { .. } => ConditionReason::Soaking,
+            Reason::ReadinessUnknown { .. } => ConditionReason::ReadinessUnknown,
+            Reason::BrokenBefore { .. } => ConditionReason::BrokenBefore,
+            Reason::HubWindowFull { .. } => ConditionReason::HubWindowFull,
+            Reason::BudgetSpent { .. } => ConditionReason::BudgetSpent,
+            Reason::GroupNotDone { .. } => ConditionReason::GroupNotDone,
+            Reason::NotRendered { .. } => ConditionReason::NotRendered,
+            Reason::Paused { .. } => ConditionReason::Paused,
+            Reason::DeletionsHeld { .. } => ConditionReason::DeletionsHeld,
+            Reason::Starting { .. } => ConditionReason::Starting,
+            Reason::LiveContentUnknown { .. } => ConditionReason::LiveContentUnknown,
+            Reason::NoForm { .. } => ConditionReason::NoForm,
+            Reason::NoLeader { .. } => ConditionReason::NoLeader,
         }
     }
 
     /// The word in the node's own condition. Who fills the window may change with every pod, and a node's status is not
     /// written for that: else the writes of one rollout would grow with the square of the fleet.
-    pub fn code_of_node(&self) -> &'static str {
+    pub fn word_of_node(&self) -> ConditionReason {
         match self {
             Reason::Soaking { .. }
             | Reason::ReadinessUnknown { .. }
-            | Reason::BrokenBefore { .. } => "WindowFull",
-            other => other.code(),
+            | Reason::BrokenBefore { .. } => ConditionReason::WindowFull,
+            other => other.word(),
         }
     }
 

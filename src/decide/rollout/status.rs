@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::conditions::ConditionState;
+use crate::api::conditions::{ConditionReason, ConditionState};
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
 use crate::api::names;
@@ -521,8 +521,6 @@ fn message(
 }
 
 pub const ROLLOUT_COMPLETE: &str = "RolloutComplete";
-/// The reason of the condition RolloutComplete while nothing goes on by itself although the phase is InProgress.
-pub const STALLED: &str = "Stalled";
 
 fn conditions(
     rollout: &FormRolloutStatus,
@@ -532,50 +530,53 @@ fn conditions(
     stalled: Option<&str>,
 ) -> Vec<ConditionState> {
     let total = rollout.total_nodes;
-    let applied = match (total, ready) {
-        _ if going > 0 => ConditionState::new(
-            "Applied",
+    let counts = format!("{ready}/{total} nodes ready");
+    let (applied, applied_reason, applied_message) = match () {
+        () if going > 0 => (
             false,
-            "NotAllNodesReady",
-            format!("{ready}/{total} nodes ready; being deleted, and made anew once gone: {going}"),
+            ConditionReason::NotAllNodesReady,
+            format!("{counts}; being deleted, and made anew once gone: {going}"),
         ),
-        _ if absent > 0 => ConditionState::new(
-            "Applied",
+        () if absent > 0 => (
             false,
-            "NotAllNodesReady",
-            format!("{ready}/{total} nodes ready; still to be made: {absent}"),
+            ConditionReason::NotAllNodesReady,
+            format!("{counts}; still to be made: {absent}"),
         ),
-        (0, _) => ConditionState::new("Applied", false, "NoNodes", "there are no nodes"),
-        _ if ready == total => ConditionState::new(
-            "Applied",
+        () if total == 0 => (
+            false,
+            ConditionReason::NoNodes,
+            "there are no nodes".to_owned(),
+        ),
+        () if ready == total => (
             true,
-            "AllNodesReady",
+            ConditionReason::AllNodesReady,
             format!("All {total} nodes ready"),
         ),
-        _ => ConditionState::new(
-            "Applied",
-            false,
-            "NotAllNodesReady",
-            format!("{ready}/{total} nodes ready"),
-        ),
+        () => (false, ConditionReason::NotAllNodesReady, counts),
     };
     let complete = matches!(rollout.phase, Phase::Complete | Phase::Idle);
     let reason = match rollout.phase {
-        Phase::Idle => "NoNodes",
-        Phase::InProgress if stalled.is_some() => STALLED,
-        Phase::InProgress => "InProgress",
-        Phase::Failed => "Failed",
-        Phase::Complete => "Complete",
+        Phase::Idle => ConditionReason::NoNodes,
+        // Nothing goes on by itself.
+        Phase::InProgress if stalled.is_some() => ConditionReason::Stalled,
+        Phase::InProgress => ConditionReason::InProgress,
+        Phase::Failed => ConditionReason::Failed,
+        Phase::Complete => ConditionReason::Complete,
     };
     vec![
-        applied,
+        ConditionState::new("Applied", applied, applied_reason, applied_message),
         ConditionState::new(ROLLOUT_COMPLETE, complete, reason, rollout.message.clone()),
         match blocked {
             Some(reason) => {
                 let text = stalled.map_or_else(|| reason.advice(), str::to_owned);
-                ConditionState::new("Held", true, reason.code(), text)
+                ConditionState::new("Held", true, reason.word(), text)
             }
-            None => ConditionState::new("Held", false, "NotHeld", "no node waits for its turn"),
+            None => ConditionState::new(
+                "Held",
+                false,
+                ConditionReason::NotHeld,
+                "no node waits for its turn",
+            ),
         },
     ]
 }

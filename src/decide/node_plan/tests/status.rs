@@ -1,6 +1,7 @@
 //! Cases for the status that follows from a plan.
 
 use super::*;
+use crate::api::conditions::ConditionReason;
 use crate::api::stamp;
 use crate::decide::node_plan::status;
 
@@ -192,7 +193,11 @@ fn a_status_is_written_when_it_is_worth_it() {
     node.desired = "newer".into();
     node.generation = 4;
     let held = status_of(&node, Readiness::Ready, None);
-    let explained = status_of(&node, Readiness::Ready, Some(("WindowFull", "waits")));
+    let explained = status_of(
+        &node,
+        Readiness::Ready,
+        Some((ConditionReason::WindowFull, "waits")),
+    );
     let broken = status_of(&node, waits("x"), None);
     let never = NodeStatus::default();
     for (name, old, new, written, hold_at, due) in [
@@ -418,6 +423,8 @@ fn the_conditions_have_lynqs_reasons() {
         let all = seen(&node, &children);
         let plan = plan(&node, &all, &Rest::default(), at(0));
         let status = status::of_node(&node, &all, &plan, None, at(0));
+        let conflicted = states.matches('c').count();
+        assert_eq!(status.conflicted_resources, conflicted as i32, "{states}");
         for (type_, is_true, reason) in expected {
             let condition = status.conditions.iter().find(|c| c.type_ == type_).unwrap();
             let said = (condition.status == "True", condition.reason.as_str());

@@ -3,8 +3,8 @@
 use super::alone::flight;
 use super::told::{ask, form, policy_of, state_of};
 use super::*;
+use crate::api::conditions::ConditionReason;
 use crate::api::policy::{Group, SkewCounts};
-use crate::decide::rollout::status::STALLED;
 
 /// Two in flight past their deadline fill the window, and five may fail.
 fn stuck() -> Snapshot {
@@ -154,7 +154,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
             .iter()
             .find(|c| c.type_ == "RolloutComplete");
         assert_eq!(
-            complete.is_some_and(|c| !c.status && c.reason == STALLED),
+            complete.is_some_and(|c| !c.status && c.reason == ConditionReason::Stalled),
             expected,
             "{name}: {}",
             state.rollout.message

@@ -527,7 +527,7 @@ impl Look {
                 .waiting
                 .get(name)
                 .filter(|r| **r != Reason::Releasing);
-            let new = new.map(|r| (r.code_of_node(), r.summary()));
+            let new = new.map(|r| (r.word_of_node(), r.summary()));
             let old = match new {
                 Some(new) => process.holds.insert(name.clone(), new),
                 None => process.holds.remove(name),

@@ -1,0 +1,203 @@
+//! The reasons of the conditions, each once, and which conditions give them.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::value::{Error, StrDeserializer};
+
+/// A kind and a type of its conditions.
+type Place = (&'static str, &'static str);
+
+const HUB_READY: &[Place] = &[("LynqHub", "Ready")];
+const ROWS_SKIPPED: &[Place] = &[("LynqHub", "RowsSkipped")];
+const RENDER_FAILED: &[Place] = &[("LynqHub", "RenderFailed")];
+const WRITE_FAILED: &[Place] = &[("LynqHub", "WriteFailed")];
+const DELETIONS_HELD: &[Place] = &[("LynqHub", "DeletionsHeld")];
+const VALID: &[Place] = &[("LynqForm", "Valid")];
+// What is not valid has no rollout that could be complete.
+const INVALID: &[Place] = &[("LynqForm", "Valid"), ("LynqForm", "RolloutComplete")];
+const APPLIED: &[Place] = &[("LynqForm", "Applied")];
+const COMPLETE: &[Place] = &[("LynqForm", "RolloutComplete")];
+const FORM_HELD: &[Place] = &[("LynqForm", "Held")];
+const NODE_HELD: &[Place] = &[("LynqNode", "Held")];
+const HELD: &[Place] = &[("LynqForm", "Held"), ("LynqNode", "Held")];
+const NODE_READY: &[Place] = &[("LynqNode", "Ready")];
+const READY_AND_ROLLED: &[Place] = &[("LynqNode", "Ready"), ("LynqNode", "Rolled")];
+const PROGRESSING: &[Place] = &[("LynqNode", "Progressing")];
+const CONFLICTED: &[Place] = &[("LynqNode", "Conflicted")];
+const DEGRADED: &[Place] = &[("LynqNode", "Degraded")];
+const ROLLED: &[Place] = &[("LynqNode", "Rolled")];
+const EDITED: &[Place] = &[("LynqNode", "Edited")];
+
+/// Why a condition is as it is, in a word. A test takes all of them from the schema, and asks docs/LYNQ.md for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+pub enum ConditionReason {
+    DatabaseConnected,
+    DatabaseConnectionFailed,
+    InvalidSpec,
+    AllRowsUsable,
+    UnusableRows,
+    AllRendered,
+    TemplateErrors,
+    AllWritten,
+    NodesNotWritten,
+    NothingHeld,
+    TooManyDeletions,
+
+    ValidationPassed,
+    ValidationFailed,
+    HubNotFound,
+    HubInvalid,
+    HubGoing,
+    AllNodesReady,
+    NotAllNodesReady,
+    NoNodes,
+    InProgress,
+    Stalled,
+    Failed,
+    Complete,
+
+    NotHeld,
+    Releasing,
+    ReleaseRefused,
+    LedgerRefused,
+    SlotReserved,
+    WindowFull,
+    Soaking,
+    ReadinessUnknown,
+    BrokenBefore,
+    HubWindowFull,
+    BudgetSpent,
+    GroupNotDone,
+    NotRendered,
+    Paused,
+    DeletionsHeld,
+    Starting,
+    LiveContentUnknown,
+    NoForm,
+    NoLeader,
+
+    Reconciled,
+    NotReleased,
+    DependencyError,
+    ResourcesFailedAndConflicted,
+    ResourcesConflicted,
+    ResourcesFailed,
+    NotAllResourcesReady,
+    LookFailed,
+    Deleting,
+    Reconciling,
+    ReconcileComplete,
+    ResourceConflict,
+    NoConflict,
+    Healthy,
+    DependencyCycle,
+    ResourceFailuresAndConflicts,
+    ResourceConflicts,
+    ResourceFailures,
+    DeletionFailed,
+    Rolled,
+    NotRolled,
+    AsRendered,
+    NotAsRendered,
+}
+
+impl ConditionReason {
+    pub fn as_str(self) -> &'static str {
+        self.row().0
+    }
+
+    /// The conditions that give it.
+    pub fn places(self) -> &'static [Place] {
+        self.row().1
+    }
+
+    /// The one that is read in a status.
+    pub fn named(word: &str) -> Option<Self> {
+        Self::deserialize(StrDeserializer::<Error>::new(word)).ok()
+    }
+
+    fn row(self) -> (&'static str, &'static [Place]) {
+        match self {
+            Self::DatabaseConnected => ("DatabaseConnected", HUB_READY),
+            Self::DatabaseConnectionFailed => ("DatabaseConnectionFailed", HUB_READY),
+            Self::InvalidSpec => ("InvalidSpec", HUB_READY),
+            Self::AllRowsUsable => ("AllRowsUsable", ROWS_SKIPPED),
+            Self::UnusableRows => ("UnusableRows", ROWS_SKIPPED),
+            Self::AllRendered => ("AllRendered", RENDER_FAILED),
+            Self::TemplateErrors => ("TemplateErrors", RENDER_FAILED),
+            Self::AllWritten => ("AllWritten", WRITE_FAILED),
+            Self::NodesNotWritten => ("NodesNotWritten", WRITE_FAILED),
+            Self::NothingHeld => ("NothingHeld", DELETIONS_HELD),
+            Self::TooManyDeletions => ("TooManyDeletions", DELETIONS_HELD),
+
+            Self::ValidationPassed => ("ValidationPassed", VALID),
+            Self::ValidationFailed => ("ValidationFailed", INVALID),
+            Self::HubNotFound => ("HubNotFound", INVALID),
+            Self::HubInvalid => ("HubInvalid", INVALID),
+            Self::HubGoing => ("HubGoing", INVALID),
+            Self::AllNodesReady => ("AllNodesReady", APPLIED),
+            Self::NotAllNodesReady => ("NotAllNodesReady", APPLIED),
+            Self::NoNodes => (
+                "NoNodes",
+                &[("LynqForm", "Applied"), ("LynqForm", "RolloutComplete")],
+            ),
+            Self::InProgress => ("InProgress", COMPLETE),
+            Self::Stalled => ("Stalled", COMPLETE),
+            Self::Failed => ("Failed", COMPLETE),
+            Self::Complete => ("Complete", COMPLETE),
+
+            Self::NotHeld => ("NotHeld", HELD),
+            Self::Releasing => ("Releasing", NODE_HELD),
+            Self::ReleaseRefused => ("ReleaseRefused", HELD),
+            Self::LedgerRefused => ("LedgerRefused", HELD),
+            Self::SlotReserved => ("SlotReserved", HELD),
+            Self::WindowFull => ("WindowFull", HELD),
+            // A node says `WindowFull` in their place.
+            Self::Soaking => ("Soaking", FORM_HELD),
+            Self::ReadinessUnknown => ("ReadinessUnknown", FORM_HELD),
+            Self::BrokenBefore => ("BrokenBefore", FORM_HELD),
+            Self::HubWindowFull => ("HubWindowFull", HELD),
+            Self::BudgetSpent => ("BudgetSpent", HELD),
+            Self::GroupNotDone => ("GroupNotDone", HELD),
+            Self::NotRendered => ("NotRendered", HELD),
+            Self::Paused => ("Paused", HELD),
+            Self::DeletionsHeld => ("DeletionsHeld", HELD),
+            Self::Starting => ("Starting", HELD),
+            Self::LiveContentUnknown => (
+                "LiveContentUnknown",
+                &[
+                    ("LynqForm", "Held"),
+                    ("LynqNode", "Held"),
+                    ("LynqNode", "Ready"),
+                ],
+            ),
+            Self::NoForm => ("NoForm", NODE_HELD),
+            // Nobody is there to write it: `explain` says it.
+            Self::NoLeader => ("NoLeader", &[]),
+
+            Self::Reconciled => ("Reconciled", NODE_READY),
+            Self::NotReleased => ("NotReleased", NODE_READY),
+            Self::DependencyError => ("DependencyError", NODE_READY),
+            Self::ResourcesFailedAndConflicted => ("ResourcesFailedAndConflicted", NODE_READY),
+            Self::ResourcesConflicted => ("ResourcesConflicted", NODE_READY),
+            Self::ResourcesFailed => ("ResourcesFailed", NODE_READY),
+            Self::NotAllResourcesReady => ("NotAllResourcesReady", NODE_READY),
+            Self::LookFailed => ("LookFailed", READY_AND_ROLLED),
+            Self::Deleting => ("Deleting", READY_AND_ROLLED),
+            Self::Reconciling => ("Reconciling", PROGRESSING),
+            Self::ReconcileComplete => ("ReconcileComplete", PROGRESSING),
+            Self::ResourceConflict => ("ResourceConflict", CONFLICTED),
+            Self::NoConflict => ("NoConflict", CONFLICTED),
+            Self::Healthy => ("Healthy", DEGRADED),
+            Self::DependencyCycle => ("DependencyCycle", DEGRADED),
+            Self::ResourceFailuresAndConflicts => ("ResourceFailuresAndConflicts", DEGRADED),
+            Self::ResourceConflicts => ("ResourceConflicts", DEGRADED),
+            Self::ResourceFailures => ("ResourceFailures", DEGRADED),
+            Self::DeletionFailed => ("DeletionFailed", DEGRADED),
+            Self::Rolled => ("Rolled", ROLLED),
+            Self::NotRolled => ("NotRolled", ROLLED),
+            Self::AsRendered => ("AsRendered", EDITED),
+            Self::NotAsRendered => ("NotAsRendered", EDITED),
+        }
+    }
+}
