@@ -105,7 +105,6 @@ fn the_page_says_what_is_there() -> Result<()> {
         }
     }
 
-    let there = |row: &Row| matches!(row[1].as_str(), "`same`" | "`better`");
     for (section, found) in [
         ("LynqHub", fields("hubs", "")?),
         ("LynqForm", fields("forms", "")?),
@@ -120,7 +119,7 @@ fn the_page_says_what_is_there() -> Result<()> {
         ),
         ("Printer columns", columns()?),
     ] {
-        let named = names(sections[section].iter().filter(|row| there(row)));
+        let named = names(sections[section].iter().filter(|row| is_there(row)));
         problems.extend(differences(section, &named, &found));
     }
     // A flag that is taken and does nothing is there.
@@ -150,7 +149,7 @@ fn the_page_says_what_is_there() -> Result<()> {
         ("Installation and rights", &|name| installed.contains(name)),
     ];
     for (section, holds) in checks {
-        let named = names(sections[section].iter().filter(|row| there(row)));
+        let named = names(sections[section].iter().filter(|row| is_there(row)));
         let gone = named.iter().filter(|name| !holds(name));
         problems.extend(gone.map(|name| format!("{section}: there is no {name}")));
     }
@@ -165,30 +164,7 @@ fn the_page_says_what_is_there() -> Result<()> {
         let lost = lynqs.filter(|column| !named.contains(column));
         problems.extend(lost.map(|column| format!("Printer columns: no row has Lynq's {column}")));
     }
-    let (conditions, events) = (conditions()?, events()?);
-    for (section, all) in [
-        ("Conditions", &words(&conditions)),
-        ("Events", &events.keys().cloned().collect()),
-    ] {
-        let (kept, refused): (Vec<&Row>, Vec<&Row>) =
-            sections[section].iter().partition(|row| there(row));
-        problems.extend(differences(section, &names(kept.iter().copied()), all));
-        let refused = names(refused);
-        let said = refused.intersection(all);
-        problems.extend(said.map(|name| format!("{section}: {name} is refused, and there")));
-        problems.extend(kept.into_iter().filter_map(|row| misplaced(section, row)));
-    }
-    for (word, reason) in &conditions {
-        let rows = sections["Conditions"]
-            .iter()
-            .filter(|row| quoted(&row[0]).contains(word));
-        let told: String = rows.map(|row| row[2].as_str()).collect();
-        let mut places = reason.places().iter();
-        let untold = places
-            .find(|(kind, type_)| !(told.contains(kind) && told.contains(&format!("`{type_}`"))));
-        problems.extend(untold.map(|place| format!("Conditions: {word} is also of {place:?}")));
-    }
-    problems.extend(unused(&source, &conditions, &events));
+    problems.extend(of_reasons(&sections, &source)?);
     problems.extend(unsaid(&sections["Messages"]));
 
     let tests = texts(&["src", "webhook-certs", "tests"], |text| text);
@@ -208,6 +184,36 @@ fn the_page_says_what_is_there() -> Result<()> {
     }
     ensure!(problems.is_empty(), "{PAGE}:\n{}\n", problems.join("\n"));
     Ok(())
+}
+
+/// The enums' words that have no row, or one that says something else of them; and what a row has and no enum.
+fn of_reasons(sections: &BTreeMap<&str, Vec<Row>>, source: &str) -> Result<Vec<String>> {
+    let mut problems = vec![];
+    let (conditions, events) = (conditions()?, events()?);
+    for (section, all) in [
+        ("Conditions", &words(&conditions)),
+        ("Events", &events.keys().cloned().collect()),
+    ] {
+        let (kept, refused): (Vec<&Row>, Vec<&Row>) =
+            sections[section].iter().partition(|row| is_there(row));
+        problems.extend(differences(section, &names(kept.iter().copied()), all));
+        let refused = names(refused);
+        let said = refused.intersection(all);
+        problems.extend(said.map(|name| format!("{section}: {name} is refused, and there")));
+        problems.extend(kept.into_iter().filter_map(|row| misplaced(section, row)));
+    }
+    for (word, reason) in &conditions {
+        let rows = sections["Conditions"]
+            .iter()
+            .filter(|row| quoted(&row[0]).contains(word));
+        let told: String = rows.map(|row| row[2].as_str()).collect();
+        let mut places = reason.places().iter();
+        let untold = places
+            .find(|(kind, type_)| !(told.contains(kind) && told.contains(&format!("`{type_}`"))));
+        problems.extend(untold.map(|place| format!("Conditions: {word} is also of {place:?}")));
+    }
+    problems.extend(unused(source, &conditions, &events));
+    Ok(problems)
 }
 
 /// All words of an enum, as its schema has them, and what each of them is.
@@ -356,12 +362,16 @@ fn unsaid(messages: &[Row]) -> Vec<String> {
         .collect()
 }
 
+fn is_there(row: &Row) -> bool {
+    matches!(row[1].as_str(), "`same`" | "`better`")
+}
+
 /// What is served and has no row, and what has one and is not served.
 pub fn metrics(text: &str) -> Vec<String> {
     let page = read(PAGE);
     let table = page.split("\n### Metrics\n").nth(1).unwrap_or_default();
     let table = rows(table.split("\n### ").next().unwrap_or_default());
-    let kept = |row: &&Row| row[1] == "`same`" || row[1] == "`better`";
+    let kept = |row: &&Row| is_there(row);
     let own = |name: &String| !name.starts_with("lynqgate_");
     let stem = |name: &str| name.trim_end_matches("_total").to_owned();
     let named: BTreeSet<String> = names(table.iter().filter(kept));
