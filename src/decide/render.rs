@@ -64,7 +64,7 @@ pub enum FormError {
     Graph(String),
     /// In Lynq's words.
     #[error(
-        "ignoreFields validation failed: invalid ignoreFields in resource '{id}': invalid JSONPath {path:?}; {why}"
+        "ignoreFields validation failed: invalid ignoreFields in resource '{id}': invalid JSONPath {path:?}: {why}"
     )]
     IgnoreField {
         id: String,
@@ -405,7 +405,7 @@ impl CompiledResource {
             return Err(FormError::TooDeep { id });
         }
         for path in &resource.ignore_fields {
-            Path::parse(path).map_err(|why| FormError::IgnoreField {
+            Path::of_others(path).map_err(|why| FormError::IgnoreField {
                 id: resource.id.clone(),
                 path: path.clone(),
                 why,

@@ -66,7 +66,7 @@ fn invalid() -> Vec<(&'static str, Value, &'static str)> {
         (
             "a path to ignore that is none",
             maps(json!([with("app", "ignoreFields", json!(["$.data["]))])),
-            "ignoreFields validation failed: invalid ignoreFields in resource 'app': invalid JSONPath \"$.data[\"; write it like $.spec.replicas",
+            "ignoreFields validation failed: invalid ignoreFields in resource 'app': invalid JSONPath \"$.data[\": at 8: it ends too early; write it like $.spec.replicas",
         ),
         (
             "unknown dependency",

@@ -181,7 +181,11 @@ mod tests {
             ),
             (
                 of(json!([map("a", json!({"ignoreFields": ["$.a["]}))])),
-                "ignoreFields validation failed: invalid ignoreFields in resource 'a': invalid JSONPath \"$.a[\"; write it like $.spec.replicas",
+                "ignoreFields validation failed: invalid ignoreFields in resource 'a': invalid JSONPath \"$.a[\": at 5: it ends too early; write it like $.spec.replicas",
+            ),
+            (
+                of(json!([map("a", json!({"ignoreFields": ["$.kind"]}))])),
+                "ignoreFields validation failed: invalid ignoreFields in resource 'a': invalid JSONPath \"$.kind\": it can match kind",
             ),
             (
                 of(json!([map(

@@ -4,7 +4,9 @@
 //! CEL is let in as far as it can only compare and look through lists: nothing that an expression can say takes long or
 //! makes anything larger than what it looks at.
 
-use cel::common::ast::{Expr, LiteralValue, operators};
+mod check;
+
+use cel::common::ast::Expr;
 use cel::parser::PrattParser;
 use cel::{Context, ExecutionError, IdedExpr, Value as CelValue};
 use serde::{Serialize, Serializer};
@@ -18,9 +20,6 @@ use crate::decide::readiness::{Readiness, Reason};
 
 const BYTES_MAX: usize = 1024;
 const SIGNS_MAX: usize = 32;
-const DEPTH_MAX: u32 = 24;
-/// Loops within loops.
-const LOOPS_MAX: u32 = 2;
 /// Steps of all loops together, on one object.
 const STEPS_MAX: usize = 10_000;
 /// How much of a value is shown.
@@ -73,18 +72,37 @@ fn compile(text: &str) -> Result<IdedExpr, String> {
         ));
     }
     let expression = PrattParser::new().parse(text).map_err(|errors| {
-        let first = errors.errors.first();
-        let said = first.map(|error| error.to_string()).unwrap_or_default();
-        said.lines().next().unwrap_or_default().to_owned()
+        let Some(first) = errors.errors.first() else {
+            return "it cannot be read".to_owned();
+        };
+        let said = first.msg.lines().next().unwrap_or_default();
+        let (line, column) = first.pos;
+        format!("{line}:{column}: {said}")
     })?;
-    check(&expression, &Scope::default())?;
-    match may_be_true(&expression) {
+    check::check(&expression)
+        .map_err(|refusal| format!("{}{}", place(text, refusal.expression), refusal.why))?;
+    match check::may_be_true(&expression) {
         true => Ok(expression),
         false => Err(
             "it gives neither true nor false; compare what it reads, as in object.status.phase == 'Running'"
                 .to_owned(),
         ),
     }
+}
+
+/// Where an expression of the text begins: line and column, as errors of the syntax have them. The parser tells what stands
+/// where only with an error, so there is one behind the text.
+fn place(text: &str, expression: u64) -> String {
+    let parsed = PrattParser::new().parse(&format!("{text}\n)"));
+    let errors = parsed.err().map(|all| all.errors).unwrap_or_default();
+    let source = errors.into_iter().find_map(|error| error.source_info);
+    let start = source.and_then(|source| source.offset_for(expression));
+    let before = start.and_then(|(start, _)| text.get(..start as usize));
+    before.map_or(String::new(), |before| {
+        let line = before.matches('\n').count() + 1;
+        let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1) + 1;
+        format!("{line}:{column}: ")
+    })
 }
 
 /// By the object's own probe, if it has one.
@@ -215,131 +233,6 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Operators and functions that take little, and make nothing large.
-const KNOWN: [&str; 23] = [
-    operators::CONDITIONAL,
-    operators::LOGICAL_AND,
-    operators::LOGICAL_OR,
-    operators::LOGICAL_NOT,
-    operators::SUBSTRACT,
-    operators::EQUALS,
-    operators::NOT_EQUALS,
-    operators::GREATER_EQUALS,
-    operators::LESS_EQUALS,
-    operators::GREATER,
-    operators::LESS,
-    operators::NEGATE,
-    operators::INDEX,
-    operators::NOT_STRICTLY_FALSE,
-    operators::IN,
-    "contains",
-    "double",
-    "endsWith",
-    "int",
-    "size",
-    "startsWith",
-    "string",
-    "uint",
-];
-
-/// Where in a probe an expression stands.
-#[derive(Clone, Default)]
-struct Scope<'a> {
-    /// Names of the loops around it.
-    variables: Vec<&'a str>,
-    loops: u32,
-    depth: u32,
-}
-
-/// Refuses what could take long or grow, and names that nothing has.
-fn check<'a>(expr: &'a IdedExpr, scope: &Scope<'a>) -> Result<(), String> {
-    if scope.depth > DEPTH_MAX {
-        return Err(format!("it is more than {DEPTH_MAX} expressions deep"));
-    }
-    let mut inner = scope.clone();
-    inner.depth += 1;
-    match &expr.expr {
-        Expr::Unspecified | Expr::Literal(_) => Ok(()),
-        Expr::Ident(name) if name == "object" || scope.variables.contains(&name.as_str()) => Ok(()),
-        Expr::Ident(name) => Err(format!(
-            "{name} is not known to probes; the object is called object"
-        )),
-        Expr::Select(select) => check(&select.operand, &inner),
-        Expr::List(list) => list.elements.iter().try_for_each(|e| check(e, &inner)),
-        Expr::Map(_) | Expr::Struct(_) => Err("a probe makes no maps and no messages".to_owned()),
-        Expr::Call(call) => {
-            let name = call.func_name.as_str();
-            // One more, or one more item: what the macros count and collect with.
-            let adds_one = name == operators::ADD && call.args.iter().any(is_one);
-            if !adds_one && !KNOWN.contains(&name) {
-                let name = name.trim_matches(['_', '@']);
-                return Err(format!(
-                    "{name} is not known to probes; they compare, look through lists (exists, all, exists_one, filter), and know has, \
-                     size, contains, startsWith, endsWith, string, int, uint and double"
-                ));
-            }
-            let target = call.target.iter().map(|target| &**target);
-            target.chain(&call.args).try_for_each(|e| check(e, &inner))
-        }
-        Expr::Comprehension(over) => {
-            if scope.loops == LOOPS_MAX {
-                return Err(format!(
-                    "a probe may look through a list within a list, and no deeper than {LOOPS_MAX} lists"
-                ));
-            }
-            check(&over.iter_range, &inner)?;
-            inner.loops += 1;
-            let names = [&over.iter_var, &over.accu_var];
-            let second = over.iter_var2.iter();
-            let names = names.into_iter().chain(second).map(String::as_str);
-            inner.variables.extend(names);
-            let body = [
-                &over.accu_init,
-                &over.loop_cond,
-                &over.loop_step,
-                &over.result,
-            ];
-            body.into_iter().try_for_each(|e| check(e, &inner))
-        }
-    }
-}
-
-/// False where it is plain that something else comes out.
-fn may_be_true(expr: &IdedExpr) -> bool {
-    const OTHERS: [&str; 8] = [
-        operators::ADD,
-        operators::SUBSTRACT,
-        operators::NEGATE,
-        "double",
-        "int",
-        "size",
-        "string",
-        "uint",
-    ];
-    match &expr.expr {
-        Expr::Literal(literal) => matches!(literal, LiteralValue::Boolean(_)),
-        Expr::Ident(name) => name != "object",
-        Expr::List(_) => false,
-        Expr::Call(call) if call.func_name == operators::CONDITIONAL => {
-            call.args.iter().skip(1).all(may_be_true)
-        }
-        Expr::Call(call) => !OTHERS.contains(&call.func_name.as_str()),
-        Expr::Comprehension(over) => match &over.result.expr {
-            Expr::Ident(name) if *name == over.accu_var => may_be_true(&over.accu_init),
-            _ => may_be_true(&over.result),
-        },
-        _ => true,
-    }
-}
-
-fn is_one(expr: &IdedExpr) -> bool {
-    match &expr.expr {
-        Expr::Literal(LiteralValue::Int(_)) => true,
-        Expr::List(list) => list.elements.len() == 1,
-        _ => false,
-    }
-}
-
 /// How many loops are in each other, at most.
 fn loops(expr: &IdedExpr) -> u32 {
     let most = |all: &mut dyn Iterator<Item = &IdedExpr>| all.map(loops).max().unwrap_or(0);
@@ -466,19 +359,36 @@ mod tests {
     fn what_probes_may_not_say() {
         let deep = format!("{}object.a{}", "(".repeat(400), ")".repeat(400));
         for (cel, why) in [
-            ("object.status.phase ==", "cel: "),
-            ("object.a + object.a == 'x'", "+ is not known to probes"),
-            ("object.a.map(x, x + x) == []", "+ is not known to probes"),
-            ("object.a.matches('(a+)+$')", "matches is not known"),
-            ("now() > object.a", "now is not known"),
+            ("object.status.phase ==", "cel: 1:23: Syntax error: "),
+            ("object.a ==\n == 1", "cel: 2:2: unexpected token"),
+            (
+                "object.a + object.a == 'x'",
+                "cel: 1:10: + is not known to probes",
+            ),
+            (
+                "object.a.map(x, x + x) == []",
+                "cel: 1:19: + is not known to probes",
+            ),
+            (
+                "object.a.matches('(a+)+$')",
+                "cel: 1:17: matches is not known",
+            ),
+            ("now() > object.a", "cel: 1:1: now is not known"),
             (
                 "objct.a == 1",
-                "objct is not known to probes; the object is called object",
+                "cel: 1:1: objct is not known to probes; the object is called object",
             ),
-            ("status.phase == 'Running'", "status is not known"),
-            ("object.a.all(x, x == 1) && x == 1", "x is not known"),
-            ("object.a * 2 == 4", "* is not known"),
-            ("{'a': 1}.size() == 1", "no maps"),
+            ("status.phase == 'Running'", "cel: 1:1: status is not known"),
+            (
+                "object.a.all(x, x == 1) && x == 1",
+                "cel: 1:28: x is not known",
+            ),
+            (
+                "object.a == 1 &&\n 'é' == b // so",
+                "cel: 2:10: b is not known",
+            ),
+            ("object.a * 2 == 4", "cel: 1:10: * is not known"),
+            ("{'a': 1}.size() == 1", "cel: 1:1: a probe makes no maps"),
             (
                 "object.a.all(x, object.a.all(y, object.a.all(z, x == z)))",
                 "no deeper than 2 lists",
