@@ -117,6 +117,8 @@ fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
     let said = str::from_utf8(&output.stderr)?;
     ensure!(said == "the row is inactive: it gets no node\n", "{said}");
 
+    let mut delayed = config_map("{{ .uid }}-map", "x");
+    delayed["minDelay"] = json!("10x");
     for (what, form, given, said) in [
         (
             "a template that does not parse",
@@ -161,6 +163,12 @@ fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
             "lynqgate: -: there is no LynqForm in it",
         ),
         ("no YAML", "a: [".to_owned(), acme, "lynqgate: -: "),
+        (
+            "what only the API server's pattern refuses",
+            form(delayed),
+            acme,
+            "lynqgate: lynqform web: spec.configMaps[0].minDelay: \"10x\" does not match ",
+        ),
     ] {
         let output = lynqgate(&["render", "-f", "-", "--row", &row(given)?], &form)?;
         let text = failed(&output)?;

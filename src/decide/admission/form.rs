@@ -118,8 +118,20 @@ fn read(name: &str, spec: &Value) -> Result<(FormSpec, CompiledForm), String> {
     content::check_depth(Some(spec)).map_err(|error| error.to_string())?;
     let parsed: FormSpec =
         serde_json::from_value(spec.clone()).map_err(|error| format!("spec: {error}"))?;
+    if let Some(broken) = broken_rule(&parsed) {
+        return Err(broken);
+    }
     let compiled = CompiledForm::parse(name, &parsed).map_err(|error| error.to_string())?;
     Ok((parsed, compiled))
+}
+
+/// What the definition's rules say of more than one field. The API server asks them before; `lynqgate render` has none.
+fn broken_rule(spec: &FormSpec) -> Option<String> {
+    let mut groups = spec.rollout.iter().flat_map(|rollout| &rollout.order);
+    let number = groups.position(|group| group.when.is_some() != group.match_labels.is_empty())?;
+    Some(format!(
+        "spec.rollout.order[{number}]: give either when or matchLabels"
+    ))
 }
 
 #[cfg(test)]
@@ -193,6 +205,32 @@ mod tests {
                     json!({"readyProbe": {"cel": "object.a +"}})
                 )])),
                 "invalid readyProbe in resource 'a': cel: ",
+            ),
+            (
+                json!({"hubId": "h", "configMaps": [map("a", json!({}))], "rollout": {"order": [
+                    {"name": "a", "when": "{{ true }}"}, {"name": "b", "matchLabels": {"a": "b"}},
+                    {"name": "c", "when": "{{ true }}", "matchLabels": {"a": "b"}},
+                ]}}),
+                "spec.rollout.order[2]: give either when or matchLabels",
+            ),
+            (
+                json!({"hubId": "h", "configMaps": [map("a", json!({}))], "rollout": {"order": [{"name": "a"}]}}),
+                "spec.rollout.order[0]: give either when or matchLabels",
+            ),
+            (
+                json!({"hubId": "h", "configMaps": [map("a", json!({}))], "rollout": {"maxSkew": "0%"}}),
+                "0% would release nothing; to stop a rollout set paused: true",
+            ),
+            (
+                json!({"hubId": "h", "configMaps": [map("a", json!({}))], "rollout": {"maxFailures": "10 %"}}),
+                "neither a number nor a percentage from 1% to 100%",
+            ),
+            (
+                of(json!([map(
+                    "a",
+                    json!({"readyProbe": {"cel": "true", "jsonPath": "$.a"}})
+                )])),
+                "invalid readyProbe in resource 'a': give cel, or jsonPath and expectedValue",
             ),
             (
                 of(json!([map("a", json!({"waitForReady": "no"}))])),
