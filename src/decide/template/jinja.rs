@@ -36,6 +36,8 @@ static LIBRARY: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL_MAX));
     environment.set_recursion_limit(CALLS_MAX as usize);
+    // Its errors have their places without; with it they keep copies of the template and of values.
+    environment.set_debug(false);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     // Never fails: the delimiters are the usual ones.
     if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
@@ -54,17 +56,20 @@ pub struct Template {
 
 impl Template {
     pub fn parse(name: &str, text: &str) -> Result<Template, TemplateError> {
-        guard::check(text, LIBRARY.syntax()).map_err(|refusal| TemplateError {
-            template: name.to_owned(),
-            line: Some(refusal.line),
-            column: None,
-            message: format!("template: {name}:{}: {}", refusal.line, refusal.message),
-            limit: None,
+        guard::check(text, LIBRARY.syntax()).map_err(|refusal| {
+            let (line, column) = (refusal.line, column(text, refusal.offset));
+            TemplateError {
+                template: name.to_owned(),
+                line: Some(line),
+                column: Some(column),
+                message: format!("template: {name}:{line}:{column}: {}", refusal.message),
+                limit: None,
+            }
         })?;
         let mut environment = LIBRARY.clone();
         environment
             .add_template_owned(name.to_owned(), text.to_owned())
-            .map_err(|error| described(name, &error, None, ""))?;
+            .map_err(|error| described(name, text, &error, None, ""))?;
         Ok(Template {
             name: name.to_owned(),
             environment,
@@ -90,7 +95,10 @@ impl Template {
                     ErrorKind::UndefinedError => self.missing(inputs),
                     _ => String::new(),
                 };
-                Err(described(&self.name, &error, meter.limit(), &missing))
+                let template = self.environment.get_template(&self.name);
+                let source = template.as_ref().map_or("", |template| template.source());
+                let limit = meter.limit();
+                Err(described(&self.name, source, &error, limit, &missing))
             }
         }
     }
@@ -131,7 +139,13 @@ impl Template {
 }
 
 /// An error in this module's words: the message says where, what, and which variables the row lacks.
-fn described(name: &str, error: &Error, limit: Option<LimitError>, missing: &str) -> TemplateError {
+fn described(
+    name: &str,
+    text: &str,
+    error: &Error,
+    limit: Option<LimitError>,
+    missing: &str,
+) -> TemplateError {
     let limit = match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => Some(LimitError::Steps(FUEL_MAX)),
         (_, Some("recursion limit exceeded" | "template exceeds maximum recursion limits")) => {
@@ -141,19 +155,30 @@ fn described(name: &str, error: &Error, limit: Option<LimitError>, missing: &str
     };
     let what = match (limit, error.detail()) {
         (Some(limit), _) => limit.to_string(),
-        (None, Some(detail)) => format!("{}: {detail}", error.kind()),
-        (None, None) if !missing.is_empty() => {
-            format!("{}: the row has no {missing}", error.kind())
+        (None, detail) => {
+            let kind = error.kind().to_string();
+            let row = (!missing.is_empty()).then(|| format!("the row has no {missing}"));
+            let all = [Some(kind), detail.map(str::to_owned), row];
+            Vec::from_iter(all.into_iter().flatten()).join(": ")
         }
-        (None, None) => error.kind().to_string(),
     };
     let line = error.line().and_then(|line| u32::try_from(line).ok());
-    let place = line.map_or(String::new(), |line| format!("{line}: "));
+    let column = error.range().map(|range| column(text, range.start));
+    let place = [line, column].into_iter().flatten();
+    let place: String = place.map(|number| format!("{number}:")).collect();
+    let gap = if place.is_empty() { "" } else { " " };
     TemplateError {
         template: name.to_owned(),
         line,
-        column: None,
-        message: format!("template: {name}:{place}{what}"),
+        column,
+        message: format!("template: {name}:{place}{gap}{what}"),
         limit: limit.map(|limit| limit.limit()),
     }
+}
+
+/// In bytes from the start of the line, like Go's.
+fn column(text: &str, offset: usize) -> u32 {
+    let before = text.get(..offset).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    u32::try_from(before.len() - start).unwrap_or(u32::MAX)
 }

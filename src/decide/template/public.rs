@@ -31,10 +31,13 @@ impl TemplateError {
     fn place_end(&self) -> usize {
         let after = |text: &str| self.message.find(text).map(|at| at + text.len());
         let line = self.line.map_or(String::new(), |line| format!("{line}:"));
-        let name = format!("template: {}:{line}", self.template);
+        let line = format!("template: {}:{line}", self.template);
+        let column = self.column.map(|column| format!("{line}{column}:"));
         match self.message.contains(": executing ") {
             true => after(">: "),
-            false => after(&name),
+            false => column
+                .and_then(|place| after(&place))
+                .or_else(|| after(&line)),
         }
         .unwrap_or_default()
     }
@@ -135,6 +138,21 @@ mod tests {
                 "error calling fail: …",
             ),
             (Engine::Jinja, "{{ cfg | fail }}", "error calling fail: "),
+            (
+                Engine::Jinja,
+                &format!("{}{{{{ pw | swapcase | fail }}}}", " ".repeat(200)),
+                "template: web:1:219: invalid operation: error calling fail: …",
+            ),
+            (
+                Engine::Jinja,
+                "{{ pw | upper | call }}",
+                "error calling call: no value is a function; use the function's name",
+            ),
+            (
+                Engine::Jinja,
+                "{{ upper(nope, pw) }}",
+                "error calling upper: an argument is undefined: the row has no nope",
+            ),
         ] {
             let told = told(engine, text);
             assert!(told.contains(expected), "{told}");

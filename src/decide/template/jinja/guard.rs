@@ -15,25 +15,32 @@ const ELIF_MAX: usize = 100;
 #[derive(Debug)]
 pub struct Refusal {
     pub line: u32,
+    /// Of the tag's first word in the text, in bytes.
+    pub offset: usize,
     pub message: String,
 }
 
 /// Refuses what could exhaust the stack when it is parsed or run, and what minijinja would calculate without limits
 /// while parsing. Syntax errors are left to the parser.
 pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
-    let (mut tag, mut elifs) = (Vec::new(), 0);
+    let (mut tag, mut elifs, mut first) = (Vec::new(), 0, None);
     for token in tokenize(text, false, syntax.clone()) {
         let Ok((token, span)) = token else {
             return Ok(());
         };
+        let place = first.unwrap_or(span);
         let refuse = |message: String| {
             Err(Refusal {
-                line: u32::from(span.start_line),
+                line: u32::from(place.start_line),
+                offset: place.start_offset as usize,
                 message,
             })
         };
         match token {
-            Token::VariableStart | Token::BlockStart => tag.clear(),
+            Token::VariableStart | Token::BlockStart => {
+                tag.clear();
+                first = None;
+            }
             Token::VariableEnd | Token::BlockEnd => {
                 if let Some(message) = refused_tag(&tag) {
                     return refuse(message);
@@ -44,7 +51,10 @@ pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
                 }
             }
             Token::TemplateData(_) => {}
-            token => tag.push(token),
+            token => {
+                first.get_or_insert(span);
+                tag.push(token);
+            }
         }
         if tag.len() > TAG_TOKENS_MAX {
             return refuse(format!(
@@ -160,7 +170,11 @@ pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'
         };
         let line = instructions.get_line(at).unwrap_or(0);
         let line = u16::try_from(line).unwrap_or(u16::MAX);
-        let mut add = |instruction| guarded.add_with_line(instruction, line);
+        let span = instructions.get_span(at);
+        let mut add = |instruction| match span {
+            Some(span) => guarded.add_with_span(instruction, span),
+            None => guarded.add_with_line(instruction, line),
+        };
         match instruction.clone() {
             Instruction::EmitRaw(text) => {
                 add(Instruction::LoadConst(text.into()));

@@ -2,8 +2,9 @@
 
 use std::fmt::{self, Write};
 use std::mem::size_of;
+use std::sync::Arc;
 
-use minijinja::value::{Rest, ValueKind};
+use minijinja::value::{Object, ObjectRepr, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters, tests};
 
 use crate::decide::template::functions::{self, Context, Function, FunctionError, Outcome};
@@ -21,7 +22,8 @@ const RANGE_MAX: usize = 10_000;
 
 pub fn add_to(environment: &mut Environment<'static>) {
     for function in functions::all().filter(|function| function.name != "call") {
-        environment.add_function(
+        add_function(
+            environment,
             function.name,
             move |state: &mut State, args: Rest<Value>| call(state, function, args.0),
         );
@@ -41,14 +43,79 @@ pub fn add_to(environment: &mut Environment<'static>) {
             let refusal = functions::refusal(name).unwrap_or_default();
             Err(Error::new(ErrorKind::InvalidOperation, refusal))
         };
-        environment.add_function(name, refuse);
+        add_function(environment, name, refuse);
         environment.add_filter(name, refuse);
     }
+    add_function(environment, "call", call_nothing);
+    environment.add_filter("call", call_nothing);
+    add_logic(environment);
     add_own_filters(environment);
     add_tests(environment);
-    environment.add_function("range", range);
+    add_function(environment, "range", range);
     environment.set_formatter(write_value);
     operators::add_to(environment);
+}
+
+/// Adds what templates call by its name.
+fn add_function<F, Rv, Args>(environment: &mut Environment<'static>, name: &'static str, f: F)
+where
+    F: minijinja::functions::Function<Rv, Args>,
+    Rv: minijinja::value::FunctionResult,
+    Args: for<'a> minijinja::value::FunctionArgs<'a>,
+{
+    let callable = Callable(Value::from_function(f));
+    environment.add_global(name, Value::from_object(callable));
+}
+
+/// A function as a value. minijinja's own is written as the name of its type in Rust, and so would be new with a compiler.
+struct Callable(Value);
+
+impl fmt::Debug for Callable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("function")
+    }
+}
+
+impl Object for Callable {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn call(self: &Arc<Self>, state: &mut State, args: &[Value]) -> Result<Value, Error> {
+        self.0.call(state, args)
+    }
+}
+
+/// `call`: in Go it calls a value, and none is a function there or here.
+fn call_nothing(_: Rest<Value>) -> Result<Value, Error> {
+    Err(Error::new(
+        ErrorKind::InvalidOperation,
+        "error calling call: no value is a function; use the function's name",
+    ))
+}
+
+/// `and` and `or` as filters: as functions they are Jinja's operators. Like Go's they give the argument that decides, the
+/// last one if none does.
+fn add_logic(environment: &mut Environment<'static>) {
+    for (name, decides) in [("and", false), ("or", true)] {
+        environment.add_filter(name, move |args: Rest<Value>| {
+            let mut args = args.0;
+            if args.iter().any(Value::is_undefined) {
+                return Err(undefined_argument(name));
+            }
+            args.rotate_left(1);
+            let deciding = args.iter().position(|arg| arg.is_true() == decides);
+            let at = deciding.unwrap_or(args.len() - 1);
+            Ok(args.swap_remove(at))
+        });
+    }
+}
+
+fn undefined_argument(function: &str) -> Error {
+    Error::new(
+        ErrorKind::UndefinedError,
+        format!("error calling {function}: an argument is undefined"),
+    )
 }
 
 /// Filters of Jinja that make nothing larger than what they are given. The table's names win over Jinja's.
@@ -191,7 +258,7 @@ fn range(
 fn call(state: &mut State, function: &'static Function, args: Vec<Value>) -> Result<Value, Error> {
     let meter = Meter::of(state)?;
     if args.iter().any(Value::is_undefined) && !TAKE_UNDEFINED.contains(&function.name) {
-        return Err(ErrorKind::UndefinedError.into());
+        return Err(undefined_argument(function.name));
     }
     let outcome = meter.call(|context| {
         let args = fitted(context, function, &args)?;

@@ -228,100 +228,100 @@ fn errors() {
     let cases = [
         (
             "{{ missing }}",
-            "template: spec.x:1: undefined value: the row has no missing",
+            "template: spec.x:1:3: undefined value: the row has no missing",
         ),
         (
             "a\n{{ plann | upper }}",
-            "template: spec.x:2: undefined value: the row has no plann",
+            "template: spec.x:2:11: undefined value: error calling upper: an argument is undefined: the row has no plann",
         ),
         (
             "{{ missing ~ 'x' }}",
-            "template: spec.x:1: undefined value: the row has no missing",
+            "template: spec.x:1:3: undefined value: the row has no missing",
         ),
-        ("{{ uid.x.y }}", "template: spec.x:1: undefined value"),
+        ("{{ uid.x.y }}", "template: spec.x:1:6: undefined value"),
         (
             "{{ uid | nope }}",
-            "template: spec.x:1: unknown filter: filter nope is unknown",
+            "template: spec.x:1:9: unknown filter: filter nope is unknown",
         ),
         (
             "{{ nope() }}",
-            "template: spec.x:1: unknown function: nope is unknown",
+            "template: spec.x:1:3: unknown function: nope is unknown",
         ),
         (
             "{{ env('HOME') }}",
-            "template: spec.x:1: unknown function: env is unknown",
+            "template: spec.x:1:3: unknown function: env is unknown",
         ),
         (
             "{{ upper(1) }}",
-            "template: spec.x:1: invalid operation: error calling upper: wrong type for value; expected string; got int",
+            "template: spec.x:1:3: invalid operation: error calling upper: wrong type for value; expected string; got int",
         ),
         (
             "{{ upper() }}",
-            "template: spec.x:1: invalid operation: error calling upper: wrong number of args: want 1 got 0",
+            "template: spec.x:1:3: invalid operation: error calling upper: wrong number of args: want 1 got 0",
         ),
         (
             "{{ default() }}",
-            "template: spec.x:1: invalid operation: error calling default: wrong number of args: want at least 1 got 0",
+            "template: spec.x:1:3: invalid operation: error calling default: wrong number of args: want at least 1 got 0",
         ),
         (
             "{{ fail('no ' ~ plan) }}",
-            "template: spec.x:1: invalid operation: error calling fail: no pro",
+            "template: spec.x:1:3: invalid operation: error calling fail: no pro",
         ),
         (
             "{{ div(1, 0) }}",
-            "template: spec.x:1: invalid operation: error calling div: runtime error: integer divide by zero",
+            "template: spec.x:1:3: invalid operation: error calling div: runtime error: integer divide by zero",
         ),
         (
             "{{ 1 + 'a' }}",
-            "template: spec.x:1: invalid operation: the + operator cannot take number and string",
+            "template: spec.x:1:3: invalid operation: the + operator cannot take number and string",
         ),
         (
             "{{ {} * 2 }}",
-            "template: spec.x:1: invalid operation: the * operator cannot take map and number",
+            "template: spec.x:1:3: invalid operation: the * operator cannot take map and number",
         ),
         (
             "{{ 9223372036854775807 + 1 | int }}",
-            "template: spec.x:1: invalid operation: the result of the + operator is too large",
+            "template: spec.x:1:3: invalid operation: the result of the + operator is too large",
         ),
         (
             "{% include 'x' %}",
-            "template: spec.x:1: include: a template cannot take in others",
+            "template: spec.x:1:3: include: a template cannot take in others",
         ),
         (
             "{% extends 'x' %}",
-            "template: spec.x:1: extends: a template cannot take in others",
+            "template: spec.x:1:3: extends: a template cannot take in others",
         ),
         (
             "{% block a %}{% endblock %}",
-            "template: spec.x:1: block: a template cannot take in others",
+            "template: spec.x:1:3: block: a template cannot take in others",
         ),
         (
             "a\n{{ 'x' * 3 }}",
-            "template: spec.x:2: a constant string or list is multiplied; use repeat",
+            "template: spec.x:2:3: a constant string or list is multiplied; use repeat",
         ),
         (
             "{{ ('x' ~ 'y') * 3 }}",
-            "template: spec.x:1: a constant string or list is multiplied; use repeat",
+            "template: spec.x:1:3: a constant string or list is multiplied; use repeat",
         ),
         (
             "{{ uid ~ 3 * (1, 2) }}",
-            "template: spec.x:1: a constant string or list is multiplied; use repeat",
+            "template: spec.x:1:3: a constant string or list is multiplied; use repeat",
         ),
         (
             "{{ uid ~ ('x' and ('y')) * 3 }}",
-            "template: spec.x:1: a constant string or list is multiplied; use repeat",
+            "template: spec.x:1:3: a constant string or list is multiplied; use repeat",
         ),
         (
             "{{ range(10001) }}",
-            "template: spec.x:1: invalid operation: a range has more than 10000 items",
+            "template: spec.x:1:3: invalid operation: a range has more than 10000 items",
         ),
         (
             "{{ namespace() }}",
-            "template: spec.x:1: unknown function: namespace is unknown",
+            "template: spec.x:1:3: unknown function: namespace is unknown",
         ),
         (
             "{{ upper(uid, x=1) }}",
-            "template: spec.x:1: too many arguments: unexpected keyword arguments",
+            "template: spec.x:1:3: too many arguments: unexpected keyword arguments",
         ),
     ];
     for (text, expected) in cases {
@@ -331,21 +331,20 @@ fn errors() {
             "{text}\n  want {expected}\n  got  {found}"
         );
     }
-    for text in [
-        "{{ ",
-        "{{ a b }}",
-        "{% if %}",
-        "{% for %}",
-        "{{ 1 + }}",
-        "{% endif %}",
-        "{{ 'a }}",
+    for (text, column) in [
+        ("{{ ", 0),
+        ("{{ a b }}", 5),
+        ("{% if %}", 6),
+        ("{% for %}", 7),
+        ("{{ 1 + }}", 7),
+        ("{% endif %}", 3),
+        ("{{ 'a }}", 8),
     ] {
         let error = render(text).unwrap_err();
         assert_eq!((error.line, error.limit), (Some(1), None), "{text}");
+        let start = format!("template: spec.x:1:{column}: syntax error: ");
         assert!(
-            error
-                .message
-                .starts_with("template: spec.x:1: syntax error"),
+            error.message.starts_with(&start),
             "{text}: {}",
             error.message
         );
@@ -354,18 +353,16 @@ fn errors() {
 
 #[test]
 fn every_function_is_a_filter_and_a_function() {
-    for function in functions::all().filter(|function| function.name != "call") {
-        for text in [
-            format!("{{{{ {}() }}}}", function.name),
-            format!("{{{{ uid | {} }}}}", function.name),
-        ] {
-            let Err(error) = render(&text) else { continue };
-            assert!(
-                !error.message.contains("unknown"),
-                "{text}: {}",
-                error.message
-            );
-        }
+    let called = functions::all().map(|function| format!("{}()", function.name));
+    // `and` and `or` are operators, too.
+    let names = functions::all().map(|function| function.name);
+    let piped = names.chain(["and", "or"]);
+    for expression in called.chain(piped.map(|name| format!("uid | {name}"))) {
+        let Err(error) = render(&format!("{{{{ {expression} }}}}")) else {
+            continue;
+        };
+        let said = error.message;
+        assert!(!said.contains("unknown"), "{expression}: {said}");
     }
 }
 

@@ -41,23 +41,23 @@ fn errors() {
     let cases = [
         (
             "{{ uid | regexFind('(') }}",
-            "template: spec.x:1: invalid operation: error calling regexFind: regexp: Compile(`(`): error parsing regexp: missing closing ): `(`",
+            "template: spec.x:1:9: invalid operation: error calling regexFind: regexp: Compile(`(`): error parsing regexp: missing closing ): `(`",
         ),
         (
             "{{ uid | mustToDate('2006') }}",
-            "template: spec.x:1: invalid operation: error calling mustToDate: parsing time \"acme-web\" as \"2006\": cannot parse \"acme-web\" as \"2006\"",
+            "template: spec.x:1:9: invalid operation: error calling mustToDate: parsing time \"acme-web\" as \"2006\": cannot parse \"acme-web\" as \"2006\"",
         ),
         (
             "{{ uid | unixEpoch }}",
-            "template: spec.x:1: invalid operation: error calling unixEpoch: wrong type for value; expected time.Time; got string",
+            "template: spec.x:1:9: invalid operation: error calling unixEpoch: wrong type for value; expected time.Time; got string",
         ),
         (
             "{{ uid | semver }}",
-            "template: spec.x:1: invalid operation: error calling semver: Invalid Semantic Version",
+            "template: spec.x:1:9: invalid operation: error calling semver: Invalid Semantic Version",
         ),
         (
             "{{ range | upper }}",
-            "template: spec.x:1: invalid operation: error calling upper: a plain object is no value for a function",
+            "template: spec.x:1:11: invalid operation: error calling upper: a plain object is no value for a function",
         ),
     ];
     for (text, expected) in cases {
@@ -68,9 +68,11 @@ fn errors() {
 #[test]
 fn refused_functions_say_why() {
     for text in ["{{ bcrypt('x') }}", "{{ 'x' | bcrypt }}"] {
+        let said = message(text);
+        let (_, said) = said.split_once("invalid operation: ").unwrap();
         assert_eq!(
-            message(text),
-            "template: spec.x:1: invalid operation: function bcrypt is refused: its salt or key is random, so that every sync would change the object; store the hash in a column of the row, or let a Job hash the password",
+            said,
+            "function bcrypt is refused: its salt or key is random, so that every sync would change the object; store the hash in a column of the row, or let a Job hash the password",
             "{text}"
         );
     }
