@@ -179,7 +179,7 @@ fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
 
 #[test]
 fn one_template_is_evaluated_to_standard_output() -> Result<()> {
-    let variables = r#"{"name": "acme", "n": 3, "nothing": null}"#;
+    let variables = r#"{"name": "acme", "n": 3, "nothing": null, "tags": ["a", "b"], "db": {"port": 5432}, "empty": []}"#;
     for (engine, template, expected) in [
         (
             "go",
@@ -187,6 +187,16 @@ fn one_template_is_evaluated_to_standard_output() -> Result<()> {
             "ACME-3\n",
         ),
         ("jinja", "{{ name | upper }}-{{ n }}{{ nothing }}", "ACME-3"),
+        (
+            "go",
+            "{{ range .tags }}{{ . }};{{ end }}{{ .db.port }} {{ add1 .n }} {{ len .empty }}",
+            "a;b;5432 4 0",
+        ),
+        (
+            "jinja",
+            "{% for tag in tags %}{{ tag }};{% endfor %}{{ db.port }} {{ n }}{{ empty | length }}",
+            "a;b;5432 30",
+        ),
     ] {
         let arguments = [
             "eval",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::cli::file;
 use crate::decide::template::budget::Limits;
@@ -17,7 +17,8 @@ pub struct Arguments {
     /// The template's text.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     template: String,
-    /// The variables: a JSON object of texts.
+    /// The variables: a JSON object. Texts, numbers, booleans and null are texts in the template, as those of a row are. A
+    /// list or an object is what fromJson makes of it; a row holds those as a text.
     #[arg(long, value_name = "FILE")]
     vars: Option<PathBuf>,
     /// Its language.
@@ -31,24 +32,19 @@ enum Engine {
     Jinja,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {reason}")]
-struct Error {
-    path: String,
-    reason: String,
-}
-
 /// The name that errors have; Lynq's for a template outside of a form.
 const NAME: &str = "template";
 
 pub fn eval(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let variables = match &arguments.vars {
-        Some(path) => variables(&file::mapping(path)?).map_err(|reason| Error {
-            path: path.display().to_string(),
-            reason,
-        })?,
-        None => BTreeMap::new(),
+    let given = match &arguments.vars {
+        Some(path) => file::mapping(path)?,
+        None => Map::new(),
     };
+    let (structured, plain): (Map<_, _>, Map<_, _>) = given
+        .into_iter()
+        .partition(|(_, value)| value.is_array() || value.is_object());
+    let text = |(name, value)| Some((name, file::text(&value).ok()?.unwrap_or_default()));
+    let variables: BTreeMap<String, String> = plain.into_iter().filter_map(text).collect();
     let engine = match arguments.engine {
         Engine::Go => template::Engine::Go,
         Engine::Jinja => template::Engine::Jinja,
@@ -61,17 +57,9 @@ pub fn eval(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             resource_id: String::new(),
         },
     };
-    let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default());
+    let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default())
+        .with_structured(structured);
     let rendered = Template::parse(engine, NAME, &arguments.template)?.render(&inputs, NAME)?;
     print!("{}", rendered.into_text());
     Ok(())
-}
-
-/// Like a row's: every variable is a text.
-fn variables(fields: &Map<String, Value>) -> Result<BTreeMap<String, String>, String> {
-    let text = |(name, value): (&String, &Value)| {
-        let text = file::text(value).map_err(|reason| format!("{name:?} is {reason}"))?;
-        Ok((name.clone(), text.unwrap_or_default()))
-    };
-    fields.iter().map(text).collect()
 }

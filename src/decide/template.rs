@@ -5,6 +5,7 @@ pub mod facts;
 pub mod format;
 pub mod functions;
 pub mod go;
+pub mod inputs;
 pub mod jinja;
 pub mod number;
 pub mod output;
@@ -16,15 +17,15 @@ pub mod time;
 pub mod value;
 pub mod version;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use budget::{Budget, Limit, Limits, RowBudget};
-use facts::{Facts, Place};
+use budget::{Budget, Limit};
+use facts::Place;
 use functions::Context;
-use value::{Dict, Text, Typed, Value};
+pub use inputs::Inputs;
+use value::{Typed, Value};
 
 /// The language of a form's templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -139,51 +140,6 @@ impl Template {
             }
             None => Context::new(budget),
         }
-    }
-}
-
-/// What one row gives to the templates of one resource.
-#[derive(Debug, Clone)]
-pub struct Inputs {
-    variables: BTreeMap<Text, Text>,
-    facts: Option<Arc<Facts>>,
-    limits: Limits,
-    row: Arc<RowBudget>,
-}
-
-impl Inputs {
-    /// Without facts, random functions and `now` are errors.
-    pub fn new(
-        variables: &BTreeMap<String, String>,
-        facts: Option<Arc<Facts>>,
-        limits: Limits,
-    ) -> Inputs {
-        let variables = variables
-            .iter()
-            .map(|(name, value)| (Arc::from(name.as_bytes()), Arc::from(value.as_bytes())))
-            .collect();
-        Inputs {
-            variables,
-            facts,
-            limits,
-            row: Arc::default(),
-        }
-    }
-
-    /// With a budget that others of the row share.
-    pub fn within(mut self, row: &Arc<RowBudget>) -> Inputs {
-        self.row = row.clone();
-        self
-    }
-
-    /// A dict of its own for every rendering: a template may change it.
-    fn variables(&self) -> Dict {
-        let entries = self.variables.iter();
-        Dict::new(
-            entries
-                .map(|(name, value)| (name.clone(), Value::Str(value.clone())))
-                .collect(),
-        )
     }
 }
 

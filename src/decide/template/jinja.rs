@@ -18,7 +18,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 use crate::decide::template::budget::LimitError;
 use crate::decide::template::functions::{self, Context};
 use crate::decide::template::value::Typed;
-use crate::decide::template::{Inputs, TemplateError};
+use crate::decide::template::{Inputs, TemplateError, inputs};
 
 use meter::Meter;
 
@@ -107,11 +107,18 @@ impl Template {
         let template = self.environment.get_template(&self.name)?;
         let compiled = get_compiled_template(&template);
         let instructions = guard::guarded(&compiled.instructions)?;
-        let variables = inputs.variables.iter().map(|(name, value)| {
+        let texts = inputs.variables.iter().map(|(name, value)| {
             let name = String::from_utf8_lossy(name).into_owned();
             (name, Value::from(String::from_utf8_lossy(value).as_ref()))
         });
-        let root = variables.chain([(meter::NAME.to_owned(), Value::from_object(meter.clone()))]);
+        let mut variables: BTreeMap<String, Value> = texts.collect();
+        for (name, value) in inputs.structured.iter() {
+            let value = convert::to_jinja(&inputs::value(value), meter)?;
+            variables.insert(name.clone(), value);
+        }
+        let root = variables
+            .into_iter()
+            .chain([(meter::NAME.to_owned(), Value::from_object(meter.clone()))]);
         eval(
             &self.environment,
             &instructions,
@@ -131,7 +138,7 @@ impl Template {
         let unknown: BTreeSet<String> = template
             .undeclared_variables(false)
             .into_iter()
-            .filter(|name| !inputs.variables.contains_key(name.as_bytes()))
+            .filter(|name| !inputs.has(name))
             .filter(|name| functions::lookup(name).is_none())
             .collect();
         Vec::from_iter(unknown).join(", ")

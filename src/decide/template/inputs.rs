@@ -1,0 +1,86 @@
+//! What templates are rendered with: the variables of a row, and what else the result depends on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use crate::decide::template::budget::{Limits, RowBudget};
+use crate::decide::template::facts::Facts;
+use crate::decide::template::value::{Dict, Element, List, Text, Value};
+
+/// What one row gives to the templates of one resource.
+#[derive(Debug, Clone)]
+pub struct Inputs {
+    pub(super) variables: BTreeMap<Text, Text>,
+    /// Lists and objects. No row has any.
+    pub(super) structured: Arc<Map<String, Json>>,
+    pub(super) facts: Option<Arc<Facts>>,
+    pub(super) limits: Limits,
+    pub(super) row: Arc<RowBudget>,
+}
+
+impl Inputs {
+    /// Without facts, random functions and `now` are errors.
+    pub fn new(
+        variables: &BTreeMap<String, String>,
+        facts: Option<Arc<Facts>>,
+        limits: Limits,
+    ) -> Inputs {
+        let variables = variables
+            .iter()
+            .map(|(name, value)| (Arc::from(name.as_bytes()), Arc::from(value.as_bytes())))
+            .collect();
+        Inputs {
+            variables,
+            structured: Arc::default(),
+            facts,
+            limits,
+            row: Arc::default(),
+        }
+    }
+
+    /// With a budget that others of the row share.
+    pub fn within(mut self, row: &Arc<RowBudget>) -> Inputs {
+        self.row = row.clone();
+        self
+    }
+
+    /// With variables that are no texts, to try templates out: each is what `fromJson` makes of it.
+    pub fn with_structured(mut self, values: Map<String, Json>) -> Inputs {
+        self.structured = Arc::new(values);
+        self
+    }
+
+    pub(super) fn has(&self, variable: &str) -> bool {
+        self.variables.contains_key(variable.as_bytes()) || self.structured.contains_key(variable)
+    }
+
+    /// A dict of its own for every rendering: a template may change it.
+    pub(super) fn variables(&self) -> Dict {
+        let texts = self.variables.iter();
+        let texts = texts.map(|(name, text)| (name.clone(), Value::Str(text.clone())));
+        let others = self.structured.iter();
+        let others = others.map(|(name, json)| (Arc::from(name.as_bytes()), value(json)));
+        Dict::new(texts.chain(others).collect())
+    }
+}
+
+/// As `fromJson` has it: every number is a float.
+pub(super) fn value(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Nil,
+        Json::Bool(truth) => Value::Bool(*truth),
+        Json::Number(number) => Value::Float(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Value::str(text),
+        Json::Array(items) => {
+            let items = items.iter().map(value).collect();
+            Value::List(List::new(Element::Any, items))
+        }
+        Json::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|(name, field)| (Arc::from(name.as_bytes()), value(field)));
+            Value::Dict(Dict::new(fields.collect()))
+        }
+    }
+}
