@@ -80,10 +80,10 @@ pub struct Arguments {
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     leader_elect: bool,
     /// Hubs to work on at a time, at least 1.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value = "3", value_parser = flags::count)]
     hub_concurrency: usize,
     /// Nodes to work on at a time, at least 1.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value = "10", value_parser = flags::count)]
     node_concurrency: usize,
     /// What becomes of a form, or of a node's content that somebody writes by hand, whose author may not make or change what
     /// that makes lynqgate make or change.
@@ -100,7 +100,7 @@ pub struct Arguments {
     #[arg(long)]
     zap_log_level: Option<String>,
     /// Form of the log. Default: json.
-    #[arg(long)]
+    #[arg(long, ignore_case = true)]
     zap_encoder: Option<Encoder>,
     #[command(flatten)]
     of_lynq: OfLynq,

@@ -6,6 +6,8 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
+use crate::decide::template::number;
+
 /// As Go reads it.
 pub fn truth(text: &str) -> Result<bool, &'static str> {
     match text {
@@ -13,6 +15,12 @@ pub fn truth(text: &str) -> Result<bool, &'static str> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("give true or false"),
     }
+}
+
+/// A whole number as Go reads it, in the base that its prefix names. What is less than 0 is as good as 0.
+pub fn count(text: &str) -> Result<usize, &'static str> {
+    let number = number::int(text).ok_or("give a whole number")?;
+    usize::try_from(number.max(0)).map_err(|_| "it is too large")
 }
 
 /// One that is empty counts as not given.
@@ -27,8 +35,8 @@ pub fn given(path: &Option<PathBuf>) -> Option<&PathBuf> {
 #[derive(clap::Args)]
 pub struct OfLynq {
     /// Lynq's: not needed, forms are part of the work on their hubs.
-    #[arg(long, value_name = "N")]
-    form_concurrency: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = count)]
+    form_concurrency: Option<usize>,
     /// Lynq's: not used. lynqgate makes the certificate of its webhooks itself, and renews it.
     #[arg(long, value_name = "DIRECTORY")]
     webhook_cert_path: Option<String>,
@@ -96,12 +104,12 @@ impl OfLynq {
 
 /// The filter of a level as zap has them (a word, or a number that grows with the detail), or of one of tracing's own.
 pub fn log_filter(level: &str) -> Result<EnvFilter, ParseError> {
-    let level = match level {
+    let level = match level.to_ascii_lowercase().as_str() {
         "panic" | "dpanic" | "fatal" => "error",
         "0" => "info",
         "1" => "debug",
         number if number.parse::<u32>().is_ok() => "trace",
-        other => other,
+        _ => level,
     };
     EnvFilter::try_new(level)
 }
@@ -111,6 +119,7 @@ mod tests {
     use clap::{Args, Command, FromArgMatches};
 
     use super::*;
+    use crate::cli::run::{Arguments, Encoder};
 
     fn given(flags: &[&str]) -> OfLynq {
         let command = OfLynq::augment_args(Command::new("run").no_binary_name(true));
@@ -127,6 +136,7 @@ mod tests {
         );
         for flag in [
             "--form-concurrency=5",
+            "--form-concurrency=0x5",
             "--webhook-cert-path=/certs",
             "--webhook-cert-name=tls.crt",
             "--webhook-cert-key=tls.key",
@@ -146,10 +156,64 @@ mod tests {
     }
 
     #[test]
+    fn flags_are_read_as_gos() {
+        let read = |flags: &[&str]| {
+            let command = Arguments::augment_args(Command::new("run").no_binary_name(true));
+            let matches = command.try_get_matches_from(flags).ok()?;
+            Arguments::from_arg_matches(&matches).ok()
+        };
+        for (text, number) in [
+            ("5", 5),
+            ("0x5", 5),
+            ("0b101", 5),
+            ("0o17", 15),
+            ("017", 15),
+            ("1_000", 1000),
+            ("+5", 5),
+            ("-5", 0),
+        ] {
+            for flag in [
+                "--hub-concurrency",
+                "--node-concurrency",
+                "--form-concurrency",
+            ] {
+                let read = read(&[&format!("{flag}={text}")]).map(|read| match flag {
+                    "--hub-concurrency" => read.hub_concurrency,
+                    "--node-concurrency" => read.node_concurrency,
+                    _ => read.of_lynq.form_concurrency.unwrap_or_default(),
+                });
+                assert_eq!(read, Some(number), "{flag}={text}");
+            }
+        }
+        for text in [
+            "",
+            "five",
+            "5.0",
+            "0x",
+            "089",
+            "1e3",
+            "99999999999999999999",
+        ] {
+            assert!(
+                read(&[&format!("--hub-concurrency={text}")]).is_none(),
+                "{text}"
+            );
+        }
+        for text in ["console", "Console", "JSON"] {
+            let read = read(&[&format!("--zap-encoder={text}")]);
+            let console = read.map(|read| read.zap_encoder == Some(Encoder::Console));
+            assert_eq!(console, Some(text != "JSON"), "{text}");
+        }
+        assert!(read(&["--zap-encoder=xml"]).is_none());
+    }
+
+    #[test]
     fn levels_are_zaps_or_tracings() {
         for (level, filter) in [
             ("info", "info"),
             ("panic", "error"),
+            ("Panic", "error"),
+            ("DEBUG", "debug"),
             ("0", "info"),
             ("1", "debug"),
             ("7", "trace"),
