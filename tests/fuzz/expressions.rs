@@ -45,6 +45,7 @@ fuzz_target!(|input: &[u8]| -> Corpus {
         b'g' => render(Engine::Go, text),
         b'j' => render(Engine::Jinja, text),
         b'p' => {
+            let _ = Path::of_others(text);
             if let Ok(path) = Path::parse(text) {
                 path.values(&OBJECT);
                 path.pointers(&OBJECT);
