@@ -103,10 +103,11 @@ fn add_logic(environment: &mut Environment<'static>) {
             if args.iter().any(Value::is_undefined) {
                 return Err(undefined_argument(name));
             }
-            args.rotate_left(1);
+            let piped = args.len().min(1);
+            args.rotate_left(piped);
             let deciding = args.iter().position(|arg| arg.is_true() == decides);
-            let at = deciding.unwrap_or(args.len() - 1);
-            Ok(args.swap_remove(at))
+            let at = deciding.unwrap_or(args.len().saturating_sub(1));
+            Ok(args.into_iter().nth(at).unwrap_or_default())
         });
     }
 }

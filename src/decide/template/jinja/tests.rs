@@ -573,7 +573,7 @@ proptest! {
     #[test]
     fn any_text_ends_in_a_result_or_an_error(fragments in prop::collection::vec(fragment(), 0..14)) {
         let inner = fragments.concat();
-        for text in [inner.clone(), format!("{{{{ {inner} }}}}"), format!("{{% set x = [1, uid] %}}{{{{ {inner} }}}}")] {
+        for text in [inner.clone(), format!("{{{{ {inner} }}}}"), format!("{{% set x = [1, uid] %}}{{{{ {inner} }}}}"), format!("{{{{ {inner} | and({inner}) | or }}}}")] {
             let _ = render(&text);
         }
     }
