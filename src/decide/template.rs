@@ -1,12 +1,14 @@
 //! Templates of a form: Go's dialect or Jinja over one function table, under limits. Reads no clock, file or environment, and never parses a row's values.
 
 pub mod budget;
+pub mod duration;
 pub mod facts;
 pub mod format;
 pub mod functions;
 pub mod go;
 pub mod inputs;
 pub mod jinja;
+pub mod named;
 pub mod number;
 pub mod output;
 pub mod public;

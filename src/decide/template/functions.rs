@@ -4,6 +4,7 @@ mod arguments;
 mod builtin;
 mod case;
 mod cast;
+mod certificates;
 mod compare;
 mod crypto;
 mod defaults;
@@ -16,6 +17,7 @@ mod json;
 mod lists;
 mod lynq;
 mod merge;
+pub mod methods;
 mod paths;
 mod quoting;
 mod random;
@@ -50,6 +52,7 @@ use crate::decide::template::value::{Dict, Element, List, Text, Value};
 const FAMILIES: &[&[Function]] = &[
     builtin::FUNCTIONS,
     case::FUNCTIONS,
+    certificates::FUNCTIONS,
     compare::FUNCTIONS,
     crypto::FUNCTIONS,
     defaults::FUNCTIONS,

@@ -21,7 +21,8 @@ pub enum Param {
     Dict,
     /// `map[string]string`
     StrDict,
-    /// Any other type by its Go name, such as `time.Time`. Takes no constant and no nil.
+    /// Any other type by its Go name, such as `time.Time`. Takes no constant, unless it is a duration, and no nil,
+    /// unless it is a pointer.
     Named(&'static str),
 }
 
@@ -47,15 +48,16 @@ impl Param {
 
     /// Whether a missing value may stand here. The function then gets `Value::Nil`.
     pub fn takes_nil(self) -> bool {
-        matches!(
-            self,
+        match self {
             Param::Any
-                | Param::Reflect
-                | Param::List
-                | Param::StrList
-                | Param::Dict
-                | Param::StrDict
-        )
+            | Param::Reflect
+            | Param::List
+            | Param::StrList
+            | Param::Dict
+            | Param::StrDict => true,
+            Param::Named(name) => name.starts_with('*'),
+            _ => false,
+        }
     }
 
     /// Whether a value of the Go type `type_name` may stand here.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::decide::template::format::float::format_float;
+use crate::decide::template::named::Named;
 use crate::decide::template::signature::Param;
 use crate::decide::template::time::Time;
 use crate::decide::template::version::Version;
@@ -33,8 +34,26 @@ pub enum Value {
     Time(Rc<Time>),
     /// What `semver` gives: a `*semver.Version`.
     Version(Rc<Version>),
+    /// A month, a weekday or a duration.
+    Named(Named),
+    /// What `buildCustomCert` gives: sprig's struct of two texts.
+    Certificate(Rc<Certificate>),
     /// What Lynq's `int`, `float` and `bool` give.
     Typed(Typed),
+}
+
+/// A certificate and its private key, both in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    pub cert: Text,
+    pub key: Text,
+}
+
+impl Certificate {
+    /// The fields of the struct by their names in Go, in its order.
+    pub fn fields(&self) -> [(&'static str, &Text); 2] {
+        [("Cert", &self.cert), ("Key", &self.key)]
+    }
 }
 
 /// A number or boolean that makes a whole leaf typed when it is all that the leaf's template writes.
@@ -116,7 +135,8 @@ impl Value {
             Value::Str(s) => !s.is_empty(),
             Value::List(list) => !list.is_empty(),
             Value::Dict(dict) => !dict.is_empty(),
-            Value::Time(_) | Value::Version(_) => true,
+            Value::Time(_) | Value::Version(_) | Value::Certificate(_) => true,
+            Value::Named(named) => named.number() != 0,
             Value::Typed(typed) => typed.plain().truth(),
         }
     }
@@ -133,7 +153,8 @@ impl Value {
             Value::Str(_) => Kind::String,
             Value::List(_) => Kind::Slice,
             Value::Dict(_) => Kind::Map,
-            Value::Time(_) => Kind::Struct,
+            Value::Time(_) | Value::Certificate(_) => Kind::Struct,
+            Value::Named(named) => named.kind(),
             Value::Version(version) if version.derived => Kind::Struct,
             Value::Version(_) => Kind::Ptr,
             Value::Typed(typed) => typed.plain().kind(),
@@ -155,6 +176,8 @@ impl Value {
                 _ => "map[string]interface {}",
             },
             Value::Time(_) => "time.Time",
+            Value::Named(named) => named.type_name(),
+            Value::Certificate(_) => "sprig.certificate",
             Value::Version(version) if version.derived => "semver.Version",
             Value::Version(_) => "*semver.Version",
             other => other.kind().name(),

@@ -30,6 +30,10 @@ pub enum VersionError {
     TooLarge(String),
     #[error("Version segment starts with 0")]
     LeadingZero,
+    #[error("Invalid Prerelease string")]
+    InvalidPrerelease,
+    #[error("Invalid Metadata string")]
+    InvalidMetadata,
 }
 
 impl Version {
@@ -89,47 +93,58 @@ impl Version {
         }
         numbers[place + 1..].fill(0);
         let [major, minor, patch] = numbers;
+        self.with_original(Version {
+            major,
+            minor,
+            patch,
+            prerelease: String::new(),
+            metadata: String::new(),
+            original: String::new(),
+            derived: true,
+        })
+    }
+
+    /// The same with another prerelease, which upstream does not check as strictly as one that it parses.
+    pub fn with_prerelease(&self, prerelease: &str) -> Result<Version, VersionError> {
+        for part in prerelease.split('.') {
+            if part.bytes().all(|c| c.is_ascii_digit()) {
+                if part.len() > 1 && part.starts_with('0') {
+                    return Err(VersionError::LeadingZero);
+                }
+            } else if !part.bytes().all(is_allowed) {
+                return Err(VersionError::InvalidPrerelease);
+            }
+        }
+        Ok(self.with_original(Version {
+            prerelease: prerelease.to_owned(),
+            derived: true,
+            ..self.clone()
+        }))
+    }
+
+    /// The same with other metadata.
+    pub fn with_metadata(&self, metadata: &str) -> Result<Version, VersionError> {
+        if !metadata.bytes().all(|c| is_allowed(c) || c == b'.') {
+            return Err(VersionError::InvalidMetadata);
+        }
+        Ok(self.with_original(Version {
+            metadata: metadata.to_owned(),
+            derived: true,
+            ..self.clone()
+        }))
+    }
+
+    /// A version made of this one, as it would have been written.
+    fn with_original(&self, next: Version) -> Version {
         let v = if self.original.starts_with('v') {
             "v"
         } else {
             ""
         };
         Version {
-            major,
-            minor,
-            patch,
-            prerelease: String::new(),
-            metadata: String::new(),
-            original: format!("{v}{major}.{minor}.{patch}"),
-            derived: true,
+            original: format!("{v}{next}"),
+            ..next
         }
-    }
-}
-
-/// What a version's methods give.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Field {
-    Number(u64),
-    Text(String),
-    Version(Version),
-}
-
-impl Version {
-    /// The methods that take nothing, by their names in Go.
-    pub fn field(&self, name: &str) -> Option<Field> {
-        Some(match name {
-            "Major" => Field::Number(self.major),
-            "Minor" => Field::Number(self.minor),
-            "Patch" => Field::Number(self.patch),
-            "Prerelease" => Field::Text(self.prerelease.clone()),
-            "Metadata" => Field::Text(self.metadata.clone()),
-            "Original" if !self.derived => Field::Text(self.original.clone()),
-            "String" => Field::Text(self.to_string()),
-            "IncMajor" => Field::Version(self.incremented(0)),
-            "IncMinor" => Field::Version(self.incremented(1)),
-            "IncPatch" => Field::Version(self.incremented(2)),
-            _ => return None,
-        })
     }
 }
 
@@ -156,10 +171,12 @@ fn suffix(text: &str, sign: char) -> (&str, Option<&str>) {
 
 /// Words of letters, digits and hyphens with points between them.
 fn are_identifiers(text: &str) -> bool {
-    text.split('.').all(|part| {
-        let is_allowed = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
-        !part.is_empty() && part.bytes().all(is_allowed)
-    })
+    let mut parts = text.split('.');
+    parts.all(|part| !part.is_empty() && part.bytes().all(is_allowed))
+}
+
+fn is_allowed(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || c == b'-'
 }
 
 /// A version without a prerelease is behind all those with one.

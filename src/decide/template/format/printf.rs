@@ -109,6 +109,7 @@ impl Scan<'_, '_> {
         if matches!(verb, 'v' | 'w') {
             flags.go_syntax = flags.sharp;
             flags.sharp = false;
+            flags.names = flags.plus;
             flags.plus = false;
         }
         self.next += 1;
@@ -182,6 +183,7 @@ impl Scan<'_, '_> {
         self.next += 1;
         let number = match value {
             Value::Int(n) | Value::Int64(n) | Value::Typed(Typed::Int(n)) => *n,
+            Value::Named(named) => named.number(),
             Value::Uint8(n) => i64::from(*n),
             Value::Uint64(n) => i64::try_from(*n).ok()?,
             _ => return None,

@@ -1,7 +1,8 @@
 //! Times under Go's layouts (`2006-01-02 15:04:05`). Parses nothing but layouts.
 
-use jiff::civil::{DateTime, Weekday};
+use jiff::civil::DateTime;
 
+use crate::decide::template::duration;
 use crate::decide::template::time::{Time, Zone};
 
 /// As Go's `Time.String` prints a time without a monotonic reading.
@@ -12,6 +13,25 @@ pub fn string(time: &Time) -> String {
 /// As Go's JSON writes a time.
 pub fn rfc3339(time: &Time) -> String {
     format(time, "2006-01-02T15:04:05.999999999Z07:00")
+}
+
+/// As Go writes a time in Go's syntax. The name of a zone with nothing but an offset is empty.
+pub fn go_string(time: &Time) -> String {
+    let civil = time.zone.offset.to_datetime(time.moment);
+    let month = MONTHS[usize::from(civil.month().unsigned_abs() - 1)];
+    let zone = match &*time.zone.name {
+        "UTC" => "time.UTC".to_owned(),
+        name => format!("time.Location({})", duration::quote(name.as_bytes())),
+    };
+    format!(
+        "time.Date({}, time.{month}, {}, {}, {}, {}, {}, {zone})",
+        civil.year(),
+        civil.day(),
+        civil.hour(),
+        civil.minute(),
+        civil.second(),
+        civil.subsec_nanosecond()
+    )
 }
 
 /// The time under a layout; what is no element of a layout stays as it is.
@@ -172,6 +192,17 @@ pub const MONTHS: [&str; 12] = [
     "December",
 ];
 
+/// Go counts them from Sunday.
+pub const WEEKDAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
+
 fn show(element: Element, time: DateTime, zone: &Zone) -> String {
     let month = MONTHS[usize::from(time.month().unsigned_abs() - 1)];
     let hour12 = match time.hour() % 12 {
@@ -230,15 +261,8 @@ fn show(element: Element, time: DateTime, zone: &Zone) -> String {
 }
 
 fn weekday(time: DateTime) -> &'static str {
-    match time.weekday() {
-        Weekday::Monday => "Monday",
-        Weekday::Tuesday => "Tuesday",
-        Weekday::Wednesday => "Wednesday",
-        Weekday::Thursday => "Thursday",
-        Weekday::Friday => "Friday",
-        Weekday::Saturday => "Saturday",
-        Weekday::Sunday => "Sunday",
-    }
+    let index = time.weekday().to_sunday_zero_offset();
+    WEEKDAYS[usize::from(index.unsigned_abs())]
 }
 
 fn offset_text(seconds: i32, form: OffsetForm) -> String {

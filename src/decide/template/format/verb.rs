@@ -6,7 +6,7 @@ use crate::decide::template::format::time;
 use crate::decide::template::format::{Writer, number};
 use crate::decide::template::quote;
 use crate::decide::template::runes;
-use crate::decide::template::value::{Dict, List, Typed, Value};
+use crate::decide::template::value::{Certificate, Dict, List, Typed, Value};
 
 /// What stands between `%` and the verb.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,6 +18,8 @@ pub struct Flags {
     pub space: bool,
     /// `%#v`: Go syntax.
     pub go_syntax: bool,
+    /// `%+v`: structs with the names of their fields.
+    pub names: bool,
     pub width: Option<usize>,
     pub precision: Option<usize>,
 }
@@ -71,7 +73,20 @@ impl<'w, 'a> Formatter<'w, 'a> {
             Value::Str(text) => self.string(text, verb),
             Value::List(list) => self.list(list, value, verb),
             Value::Dict(dict) => self.dict(dict, value, verb),
+            Value::Time(moment) if self.flags.go_syntax => {
+                self.string(time::go_string(moment).as_bytes(), 's')
+            }
             Value::Time(moment) => self.own_text(&time::string(moment), value, verb),
+            Value::Named(named) => match verb {
+                'v' | 's' | 'x' | 'X' | 'q' if !self.flags.go_syntax => {
+                    self.own_text(&named.text(), value, verb)
+                }
+                _ => {
+                    let n = named.number();
+                    self.integer(n.unsigned_abs(), n < 0, true, value, verb)
+                }
+            },
+            Value::Certificate(certificate) => self.certificate(certificate, verb),
             Value::Version(version) => self.own_text(&version.to_string(), value, verb),
             Value::Typed(typed) => self.typed(*typed, verb),
         }
@@ -83,6 +98,26 @@ impl<'w, 'a> Formatter<'w, 'a> {
             'v' | 's' | 'x' | 'X' | 'q' => self.string(text.as_bytes(), verb),
             _ => self.bad_verb(value, verb),
         }
+    }
+
+    fn certificate(&mut self, certificate: &Certificate, verb: char) -> Done {
+        let go_syntax = self.flags.go_syntax;
+        self.out.push(if go_syntax {
+            b"sprig.certificate{"
+        } else {
+            b"{"
+        })?;
+        for (index, (name, text)) in certificate.fields().into_iter().enumerate() {
+            if index > 0 {
+                self.out.push(if go_syntax { b", " } else { b" " })?;
+            }
+            if go_syntax || self.flags.names {
+                self.out.push(name.as_bytes())?;
+                self.out.push(b":")?;
+            }
+            self.string(text, verb)?;
+        }
+        self.out.push(b"}")
     }
 
     /// A typed value is a number under the verbs of numbers and a string under those of strings.
@@ -105,7 +140,11 @@ impl<'w, 'a> Formatter<'w, 'a> {
         } else {
             self.out.push(value.type_name().as_bytes())?;
             self.out.push(b"=")?;
-            self.element(value, 'v')?;
+            match value {
+                // Go asks no method of a value that it complains about.
+                Value::Named(named) => self.element(&Value::Int64(named.number()), 'v')?,
+                _ => self.element(value, 'v')?,
+            }
         }
         self.out.push(b")")
     }

@@ -95,6 +95,7 @@ fn index_once(item: &Value, index: &Value) -> Outcome {
 fn position(index: &Value, len: usize, what: &str) -> Result<usize, FunctionError> {
     let number = match index {
         Value::Int(n) | Value::Int64(n) => *n,
+        Value::Named(named) => named.number(),
         Value::Uint8(n) => i64::from(*n),
         Value::Uint64(n) => *n as i64,
         Value::Nil => return Err(FunctionError::new("cannot index slice/array with nil")),

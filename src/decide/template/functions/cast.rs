@@ -10,7 +10,7 @@ use crate::decide::template::value::{List, Text, Value};
 /// Whether `default` would replace the value. A typed value counts as given, whatever it holds: in Lynq it is a marked string.
 pub fn is_empty(value: &Value) -> bool {
     match value {
-        Value::Time(_) | Value::Version(_) | Value::Typed(_) => false,
+        Value::Time(_) | Value::Version(_) | Value::Certificate(_) | Value::Typed(_) => false,
         other => !other.truth(),
     }
 }
@@ -84,6 +84,8 @@ pub fn deep_equal(left: &Value, right: &Value, budget: &mut Budget) -> Result<bo
         (Value::Float(a), Value::Float(b)) => Ok(a == b),
         (Value::Time(a), Value::Time(b)) => Ok(a == b),
         (Value::Version(a), Value::Version(b)) => Ok(a == b),
+        (Value::Named(a), Value::Named(b)) => Ok(a == b),
+        (Value::Certificate(a), Value::Certificate(b)) => Ok(a == b),
         (Value::Str(a), Value::Str(b)) => {
             budget.spend_steps(a.len().min(b.len()) as u64 / 64)?;
             Ok(Arc::ptr_eq(&a, &b) || a == b)

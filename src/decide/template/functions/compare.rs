@@ -42,6 +42,7 @@ fn basic(value: &Value) -> Basic {
     match value {
         Value::Bool(b) => Basic::Bool(*b),
         Value::Int(n) | Value::Int64(n) => Basic::Int(*n),
+        Value::Named(named) => Basic::Int(named.number()),
         Value::Uint8(n) => Basic::Uint(u64::from(*n)),
         Value::Uint64(n) => Basic::Uint(*n),
         Value::Float(f) => Basic::Float(*f),
@@ -80,7 +81,8 @@ fn equal_two(context: &mut Context, left: &Value, right: &Value) -> Result<bool,
     }
 }
 
-/// Lists, dicts, times and versions: only nil, times and versions can be compared, and a parsed version is equal only to itself.
+/// Lists, dicts, pointers and structs: of these only nil and the last two can be compared, and a parsed version, which is a pointer,
+/// is equal only to itself.
 fn equal_others(context: &mut Context, left: &Value, right: &Value) -> Result<bool, FunctionError> {
     let nil = |value: &Value| match value {
         Value::Nil => true,
@@ -104,6 +106,8 @@ fn equal_others(context: &mut Context, left: &Value, right: &Value) -> Result<bo
         (Value::Time(a), Value::Time(b)) => Ok(a == b),
         (Value::Version(a), Value::Version(b)) if a.derived && b.derived => Ok(a == b),
         (Value::Version(a), Value::Version(b)) => Ok(Rc::ptr_eq(a, b)),
+        (Value::Certificate(a), Value::Certificate(b)) => Ok(a == b),
+        _ if right.kind() == Kind::Struct => Ok(false),
         _ => Err(FunctionError::new(format!(
             "non-comparable type {}: {}",
             shown(context, right, 's')?,

@@ -28,11 +28,6 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
         NEW_EACH_TIME,
         "add a Certificate of cert-manager to the form, or let a Job make the key",
     ),
-    (
-        &["buildCustomCert"],
-        "it is only of use to functions that sign, which are refused",
-        "put certificate and key into a Secret, and name the Secret",
-    ),
 ];
 
 /// Why there is no function of that name, for a user; `None` if it is simply unknown.

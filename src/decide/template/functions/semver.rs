@@ -1,6 +1,7 @@
 //! Versions, and the ranges that Masterminds/semver reads: `^1.2`, `~1.2`, `1.x`, `1.2 - 1.4`, `>=1, <2 || 3`.
 
 mod constraint;
+mod methods;
 
 use std::rc::Rc;
 
@@ -11,6 +12,8 @@ use crate::decide::template::signature::Param::Str;
 use crate::decide::template::signature::Signature;
 use crate::decide::template::value::Value;
 use crate::decide::template::version::Version;
+
+pub use methods::{OF_POINTER, OF_VERSION};
 
 use constraint::{Constraints, TEXT_MAX_BYTES};
 

@@ -1,6 +1,7 @@
 //! What no other engine can tell of the functions: random values, limits, typed values, and that none panics.
 
 mod arbitrary;
+mod certificates;
 mod limits;
 mod random;
 mod times;

@@ -1,6 +1,6 @@
 //! Times, durations and zones. `now` is when the row was first seen: it does not move, so nothing rendered with it does.
 
-mod duration;
+mod methods;
 mod parse;
 mod zone;
 
@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::decide::template::duration;
 use crate::decide::template::format::time::format;
 use crate::decide::template::functions::arguments::{any, text};
 use crate::decide::template::functions::{Context, Function, FunctionError, Outcome};
@@ -16,6 +17,8 @@ use crate::decide::template::signature::Param::{Any, Named, Str};
 use crate::decide::template::signature::Signature;
 use crate::decide::template::time::{Time, Zone};
 use crate::decide::template::value::{Typed, Value};
+
+pub use methods::{NAMED, OF_DURATION, OF_TIME};
 
 const ONE: Signature = Signature::exactly(&[Any]);
 const TWO_TEXTS: Signature = Signature::exactly(&[Str, Str]);
@@ -100,7 +103,11 @@ fn time(args: &[Value], index: usize) -> Result<&Rc<Time>, FunctionError> {
 }
 
 fn layout(args: &[Value]) -> Result<String, FunctionError> {
-    Ok(runes::to_utf8(text(args, 0)?.to_vec()))
+    layout_at(args, 0)
+}
+
+fn layout_at(args: &[Value], index: usize) -> Result<String, FunctionError> {
+    Ok(runes::to_utf8(text(args, index)?.to_vec()))
 }
 
 /// A time, or seconds since 1970; anything else counts as `now`.
@@ -169,7 +176,10 @@ fn since(context: &Context, moment: Timestamp) -> Result<i64, FunctionError> {
 fn ago(context: &mut Context, args: &[Value]) -> Outcome {
     let moment = moment(context, any(args, 0))?;
     let nanoseconds = since(context, moment)?;
-    Ok(Value::str(duration::show(duration::to_second(nanoseconds))))
+    Ok(Value::str(duration::show(duration::rounded(
+        nanoseconds,
+        duration::SECOND,
+    ))))
 }
 
 fn duration_round(context: &mut Context, args: &[Value]) -> Outcome {

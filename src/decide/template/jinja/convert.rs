@@ -7,58 +7,82 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, ValueKind};
-use minijinja::{Error, ErrorKind};
+use minijinja::{Error, ErrorKind, State};
 
 use crate::decide::template::budget::Budget;
 use crate::decide::template::format::time;
-use crate::decide::template::functions::FunctionError;
+use crate::decide::template::functions::methods::{Member, member};
+use crate::decide::template::functions::{Context, FunctionError};
+use crate::decide::template::jinja::library::call;
 use crate::decide::template::jinja::meter::Meter;
+use crate::decide::template::named::Named;
 use crate::decide::template::runes;
 use crate::decide::template::time::Time;
 use crate::decide::template::value::{Dict, Element, List, Text, Typed, Value};
-use crate::decide::template::version::{Field, Version};
+use crate::decide::template::version::Version;
 
-/// A time inside a Jinja template.
+/// A value with methods inside a Jinja template. Those without arguments are its attributes, too.
 #[derive(Debug)]
-struct Moment(Time);
+enum Own {
+    Time(Time),
+    Version(Version),
+    Named(Named),
+}
 
-impl Object for Moment {
-    fn repr(self: &Arc<Self>) -> ObjectRepr {
-        ObjectRepr::Plain
-    }
-
-    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&time::string(&self.0))
+impl Own {
+    fn value(&self) -> Value {
+        match self {
+            Own::Time(time) => Value::time(time.clone()),
+            Own::Version(version) => Value::Version(Rc::new(version.clone())),
+            Own::Named(named) => Value::Named(*named),
+        }
     }
 }
 
-/// A version inside a Jinja template, with the fields that it has in Go's.
-#[derive(Debug)]
-struct Release(Version);
-
-impl Object for Release {
+impl Object for Own {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
 
     fn get_value(self: &Arc<Self>, key: &minijinja::Value) -> Option<minijinja::Value> {
-        let value = self.0.field(key.as_str()?)?;
-        Some(match value {
-            Field::Number(number) => number.into(),
-            Field::Text(text) => text.into(),
-            Field::Version(version) => minijinja::Value::from_object(Release(version)),
-        })
+        let value = self.value();
+        let Some(Member::Method(method)) = member(&value, key.as_str()?) else {
+            return None;
+        };
+        if !method.signature.fixed.is_empty() {
+            return None;
+        }
+        // None of these makes more than its own value is long.
+        let mut context = Context::new(Budget::default());
+        single(&method.invoke(&mut context, &[value]).ok()?)
+    }
+
+    fn call_method(
+        self: &Arc<Self>,
+        state: &mut State<'_, '_>,
+        method: &str,
+        args: &[minijinja::Value],
+    ) -> Result<minijinja::Value, Error> {
+        let value = self.value();
+        match member(&value, method) {
+            Some(Member::Method(method)) => call(state, method, Some(value), args),
+            Some(Member::Unusable(why)) => Err(Error::new(ErrorKind::InvalidOperation, why)),
+            _ => Err(ErrorKind::UnknownMethod.into()),
+        }
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
+        match &**self {
+            Own::Time(time) => f.write_str(&time::string(time)),
+            Own::Version(version) => write!(f, "{version}"),
+            Own::Named(named) => f.write_str(&named.text()),
+        }
     }
 }
 
-/// Jinja's value for the table's.
-pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error> {
-    meter.spend(|budget| budget.spend_steps(1))?;
-    Ok(match value {
+/// A value that is neither a list nor a dict, nor the result of a conversion.
+fn single(value: &Value) -> Option<minijinja::Value> {
+    Some(match value {
         Value::Nil => minijinja::Value::from(()),
         Value::Bool(b) => (*b).into(),
         Value::Int(n) | Value::Int64(n) => (*n).into(),
@@ -68,8 +92,24 @@ pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error>
         Value::Float(f) if f.fract() == 0.0 && f.abs() < 2f64.powi(53) => (*f as i64).into(),
         Value::Float(f) => (*f).into(),
         Value::Str(text) => runes::to_utf8(text.to_vec()).into(),
-        Value::Time(moment) => minijinja::Value::from_object(Moment(Time::clone(moment))),
-        Value::Version(version) => minijinja::Value::from_object(Release(Version::clone(version))),
+        Value::Time(time) => minijinja::Value::from_object(Own::Time(Time::clone(time))),
+        Value::Version(version) => {
+            minijinja::Value::from_object(Own::Version(Version::clone(version)))
+        }
+        Value::Named(named) => minijinja::Value::from_object(Own::Named(*named)),
+        Value::Certificate(certificate) => {
+            let fields = certificate.fields().into_iter();
+            let texts = fields.map(|(name, text)| (name, runes::to_utf8(text.to_vec())));
+            minijinja::Value::from_pairs(texts.collect::<BTreeMap<_, _>>())
+        }
+        Value::List(_) | Value::Dict(_) | Value::Typed(_) => return None,
+    })
+}
+
+/// Jinja's value for the table's.
+pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error> {
+    meter.spend(|budget| budget.spend_steps(1))?;
+    Ok(match value {
         Value::Typed(typed) => {
             meter.remember(*typed);
             match typed {
@@ -96,6 +136,7 @@ pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error>
             meter.spend(leave)?;
             minijinja::Value::from_pairs(entries)
         }
+        other => single(other).unwrap_or_default(),
     })
 }
 
@@ -132,18 +173,15 @@ pub fn from_jinja(value: &minijinja::Value, budget: &mut Budget) -> Result<Value
     })
 }
 
-/// A time or a version that a function gave.
+/// What a function gave.
 fn own_object(value: &minijinja::Value) -> Result<Value, FunctionError> {
-    if let Some(Moment(time)) = value.downcast_object_ref() {
-        return Ok(Value::time(time.clone()));
+    match value.downcast_object_ref::<Own>() {
+        Some(own) => Ok(own.value()),
+        None => Err(FunctionError::new(format!(
+            "a {} is no value for a function",
+            value.kind()
+        ))),
     }
-    if let Some(Release(version)) = value.downcast_object_ref() {
-        return Ok(Value::Version(Rc::new(version.clone())));
-    }
-    Err(FunctionError::new(format!(
-        "a {} is no value for a function",
-        value.kind()
-    )))
 }
 
 fn number(value: &minijinja::Value) -> Result<Value, FunctionError> {

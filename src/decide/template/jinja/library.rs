@@ -11,6 +11,7 @@ use crate::decide::template::functions::{self, Context, Function, FunctionError,
 use crate::decide::template::jinja::convert::{from_jinja, to_jinja};
 use crate::decide::template::jinja::meter::Meter;
 use crate::decide::template::jinja::operators;
+use crate::decide::template::named::Named;
 use crate::decide::template::signature::Param;
 use crate::decide::template::value::{Typed, Value as TableValue};
 
@@ -25,7 +26,7 @@ pub fn add_to(environment: &mut Environment<'static>) {
         add_function(
             environment,
             function.name,
-            move |state: &mut State, args: Rest<Value>| call(state, function, args.0),
+            move |state: &mut State, args: Rest<Value>| call(state, function, None, &args.0),
         );
         environment.add_filter(
             function.name,
@@ -34,7 +35,7 @@ pub fn add_to(environment: &mut Environment<'static>) {
                 if !args.is_empty() {
                     args.rotate_left(1);
                 }
-                call(state, function, args.0)
+                call(state, function, None, &args.0)
             },
         );
     }
@@ -160,7 +161,7 @@ fn add_own_filters(environment: &mut Environment<'static>) {
             let piped = args.len().min(1);
             args.rotate_left(piped);
             let function = functions::lookup("default").expect("it is in the table");
-            return call(state, function, args);
+            return call(state, function, None, &args);
         };
         let is_missing = match flag.is_true() {
             true => value.is_undefined() || !value.is_true(),
@@ -255,16 +256,22 @@ fn range(
         .collect())
 }
 
-/// Calls a function of the table with Jinja's values.
-fn call(state: &mut State, function: &'static Function, args: Vec<Value>) -> Result<Value, Error> {
+/// Calls a function of the table, or a method of `receiver`, with Jinja's values.
+pub fn call(
+    state: &mut State,
+    function: &'static Function,
+    receiver: Option<TableValue>,
+    args: &[Value],
+) -> Result<Value, Error> {
     let meter = Meter::of(state)?;
     if args.iter().any(Value::is_undefined) && !TAKE_UNDEFINED.contains(&function.name) {
         return Err(undefined_argument(function.name));
     }
     let outcome = meter.call(|context| {
-        let args = fitted(context, function, &args)?;
+        let mut values: Vec<TableValue> = receiver.into_iter().collect();
+        values.extend(fitted(context, function, args)?);
         context.budget.spend_steps(1)?;
-        function.invoke(context, &args)
+        function.invoke(context, &values)
     })?;
     let value = outcome.map_err(|error| meter.failed(function.name, error))?;
     to_jinja(&value, &meter)
@@ -305,6 +312,9 @@ fn fitted_value(value: TableValue, param: Param) -> Outcome {
             TableValue::Uint64(n.unsigned_abs())
         }
         (TableValue::Int(n), Param::Float64) => TableValue::Float(n as f64),
+        (TableValue::Int(n), Param::Named("time.Duration")) => {
+            TableValue::Named(Named::Duration(n))
+        }
         (TableValue::Nil, param) if param.takes_nil() => TableValue::Nil,
         (value, param) if param.takes_type(value.type_name()) => value,
         (value, param) => {

@@ -76,6 +76,8 @@ var families = []struct {
 	{"semver", semverCases},
 	{"url", urlCases},
 	{"floats", floatsCases},
+	{"methods", methodsCases},
+	{"certificates", certificatesCases},
 }
 
 func main() {
@@ -113,7 +115,7 @@ var builtins = strings.Fields("and call eq ge gt html index js le len lt ne not 
 var excused = strings.Fields(`
 	env expandenv getHostByName
 	randAlpha randAlphaNum randAscii randBytes randInt randNumeric shuffle uuidv4
-	bcrypt buildCustomCert genCA genCAWithKey genPrivateKey genSelfSignedCert
+	bcrypt genCA genCAWithKey genPrivateKey genSelfSignedCert
 	genSelfSignedCertWithKey genSignedCert genSignedCertWithKey htpasswd`)
 
 // All names that a template could call, sorted.

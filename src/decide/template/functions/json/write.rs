@@ -61,6 +61,15 @@ impl Json<'_> {
             Value::Str(text) => self.string(text),
             Value::Time(moment) => self.string(time::rfc3339(moment).as_bytes()),
             Value::Version(version) => self.string(version.to_string().as_bytes()),
+            Value::Named(named) => self.raw(&named.number().to_string()),
+            Value::Certificate(certificate) => {
+                self.open("{")?;
+                for (index, (name, text)) in certificate.fields().into_iter().enumerate() {
+                    self.entry(index == 0, name.as_bytes())?;
+                    self.string(text)?;
+                }
+                self.close("}", false)
+            }
             Value::List(list) if list.is_nil() => self.raw("null"),
             Value::List(list) => {
                 self.open("[")?;
@@ -77,9 +86,7 @@ impl Json<'_> {
                 self.out.budget.spend_steps(dict.len() as u64)?;
                 let entries = dict.entries();
                 for (index, (key, item)) in entries.iter().enumerate() {
-                    self.item(index == 0)?;
-                    self.string(key)?;
-                    self.raw(if self.style.indents { ": " } else { ":" })?;
+                    self.entry(index == 0, key)?;
                     self.value(item)?;
                 }
                 self.close("}", entries.is_empty())
@@ -102,6 +109,12 @@ impl Json<'_> {
             self.raw(",")?;
         }
         self.line()
+    }
+
+    fn entry(&mut self, is_first: bool, key: &[u8]) -> Done {
+        self.item(is_first)?;
+        self.string(key)?;
+        self.raw(if self.style.indents { ": " } else { ":" })
     }
 
     fn close(&mut self, bracket: &str, is_empty: bool) -> Done {

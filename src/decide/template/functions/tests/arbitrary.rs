@@ -11,11 +11,12 @@ use proptest::prelude::*;
 use crate::decide::template::budget::{Budget, Limits};
 use crate::decide::template::facts::Place;
 use crate::decide::template::functions::tests::facts;
-use crate::decide::template::functions::{Context, all, lookup};
+use crate::decide::template::functions::{Context, Outcome, all, lookup, methods};
+use crate::decide::template::named::Named;
 use crate::decide::template::output::Output;
 use crate::decide::template::signature::Param;
 use crate::decide::template::time::Time;
-use crate::decide::template::value::{Dict, Element, List, Text, Typed, Value};
+use crate::decide::template::value::{Certificate, Dict, Element, List, Text, Typed, Value};
 use crate::decide::template::version::Version;
 
 fn number() -> impl Strategy<Value = i64> {
@@ -67,6 +68,21 @@ fn bytes() -> impl Strategy<Value = Text> {
     ]
 }
 
+fn moment() -> impl Strategy<Value = Value> {
+    (-377_705_023_201i64..=253_402_207_200).prop_map(|seconds| {
+        let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        Value::time(Time::utc(moment))
+    })
+}
+
+fn version() -> impl Strategy<Value = Value> {
+    Just("v1.2.3-a.1+m").prop_filter_map("a version", |text| {
+        Version::parse(text)
+            .ok()
+            .map(|version| Value::Version(Rc::new(version)))
+    })
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Nil),
@@ -77,15 +93,12 @@ fn value() -> impl Strategy<Value = Value> {
         any::<u64>().prop_map(Value::Uint64),
         any::<f64>().prop_map(Value::Float),
         bytes().prop_map(Value::Str),
-        (-377_705_023_201i64..=253_402_207_200).prop_map(|seconds| {
-            let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-            Value::time(Time::utc(moment))
-        }),
-        Just("v1.2.3-a.1+m").prop_filter_map("a version", |text| {
-            Version::parse(text)
-                .ok()
-                .map(|version| Value::Version(Rc::new(version)))
-        }),
+        moment(),
+        version(),
+        number().prop_map(|n| Value::Named(Named::Month(n))),
+        number().prop_map(|n| Value::Named(Named::Duration(n))),
+        (bytes(), bytes())
+            .prop_map(|(cert, key)| { Value::Certificate(Rc::new(Certificate { cert, key })) }),
         number().prop_map(|n| Value::Typed(Typed::Int(n))),
         any::<f64>().prop_map(|f| Value::Typed(Typed::Float(f))),
         any::<bool>().prop_map(|b| Value::Typed(Typed::Bool(b))),
@@ -123,12 +136,11 @@ fn fitting(param: Param) -> BoxedStrategy<Value> {
         Param::Int => number().prop_map(Value::Int).boxed(),
         Param::Str => bytes().prop_map(Value::Str).boxed(),
         Param::Float64 => any::<f64>().prop_map(Value::Float).boxed(),
-        Param::Named(_) => number()
-            .prop_map(|seconds| {
-                let moment = Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
-                Value::time(Time::utc(moment))
-            })
+        Param::Named("time.Duration") => number()
+            .prop_map(|n| Value::Named(Named::Duration(n)))
             .boxed(),
+        Param::Named("*semver.Version") => prop_oneof![Just(Value::Nil), version()].boxed(),
+        Param::Named(_) => moment().boxed(),
         Param::Dict => prop_oneof![
             Just(Value::Nil),
             btree_map(bytes(), value(), 0..4).prop_map(|entries| Value::Dict(Dict::new(entries))),
@@ -161,7 +173,12 @@ fn call(name: &str, args: &[Value]) {
     let Some(function) = lookup(name) else {
         panic!("{name} is not in the table");
     };
-    if let Ok(value) = function.invoke(&mut context, args) {
+    let outcome = function.invoke(&mut context, args);
+    print(outcome);
+}
+
+fn print(outcome: Outcome) {
+    if let Ok(value) = outcome {
         let mut output = Output::new();
         let mut budget = Budget::default();
         let _ = output.write_value(&value, &mut budget);
@@ -196,6 +213,35 @@ fn fitting_arguments_end_in_a_value_or_an_error() {
             Ok(())
         });
         assert!(outcome.is_ok(), "{}: {outcome:?}", function.name);
+    }
+}
+
+/// Also behind what they do not belong to, which the engines never let through.
+#[test]
+fn methods_end_in_a_value_or_an_error() {
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    for method in methods::all() {
+        let fixed = method.signature.fixed.iter().copied();
+        let receivers = prop_oneof![
+            value(),
+            moment(),
+            version(),
+            number().prop_map(|n| Value::Named(Named::Duration(n))),
+            number().prop_map(|n| Value::Named(Named::Weekday(n))),
+        ];
+        let args: Vec<BoxedStrategy<Value>> = [receivers.boxed()]
+            .into_iter()
+            .chain(fixed.map(fitting))
+            .collect();
+        let outcome = runner.run(&args, |args| {
+            print(method.invoke(&mut context(), &args));
+            Ok(())
+        });
+        assert!(outcome.is_ok(), "{}: {outcome:?}", method.name);
     }
 }
 

@@ -56,9 +56,14 @@ fn what_is_unknown_or_out_of_range_is_said() {
             "the time would be outside the years -9999 to 9999",
         ),
         (
-            "{{ (semver \"1\").Major 1 }}",
-            "Major of a version takes no arguments",
+            "{{ now.AddDate 9000 0 0 }}",
+            "the time would be outside the years -9999 to 9999, whose last day is December 30th",
         ),
+        (
+            "{{ now.AddDate 0 0 9223372036854775807 }}",
+            "the time would be outside the years -9999 to 9999",
+        ),
+        ("{{ now.Location }}", "Location of a time is not there"),
     ];
     for (template, expected) in cases {
         let found = text(template);

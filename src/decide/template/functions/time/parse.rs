@@ -6,8 +6,8 @@ use jiff::civil::{Date, DateTime, date};
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::decide::template::duration::quote;
 use crate::decide::template::format::time::{Element, MONTHS, OffsetForm, next_element};
-use crate::decide::template::functions::time::duration::quote;
 use crate::decide::template::time::{Time, Zone};
 
 /// Go's zero time.

@@ -5,8 +5,10 @@ use crate::decide::template::format;
 use crate::decide::template::functions::{Function, FunctionError, fit_typed};
 use crate::decide::template::go::ast::{Callee, Operand, Term};
 use crate::decide::template::go::eval::Machine;
+use crate::decide::template::go::eval::operand::Given;
 use crate::decide::template::go::eval::place::Place;
 use crate::decide::template::go::eval::slot::Slot;
+use crate::decide::template::named::Named;
 use crate::decide::template::signature::{Param, Signature};
 use crate::decide::template::value::Value;
 
@@ -27,7 +29,7 @@ impl<'t> Machine<'t, '_> {
         match callee {
             Callee::And => self.logic("and", false, args, dot, piped),
             Callee::Or => self.logic("or", true, args, dot, piped),
-            Callee::Table(function) => self.call_function(function, place, args, dot, piped),
+            Callee::Table(function) => self.call_function(function, place, None, args, dot, piped),
         }
     }
 
@@ -51,17 +53,20 @@ impl<'t> Machine<'t, '_> {
         Ok(piped.unwrap_or(value))
     }
 
-    fn call_function(
+    /// Calls a function, or a method of `receiver`.
+    pub(super) fn call_function(
         &mut self,
         function: &'static Function,
         place: Place<'t>,
+        receiver: Option<Value>,
         args: &'t [Operand],
         dot: &Slot,
         piped: Option<Value>,
     ) -> Result<Value, TemplateError> {
         let signature = &function.signature;
         self.check_count(function.name, signature, args.len(), piped.is_some())?;
-        let mut values = Vec::with_capacity(args.len() + 1);
+        let mut values = Vec::with_capacity(args.len() + 2);
+        values.extend(receiver);
         let mut has_nil_interface = false;
         for (index, arg) in args.iter().enumerate() {
             let param = signature.param(index).unwrap_or(Param::Any);
@@ -122,7 +127,7 @@ impl<'t> Machine<'t, '_> {
                 self.constant(arg, param).map(Slot::plain)
             }
             _ => {
-                let slot = self.operand(arg, dot, false)?;
+                let slot = self.operand(arg, dot, Given::default())?;
                 self.fit(slot, param)
             }
         }
@@ -136,7 +141,7 @@ impl<'t> Machine<'t, '_> {
         let (wanted, value) = match param {
             Param::Any | Param::Reflect => {
                 return self
-                    .operand(arg, &Slot::plain(Value::Nil), false)
+                    .operand(arg, &Slot::plain(Value::Nil), Given::default())
                     .map(|slot| slot.value);
             }
             Param::Bool => match arg.term {
@@ -155,6 +160,10 @@ impl<'t> Machine<'t, '_> {
                 ("unsigned integer", value)
             }
             Param::Float64 => ("float", number.and_then(|n| n.float).map(Value::Float)),
+            Param::Named("time.Duration") => {
+                let value = number.and_then(|n| n.int);
+                ("integer", value.map(|n| Value::Named(Named::Duration(n))))
+            }
             Param::List | Param::StrList | Param::Dict | Param::StrDict | Param::Named(_) => {
                 let type_name = param.go_name();
                 return Err(self.fail(format!("can't handle {arg} for arg of type {type_name}")));

@@ -1,8 +1,9 @@
 //! Commands, operands, field chains and constants: where a value comes from. Calls no function itself.
 
-use std::rc::Rc;
+use std::mem;
 
 use crate::decide::template::TemplateError;
+use crate::decide::template::functions::methods::{Member, member};
 use crate::decide::template::go::ast::{Command, Operand, Term};
 use crate::decide::template::go::eval::Machine;
 use crate::decide::template::go::eval::place::Place;
@@ -10,7 +11,19 @@ use crate::decide::template::go::eval::slot::Slot;
 use crate::decide::template::go::literal::{Ideal, Number};
 use crate::decide::template::quote::quote;
 use crate::decide::template::value::Value;
-use crate::decide::template::version::Field;
+
+/// What a field is given, if it is a method: the arguments behind it, and what is piped.
+#[derive(Default)]
+pub(super) struct Given<'t> {
+    args: &'t [Operand],
+    piped: Option<Value>,
+}
+
+impl Given<'_> {
+    fn is_something(&self) -> bool {
+        !self.args.is_empty() || self.piped.is_some()
+    }
+}
 
 impl<'t> Machine<'t, '_> {
     /// One command of a pipeline; `piped` is the value of the one before it, which becomes its last argument.
@@ -41,7 +54,8 @@ impl<'t> Machine<'t, '_> {
         if let Term::Nil = first.term {
             return Err(self.fail("nil is not a command".to_owned()));
         }
-        let slot = self.operand(first, dot, has_args)?;
+        let args = &command.args[..];
+        let slot = self.operand(first, dot, Given { args, piped })?;
         if let Term::Variable { fields, .. } = &first.term
             && fields.is_empty()
         {
@@ -57,12 +71,12 @@ impl<'t> Machine<'t, '_> {
         Ok(())
     }
 
-    /// The value of an operand where no type is asked for. `has_args` is for the last field, which takes none.
+    /// The value of an operand where no type is asked for. `given` is for the last field.
     pub(super) fn operand(
         &mut self,
         operand: &'t Operand,
         dot: &Slot,
-        has_args: bool,
+        given: Given<'t>,
     ) -> Result<Slot, TemplateError> {
         match &operand.term {
             Term::Dot => Ok(dot.clone()),
@@ -83,37 +97,50 @@ impl<'t> Machine<'t, '_> {
             }
             Term::Field(fields) => {
                 self.frame.at = Place::Operand(operand);
-                self.fields(dot.clone(), fields, has_args)
+                self.fields(operand, dot.clone(), fields, dot, given)
             }
             Term::Variable { name, fields } => {
                 self.frame.at = Place::Operand(operand);
                 let index = self.find_variable(name)?;
                 let slot = self.frame.variables[index].1.clone();
-                self.fields(slot, fields, has_args)
+                self.fields(operand, slot, fields, dot, given)
             }
             Term::Chain { base, fields } => {
                 self.frame.at = Place::Operand(operand);
-                let slot = self.operand(base, dot, false)?;
-                self.fields(slot, fields, has_args)
+                let slot = self.operand(base, dot, Given::default())?;
+                self.fields(operand, slot, fields, dot, given)
             }
         }
     }
 
-    /// Follows `.a.b` from a value; only the last field can have arguments.
+    /// Follows `.a.b`, as `operand` writes it, from a value; only the last field can have arguments.
     fn fields(
         &mut self,
+        operand: &'t Operand,
         mut slot: Slot,
         fields: &[String],
-        has_args: bool,
+        dot: &Slot,
+        mut given: Given<'t>,
     ) -> Result<Slot, TemplateError> {
         for (index, name) in fields.iter().enumerate() {
-            let is_last = index + 1 == fields.len();
-            slot = self.field(slot, name, has_args && is_last)?;
+            let given = match index + 1 == fields.len() {
+                true => mem::take(&mut given),
+                false => Given::default(),
+            };
+            slot = self.field(operand, slot, name, dot, given)?;
         }
         Ok(slot)
     }
 
-    fn field(&self, slot: Slot, name: &str, has_args: bool) -> Result<Slot, TemplateError> {
+    fn field(
+        &mut self,
+        operand: &'t Operand,
+        slot: Slot,
+        name: &str,
+        dot: &Slot,
+        given: Given<'t>,
+    ) -> Result<Slot, TemplateError> {
+        let has_args = given.is_something();
         let message = match &slot.value {
             Value::Nil if slot.boxed => {
                 format!("nil pointer evaluating {}.{name}", slot.type_name())
@@ -124,16 +151,22 @@ impl<'t> Machine<'t, '_> {
                 Some(value) => return Ok(Slot::element(value, dict.element())),
                 None => format!("map has no entry for key {}", quote(name.as_bytes())),
             },
-            Value::Version(version) => match version.field(name) {
-                Some(_) if has_args => format!("{name} of a version takes no arguments"),
-                Some(Field::Number(number)) => return Ok(Slot::plain(Value::Uint64(number))),
-                Some(Field::Text(text)) => return Ok(Slot::plain(Value::str(text))),
-                Some(Field::Version(version)) => {
-                    return Ok(Slot::plain(Value::Version(Rc::new(version))));
+            value => match member(value, name) {
+                Some(Member::Method(method)) => {
+                    let (args, piped) = (given.args, given.piped);
+                    let receiver = Some(slot.value);
+                    let place = Place::Operand(operand);
+                    self.spend_step()?;
+                    let value = self.call_function(method, place, receiver, args, dot, piped)?;
+                    return Ok(Slot::plain(value));
                 }
-                None => no_field(&slot, name),
+                Some(Member::Field(_)) if has_args => {
+                    format!("{name} has arguments but cannot be invoked as function")
+                }
+                Some(Member::Field(value)) => return Ok(Slot::plain(value)),
+                Some(Member::Unusable(why)) => why,
+                None => format!("can't evaluate field {name} in type {}", slot.type_name()),
             },
-            _ => no_field(&slot, name),
         };
         Err(self.fail(message))
     }
@@ -151,8 +184,4 @@ impl<'t> Machine<'t, '_> {
             Ideal::Overflow => Err(self.fail(format!("{} overflows int", number.text))),
         }
     }
-}
-
-fn no_field(slot: &Slot, name: &str) -> String {
-    format!("can't evaluate field {name} in type {}", slot.type_name())
 }

@@ -4,6 +4,7 @@ use crate::decide::template::TemplateError;
 use crate::decide::template::go::ast::{Assignment, Range};
 use crate::decide::template::go::eval::slot::Slot;
 use crate::decide::template::go::eval::{Flow, Machine};
+use crate::decide::template::named::Named;
 use crate::decide::template::value::{List, Text, Value};
 
 /// What is left to range over.
@@ -60,6 +61,15 @@ impl Iterator for Items {
     }
 }
 
+/// What makes a number one of the same type.
+fn of_type(named: Named) -> fn(u64) -> Value {
+    match named {
+        Named::Month(_) => |number| Value::Named(Named::Month(number as i64)),
+        Named::Weekday(_) => |number| Value::Named(Named::Weekday(number as i64)),
+        Named::Duration(_) => |number| Value::Named(Named::Duration(number as i64)),
+    }
+}
+
 impl<'t> Machine<'t, '_> {
     pub(super) fn range(&mut self, range: &'t Range, dot: &Slot) -> Result<Flow, TemplateError> {
         self.enter()?;
@@ -99,6 +109,7 @@ impl<'t> Machine<'t, '_> {
             Value::Nil => Items::Nothing,
             Value::Int(count) => Items::signed(count, |number| Value::Int(number as i64)),
             Value::Int64(count) => Items::signed(count, |number| Value::Int64(number as i64)),
+            Value::Named(named) => Items::signed(named.number(), of_type(named)),
             Value::Uint8(count) => {
                 Items::unsigned(count.into(), |number| Value::Uint8(number as u8))
             }

@@ -25,6 +25,18 @@ fn results() {
             "{{ '1.4.2' | semverCompare('^1.2') }} {{ (semver('v1.4')).Minor }} {{ semver('v1.4') }} {{ semver('1.4').IncPatch.Patch }} {{ semver('1') | typeOf }}",
             json!("true 4 1.4.0 1 *semver.Version"),
         ),
+        (
+            "{{ semver('1.4').Compare(semver('1.5')) }} {{ semver('1-a').SetPrerelease('b') }} {{ semver('1').IncMajor().Major }}",
+            json!("-1 1.0.0-b 2"),
+        ),
+        (
+            "{{ now().Year }} {{ now().Month }} {{ now().Weekday() }} {{ now().Format('15:04') }} {{ now().AddDate(0, 1, 0).Month | printf('%d') }}",
+            json!("2026 January Friday 03:04 2"),
+        ),
+        (
+            "{{ now().Add(3600000000000).Sub(now()) }} {{ now().Before(now()) }} {{ now().Truncate(now().Sub(now())) | date('15:04:05') }}",
+            json!("1h0m0s false 03:04:05"),
+        ),
         ("{{ urlParse('https://h:1/p').host }}", json!("h:1")),
         (
             "{{ 0.1 | addf(0.2) }} {{ round(2.55, 1) }}",
@@ -50,6 +62,22 @@ fn errors() {
         (
             "{{ uid | unixEpoch }}",
             "template: spec.x:1:9: invalid operation: error calling unixEpoch: wrong type for value; expected time.Time; got string",
+        ),
+        (
+            "{{ now().Add('1h') }}",
+            "template: spec.x:1: invalid operation: error calling Add: wrong type for value; expected time.Duration; got string",
+        ),
+        (
+            "{{ now().Zone() }}",
+            "template: spec.x:1: invalid operation: invalid function signature for Zone: second return value should be error; is int",
+        ),
+        (
+            "{{ now().Foo() }}",
+            "template: spec.x:1: unknown method: object has no method named Foo",
+        ),
+        (
+            "{{ buildCustomCert('', '') }}",
+            "template: spec.x:1: invalid operation: error calling buildCustomCert: unable to decode certificate",
         ),
         (
             "{{ uid | semver }}",

@@ -1,8 +1,8 @@
 //! Go's durations: nanoseconds in 64 bits, written `1h2m3.5s`. Knows nothing of templates.
 
 pub const SECOND: i64 = 1_000_000_000;
-const MINUTE: i64 = 60 * SECOND;
-const HOUR: i64 = 60 * MINUTE;
+pub const MINUTE: i64 = 60 * SECOND;
+pub const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
 /// Nanoseconds of what is written as numbers with units; the sign stands before all of it.
@@ -133,15 +133,16 @@ fn with_decimals(amount: u64, unit: u64) -> String {
     }
 }
 
-/// To the nearest second, away from zero where two are as near.
-pub fn to_second(nanoseconds: i64) -> i64 {
-    let rest = nanoseconds % SECOND;
+/// To a multiple of `unit`, away from zero where two are as near; at most what a duration can hold.
+pub fn rounded(nanoseconds: i64, unit: i64) -> i64 {
+    if unit <= 0 {
+        return nanoseconds;
+    }
+    let rest = nanoseconds % unit;
     let down = nanoseconds - rest;
-    match rest.abs() * 2 >= SECOND {
-        true => down
-            .checked_add(rest.signum() * SECOND)
-            .unwrap_or(nanoseconds),
-        false => down,
+    match rest.unsigned_abs() * 2 < unit.unsigned_abs() {
+        true => down,
+        false => down.saturating_add(unit * nanoseconds.signum()),
     }
 }
 
