@@ -130,7 +130,7 @@ impl NodeDigest {
             live: Live::Unknown,
             start: annotation(object, names::START_TIME).map(str::to_owned),
             held_since: annotation(object, names::HELD_SINCE).map(str::to_owned),
-            rendered_hash: annotation(object, names::RENDERED_HASH).map(str::to_owned),
+            rendered_hash: rendered_hash(object),
             written_from: annotation(object, names::TEMPLATE_GENERATION)
                 .and_then(|text| text.parse().ok()),
             first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
@@ -387,6 +387,17 @@ impl NodeDigest {
     pub fn is_ready(&self) -> bool {
         conditions::is_true(&self.status.conditions, "Ready")
     }
+}
+
+/// Of what a hub of ours wrote last; none where Lynq has written since. It is back where its annotations are, and the content is
+/// another: templates, which must not be taken for an edit by hand.
+fn rendered_hash(object: &Value) -> Option<String> {
+    let rendered = annotation(object, names::RENDERED_HASH)?;
+    let content = rendered.split('/').next();
+    let mut lefts = names::LEFT_BY_LYNQ.iter();
+    let is_lynqs = lefts.any(|name| annotation(object, name).is_some())
+        && content != Some(content::hash(Some(&object["spec"])).as_str());
+    (!is_lynqs).then(|| rendered.to_owned())
 }
 
 /// The live content of a LynqNode, if it is the one with this hash.

@@ -189,3 +189,37 @@ fn an_older_roll_out_of_the_same_content_is_not_seen() {
     assert!(seen("2026-03-01T12:00:00.000Z"));
     assert!(!seen("2026-03-01T11:00:00.000Z"));
 }
+
+/// Lynq leaves the annotations that it does not know.
+#[test]
+fn what_lynq_wrote_since_is_not_taken_for_what_a_hub_rendered() {
+    let spec = |plan: &str| {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": plan}});
+        json!({"uid": "acme", "templateRef": "web", "configMaps": [{"id": "map", "spec": map}]})
+    };
+    let rendered = content::hash(Some(&spec("pro"))).to_string();
+    let ours = format!("{rendered}/aa");
+    for (name, plan, lynqs, is_rendered) in [
+        ("as a hub left it", "pro", None, true),
+        ("edited by hand", "free", None, true),
+        ("not taken over yet", "pro", Some(names::EXTRA), true),
+        ("Lynq is back", "{{ .plan }}", Some(names::EXTRA), false),
+        (
+            "without more columns",
+            "{{ .plan }}",
+            Some(names::ACTIVATE),
+            false,
+        ),
+    ] {
+        let mut annotations = json!({
+            names::RENDERED_HASH: ours, names::DESIRED_HASH: rendered, names::LIVE_HASH: rendered,
+        });
+        if let Some(lynqs) = lynqs {
+            annotations[lynqs] = json!("1");
+        }
+        let node =
+            json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": spec(plan)});
+        let digest = NodeDigest::of(&node, None);
+        assert_eq!(digest.rendered_hash.is_some(), is_rendered, "{name}");
+    }
+}
