@@ -56,7 +56,7 @@ impl Requests {
 }
 
 /// Until the hub was synced this often from now on, so that whatever a sync may find has been found.
-async fn until_synced(operator: &Operator, times: u64) -> Result<()> {
+pub async fn until_synced(operator: &Operator, times: u64) -> Result<()> {
     let syncs = async || -> Result<u64> {
         let metrics = operator.metrics().await?;
         let name = "lynqgate_hub_syncs_total{result=\"success\"} ";

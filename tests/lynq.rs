@@ -64,7 +64,7 @@ const OF_LYNQ: [(&str, &str); 5] = [
     ),
 ];
 /// Lynq's printer columns.
-const COLUMNS_OF_LYNQ: [(&str, &str); 3] = [
+pub const COLUMNS_OF_LYNQ: [(&str, &str); 3] = [
     ("LynqHub", "Templates Desired Ready Failed Conditions Age"),
     ("LynqForm", "Hub Total Ready Rollout Updating Applied Age"),
     (
@@ -330,6 +330,20 @@ fn what_other_pages_name_is_there() -> Result<()> {
     Ok(())
 }
 
+/// What the page marks as lynqgate's alone, by section.
+pub fn only_ours() -> BTreeMap<String, BTreeSet<String>> {
+    let page = read(PAGE);
+    let sections = page.split("\n### ").skip(1);
+    let sections = sections.filter_map(|section| section.split_once('\n'));
+    sections
+        .map(|(title, text)| {
+            let rows = rows(text.split("\n## ").next().unwrap_or_default());
+            let ours = rows.iter().filter(|row| row[2].contains("only lynqgate's"));
+            (title.to_owned(), names(ours))
+        })
+        .collect()
+}
+
 /// Messages that nothing says: of each part, one file has all longer words.
 fn unsaid(messages: &[Row]) -> Vec<String> {
     let words = |text: &str| -> BTreeSet<String> {
@@ -480,7 +494,7 @@ fn fields(kind: &str, place: &str) -> Result<BTreeSet<String>> {
 }
 
 /// What is in resources and conditions has tables of its own.
-fn walk(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
+pub fn walk(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
         let at = format!("{path}{name}");
         if !ARRAYS.contains(&name.as_str()) && name != "conditions" {

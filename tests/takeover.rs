@@ -1,7 +1,10 @@
 //! A cluster that Lynq ran: its objects as it leaves them, and lynqgate put in its place.
 
+mod back;
+mod definitions;
 mod elsewhere;
 mod windowless;
+mod writes;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +15,8 @@ use serde_json::{Value, json};
 use crate::auditor::Auditor;
 use crate::cluster::access::Outcome;
 use crate::cluster::{Cluster, Options, wait};
-use crate::operating::{commands_of, run};
+use crate::idle::until_synced;
+use crate::operating::commands_of;
 use crate::operator::{self, Operator};
 use crate::tenants::{Fleet, SOON, condition};
 
@@ -25,6 +29,17 @@ fn form(fleet: &Fleet, image: &str) -> Value {
         "id": "settings", "nameTemplate": "{{ .uid }}-settings",
         "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": "{{ .plan }}"}},
     }]);
+    form
+}
+
+/// The same with what is made once, and has had another form since then.
+fn form_with_once(fleet: &Fleet, image: &str) -> Value {
+    let mut form = form(fleet, image);
+    let maps = form["spec"]["configMaps"].as_array_mut();
+    maps.expect("an array").push(json!({
+        "id": "first", "nameTemplate": "{{ .uid }}-first", "creationPolicy": "Once",
+        "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": "{{ .plan }}", "added": "later"}},
+    }));
     form
 }
 
@@ -41,6 +56,10 @@ fn of_lynq(fleet: &Fleet, node: &Value, rendered: Value) -> Value {
             "lynq.sh/apply-start-time": "2026-03-01T12:00:00.123456789Z",
         },
     });
+    if rendered["creationPolicy"] == "Once" {
+        object["metadata"]["annotations"]["lynq.sh/created-once"] = json!("true");
+        object["data"] = json!({"plan": "free"});
+    }
     if object["kind"] == "PriorityClass" {
         object["metadata"]["namespace"] = Value::Null;
     }
@@ -126,7 +145,7 @@ async fn leave(fleet: &Fleet, form: &Value, i: usize, image: &str) -> Result<()>
     }
     let status = json!({"status": {
         "observedGeneration": 1, "readyResources": applied.len(), "desiredResources": applied.len(), "failedResources": 0,
-        "appliedResources": applied,
+        "appliedResources": applied, "lastFullReconcileAt": "2026-03-01T12:00:01Z",
         "conditions": [{
             "type": "Ready", "status": "True", "reason": "Reconciled", "message": "Successfully reconciled all resources",
             "lastTransitionTime": "2026-03-01T12:00:01Z",
@@ -186,16 +205,10 @@ async fn versions(fleet: &Fleet) -> Result<BTreeMap<String, Value>> {
     Ok(found)
 }
 
-/// Without an operator, and with the definitions that are there before one is.
+/// Without an operator, and with Lynq's definitions.
 async fn cluster_of_lynq() -> Result<Cluster> {
     let cluster = Cluster::start(Options::default()).await?;
-    let definitions = operator::root().join("manifests");
-    for plural in ["lynqhubs", "lynqforms", "lynqnodes"] {
-        let file = definitions.join(format!("crd-{plural}.yaml"));
-        let file = file.to_str().context("a path")?;
-        let apply = ["apply", "--server-side", "-f", file];
-        cluster.kubectl(&apply, None).await?.expect_success()?;
-    }
+    definitions::install(&cluster).await?;
     Ok(cluster)
 }
 
@@ -260,76 +273,10 @@ async fn released(operator: &Operator, fleet: &Fleet, causes: &[(&str, usize)]) 
     Ok(())
 }
 
-/// By the commands of docs/LYNQ.md. The operator of this test is no Deployment; the page's is there all the same.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_way_back_and_forth_leaves_what_runs() -> Result<()> {
-    let page = |name: &str| commands_of("docs/LYNQ.md", name);
-    let overlay = operator::root().join("kustomize/overlays/default");
-    let overlay = format!("-k {}", overlay.display());
-    let cluster = cluster_of_lynq().await?;
-    let fleet = fleet_of_lynq(&cluster, "back", |_| "web:1").await?;
-    let operator = Operator::start(&cluster, "operator", &[]).await?;
-    fleet.complete(ROWS, SOON).await?;
-    let mut held = form(&fleet, "web:2");
-    held["spec"]["rollout"]["paused"] = json!(true);
-    fleet.apply(&held).await?;
-    let nothing_is_held = page("nothing is held")?;
-    wait::until("what is held is told", SOON, async || {
-        let told = cluster.shell(&nothing_is_held).await?;
-        ensure!(told.expect_success().is_err(), "nothing is held");
-        Ok(())
-    })
-    .await?;
-    fleet.apply(&form(&fleet, "web:1")).await?;
-    wait::until("nothing is held any more", SOON, async || {
-        run(&cluster, &nothing_is_held).await
-    })
-    .await?;
-    operator.process.kill()?;
-    let before = substance(&fleet).await?;
-
-    let break_glass = commands_of("docs/OPERATING.md", "break glass")?;
-    run(&cluster, &break_glass).await?;
-    run(
-        &cluster,
-        &format!("kubectl apply --server-side --force-conflicts {overlay}"),
-    )
-    .await?;
-    run(&cluster, &page("back")?).await?;
-    wait::until("Lynq may write its nodes", SOON, async || {
-        for i in 0..ROWS {
-            leave(&fleet, &form(&fleet, "web:1"), i, "web:1").await?;
-        }
-        Ok(())
-    })
-    .await?;
-    let lynqs = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
-        "metadata": {
-            "name": "lynq-mutating-webhook-configuration",
-            "annotations": {"cert-manager.io/inject-ca-from": "lynq-system/lynq-serving-cert"},
-        },
-    });
-    cluster.apply(&lynqs.to_string()).await?;
-
-    run(&cluster, &page("switch")?.replace("-k .", &overlay)).await?;
-    let left = "kubectl get mutatingwebhookconfigurations -o yaml | grep cert-manager";
-    ensure!(
-        cluster.shell(left).await?.expect_success().is_err(),
-        "{left}"
-    );
-    run(&cluster, &break_glass).await?;
-    operator.process.start()?;
-    operator.ready().await?;
-    fleet.complete(ROWS, SOON).await?;
-    let after = substance(&fleet).await?;
-    ensure!(after == before, "{before:?} became {after:?}");
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_takeover_would_change_takes_its_turn() -> Result<()> {
     let cluster = cluster_of_lynq().await?;
+    definitions::install_ours(&cluster).await?;
     let pruned = fleet_of_lynq(&cluster, "pruned", |_| "web:1").await?;
     let edited = fleet_of_lynq(&cluster, "edited", |_| "web:1").await?;
     // What the form does not name any more goes with the release.
@@ -408,8 +355,11 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
     let cluster = cluster_of_lynq().await?;
     // Lynq had not come to the last one yet.
     let image = |i| if i == ROWS - 1 { "web:0" } else { "web:1" };
-    let fleet = fleet_of_lynq(&cluster, "lynq", image).await?;
+    let fleet = fleet_of_rows(&cluster, "lynq").await?;
+    let form_of_lynq = form_with_once(&fleet, "web:1");
+    let fleet = fleet_with(fleet, &form_of_lynq, image).await?;
     let before = substance(&fleet).await?;
+    let whole_before = writes::objects(&fleet).await?;
     let versions_before = versions(&fleet).await?;
     let told = migrate(&cluster, "").await?.expect_success()?;
     let namespace = &fleet.namespace;
@@ -430,6 +380,7 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
     );
 
     let witness = Auditor::start(&["etcd", "--endpoint", &cluster.etcd_url()]).await?;
+    let mut audit = cluster.audit().await?;
     let operator = Operator::start(&cluster, "operator", &[]).await?;
     fleet.complete(ROWS, SOON).await?;
     released(&operator, &fleet, &[("taken_over", ROWS - 1), ("slot", 1)]).await?;
@@ -439,6 +390,23 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
         let is = after.get(name);
         ensure!(is == Some(was), "{name} was {was}, and is {is:?}");
     }
+    // A label, and what the release applies; what was made once is not applied.
+    let written = writes::count(&fleet, &audit.read().await?);
+    let expected: BTreeMap<String, Vec<String>> = whole_before
+        .keys()
+        .filter(|name| !name.ends_with("kube-root-ca.crt"))
+        .map(|name| {
+            let writes = if name.ends_with("-first") { 1 } else { 2 };
+            (name.clone(), vec!["patch".to_owned(); writes])
+        })
+        .collect();
+    ensure!(written == expected, "{written:#?}");
+    let whole = writes::objects(&fleet).await?;
+    let is_lynqs = |name: &str| !name.ends_with("kube-root-ca.crt") && !name.ends_with(&last);
+    writes::ensure_bookkeeping_alone(&whole_before, &whole, is_lynqs)?;
+    until_synced(&operator, 3).await?;
+    let later = writes::count(&fleet, &audit.read().await?);
+    ensure!(later.is_empty(), "{later:#?}");
     for i in 0..ROWS {
         let node = fleet.get("LynqNode", &format!("t{i}-web")).await?;
         let annotations = &node["metadata"]["annotations"];
@@ -448,7 +416,7 @@ async fn what_lynq_left_is_taken_over_without_a_change_and_without_the_window() 
     }
 
     // From here on it is a fleet like any other: changes, drift and rows that go.
-    fleet.apply(&form(&fleet, "web:2")).await?;
+    fleet.apply(&form_with_once(&fleet, "web:2")).await?;
     fleet.complete(ROWS, SOON).await?;
     fleet
         .database

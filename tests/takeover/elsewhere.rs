@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, wait};
 use crate::operator::{self, Operator};
 use crate::takeover::{
-    ROWS, cluster_of_lynq, fleet_of_rows, fleet_with, form, migrate, released, substance,
+    ROWS, cluster_of_lynq, definitions, fleet_of_rows, fleet_with, form, migrate, released,
+    substance,
 };
 use crate::tenants::{Fleet, SOON, condition};
 
@@ -93,6 +94,7 @@ async fn until_gone(fleet: &Fleet, i: usize) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_elsewhere_or_stays_is_taken_over_too() -> Result<()> {
     let cluster = cluster_of_lynq().await?;
+    definitions::install_ours(&cluster).await?;
     let fleet = fleet_of_rows(&cluster, "labelled").await?;
     let form = form_with_labels(&cluster, &fleet).await?;
     let fleet = fleet_with(fleet, &form, |_| "web:1").await?;
@@ -122,6 +124,7 @@ async fn what_is_elsewhere_or_stays_is_taken_over_too() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_goes_before_it_is_taken_over_leaves_nothing_behind() -> Result<()> {
     let cluster = cluster_of_lynq().await?;
+    definitions::install_ours(&cluster).await?;
     let fleet = fleet_of_rows(&cluster, "gone").await?;
     let mut form = form_with_labels(&cluster, &fleet).await?;
     form["spec"]["rollout"]["paused"] = json!(true);
