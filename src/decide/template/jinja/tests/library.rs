@@ -73,7 +73,7 @@ fn errors() {
         ),
         (
             "{{ now().Foo() }}",
-            "template: spec.x:1: unknown method: object has no method named Foo",
+            "template: spec.x:1: unknown method: plain object has no method named Foo",
         ),
         (
             "{{ buildCustomCert('', '') }}",
