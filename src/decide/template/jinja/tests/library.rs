@@ -65,19 +65,19 @@ fn errors() {
         ),
         (
             "{{ now().Add('1h') }}",
-            "template: spec.x:1: invalid operation: error calling Add: wrong type for value; expected time.Duration; got string",
+            "template: spec.x:1:8: invalid operation: error calling Add: wrong type for value; expected time.Duration; got string",
         ),
         (
             "{{ now().Zone() }}",
-            "template: spec.x:1: invalid operation: invalid function signature for Zone: second return value should be error; is int",
+            "template: spec.x:1:8: invalid operation: invalid function signature for Zone: second return value should be error; is int",
         ),
         (
             "{{ now().Foo() }}",
-            "template: spec.x:1: unknown method: plain object has no method named Foo",
+            "template: spec.x:1:8: unknown method: plain object has no method named Foo",
         ),
         (
             "{{ buildCustomCert('', '') }}",
-            "template: spec.x:1: invalid operation: error calling buildCustomCert: unable to decode certificate",
+            "template: spec.x:1:3: invalid operation: error calling buildCustomCert: unable to decode certificate",
         ),
         (
             "{{ uid | semver }}",
