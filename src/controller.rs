@@ -16,7 +16,7 @@ use kube::CustomResourceExt;
 use kube::api::ApiResource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::api::form::{FormSpec, FormStatus, LynqForm};
 use crate::api::hub::{HubSpec, HubStatus, LynqHub};
@@ -94,6 +94,8 @@ pub struct World {
     pub node_queue: Queue<NodeKey>,
     pub hub_queue: Queue<HubKey>,
     pub rollout_queue: Queue<HubKey>,
+    /// The release loop has been at the statuses of some hub's forms.
+    pub forms_told: Notify,
     /// Why each held node waits; written by the release loop, shown in the node's status.
     pub holds: Mutex<BTreeMap<NodeKey, HoldReason>>,
     /// The generation of each form that every row has been rendered from, and why a form cannot be rendered at all.
@@ -170,6 +172,7 @@ impl World {
             node_queue,
             hub_queue: Queue::default(),
             rollout_queue: Queue::default(),
+            forms_told: Notify::new(),
             holds: Mutex::default(),
             rendered: Mutex::default(),
             deletions_held: Mutex::default(),

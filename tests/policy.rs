@@ -181,7 +181,7 @@ async fn what_does_not_render_is_not_complete() -> Result<()> {
         })
     };
     etcd::store(cluster, &map("{{ .nosuch }}")).await?;
-    let said = "2 have resources that did not render or cannot be applied; see the hub's condition RenderFailed, and their own";
+    let said = "resources of t0-web, t1-web did not render or cannot be applied; see the hub's condition RenderFailed, and their own";
     let incomplete = ("RolloutComplete", "False", "InProgress");
     let said = format!("2/2 updated, 2 not ready yet, 0 held: {said}");
     fleet.says(FORM, incomplete, &said).await?;

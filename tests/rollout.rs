@@ -1,13 +1,18 @@
 //! The main path: rows become nodes, nodes become objects, and a change goes through the window.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::Result;
-use serde_json::json;
+use anyhow::{Result, ensure};
+use futures::StreamExt;
+use kube::ResourceExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};
 use crate::operator::{self, Operator};
-use crate::tenants::{Fleet, SOON};
+use crate::tenants::{Fleet, SOON, condition};
 use crate::witness::Witness;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,4 +145,94 @@ async fn a_change_taken_back_by_the_edit_that_unpauses_touches_nothing() -> Resu
         );
     }
     Ok(())
+}
+
+/// What one object was, at its revision.
+struct Told {
+    revision: u64,
+    name: String,
+    /// Of a form: complete; of a node: held.
+    is: bool,
+}
+
+/// Everything that becomes of the kind's objects from now on.
+async fn follow(fleet: &Fleet, kind: &str, is: fn(&Value) -> bool) -> Arc<Mutex<Vec<Told>>> {
+    let told = Arc::new(Mutex::new(vec![]));
+    let (store, api) = (told.clone(), fleet.api(kind));
+    let (listed, wait) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let mut listed = Some(listed);
+        let mut events = watcher(api, watcher::Config::default()).boxed();
+        while let Some(event) = events.next().await {
+            match event.expect("the watch") {
+                Event::InitApply(object) | Event::Apply(object) => {
+                    let revision = object.resource_version().expect("a version");
+                    store.lock().expect("the lock").push(Told {
+                        revision: revision.parse().expect("a number"),
+                        name: object.name_any(),
+                        is: is(&serde_json::to_value(object).expect("JSON")),
+                    });
+                }
+                Event::InitDone => drop(listed.take().map(|listed| listed.send(()))),
+                Event::Init | Event::Delete(_) => {}
+            }
+        }
+    });
+    wait.await.expect("the first list");
+    told
+}
+
+/// The form has no new generation then that would tell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_status_says_complete_while_rows_that_changed_wait() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "rows-change", 8).await?;
+    fleet
+        .apply(&fleet.form("web:{{ .plan }}", json!(2), 0))
+        .await?;
+    fleet.complete(8, SOON).await?;
+    let is_complete =
+        |form: &Value| condition(form, "RolloutComplete").is_some_and(|c| c["status"] == "True");
+    let is_held = |node: &Value| {
+        let hash = |name: &str| node["metadata"]["annotations"][name].clone();
+        hash("lynq.sh/desired-hash") != hash("lynq.sh/live-hash")
+    };
+    let forms = follow(&fleet, "LynqForm", is_complete).await;
+    let nodes = follow(&fleet, "LynqNode", is_held).await;
+    for plan in ["free", "team"] {
+        let change = format!("UPDATE tenants SET plan = '{plan}'");
+        fleet.database.execute(&change).await?;
+        wait::until("every node has it", SOON, async || {
+            let all = fleet.list("Deployment").await?;
+            let image = format!("web:{plan}");
+            let has_it = |d: &Value| {
+                d["spec"]["template"]["spec"]["containers"][0]["image"] == image.as_str()
+            };
+            ensure!(all.iter().all(has_it), "not yet");
+            Ok(())
+        })
+        .await?;
+        fleet.complete(8, SOON).await?;
+    }
+    let take = |told: &Mutex<Vec<Told>>| std::mem::take(&mut *told.lock().expect("the lock"));
+    let forms = take(&forms).into_iter().map(|told| (told, true));
+    let nodes = take(&nodes).into_iter().map(|told| (told, false));
+    let mut all: Vec<(Told, bool)> = forms.chain(nodes).collect();
+    all.sort_by_key(|(told, _)| told.revision);
+    let (mut complete, mut held, mut held_most) = (false, BTreeSet::new(), 0);
+    for (told, of_form) in all {
+        match (of_form, told.is) {
+            (true, is) => complete = is,
+            (false, true) => drop(held.insert(told.name)),
+            (false, false) => drop(held.remove(&told.name)),
+        }
+        held_most = held_most.max(held.len());
+        ensure!(
+            !complete || held.is_empty(),
+            "complete at revision {}, while these are held: {held:?}",
+            told.revision
+        );
+    }
+    ensure!(held_most > 0, "nothing was held");
+    fleet.retire().await
 }

@@ -111,7 +111,10 @@ impl EventReason {
             Self::OrphanMarkersRemoved => ("OrphanMarkersRemoved", NORMAL),
 
             Self::Of(
-                reason @ (ConditionReason::ValidationFailed
+                reason @ (ConditionReason::BudgetSpent
+                | ConditionReason::LedgerRefused
+                | ConditionReason::ReleaseRefused
+                | ConditionReason::ValidationFailed
                 | ConditionReason::HubNotFound
                 | ConditionReason::HubInvalid
                 | ConditionReason::HubGoing),

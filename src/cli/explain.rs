@@ -136,6 +136,11 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         (valid.status == "False").then_some((form.name.clone(), said))
     });
     let now = Timestamp::now();
+    let (leader, led_since) = leader(&objects, &arguments.operator_namespace, now).await;
+    for node in snapshot.nodes.values_mut() {
+        // What was before the operator's start it has not seen.
+        node.watched_since = led_since;
+    }
     let mut plan = rollout::plan(&snapshot, now);
     for (form, edited) in edited_of(&nodes) {
         if let Some(state) = plan.forms.remove(&form) {
@@ -155,7 +160,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         unwritten: hub
             .as_ref()
             .and_then(|hub| says(hub, "WriteFailed", "True")),
-        leader: leader(&objects, &arguments.operator_namespace, now).await,
+        leader,
         now,
     };
     let digest = || NodeDigest::of(&asked_about, None);
@@ -240,8 +245,8 @@ async fn list(objects: &Objects, kind: &str, namespace: &str) -> Result<Vec<Valu
 }
 
 /// An operator that runs without leader election has no lease, nor has one in another namespace there: then somebody leads,
-/// as far as one can tell.
-async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Leader {
+/// as far as one can tell. And since when it leads.
+async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> (Leader, Option<Timestamp>) {
     let key = ObjectKey {
         kind: Kind {
             api_version: "coordination.k8s.io/v1".into(),
@@ -258,7 +263,7 @@ async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Leader {
                  (--operator-namespace names the operator's namespace)",
                 key.name
             );
-            return Leader::Leads;
+            return (Leader::Leads, None);
         }
         // Who looks after a tenant need not be allowed to look into the operator's namespace.
         Err(reason) => {
@@ -266,13 +271,12 @@ async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Leader {
                 "whether an operator runs could not be read, and the answer supposes it: lease {namespace}/{}: {reason}",
                 key.name
             );
-            return Leader::Leads;
+            return (Leader::Leads, None);
         }
     };
     let spec = &lease["spec"];
-    let renewed: Option<Timestamp> = spec["renewTime"]
-        .as_str()
-        .and_then(|text| text.parse().ok());
+    let time = |field: &str| -> Option<Timestamp> { spec[field].as_str()?.parse().ok() };
+    let renewed = time("renewTime");
     let seconds = spec["leaseDurationSeconds"].as_i64().unwrap_or_default();
     let held = spec["holderIdentity"]
         .as_str()
@@ -280,7 +284,7 @@ async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> Leader {
     // Twice as long: the clocks of this machine and the operator's may differ a little.
     let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= 2 * seconds);
     match held && fresh {
-        true => Leader::Leads,
-        false => Leader::Missing(renewed),
+        true => (Leader::Leads, time("acquireTime")),
+        false => (Leader::Missing(renewed), None),
     }
 }

@@ -17,8 +17,8 @@ use tokio::task::block_in_place;
 use crate::api::events::EventReason;
 use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
-use crate::api::names;
 use crate::api::policy::seconds_of;
+use crate::api::{conditions, names};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
@@ -27,9 +27,10 @@ use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World};
 use crate::decide::admission::trial::HubSays;
 use crate::decide::child::ObjectKey;
-use crate::decide::desired::Desired;
+use crate::decide::desired::{Desired, Lack};
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
+use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::rows::Rows;
 use nodes::Failure;
 use report::Report;
@@ -72,6 +73,8 @@ const LASTING: u32 = 3;
 const RETRY_SOON: Duration = Duration::from_secs(2);
 /// The longest time between two tries to write a node: when an API server is back, nobody should wait long.
 const RETRY_LATER: Duration = Duration::from_secs(15);
+/// The release loop says within this that a rollout goes on, or is not waited for.
+const REOPENED_WITHIN: Duration = Duration::from_secs(2);
 
 /// `turns` bounds how many hubs render and write at a time. Reading needs no turn: a database that hangs holds up its own
 /// hub and no other.
@@ -203,6 +206,9 @@ async fn act(
     note_planned(world, &key, memory, &plan, &rows_hash);
     let held = plan.held.as_ref().map(ToString::to_string);
     (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
+    if !plan.writes.is_empty() {
+        reopen(world, &key, &plan.desired).await;
+    }
     let mut failures: Vec<Failure> = nodes::write_nodes(world, (&key, said), &plan.writes).await;
     // Spent before it is used, and not kept for later: else it would let as many go that nobody has looked at.
     let mut deletes = plan.deletes.as_slice();
@@ -276,6 +282,42 @@ async fn act(
         .any(|node| world.is_behind(node));
     let behind = behind.then_some(RETRY_SOON);
     Ok(waits.chain(behind).chain(say_again).min())
+}
+
+/// Whoever waits for a rollout's end must not read it between the first write and the release loop's next pass: that loop says
+/// that the rollout goes on before a node is written. What keeps it from that keeps no node from what it needs.
+async fn reopen(world: &World, hub: &HubKey, desired: &BTreeMap<String, Arc<Desired>>) {
+    let nodes = world.nodes.of_hub(hub);
+    let changes = |(name, desired): &(&String, &Arc<Desired>)| {
+        let of_form = nodes.iter().filter(|node| node.form == **name);
+        desired.lack(of_form.map(Arc::as_ref), &BTreeSet::new()) != Lack::default()
+    };
+    let changed: Vec<&String> = desired
+        .iter()
+        .filter(changes)
+        .map(|(name, _)| name)
+        .collect();
+    let is_complete = |name: &&String| {
+        let form = world.forms.get(&hub.0, name);
+        form.is_some_and(|form| conditions::is_true(&form.status.conditions, ROLLOUT_COMPLETE))
+    };
+    let told = async {
+        loop {
+            let next = world.forms_told.notified();
+            if !changed.iter().any(is_complete) {
+                return;
+            }
+            world.rollout_queue.add(hub.clone());
+            next.await;
+        }
+    };
+    if tokio::time::timeout(REOPENED_WITHIN, told).await.is_err() {
+        tracing::warn!(
+            ?hub,
+            ?changed,
+            "nodes are written while a status still says that its rollout is complete"
+        );
+    }
 }
 
 /// What the first sync of a hub finds, and what it would write and delete.

@@ -202,10 +202,14 @@ impl Asked<'_> {
         let form = self.snapshot.forms.get(name)?;
         let empty = order::without_nodes(name, form, self.snapshot);
         let counted = told.unwrap_or(rollout);
+        let lacks = match form.previous.as_ref().map_or(0, |p| p.unwritten_nodes) {
+            0 => String::new(),
+            lacks => format!(", {lacks} not written"),
+        };
         let mut explanation = Explanation::of(
             format!("lynqform {}/{name}", self.namespace),
             format!(
-                "{text}: {} nodes, {} updated and ready, {} updated and not ready, {} held; {}{edited}{empty}",
+                "{text}: {} nodes, {} updated and ready, {} updated and not ready, {} held{lacks}; {}{edited}{empty}",
                 counted.total_nodes,
                 counted.ready_updated_nodes,
                 counted.updating_nodes,
@@ -224,6 +228,9 @@ impl Asked<'_> {
             let told = self.told.get(name);
             let told = told.map(|(code, text)| (code.as_str(), text.as_str()));
             self.wait(&mut explanation, reason, told, name);
+            if let Some(next) = explanation.next.as_mut().filter(|_| unwritten) {
+                next.push_str(next::ALSO_UNWRITTEN);
+            }
         } else if let Some((code, why)) = self.invalid.get(name) {
             explanation.reason = Some(code.clone());
             explanation.why = Some(why.clone());
@@ -236,7 +243,11 @@ impl Asked<'_> {
             && explanation.why.is_none()
         {
             explanation.why = Some(rollout.message.clone());
-            explanation.next = (rollout.updating_nodes > 0).then(|| next::MEND.to_owned());
+            let mends = match state.unrendered {
+                true => next::UNRENDERED,
+                false => next::MEND,
+            };
+            explanation.next = (rollout.updating_nodes > 0).then(|| mends.to_owned());
             if let Some((why, next)) = state.stalled.as_ref().and_then(|s| s.split_once(NEXT)) {
                 explanation.why = Some(why.to_owned());
                 explanation.next = Some(next.to_owned());
@@ -312,8 +323,7 @@ impl Asked<'_> {
         explanation.next = Some(reason.next().to_owned());
         if let Reason::Soaking { holders, .. } = reason {
             let free = holders.free_at.map(|at| self.at(at));
-            explanation.expected =
-                free.map(|at| format!("the next slot is free {at}{IF_RESTARTED}"));
+            explanation.expected = free.map(|at| format!("the next slot is free {at}"));
         }
         if let (Reason::NotRendered { .. }, Some(unread)) = (reason, self.not_reached(form)) {
             explanation.why = Some(format!("{reason}: {unread}"));
@@ -359,7 +369,7 @@ impl Asked<'_> {
         ));
         explanation.next = Some(next::STAYS_READY.to_owned());
         let free = self.at(until);
-        explanation.expected = Some(format!("its slot is free {free}{IF_RESTARTED}"));
+        explanation.expected = Some(format!("its slot is free {free}"));
     }
 
     /// Its form's newest content has not been rendered for every row, or could not be written to some nodes, and it was written
@@ -457,9 +467,6 @@ impl Asked<'_> {
         })
     }
 }
-
-/// Since when the operator has watched a node it alone knows: what was before its start nobody has seen.
-const IF_RESTARTED: &str = ", or later if lynqgate was restarted since that was ready";
 
 /// Whether the operator's own word counts for more than what the planner makes of what everybody can read: of the answers
 /// to its requests, and of what it has not looked at since its start, it alone knows.

@@ -194,6 +194,7 @@ impl Look<'_> {
                 again = again.into_iter().chain(turn.wait(Duration::ZERO)).min();
             }
         }
+        self.world.forms_told.notify_waiters();
         again
     }
 
@@ -349,10 +350,11 @@ impl Look<'_> {
             && !resumed
             && let Some(state) = state
         {
-            let note = format!(
-                "nodes with changed content are released; {}",
-                state.windows()
-            );
+            let go = match state.blocked {
+                Some(Reason::Paused { .. }) => "wait: rollout.paused is set",
+                _ => "are released",
+            };
+            let note = format!("nodes with changed content {go}; {}", state.windows());
             self.world
                 .events
                 .tell(&about, EventReason::RolloutStarted, note);

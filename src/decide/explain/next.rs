@@ -17,6 +17,13 @@ pub const MEND: &str = "nothing, if those nodes become ready soon (kubectl descr
 pub const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld (kubectl describe lynqhub): they \
                          say why, and of which nodes; correct the form or the rows, or confirm the deletions. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
 
+/// Beside what the others wait for.
+pub const ALSO_UNWRITTEN: &str = "; of the nodes that are not written the hub's conditions say why: RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld \
+                              (kubectl describe lynqhub)";
+
+pub const UNRENDERED: &str = "correct the form or the rows: the hub's condition RenderFailed (kubectl describe lynqhub) and those nodes' own \
+                          (kubectl describe lynqnode) say what does not render or cannot be applied";
+
 pub const GOING: &str = "nothing, if it is gone soon; else see its finalizers and the objects that it is to take along (kubectl describe lynqnode); the operator's log \
                      says what it cannot delete";
 

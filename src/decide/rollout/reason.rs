@@ -217,7 +217,7 @@ impl Reason {
             Reason::BudgetSpent { .. } => {
                 "correct the form: the failed nodes get the correction first; or remove what stands in their way, and it goes on \
                  once they have been ready for rollout.minReadySeconds; or, to go on all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ), and raise maxSkew, where there is \
-                 one: the failed nodes fill the window still"
+                 one: the failed nodes fill the window still, and in a form with an order their group is still to be done"
             }
             Reason::GroupNotDone { .. } => {
                 "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate explain \

@@ -21,15 +21,20 @@ pub fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) ->
         return Some(Timestamp::UNIX_EPOCH);
     }
     let settled_since = node.settled_since?;
+    // Nothing went by it that would have to be watched: what is refused for good keeps nobody waiting.
+    if !may_have_let_go(node) {
+        return Some(settled_since);
+    }
     let form = snapshot.forms.get(&slot.form);
     let soak = form.map_or(slot.min_ready_seconds, |form| form.policy.min_ready_seconds);
     // A start to come was stamped by a clock that was ahead.
     let start = node.went().filter(|start| *start <= now);
-    // An unused slot began with nothing that had to be watched from then on.
-    let watched = [node.watched_since, node.same_since];
-    let watched = watched.into_iter().flatten().max();
-    let watched = watched.filter(|_| may_have_let_go(node));
-    let from = [Some(settled_since), start, watched];
+    let from = [
+        Some(settled_since),
+        start,
+        node.watched_since,
+        node.same_since,
+    ];
     let from = from.into_iter().flatten().max()?;
     from.checked_add(SignedDuration::from_secs(soak.into()))
         .ok()

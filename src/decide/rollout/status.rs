@@ -35,6 +35,8 @@ pub struct FormState {
     pub stalled: Option<String>,
     /// Nodes that run content which was changed since the hub wrote it.
     pub edited: Names,
+    /// Resources did not render or cannot be applied, of live nodes that are settled otherwise.
+    pub unrendered: bool,
     pub rollout: FormRolloutStatus,
     pub conditions: Vec<ConditionState>,
     /// Held nodes, by the reason why they wait.
@@ -240,7 +242,10 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         .iter()
         .cloned()
         .partition(|name| seen.snapshot.nodes.get(name).is_some_and(|n| n.deleting));
-    let unrendered = count(&|node| !node.held() && node.settled_since.is_some() && !node.ready);
+    let unrendered = nodes
+        .iter()
+        .filter(|(_, node)| !node.held() && node.settled_since.is_some() && !node.ready);
+    let unrendered = Names::of(unrendered.map(|(name, _)| *name));
     let broken = count(&|node| node.held() && node.non_ready());
     let counts = counts(&rollout, broken);
     let message = || {
@@ -250,7 +255,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             &counts,
             seen,
             blocked,
-            unrendered,
+            &unrendered,
             not_ready.as_deref(),
         )
     };
@@ -309,7 +314,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             || !form.unwritten.is_empty()
             // Since when those are settled is not known yet.
             || !seen.snapshot.unlooked.is_empty()
-            || unrendered > 0
+            || !unrendered.is_empty()
             || stalled.is_some(),
     };
     set_pace(&mut rollout, &nodes, &pace);
@@ -336,6 +341,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         hub_window,
         force,
         watched,
+        unrendered: !unrendered.is_empty(),
         stalled,
         edited: Names::default(),
         waiting,
@@ -487,7 +493,7 @@ fn message(
     counts: &str,
     seen: &Seen,
     blocked: Option<&Reason>,
-    unrendered: i32,
+    unrendered: &Names,
     not_ready: Option<&str>,
 ) -> String {
     match rollout.phase {
@@ -508,8 +514,8 @@ fn message(
                     format!("{counts}: {}", reason.advice())
                 }
                 Some(reason) => format!("{counts}: {reason}"),
-                None if unrendered > 0 => format!(
-                    "{counts}: {unrendered} have resources that did not render or cannot be applied; see the hub's condition RenderFailed, and their own"
+                None if !unrendered.is_empty() => format!(
+                    "{counts}: resources of {unrendered} did not render or cannot be applied; see the hub's condition RenderFailed, and their own"
                 ),
                 None => match not_ready {
                     Some(names) => format!("{counts}: not ready: {names}"),

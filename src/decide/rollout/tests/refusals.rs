@@ -50,7 +50,7 @@ fn a_refused_release_is_put_off_and_gives_up_its_slot_when_that_lasts() {
     let form = snapshot.forms.get_mut("web").unwrap();
     form.policy.min_ready_seconds = 3600;
     let node = snapshot.nodes.get_mut("n0").unwrap();
-    node.settled_since = Some(at(-86_400));
+    node.settled_since = Some(at(9));
     node.start = node.settled_since;
     (node.watched_since, node.same_since) = (Some(at(9)), Some(at(9)));
     let version = std::mem::replace(&mut node.resource_version, "101".into());
