@@ -185,8 +185,9 @@ async fn follow(fleet: &Fleet, kind: &str, is: fn(&Value) -> bool) -> Arc<Mutex<
 /// The form has no new generation then that would tell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_status_says_complete_while_rows_that_changed_wait() -> Result<()> {
-    let (cluster, _) = operator::shared().await?;
-    let fleet = Fleet::new(cluster, "rows-change", 8).await?;
+    let cluster = Cluster::start(Options::default()).await?;
+    let _operator = Operator::start(&cluster, "operator", &[]).await?;
+    let fleet = Fleet::new(&cluster, "rows-change", 8).await?;
     fleet
         .apply(&fleet.form("web:{{ .plan }}", json!(2), 0))
         .await?;
@@ -234,5 +235,5 @@ async fn no_status_says_complete_while_rows_that_changed_wait() -> Result<()> {
         );
     }
     ensure!(held_most > 0, "nothing was held");
-    fleet.retire().await
+    Ok(())
 }

@@ -137,9 +137,12 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     });
     let now = Timestamp::now();
     let (leader, led_since) = leader(&objects, &arguments.operator_namespace, now).await;
-    for node in snapshot.nodes.values_mut() {
+    for slot in &snapshot.slots {
         // What was before the operator's start it has not seen.
-        node.watched_since = led_since;
+        let node = snapshot.nodes.get_mut(&slot.node);
+        if let Some(node) = node.filter(|node| node.uid == slot.uid) {
+            node.watched_since = led_since;
+        }
     }
     let mut plan = rollout::plan(&snapshot, now);
     for (form, edited) in edited_of(&nodes) {

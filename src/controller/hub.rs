@@ -301,16 +301,17 @@ async fn reopen(world: &World, hub: &HubKey, desired: &BTreeMap<String, Arc<Desi
         let form = world.forms.get(&hub.0, name);
         form.is_some_and(|form| conditions::is_true(&form.status.conditions, ROLLOUT_COMPLETE))
     };
+    if !changed.iter().any(is_complete) {
+        return;
+    }
     let told = async {
-        loop {
-            let next = world.forms_told.notified();
-            if !changed.iter().any(is_complete) {
-                return;
-            }
-            world.rollout_queue.add(hub.clone());
+        let mut next = world.forms_told.notified();
+        while changed.iter().any(is_complete) {
             next.await;
+            next = world.forms_told.notified();
         }
     };
+    world.rollout_queue.add(hub.clone());
     if tokio::time::timeout(REOPENED_WITHIN, told).await.is_err() {
         tracing::warn!(
             ?hub,

@@ -22,7 +22,7 @@ pub fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) ->
     }
     let settled_since = node.settled_since?;
     // Nothing went by it that would have to be watched: what is refused for good keeps nobody waiting.
-    if !may_have_let_go(node) {
+    if !may_have_let_go(slot, node) {
         return Some(settled_since);
     }
     let form = snapshot.forms.get(&slot.form);
@@ -41,9 +41,10 @@ pub fn free_at(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) ->
 }
 
 /// Whether what is live went by the slot that the node has now.
-fn may_have_let_go(node: &Node) -> bool {
+fn may_have_let_go(slot: &Slot, node: &Node) -> bool {
     match node.flight.as_ref().filter(|flight| flight.is_live) {
-        Some(flight) => !flight.landed,
+        // One that is not watched has landed as soon as it is ready, and may be watched by now all the same.
+        Some(flight) => !flight.landed || flight.release == slot.resource_version,
         None => !node.held(),
     }
 }

@@ -33,7 +33,7 @@ pub enum Value {
     /// A `time.Time`.
     Time(Rc<Time>),
     /// What `semver` gives: a `*semver.Version`.
-    Version(Rc<Version>),
+    Version(Arc<Version>),
     /// A month, a weekday or a duration.
     Named(Named),
     /// What `buildCustomCert` gives: sprig's struct of two texts.

@@ -50,3 +50,22 @@ fn the_slot_of_a_node_that_is_made_anew_is_its_successors() {
     snapshot.nodes.remove("n0");
     assert_eq!(released(&plan(&snapshot, at(1))), ["n1"]);
 }
+
+/// Its release did not tell that it would be watched, and so it has landed as soon as it is ready.
+#[test]
+fn who_is_in_flight_is_watched_as_the_form_says_by_now() {
+    let mut snapshot = fleet("yA", 1);
+    snapshot.slots = vec![slot(0, "99")];
+    confirmed(&mut snapshot, 0);
+    let node = snapshot.nodes.get_mut("n0").unwrap();
+    node.flight = Some(Flight {
+        watched: false,
+        landed: true,
+        ..super::alone::flight("99")
+    });
+    assert_eq!(released(&plan(&snapshot, at(1))), ["n1"]);
+    let form = snapshot.forms.get_mut("web").unwrap();
+    form.policy.min_ready_seconds = 30;
+    assert_eq!(waits_until(&snapshot, 29), Some(at(30)));
+    assert_eq!(released(&plan(&snapshot, at(30))), ["n1"]);
+}

@@ -1,6 +1,6 @@
 //! Go's comparisons. Values of different kinds are not compared: that is an error.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::decide::template::format::Writer;
 use crate::decide::template::format::verb::Formatter;
@@ -105,7 +105,7 @@ fn equal_others(context: &mut Context, left: &Value, right: &Value) -> Result<bo
     match (left, right) {
         (Value::Time(a), Value::Time(b)) => Ok(a == b),
         (Value::Version(a), Value::Version(b)) if a.derived && b.derived => Ok(a == b),
-        (Value::Version(a), Value::Version(b)) => Ok(Rc::ptr_eq(a, b)),
+        (Value::Version(a), Value::Version(b)) => Ok(Arc::ptr_eq(a, b)),
         (Value::Certificate(a), Value::Certificate(b)) => Ok(a == b),
         _ if right.kind() == Kind::Struct => Ok(false),
         _ => Err(FunctionError::new(format!(

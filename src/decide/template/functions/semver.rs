@@ -3,7 +3,7 @@
 mod constraint;
 mod methods;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::decide::template::functions::arguments::text;
 use crate::decide::template::functions::{Context, Function, FunctionError};
@@ -20,7 +20,7 @@ use constraint::{Constraints, TEXT_MAX_BYTES};
 pub const FUNCTIONS: &[Function] = &[
     Function::new("semver", Signature::exactly(&[Str]), |context, args| {
         let version = version(context, text(args, 0)?)?;
-        Ok(Value::Version(Rc::new(version)))
+        Ok(Value::Version(Arc::new(version)))
     }),
     Function::new(
         "semverCompare",

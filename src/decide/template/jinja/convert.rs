@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::size_of;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use minijinja::value::{Object, ObjectRepr, ValueKind};
@@ -25,7 +24,7 @@ use crate::decide::template::version::Version;
 #[derive(Debug)]
 enum Own {
     Time(Time),
-    Version(Version),
+    Version(Arc<Version>),
     Named(Named),
 }
 
@@ -33,7 +32,7 @@ impl Own {
     fn value(&self) -> Value {
         match self {
             Own::Time(time) => Value::time(time.clone()),
-            Own::Version(version) => Value::Version(Rc::new(version.clone())),
+            Own::Version(version) => Value::Version(version.clone()),
             Own::Named(named) => Value::Named(*named),
         }
     }
@@ -93,9 +92,7 @@ fn single(value: &Value) -> Option<minijinja::Value> {
         Value::Float(f) => (*f).into(),
         Value::Str(text) => runes::to_utf8(text.to_vec()).into(),
         Value::Time(time) => minijinja::Value::from_object(Own::Time(Time::clone(time))),
-        Value::Version(version) => {
-            minijinja::Value::from_object(Own::Version(Version::clone(version)))
-        }
+        Value::Version(version) => minijinja::Value::from_object(Own::Version(version.clone())),
         Value::Named(named) => minijinja::Value::from_object(Own::Named(*named)),
         Value::Certificate(certificate) => {
             let fields = certificate.fields().into_iter();

@@ -1,7 +1,7 @@
 //! The methods of Masterminds' versions. Those that decode into one are not there.
 
 use std::cmp::Ordering;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::decide::template::functions::arguments::{NIL_POINTER, any, text};
 use crate::decide::template::functions::{Function, FunctionError, Outcome};
@@ -85,14 +85,14 @@ fn order(args: &[Value]) -> Result<Ordering, FunctionError> {
 }
 
 fn incremented(args: &[Value], place: usize) -> Outcome {
-    Ok(Value::Version(Rc::new(
+    Ok(Value::Version(Arc::new(
         version(args, 0)?.incremented(place),
     )))
 }
 
 fn made(version: Result<Version, VersionError>) -> Outcome {
     match version {
-        Ok(version) => Ok(Value::Version(Rc::new(version))),
+        Ok(version) => Ok(Value::Version(Arc::new(version))),
         Err(error) => Err(FunctionError::new(error.to_string())),
     }
 }

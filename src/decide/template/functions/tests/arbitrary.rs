@@ -79,7 +79,7 @@ fn version() -> impl Strategy<Value = Value> {
     Just("v1.2.3-a.1+m").prop_filter_map("a version", |text| {
         Version::parse(text)
             .ok()
-            .map(|version| Value::Version(Rc::new(version)))
+            .map(|version| Value::Version(Arc::new(version)))
     })
 }
 
