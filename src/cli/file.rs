@@ -33,7 +33,9 @@ fn read(path: &Path) -> Result<Vec<Value>, Error> {
         _ => std::fs::read_to_string(path).map(|read| text = read),
     }
     .map_err(unreadable)?;
-    serde_saphyr::from_multiple(&text).map_err(|error| Error::Unparsable {
+    // `0644` is what kubectl makes of it.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true };
+    serde_saphyr::from_multiple_with_options(&text, options).map_err(|error| Error::Unparsable {
         path: shown(),
         reason: error.to_string(),
     })
@@ -73,5 +75,22 @@ pub fn text(value: &Value) -> Result<Option<String>, &'static str> {
         Value::Number(_) | Value::Bool(_) => Ok(Some(value.to_string())),
         Value::Array(_) => Err("a list; give a text, a number, a boolean or null"),
         Value::Object(_) => Err("an object; give a text, a number, a boolean or null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Which is YAML 1.1 there.
+    #[test]
+    fn numbers_are_what_kubectl_makes_of_them() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "mode: 0644\nmodern: 0o17\nten: 10\n").unwrap();
+        let read = mapping(file.path()).unwrap();
+        let expected = json!({"mode": 420, "modern": 15, "ten": 10});
+        assert_eq!(Value::Object(read), expected);
     }
 }

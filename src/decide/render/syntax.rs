@@ -51,11 +51,48 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
             })
             .filter_map(move |(key, value)| Some((format!("{path}[{key}]"), value.as_str()?)))
     });
+    if let Some((field, key)) = broken_key(resource) {
+        let rule = "is no key: it may have 63 characters, letters, digits, '-', '_' and '.', begins and ends with a letter or digit, and before it \
+                    a domain and '/'; and it is no template";
+        return found(field, key, rule);
+    }
     let (field, value) = templates
         .chain(of_spec)
         .find(|(_, value)| !is_label_value(value))?;
     let rule = "is no label: it may have 63 characters, letters, digits, '-', '_' and '.', and begins and ends with a letter or digit";
     found(&field, value, rule)
+}
+
+/// Of a label or annotation that no API server takes, whatever its value.
+fn broken_key(resource: &Resource) -> Option<(&'static str, &str)> {
+    let fields = [
+        ("labelsTemplate", &resource.labels_template),
+        ("annotationsTemplate", &resource.annotations_template),
+    ];
+    let of_templates = fields
+        .into_iter()
+        .flat_map(|(field, templates)| templates.keys().map(move |key| (field, key.as_str())));
+    let own = [
+        ("spec.metadata.labels", OWN_LABELS),
+        ("spec.metadata.annotations", "/metadata/annotations"),
+    ];
+    let of_spec = own.into_iter().flat_map(|(field, place)| {
+        let all = resource.spec.pointer(place).and_then(Value::as_object);
+        let keys = all.into_iter().flat_map(|all| all.keys());
+        keys.map(move |key| (field, key.as_str()))
+    });
+    of_templates.chain(of_spec).find(|(_, key)| !is_key(key))
+}
+
+/// Kubernetes' `IsQualifiedName`.
+fn is_key(text: &str) -> bool {
+    let (domain, name) = match text.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, text),
+    };
+    let is_domain =
+        |domain: &str| domain.len() <= NAME_CHARS_MAX && is_subdomain(&domain.to_lowercase());
+    domain.is_none_or(is_domain) && !name.is_empty() && is_label_value(name)
 }
 
 fn is_builtin(group: &str, kind: &str) -> bool {
@@ -139,6 +176,26 @@ mod tests {
                 "a label of the pods",
                 json!({"spec": {"spec": {"template": {"metadata": {"labels": {"app": "a@b"}}}}}}),
                 Some("spec.spec.template.metadata.labels[app]"),
+            ),
+            (
+                "a key with a space",
+                json!({"labelsTemplate": {"a b": "1"}}),
+                Some("labelsTemplate"),
+            ),
+            (
+                "a key that is a template",
+                json!({"annotationsTemplate": {"{{ .uid }}": "any text"}}),
+                Some("annotationsTemplate"),
+            ),
+            (
+                "keys with a domain",
+                json!({"annotationsTemplate": {"nginx.ingress.kubernetes.io/rewrite-target": "/$2"}}),
+                None,
+            ),
+            (
+                "a key with two slashes",
+                json!({"spec": {"metadata": {"annotations": {"a/b/c": "1"}}}}),
+                Some("spec.metadata.annotations"),
             ),
             (
                 "one that the template overrules",

@@ -16,7 +16,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use crate::decide::template::budget::LimitError;
-use crate::decide::template::functions::{self, Context};
+use crate::decide::template::functions::Context;
 use crate::decide::template::value::Typed;
 use crate::decide::template::{Inputs, TemplateError, inputs};
 
@@ -139,7 +139,7 @@ impl Template {
             .undeclared_variables(false)
             .into_iter()
             .filter(|name| !inputs.has(name))
-            .filter(|name| functions::lookup(name).is_none())
+            .filter(|name| !self.environment.globals().any(|(known, _)| known == name))
             .collect();
         Vec::from_iter(unknown).join(", ")
     }

@@ -64,12 +64,27 @@ where
     Rv: minijinja::value::FunctionResult,
     Args: for<'a> minijinja::value::FunctionArgs<'a>,
 {
-    let callable = Callable(Value::from_function(f));
-    environment.add_global(name, Value::from_object(callable));
+    let function = Value::from_function(f);
+    environment.add_global(name, Value::from_object(Callable { name, function }));
 }
 
-/// A function as a value. minijinja's own is written as the name of its type in Rust, and so would be new with a compiler.
-struct Callable(Value);
+/// A function as a value. Where it is not called, a variable is meant that the row does not have: it must not render as
+/// something.
+pub struct Callable {
+    name: &'static str,
+    function: Value,
+}
+
+impl Callable {
+    /// Why this value is none.
+    pub fn undefined(value: &Value) -> Option<Error> {
+        let Callable { name, .. } = value.downcast_object_ref()?;
+        Some(Error::new(
+            ErrorKind::UndefinedError,
+            format!("the row has no {name}, and the function {name} is called as {name}(…)"),
+        ))
+    }
+}
 
 impl fmt::Debug for Callable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,8 +97,12 @@ impl Object for Callable {
         ObjectRepr::Plain
     }
 
+    fn is_true(self: &Arc<Self>) -> bool {
+        false
+    }
+
     fn call(self: &Arc<Self>, state: &mut State, args: &[Value]) -> Result<Value, Error> {
-        self.0.call(state, args)
+        self.function.call(state, args)
     }
 }
 
@@ -188,7 +207,9 @@ fn add_own_filters(environment: &mut Environment<'static>) {
 /// What stands behind `is`.
 fn add_tests(environment: &mut Environment<'static>) {
     environment.add_test("boolean", tests::is_boolean);
-    environment.add_test("defined", tests::is_defined);
+    environment.add_test("defined", |value: &Value| {
+        tests::is_defined(value) && Callable::undefined(value).is_none()
+    });
     environment.add_test("divisibleby", tests::is_divisibleby);
     environment.add_test("endingwith", tests::is_endingwith);
     environment.add_test("eq", tests::is_eq);
@@ -264,12 +285,23 @@ pub fn call(
     args: &[Value],
 ) -> Result<Value, Error> {
     let meter = Meter::of(state)?;
-    if args.iter().any(Value::is_undefined) && !TAKE_UNDEFINED.contains(&function.name) {
-        return Err(undefined_argument(function.name));
+    let mut args = args.to_vec();
+    if !TAKE_UNDEFINED.contains(&function.name) {
+        if let Some(error) = args.iter().find_map(Callable::undefined) {
+            return Err(error);
+        }
+        if args.iter().any(Value::is_undefined) {
+            return Err(undefined_argument(function.name));
+        }
+    }
+    for arg in &mut args {
+        if Callable::undefined(arg).is_some() {
+            *arg = Value::UNDEFINED;
+        }
     }
     let outcome = meter.call(|context| {
         let mut values: Vec<TableValue> = receiver.into_iter().collect();
-        values.extend(fitted(context, function, args)?);
+        values.extend(fitted(context, function, &args)?);
         context.budget.spend_steps(1)?;
         function.invoke(context, &values)
     })?;
@@ -332,6 +364,9 @@ fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(),
     if value.is_undefined() {
         return Err(ErrorKind::UndefinedError.into());
     }
+    if let Some(error) = Callable::undefined(value) {
+        return Err(error);
+    }
     let meter = Meter::of(state)?;
     let mut bounded = Bounded {
         out,
@@ -358,6 +393,9 @@ fn typed_of(value: &Value) -> Option<Typed> {
 
 /// The value as it is written, charged to the memory.
 pub fn shown(meter: &Meter, value: &Value) -> Result<String, Error> {
+    if let Some(error) = Callable::undefined(value) {
+        return Err(error);
+    }
     let mut text = String::new();
     let mut bounded = Bounded {
         out: &mut text,

@@ -84,8 +84,20 @@ fn errors() {
             "template: spec.x:1:9: invalid operation: error calling semver: Invalid Semantic Version",
         ),
         (
+            "{{ title }}",
+            "template: spec.x:1:3: undefined value: the row has no title, and the function title is called as title(…)",
+        ),
+        (
+            "{{ 'v:' ~ base }}",
+            "template: spec.x:1:3: undefined value: the row has no base, and the function base is called as base(…)",
+        ),
+        (
+            "{{ title | trim }}",
+            "template: spec.x:1:11: undefined value: the row has no title, and the function title is called as title(…)",
+        ),
+        (
             "{{ range | upper }}",
-            "template: spec.x:1:11: invalid operation: error calling upper: a plain object is no value for a function",
+            "template: spec.x:1:11: undefined value: the row has no range, and the function range is called as range(…)",
         ),
     ];
     for (text, expected) in cases {

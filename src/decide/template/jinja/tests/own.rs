@@ -58,14 +58,26 @@ fn and_and_or_are_filters_too() {
     }
 }
 
-/// By a word, and not by what a compiler calls it.
+/// A column may be called like one, and not be mapped.
 #[test]
-fn a_function_is_written_as_one() {
+fn a_function_that_is_not_called_is_an_undefined_variable() {
+    for text in [
+        "{{ title }}",
+        "{{ title ~ 1 }}",
+        "{{ uid | trimSuffix(title) }}",
+    ] {
+        let said = message(text);
+        let (_, said) = said.split_once("undefined value: ").unwrap();
+        assert_eq!(
+            said, "the row has no title, and the function title is called as title(…)",
+            "{text}"
+        );
+    }
     for (text, expected) in [
-        ("{{ upper }}", "function"),
-        ("{{ range }}", "function"),
+        ("{{ title | default('x') }}", "x"),
+        ("{% if title %}a{% else %}b{% endif %}", "b"),
+        ("{% if title is defined %}a{% else %}b{% endif %}", "b"),
         ("{{ [fail, bcrypt] }}", "[function, function]"),
-        ("{{ upper ~ 1 }}", "function1"),
     ] {
         assert_eq!(leaf(text), json!(expected), "{text}");
     }
