@@ -233,7 +233,9 @@ fn add_tests(environment: &mut Environment<'static>) {
     environment.add_test("startingwith", tests::is_startingwith);
     environment.add_test("string", tests::is_string);
     environment.add_test("true", tests::is_true);
-    environment.add_test("undefined", tests::is_undefined);
+    environment.add_test("undefined", |value: &Value| {
+        value.is_undefined() || Callable::undefined(value).is_some()
+    });
     environment.add_test("upper", tests::is_upper);
 }
 

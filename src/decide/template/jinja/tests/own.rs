@@ -77,6 +77,7 @@ fn a_function_that_is_not_called_is_an_undefined_variable() {
         ("{{ title | default('x') }}", "x"),
         ("{% if title %}a{% else %}b{% endif %}", "b"),
         ("{% if title is defined %}a{% else %}b{% endif %}", "b"),
+        ("{% if title is undefined %}a{% endif %}", "a"),
         ("{{ [fail, bcrypt] }}", "[function, function]"),
     ] {
         assert_eq!(leaf(text), json!(expected), "{text}");
