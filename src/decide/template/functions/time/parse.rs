@@ -7,7 +7,7 @@ use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::template::duration::quote;
-use crate::decide::template::format::time::{Element, MONTHS, OffsetForm, next_element};
+use crate::decide::template::format::time::{Element, MONTHS, OffsetForm, WEEKDAYS, next_element};
 use crate::decide::template::time::{Time, Zone};
 
 /// Go's zero time.
@@ -307,16 +307,6 @@ impl Found {
         Date::new(self.year, month.unwrap_or(1), day).map_err(|_| "day out of range".to_owned())
     }
 }
-
-const WEEKDAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
 
 /// So many digits.
 fn digits(value: &str, count: usize) -> Result<(i16, &str), Wrong> {
