@@ -13,6 +13,7 @@ pub mod findings;
 pub mod gate;
 pub mod graph;
 pub mod hub_sync;
+pub mod identifier;
 pub mod installation;
 pub mod marker;
 pub mod node;

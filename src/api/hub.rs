@@ -217,6 +217,14 @@ pub struct ValueMappings {
     pub host_or_url: Option<String>,
 }
 
+impl ValueMappings {
+    /// Lynq reads no column where the name is empty.
+    pub fn host_or_url(&self) -> Option<&str> {
+        let column = self.host_or_url.as_deref();
+        column.filter(|column| !column.is_empty())
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HubRollout {

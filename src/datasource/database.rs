@@ -1,7 +1,6 @@
 //! What the database servers have in common: how one is reached, what a read of it may cost, and what goes wrong with
 //! any of them. Knows no driver and speaks no protocol.
 
-pub mod names;
 pub mod values;
 
 use std::fmt;
@@ -18,7 +17,7 @@ use crate::api::hub::{SecretKey, SourceTls};
 use crate::datasource::DataSource;
 use crate::datasource::error::{Limit, SourceError, Stage};
 
-use names::Table;
+use crate::decide::identifier::Table;
 
 /// A connection older than this is replaced, so that a hub follows a fail-over by name within this time.
 pub const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::decide::identifier::InvalidName;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     #[error("cannot reach the database at {}:{port}: {cause}; check source host and port, and that the network allows it", host.escape_debug())]
@@ -43,12 +45,8 @@ pub enum SourceError {
     TableMissing { table: String },
     #[error("{table} has no column {column}; correct the hub's value mappings or the table")]
     ColumnMissing { column: String, table: String },
-    #[error("{name:?} cannot be the name of a {what}: {why}")]
-    InvalidName {
-        what: &'static str,
-        name: String,
-        why: &'static str,
-    },
+    #[error(transparent)]
+    InvalidName(#[from] InvalidName),
     #[error(
         "the connection to the database broke after {rows_read} rows; nothing was concluded from them, and the next sync reads again"
     )]
@@ -90,7 +88,7 @@ impl SourceError {
             Self::UnknownDatabase { .. } => "UnknownDatabase",
             Self::TableMissing { .. } => "TableMissing",
             Self::ColumnMissing { .. } => "ColumnMissing",
-            Self::InvalidName { .. } => "InvalidName",
+            Self::InvalidName(_) => "InvalidName",
             Self::Interrupted { .. } => "Interrupted",
             Self::TooLarge { .. } => "TooLarge",
             Self::Protocol { .. } => "Protocol",

@@ -17,11 +17,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::api::hub;
 use crate::datasource::DataSource;
-use crate::datasource::database::names::Table;
 use crate::datasource::database::{
     CONNECTION_AGE_MAX, Context, SERVER_GRACE, Server, Settings, Tally, Tls,
 };
 use crate::datasource::error::{SourceError, Stage};
+use crate::decide::identifier::{MYSQL, Table};
 use crate::decide::rows::{Columns, RawRow, RowCount};
 
 use errors::explain;
@@ -77,7 +77,7 @@ impl Mysql {
         on_row: impl FnMut(RawRow),
     ) -> Result<RowCount, SourceError> {
         let selected = columns.selected();
-        let table = Table::parse(&self.settings.table, &sql::QUOTING)?;
+        let table = Table::parse(&self.settings.table, &MYSQL)?;
         let select = sql::select(&table, &selected)?;
 
         let mut idle = self.idle.lock().await;

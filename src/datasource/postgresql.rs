@@ -20,11 +20,11 @@ use tokio_postgres::{Client, Config, Connection, Error, NoTls};
 
 use crate::api::hub;
 use crate::datasource::DataSource;
-use crate::datasource::database::names::Table;
 use crate::datasource::database::{
     CONNECTION_AGE_MAX, Context, SERVER_GRACE, Server, Settings, Tally,
 };
 use crate::datasource::error::{SourceError, Stage};
+use crate::decide::identifier::{POSTGRESQL, Table};
 use crate::decide::rows::{Columns, RawRow, RowCount};
 
 use errors::explain;
@@ -83,7 +83,7 @@ impl Postgresql {
         on_row: impl FnMut(RawRow),
     ) -> Result<RowCount, SourceError> {
         let selected = columns.selected();
-        let table = Table::parse(&self.settings.table, &sql::QUOTING)?;
+        let table = Table::parse(&self.settings.table, &POSTGRESQL)?;
         let describe = sql::describe(&table, &selected)?;
         let context = |stage| Context {
             settings: &self.settings,

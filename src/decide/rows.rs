@@ -36,7 +36,7 @@ impl Columns {
         Columns {
             uid: hub.value_mappings.uid.clone(),
             activate: hub.value_mappings.activate.clone(),
-            host_or_url: hub.value_mappings.host_or_url.clone(),
+            host_or_url: hub.value_mappings.host_or_url().map(str::to_owned),
             extra: hub.extra_value_mappings.clone(),
         }
     }

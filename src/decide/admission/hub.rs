@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use crate::api::hub::HubSpec;
+use crate::api::hub::{HubSpec, SourceType};
 use crate::decide::admission::{Verdict, misspelled};
+use crate::decide::identifier::{MYSQL, POSTGRESQL, Table};
 
 pub fn judge(old: Option<&Value>, new: &Value) -> Verdict {
     let mut verdict = Verdict {
@@ -56,8 +57,41 @@ fn refusal(spec: &Value) -> Option<String> {
     {
         return Some(format!("{type_}.{field} is required"));
     }
-    let unread = serde_json::from_value::<HubSpec>(spec.clone()).err();
-    unread.map(|error| format!("spec: {error}"))
+    match serde_json::from_value::<HubSpec>(spec.clone()) {
+        Ok(hub) => no_name(&hub),
+        Err(error) => Some(format!("spec: {error}")),
+    }
+}
+
+/// What no database has a name like.
+fn no_name(hub: &HubSpec) -> Option<String> {
+    let source = &hub.source;
+    let (type_, table, quoting) = match (&source.mysql, &source.postgresql) {
+        (Some(mysql), _) if source.type_ == SourceType::Mysql => ("mysql", &mysql.table, &MYSQL),
+        (_, Some(postgresql)) if source.type_ == SourceType::Postgresql => {
+            ("postgresql", &postgresql.table, &POSTGRESQL)
+        }
+        _ => return None,
+    };
+    if let Err(error) = Table::parse(table, quoting) {
+        return Some(format!("source.{type_}.table: {error}"));
+    }
+    let mappings = &hub.value_mappings;
+    let fields = [
+        ("uid", Some(mappings.uid.as_str())),
+        ("activate", Some(mappings.activate.as_str())),
+        ("hostOrUrl", mappings.host_or_url()),
+    ];
+    let fields = fields
+        .into_iter()
+        .filter_map(|(field, column)| Some((format!("valueMappings.{field}"), column?)));
+    let extra = hub.extra_value_mappings.iter();
+    let extra = extra.map(|(name, column)| (format!("extraValueMappings.{name}"), column.as_str()));
+    let mut wrong = fields.chain(extra).filter_map(|(field, column)| {
+        let error = quoting.column(column).err()?;
+        Some(format!("{field}: {error}"))
+    });
+    wrong.next()
 }
 
 #[cfg(test)]
@@ -104,6 +138,45 @@ mod tests {
         spec["source"]["type"] = json!("configMap");
         let said = "configMap configuration is required when source type is configMap";
         assert_eq!(judge(None, &hub(spec)).denied.as_deref(), Some(said));
+    }
+
+    #[test]
+    fn what_no_database_has_a_name_like_is_refused() {
+        let long = "x".repeat(64);
+        let cases = [
+            (
+                "/source/mysql/table",
+                "crm.acme.tenants",
+                Some(
+                    "source.mysql.table: \"crm.acme.tenants\" cannot be the name of a table: \
+                     write `table` or `database.table`",
+                ),
+            ),
+            ("/source/mysql/table", "tenants WHERE id > 5", None),
+            ("/valueMappings/uid", &long, None),
+            (
+                "/extraValueMappings/plan",
+                "",
+                Some("extraValueMappings.plan: \"\" cannot be the name of a column: it is empty"),
+            ),
+            ("/valueMappings/hostOrUrl", "", None),
+        ];
+        for (pointer, value, said) in cases {
+            let mut spec = good();
+            spec["extraValueMappings"] = json!({"plan": "plan"});
+            spec["valueMappings"]["hostOrUrl"] = json!("url");
+            *spec.pointer_mut(pointer).unwrap() = json!(value);
+            let denied = judge(None, &hub(spec)).denied;
+            assert_eq!(denied.as_deref(), said, "{pointer} {value:?}");
+        }
+        let mut spec = good();
+        spec["source"] = json!({"type": "postgresql", "postgresql": spec["source"]["mysql"]});
+        spec["valueMappings"]["uid"] = json!(long);
+        let said = format!(
+            "valueMappings.uid: {long:?} cannot be the name of a column: it has over 63 bytes; \
+             put any SQL other than a name into a view"
+        );
+        assert_eq!(judge(None, &hub(spec)).denied, Some(said));
     }
 
     /// A stored one may be changed beside its spec, however bad that is.

@@ -2,7 +2,30 @@
 
 use std::fmt;
 
-use crate::datasource::error::SourceError;
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} cannot be the name of a {what}: {why}")]
+pub struct InvalidName {
+    pub what: &'static str,
+    pub name: String,
+    pub why: &'static str,
+}
+
+pub static MYSQL: Quoting = Quoting {
+    mark: '`',
+    length: |identifier| identifier.chars().count(),
+    length_max: 64,
+    too_long: "it has over 64 characters; put any SQL other than a name into a view",
+    forms: "write `table` or `database.table`",
+};
+
+/// A longer name the server would cut, and might find another's.
+pub static POSTGRESQL: Quoting = Quoting {
+    mark: '"',
+    length: str::len,
+    length_max: 63,
+    too_long: "it has over 63 bytes; put any SQL other than a name into a view",
+    forms: "write `table` or `schema.table`",
+};
 
 /// How a product quotes identifiers, and which it has.
 #[derive(Debug)]
@@ -22,16 +45,20 @@ impl Quoting {
         format!("{mark}{doubled}{mark}")
     }
 
-    pub fn columns(&self, columns: &[&str]) -> Result<Vec<String>, SourceError> {
-        let quoted = |column: &&str| match self.check(column) {
+    /// Quoted.
+    pub fn column(&self, column: &str) -> Result<String, InvalidName> {
+        match self.check(column) {
             Ok(()) => Ok(self.quote(column)),
-            Err(why) => Err(SourceError::InvalidName {
+            Err(why) => Err(InvalidName {
                 what: "column",
-                name: (*column).to_owned(),
+                name: column.to_owned(),
                 why,
             }),
-        };
-        columns.iter().map(quoted).collect()
+        }
+    }
+
+    pub fn columns(&self, columns: &[&str]) -> Result<Vec<String>, InvalidName> {
+        columns.iter().map(|column| self.column(column)).collect()
     }
 
     fn check(&self, identifier: &str) -> Result<(), &'static str> {
@@ -76,8 +103,8 @@ pub struct Table {
 impl Table {
     /// `table`, `schema.table`, or either part in quotes (Lynq's users had to write those around some names).
     /// Everything else is one identifier or none: no text gets into the statement unquoted.
-    pub fn parse(text: &str, quoting: &'static Quoting) -> Result<Self, SourceError> {
-        let invalid = |why| SourceError::InvalidName {
+    pub fn parse(text: &str, quoting: &'static Quoting) -> Result<Self, InvalidName> {
+        let invalid = |why| InvalidName {
             what: "table",
             name: text.to_owned(),
             why,
