@@ -316,7 +316,8 @@ async fn what_a_takeover_would_change_takes_its_turn() -> Result<()> {
     Ok(())
 }
 
-/// Lynq's nodes hold templates. Until a hub has rendered them, nothing lets them go: here not even force.
+/// Lynq's nodes hold templates. Until a hub has rendered them, nothing lets them go: not even force, of the form or of
+/// the nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_no_hub_has_rendered_yet_stays_as_it_is() -> Result<()> {
     let cluster = cluster_of_lynq().await?;
@@ -334,6 +335,11 @@ async fn what_no_hub_has_rendered_yet_stays_as_it_is() -> Result<()> {
     );
 
     let _operator = Operator::start(&cluster, "operator", &[]).await?;
+    for name in fleet.names("LynqNode").await? {
+        let force = json!({"metadata": {"annotations": {"lynq.sh/force-rollout": "true"}}});
+        let (nodes, params) = (fleet.api("LynqNode"), PatchParams::default());
+        nodes.patch(&name, &params, &Patch::Merge(&force)).await?;
+    }
     wait::until("every node says what it waits for", SOON, async || {
         for node in fleet.list("LynqNode").await? {
             let held = condition(&node, "Held").context("Held")?;

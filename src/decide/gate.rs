@@ -24,6 +24,7 @@ use crate::api::names;
 use crate::decide::content;
 use crate::decide::content::Hash;
 use crate::decide::marker::ReleaseMarker;
+use crate::decide::takeover::bears_lynqs_row;
 use state::{Live, Source, State};
 pub use state::{annotation, bears_a_hold};
 
@@ -289,8 +290,11 @@ fn by_rule<'a>(
         next.go_live(now);
         return Ok((Outcome::Ungated, next));
     }
-    // Forced, for as long as the annotation is there.
-    if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) {
+    // Forced, for as long as the annotation is there. What Lynq left may hold templates, and which objects it has nobody knows
+    // yet: it goes when the node loop, which finds that out, takes Lynq's row off.
+    let is_lynqs =
+        old.as_ref().is_some_and(|old| old.live == Live::Unknown) && bears_lynqs_row(write.new);
+    if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) && !is_lynqs {
         let was_settled = !changed && old.as_ref().is_some_and(|old| !old.held());
         next.go_live(now);
         return Ok((

@@ -19,6 +19,7 @@ use crate::decide::gate::{self, annotation};
 use crate::decide::marker::ReleaseMarker;
 use crate::decide::rollout;
 use crate::decide::rollout::Live;
+use crate::decide::takeover::bears_lynqs_row;
 use crate::decide::version;
 
 /// One resource of the live content, without its manifest.
@@ -61,6 +62,7 @@ pub struct NodeDigest {
     pub start: Option<String>,
     pub held_since: Option<String>,
     pub rendered_hash: Option<String>,
+    pub bears_lynqs_row: bool,
     /// The generation of the form that it was last written from.
     pub written_from: Option<i64>,
     pub first_seen: Option<String>,
@@ -131,6 +133,7 @@ impl NodeDigest {
             start: annotation(object, names::START_TIME).map(str::to_owned),
             held_since: annotation(object, names::HELD_SINCE).map(str::to_owned),
             rendered_hash: rendered_hash(object),
+            bears_lynqs_row: bears_lynqs_row(object),
             written_from: annotation(object, names::TEMPLATE_GENERATION)
                 .and_then(|text| text.parse().ok()),
             first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
@@ -394,9 +397,8 @@ impl NodeDigest {
 fn rendered_hash(object: &Value) -> Option<String> {
     let rendered = annotation(object, names::RENDERED_HASH)?;
     let content = rendered.split('/').next();
-    let mut lefts = names::LEFT_BY_LYNQ.iter();
-    let is_lynqs = lefts.any(|name| annotation(object, name).is_some())
-        && content != Some(content::hash(Some(&object["spec"])).as_str());
+    let is_lynqs =
+        bears_lynqs_row(object) && content != Some(content::hash(Some(&object["spec"])).as_str());
     (!is_lynqs).then(|| rendered.to_owned())
 }
 

@@ -30,6 +30,13 @@ const RECORDED: [(&str, &str); 15] = [
     ("HorizontalPodAutoscaler", "autoscaling/v2"),
 ];
 
+/// Lynq's nodes do, until they are taken over.
+pub fn bears_lynqs_row(node: &Value) -> bool {
+    let annotations = &node["metadata"]["annotations"];
+    let mut row = names::LEFT_BY_LYNQ.iter();
+    row.any(|name| annotations[name].is_string())
+}
+
 /// An object that a status names as `Kind/namespace/name@id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {

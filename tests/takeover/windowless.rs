@@ -1,6 +1,7 @@
 //! A takeover where nothing makes nodes wait for each other.
 
 use anyhow::{Context, Result, ensure};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::cluster::wait;
@@ -16,20 +17,29 @@ async fn without_a_window_it_is_tried_as_well_and_what_goes_is_deleted() -> Resu
     let same = fleet_of_lynq(&cluster, "same", |_| "web:1").await?;
     let pruned = fleet_of_lynq(&cluster, "pruned", |_| "web:1").await?;
     let forced = fleet_of_lynq(&cluster, "forced", |_| "web:1").await?;
+    let forced_one_by_one = fleet_of_lynq(&cluster, "forced-one-by-one", |_| "web:1").await?;
     let windowless = |fleet: &Fleet| {
         let mut form = form(fleet, "web:1");
         form["spec"]["rollout"]["maxSkew"] = json!(0);
         form
     };
     same.apply(&windowless(&same)).await?;
-    for fleet in [&pruned, &forced] {
+    let force = json!({"lynq.sh/force-rollout": "true"});
+    for fleet in [&pruned, &forced, &forced_one_by_one] {
         let mut form = windowless(fleet);
         form["spec"]["configMaps"] = json!([]);
-        if fleet.namespace == forced.namespace {
+        if fleet.namespace != pruned.namespace {
             form["spec"]["rollout"]["maxSkew"] = json!(1);
-            form["metadata"]["annotations"] = json!({"lynq.sh/force-rollout": "true"});
+        }
+        if fleet.namespace == forced.namespace {
+            form["metadata"]["annotations"] = force.clone();
         }
         fleet.apply(&form).await?;
+    }
+    for name in forced_one_by_one.names("LynqNode").await? {
+        let force = Patch::Merge(json!({"metadata": {"annotations": force}}));
+        let nodes = forced_one_by_one.api("LynqNode");
+        nodes.patch(&name, &PatchParams::default(), &force).await?;
     }
     let before = substance(&same).await?;
     let told = migrate(&cluster, "").await?.expect_success()?;
@@ -40,9 +50,11 @@ async fn without_a_window_it_is_tried_as_well_and_what_goes_is_deleted() -> Resu
     ensure!(told.contains(&goes), "{told}");
 
     let operator = Operator::start(&cluster, "operator", &[]).await?;
-    for fleet in [&same, &pruned, &forced] {
+    for fleet in [&same, &pruned, &forced, &forced_one_by_one] {
         wait::until("every node is live", SOON, async || {
             for node in fleet.list("LynqNode").await? {
+                let annotations = &node["metadata"]["annotations"];
+                ensure!(annotations["lynq.sh/extra"].is_null(), "{annotations}");
                 let rolled = condition(&node, "Rolled").context("Rolled")?;
                 ensure!(rolled["status"] == "True", "{rolled}");
             }
@@ -52,10 +64,12 @@ async fn without_a_window_it_is_tried_as_well_and_what_goes_is_deleted() -> Resu
     }
     released(&operator, &same, &[("taken_over", ROWS)]).await?;
     released(&operator, &pruned, &[("ungated", ROWS)]).await?;
-    released(&operator, &forced, &[("forced", ROWS)]).await?;
+    for fleet in [&forced, &forced_one_by_one] {
+        released(&operator, fleet, &[("forced", ROWS)]).await?;
+    }
     let after = substance(&same).await?;
     ensure!(after == before, "{before:?} became {after:?}");
-    for fleet in [&pruned, &forced] {
+    for fleet in [&pruned, &forced, &forced_one_by_one] {
         wait::until("what no form names any more is gone", SOON, async || {
             let names = fleet.names("ConfigMap").await?;
             let left = names.iter().find(|name| name.ends_with("-settings"));

@@ -46,13 +46,14 @@ impl Look<'_> {
             );
             self.world.events.tell(&about, EventReason::Forced, note);
         }
-        self.memory.report.forced = node.forced;
+        let was_forced = std::mem::replace(&mut self.memory.report.forced, node.forced);
         let held = node
             .held()
             .then(|| stamp::parse(node.held_since.as_deref()?));
         let before = std::mem::replace(&mut self.memory.report.held, held);
-        // Only the gate saw that go. What the hub writes to it later is counted there.
-        if let Some(since) = before.filter(|_| node.forced && !node.held()) {
+        // Only the gate saw that go. What the hub writes to a forced one is counted there.
+        let by_force = node.forced && !was_forced;
+        if let Some(since) = before.filter(|_| by_force && !node.held()) {
             let hub = (node.key.namespace.clone(), node.hub.clone());
             let metrics = &self.world.metrics;
             metrics.released(&hub, &node.form, Way::Forced, since);

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::api::names;
 use crate::api::resource::Resource;
+use crate::api::stamp;
 use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::World;
 use crate::controller::node::{Look, apply};
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of, kind_of, object_key};
-use crate::decide::gate::annotation;
 use crate::decide::node::{NodeDigest, desired_content};
 use crate::decide::node_plan::{is_ours, missing_kind, twice};
-use crate::decide::rollout::Live;
+use crate::decide::rollout::{Live, Way};
 use crate::decide::takeover::left::left;
 use crate::decide::takeover::{self, Effect, Recorded, recorded};
 
@@ -36,16 +36,7 @@ impl Look<'_> {
         let Some(unchanged) = changes_nothing(self.world, node, &object).await? else {
             return Ok(());
         };
-        let left = names::LEFT_BY_LYNQ
-            .iter()
-            .filter(|name| annotation(&object, name).is_some());
-        let left: serde_json::Map<String, Value> =
-            left.map(|name| ((*name).to_owned(), Value::Null)).collect();
-        if !left.is_empty() {
-            let patch = json!({"metadata": {"annotations": left}});
-            let written = self.world.objects.merge(&self.own(), &patch).await?;
-            self.world.nodes.learn(&written);
-        }
+        self.forget_row(node).await?;
         {
             let mut found = self.world.unchanged.lock().expect("the takeovers' lock");
             found.insert(self.key.clone(), (node.desired.clone(), unchanged));
@@ -53,6 +44,25 @@ impl Look<'_> {
         let hub = (self.key.namespace.clone(), node.hub.clone());
         self.world.rollout_queue.add(hub);
         self.memory.taken_over = Some(node.desired.clone());
+        Ok(())
+    }
+
+    /// A forced one goes with this write.
+    async fn forget_row(&self, node: &NodeDigest) -> Result<(), ApiError> {
+        if !node.bears_lynqs_row {
+            return Ok(());
+        }
+        let row = names::LEFT_BY_LYNQ.map(|name| (name.to_owned(), Value::Null));
+        let row = serde_json::Map::from_iter(row);
+        let patch = json!({"metadata": {"annotations": row}});
+        let written = self.world.objects.merge(&self.own(), &patch).await?;
+        let written = self.world.nodes.learn(&written);
+        if node.held() && !written.held() {
+            let hub = (self.key.namespace.clone(), node.hub.clone());
+            let since = node.held_since.as_deref().and_then(stamp::parse);
+            let metrics = &self.world.metrics;
+            metrics.released(&hub, &node.form, Way::Forced, since);
+        }
         Ok(())
     }
 }

@@ -324,6 +324,25 @@ fn force_lets_everything_through_while_it_is_there() {
     );
 }
 
+/// It may hold templates, and its objects are looked for first.
+#[test]
+fn force_lets_go_what_lynq_left_once_its_row_is_off() {
+    let of_lynq = with(&node("{{ .image }}"), names::ACTIVATE, Some("1"));
+    let forced = with(&of_lynq, names::FORCE_ROLLOUT, Some("true"));
+    let (outcome, forced) = write(Some(&of_lynq), &forced, USER).unwrap();
+    let live = |object| annotation(object, names::LIVE_HASH).map(str::to_owned);
+    let unknown = Some("unknown".to_owned());
+    assert_eq!(
+        (outcome, live(&forced)),
+        (Outcome::Unchanged, unknown.clone())
+    );
+    let (outcome, rendered) = write(Some(&forced), &edited(&forced, "b"), OPERATOR).unwrap();
+    assert_eq!((outcome, live(&rendered)), (Outcome::Held, unknown));
+    let without = with(&rendered, names::ACTIVATE, None);
+    let (outcome, next) = write(Some(&rendered), &without, OPERATOR).unwrap();
+    assert_eq!((outcome, live_image(&next)), (Outcome::Forced, Some("b")));
+}
+
 #[test]
 fn any_other_force_value_warns_and_holds() {
     let new = with(&edited(&live(), "b"), names::FORCE_ROLLOUT, Some("yes"));

@@ -60,6 +60,7 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         start: Some("2026-03-01T12:00:00.000Z".into()),
         held_since: None,
         rendered_hash: None,
+        bears_lynqs_row: false,
         written_from: None,
         first_seen: None,
         group_of_row: None,
