@@ -12,6 +12,7 @@ use crate::decide::rows::uid::is_subdomain;
 const WITHOUT_NAMESPACE: [&str; 3] = ["Namespace", "Node", "PersistentVolume"];
 
 const OWN_LABELS: &str = "/metadata/labels";
+const PODS_LABELS: &str = "/spec/template/metadata/labels";
 
 /// What a label may have, in Kubernetes' own words a qualified name's last part.
 const LABEL_CHARS_MAX: usize = 63;
@@ -37,7 +38,7 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
         templates.map(|(key, value)| (format!("labelsTemplate[{key}]"), value.as_str()));
     let mut places = vec![OWN_LABELS];
     if is_builtin(group, kind) {
-        places.push("/spec/template/metadata/labels");
+        places.push(PODS_LABELS);
     }
     let of_spec = places.into_iter().flat_map(|place| {
         let labels = resource.spec.pointer(place).and_then(Value::as_object);
@@ -51,7 +52,7 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
             })
             .filter_map(move |(key, value)| Some((format!("{path}[{key}]"), value.as_str()?)))
     });
-    if let Some((field, key)) = broken_key(resource) {
+    if let Some((field, key)) = broken_key(resource, is_builtin(group, kind)) {
         let rule = "is no key: it may have 63 characters, letters, digits, '-', '_' and '.', begins and ends with a letter or digit, and before it \
                     a domain and '/'; and it is no template";
         return found(field, key, rule);
@@ -64,24 +65,44 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
 }
 
 /// Of a label or annotation that no API server takes, whatever its value.
-fn broken_key(resource: &Resource) -> Option<(&'static str, &str)> {
-    let fields = [
-        ("labelsTemplate", &resource.labels_template),
-        ("annotationsTemplate", &resource.annotations_template),
-    ];
-    let of_templates = fields
-        .into_iter()
-        .flat_map(|(field, templates)| templates.keys().map(move |key| (field, key.as_str())));
-    let own = [
-        ("spec.metadata.labels", OWN_LABELS),
-        ("spec.metadata.annotations", "/metadata/annotations"),
-    ];
-    let of_spec = own.into_iter().flat_map(|(field, place)| {
+fn broken_key(resource: &Resource, has_pods: bool) -> Option<(&'static str, &str)> {
+    let of_spec = |place: &str| {
         let all = resource.spec.pointer(place).and_then(Value::as_object);
-        let keys = all.into_iter().flat_map(|all| all.keys());
-        keys.map(move |key| (field, key.as_str()))
-    });
-    of_templates.chain(of_spec).find(|(_, key)| !is_key(key))
+        all.into_iter().flat_map(|all| all.keys()).collect()
+    };
+    let of_pods = |place| if has_pods { of_spec(place) } else { vec![] };
+    let labels = [
+        ("labelsTemplate", resource.labels_template.keys().collect()),
+        ("spec.metadata.labels", of_spec(OWN_LABELS)),
+        ("spec.spec.template.metadata.labels", of_pods(PODS_LABELS)),
+    ];
+    let annotations = [
+        (
+            "annotationsTemplate",
+            resource.annotations_template.keys().collect(),
+        ),
+        (
+            "spec.metadata.annotations",
+            of_spec("/metadata/annotations"),
+        ),
+        (
+            "spec.spec.template.metadata.annotations",
+            of_pods("/spec/template/metadata/annotations"),
+        ),
+    ];
+    // The domain before an annotation may have capitals.
+    let all_lower = |key: &str| is_key(&key.to_lowercase());
+    first_but(labels, is_key).or_else(|| first_but(annotations, all_lower))
+}
+
+fn first_but<'a>(
+    all: [(&'static str, Vec<&'a String>); 3],
+    good: fn(&str) -> bool,
+) -> Option<(&'static str, &'a str)> {
+    all.into_iter().find_map(|(field, keys)| {
+        let broken = keys.into_iter().find(|key| !good(key))?;
+        Some((field, broken.as_str()))
+    })
 }
 
 /// Kubernetes' `IsQualifiedName`.
@@ -90,8 +111,7 @@ fn is_key(text: &str) -> bool {
         Some((domain, name)) => (Some(domain), name),
         None => (None, text),
     };
-    let is_domain =
-        |domain: &str| domain.len() <= NAME_CHARS_MAX && is_subdomain(&domain.to_lowercase());
+    let is_domain = |domain: &str| domain.len() <= NAME_CHARS_MAX && is_subdomain(domain);
     domain.is_none_or(is_domain) && !name.is_empty() && is_label_value(name)
 }
 
@@ -191,6 +211,21 @@ mod tests {
                 "keys with a domain",
                 json!({"annotationsTemplate": {"nginx.ingress.kubernetes.io/rewrite-target": "/$2"}}),
                 None,
+            ),
+            (
+                "a label's domain with a capital",
+                json!({"labelsTemplate": {"Example.com/a": "1"}}),
+                Some("labelsTemplate"),
+            ),
+            (
+                "an annotation's",
+                json!({"annotationsTemplate": {"Example.com/a": "1"}}),
+                None,
+            ),
+            (
+                "a key of the pods",
+                json!({"spec": {"spec": {"template": {"metadata": {"labels": {"a b": "c"}}}}}}),
+                Some("spec.spec.template.metadata.labels"),
             ),
             (
                 "a key with two slashes",
