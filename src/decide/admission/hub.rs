@@ -17,7 +17,8 @@ pub fn judge(old: Option<&Value>, new: &Value) -> Verdict {
         return verdict;
     }
     verdict.denied = refusal(spec);
-    if !spec["valueMappings"]["hostOrUrl"].is_null() {
+    let host_or_url = spec["valueMappings"]["hostOrUrl"].as_str();
+    if host_or_url.is_some_and(|column| !column.is_empty()) {
         verdict.warnings.push(
             "valueMappings.hostOrUrl is deprecated; map the column in extraValueMappings, and use the function toHost"
                 .to_owned(),
