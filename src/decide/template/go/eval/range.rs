@@ -95,6 +95,11 @@ impl<'t> Machine<'t, '_> {
             Some(list) if is_empty => self.list(list, dot)?,
             _ => Flow::Next,
         };
+        // As in Go, `break` ends the range in whose `else` it stands, and `continue` goes on with the one around it.
+        let flow = match flow {
+            Flow::Break => Flow::Next,
+            flow => flow,
+        };
         self.frame.variables.truncate(outer_mark);
         self.leave();
         Ok(flow)
