@@ -41,10 +41,11 @@ fn len(_: &mut Context, args: &[Value]) -> Outcome {
                 "reflect: call of reflect.Value.Type on zero Value",
             ));
         }
+        // Go looks behind the pointer.
         other => {
             return Err(FunctionError::new(format!(
                 "len of type {}",
-                other.type_name()
+                other.type_name().trim_start_matches('*')
             )));
         }
     };

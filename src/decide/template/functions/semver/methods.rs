@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::decide::template::functions::arguments::{NIL_POINTER, any, text};
-use crate::decide::template::functions::{Function, FunctionError, Outcome};
+use crate::decide::template::functions::{Context, Function, FunctionError, Outcome};
 use crate::decide::template::runes;
 use crate::decide::template::signature::Param::{Named, Str};
 use crate::decide::template::signature::Signature;
@@ -45,9 +45,8 @@ pub const OF_VERSION: &[Function] = &[
         context.reserve(text.len().saturating_mul(4))?;
         made(version(args, 0)?.with_prerelease(&runes::to_utf8(text.to_vec())))
     }),
-    Function::new("String", NONE, |context, args| {
-        context.string(version(args, 0)?.to_string())
-    }),
+    Function::new("String", NONE, string),
+    Function::new("Value", NONE, string),
 ];
 
 /// Of one that was parsed, and so is a pointer to Go.
@@ -68,6 +67,10 @@ pub const OF_POINTER: &[Function] = &[
         context.string(&version(args, 0)?.original)
     }),
 ];
+
+fn string(context: &mut Context, args: &[Value]) -> Outcome {
+    context.string(version(args, 0)?.to_string())
+}
 
 fn version(args: &[Value], index: usize) -> Result<&Version, FunctionError> {
     match any(args, index) {
