@@ -11,7 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use minijinja::machinery::{eval, get_compiled_template, make_string_output};
+use minijinja::machinery::{Instruction, eval, get_compiled_template, make_string_output};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
@@ -36,8 +36,8 @@ static LIBRARY: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL_MAX));
     environment.set_recursion_limit(CALLS_MAX as usize);
-    // Its errors have their places without; with it they keep copies of the template and of values.
-    environment.set_debug(false);
+    // Errors say what is undefined.
+    environment.set_debug(true);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     // Never fails: the delimiters are the usual ones.
     if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
@@ -69,7 +69,7 @@ impl Template {
         let mut environment = LIBRARY.clone();
         environment
             .add_template_owned(name.to_owned(), text.to_owned())
-            .map_err(|error| described(name, text, &error, None, ""))?;
+            .map_err(|error| described(name, text, &error, None, None))?;
         Ok(Template {
             name: name.to_owned(),
             environment,
@@ -91,14 +91,14 @@ impl Template {
                 Ok((text, typed))
             }
             Err(error) => {
-                let missing = match error.kind() {
-                    ErrorKind::UndefinedError => self.missing(inputs),
-                    _ => String::new(),
+                let detail = match error.kind() {
+                    ErrorKind::UndefinedError => self.undefined(inputs, &error, meter.missed()),
+                    _ => None,
                 };
                 let template = self.environment.get_template(&self.name);
                 let source = template.as_ref().map_or("", |template| template.source());
                 let limit = meter.limit();
-                Err(described(&self.name, source, &error, limit, &missing))
+                Err(described(&self.name, source, &error, limit, detail))
             }
         }
     }
@@ -130,28 +130,60 @@ impl Template {
         Ok(())
     }
 
-    /// Names in the template that neither the row nor the table has.
-    fn missing(&self, inputs: &Inputs) -> String {
-        let Ok(template) = self.environment.get_template(&self.name) else {
-            return String::new();
+    /// What is undefined, and for which function.
+    fn undefined(&self, inputs: &Inputs, error: &Error, function: Option<&str>) -> Option<String> {
+        let what = match error.detail() {
+            None => self.missing(inputs),
+            Some(detail) => match detail.strip_prefix('`')?.rsplit_once("` is undefined")? {
+                (name, _) if !name.contains(['.', '[']) => Some(format!("the row has no {name}")),
+                (path, from) => Some(format!("{}{from}", readable(path))),
+            },
         };
-        let unknown: BTreeSet<String> = template
-            .undeclared_variables(false)
-            .into_iter()
-            .filter(|name| !inputs.has(name))
-            .filter(|name| !self.environment.globals().any(|(known, _)| known == name))
+        let call = function.map(|name| format!("error calling {name}: an argument is undefined"));
+        let all = Vec::from_iter([call, what].into_iter().flatten());
+        (!all.is_empty()).then(|| all.join(": "))
+    }
+
+    /// Variables of the template that the row lacks.
+    fn missing(&self, inputs: &Inputs) -> Option<String> {
+        let template = self.environment.get_template(&self.name).ok()?;
+        let declared_nowhere = template.undeclared_variables(false);
+        let instructions = &get_compiled_template(&template).instructions;
+        let instructions = (0..).map_while(|at| instructions.get(at));
+        let unknown: BTreeSet<&str> = instructions
+            .filter_map(|instruction| match instruction {
+                Instruction::Lookup(name) => Some(*name),
+                _ => None,
+            })
+            .filter(|name| declared_nowhere.contains(*name) && !inputs.has(name))
             .collect();
-        Vec::from_iter(unknown).join(", ")
+        if unknown.is_empty() {
+            return None;
+        }
+        let functions = unknown.iter().filter(|name| library::is_function(name));
+        let hints =
+            functions.map(|name| format!(", and the function {name} is called as {name}(…)"));
+        let hints: String = hints.collect();
+        let unknown = Vec::from_iter(unknown).join(", ");
+        Some(format!("the row has no {unknown}{hints}"))
     }
 }
 
-/// An error in this module's words: the message says where, what, and which variables the row lacks.
+/// What minijinja calls an expression. It is mistaken about what stands before a key that is calculated.
+fn readable(path: &str) -> String {
+    match path.rsplit_once("[...]") {
+        Some((_, behind)) => format!("(…)[…]{behind}"),
+        None => path.replace("(...)", "(…)"),
+    }
+}
+
+/// An error in this module's words: the message says where and what; `detail` says it better than minijinja.
 fn described(
     name: &str,
     text: &str,
     error: &Error,
     limit: Option<LimitError>,
-    missing: &str,
+    detail: Option<String>,
 ) -> TemplateError {
     let limit = match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => Some(LimitError::Steps(FUEL_MAX)),
@@ -160,13 +192,12 @@ fn described(
         }
         _ => limit,
     };
-    let what = match (limit, error.detail()) {
-        (Some(limit), _) => limit.to_string(),
-        (None, detail) => {
+    let what = match limit {
+        Some(limit) => limit.to_string(),
+        None => {
             let kind = error.kind().to_string();
-            let row = (!missing.is_empty()).then(|| format!("the row has no {missing}"));
-            let all = [Some(kind), detail.map(str::to_owned), row];
-            Vec::from_iter(all.into_iter().flatten()).join(": ")
+            let detail = detail.or_else(|| error.detail().map(str::to_owned));
+            Vec::from_iter([Some(kind), detail].into_iter().flatten()).join(": ")
         }
     };
     let line = error.line().and_then(|line| u32::try_from(line).ok());

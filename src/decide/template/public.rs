@@ -150,6 +150,21 @@ mod tests {
             ),
             (
                 Engine::Jinja,
+                "{{ range(123456) | upper }}",
+                "error calling range: a range has more than 10000 items",
+            ),
+            (
+                Engine::Jinja,
+                "{{ fromJson(cfg)[pw] | default(pw) }}{{ fromJson(cfg).nope }}",
+                "undefined value: (…).nope",
+            ),
+            (
+                Engine::Jinja,
+                "{{ pw | sum }}",
+                "error calling sum: can only sum numbers, got string",
+            ),
+            (
+                Engine::Jinja,
                 "{{ upper(nope, pw) }}",
                 "error calling upper: an argument is undefined: the row has no nope",
             ),

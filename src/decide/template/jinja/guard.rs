@@ -4,6 +4,7 @@ use minijinja::Error;
 use minijinja::machinery::{Instruction, Instructions, Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
+use crate::decide::template::jinja::library::is_function;
 use crate::decide::template::jinja::operators;
 
 /// Tokens between `{{` and `}}`, or `{%` and `%}`: a chain of operators nests as deep as it is long.
@@ -65,7 +66,31 @@ pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Functions that change a dict in Go; here they give a changed copy.
+const CHANGING: [&str; 6] = [
+    "merge",
+    "mergeOverwrite",
+    "mustMerge",
+    "mustMergeOverwrite",
+    "set",
+    "unset",
+];
+
 fn refused_tag(tag: &[Token]) -> Option<String> {
+    if let [Token::Ident("do"), Token::Ident(name), ..]
+    | [
+        Token::Ident("set"),
+        Token::Ident("_"),
+        Token::Assign,
+        Token::Ident(name),
+        ..,
+    ] = tag
+        && CHANGING.contains(name)
+    {
+        return Some(format!(
+            "{name} changes no dict in Jinja, it gives a changed copy, which is lost here; keep it: {{% set d = {name}(d, …) %}}"
+        ));
+    }
     if let Some(Token::Ident(name @ ("include" | "import" | "from" | "extends" | "block"))) =
         tag.first()
     {
@@ -148,16 +173,17 @@ fn is_constant_group(group: &[Token]) -> bool {
 }
 
 /// The instructions with the budget under each one that writes text or makes a larger value of smaller ones.
+/// What only is a function's name is no variable where it is not called.
 pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'env>, Error> {
     let mut targets = Vec::new();
     let mut next = 0;
     let mut at = 0;
     while let Some(instruction) = instructions.get(at) {
         targets.push(next);
-        next += if matches!(instruction, Instruction::EmitRaw(_)) {
-            2
-        } else {
-            1
+        next += match instruction {
+            Instruction::EmitRaw(_) => 2,
+            Instruction::Lookup(name) if is_function(name) => 2,
+            _ => 1,
         };
         at += 1;
     }
@@ -180,6 +206,10 @@ pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'
                 add(Instruction::LoadConst(text.into()));
                 add(Instruction::Emit);
             }
+            Instruction::Lookup(name) if is_function(name) => {
+                add(Instruction::Lookup(name));
+                add(filter(operators::VARIABLE, 1));
+            }
             Instruction::Jump(to) => drop(add(Instruction::Jump(target(to)))),
             Instruction::JumpIfFalse(to) => drop(add(Instruction::JumpIfFalse(target(to)))),
             Instruction::JumpIfFalseOrPop(to) => {
@@ -198,10 +228,12 @@ pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'
     Ok(guarded)
 }
 
-fn replaced(instruction: Instruction) -> Instruction {
+fn filter(name: &str, count: usize) -> Instruction<'_> {
     const UNCACHED: u8 = !0;
-    let filter =
-        |name, count: usize| Instruction::ApplyFilter(name, u16::try_from(count).ok(), UNCACHED);
+    Instruction::ApplyFilter(name, u16::try_from(count).ok(), UNCACHED)
+}
+
+fn replaced(instruction: Instruction) -> Instruction {
     match instruction {
         Instruction::Add => filter(operators::ADD, 2),
         Instruction::Mul => filter(operators::MULTIPLY, 2),

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::mem::size_of;
 use std::sync::Arc;
 
-use minijinja::value::{Object, ObjectRepr, Rest, ValueKind};
+use minijinja::value::{Object, ObjectRepr, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters, tests};
 
 use crate::decide::template::functions::{self, Context, Function, FunctionError, Outcome};
@@ -52,9 +52,27 @@ pub fn add_to(environment: &mut Environment<'static>) {
     add_logic(environment);
     add_own_filters(environment);
     add_tests(environment);
-    add_function(environment, "range", range);
+    let range = Value::from_function(range);
+    add_function(
+        environment,
+        "range",
+        move |state: &mut State, args: Rest<ValueOrKwargs>| {
+            call_own(state, "range", &range, &args.into_values())
+        },
+    );
+    environment.add_filter(operators::VARIABLE, |value: Value| {
+        match value.downcast_object_ref::<Callable>() {
+            Some(_) => Value::UNDEFINED,
+            None => value,
+        }
+    });
     environment.set_formatter(write_value);
     operators::add_to(environment);
+}
+
+/// Whether templates can call something of this name.
+pub fn is_function(name: &str) -> bool {
+    name == "range" || functions::lookup(name).is_some() || functions::refusal(name).is_some()
 }
 
 /// Adds what templates call by its name.
@@ -65,26 +83,11 @@ where
     Args: for<'a> minijinja::value::FunctionArgs<'a>,
 {
     let function = Value::from_function(f);
-    environment.add_global(name, Value::from_object(Callable { name, function }));
+    environment.add_global(name, Value::from_object(Callable(function)));
 }
 
-/// A function as a value. Where it is not called, a variable is meant that the row does not have: it must not render as
-/// something.
-pub struct Callable {
-    name: &'static str,
-    function: Value,
-}
-
-impl Callable {
-    /// Why this value is none.
-    pub fn undefined(value: &Value) -> Option<Error> {
-        let Callable { name, .. } = value.downcast_object_ref()?;
-        Some(Error::new(
-            ErrorKind::UndefinedError,
-            format!("the row has no {name}, and the function {name} is called as {name}(…)"),
-        ))
-    }
-}
+/// A function as a value. Where it is not called, a variable is meant that the row does not have.
+struct Callable(Value);
 
 impl fmt::Debug for Callable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,12 +100,8 @@ impl Object for Callable {
         ObjectRepr::Plain
     }
 
-    fn is_true(self: &Arc<Self>) -> bool {
-        false
-    }
-
     fn call(self: &Arc<Self>, state: &mut State, args: &[Value]) -> Result<Value, Error> {
-        self.function.call(state, args)
+        self.0.call(state, args)
     }
 }
 
@@ -118,25 +117,46 @@ fn call_nothing(_: Rest<Value>) -> Result<Value, Error> {
 /// last one if none does.
 fn add_logic(environment: &mut Environment<'static>) {
     for (name, decides) in [("and", false), ("or", true)] {
-        environment.add_filter(name, move |args: Rest<Value>| {
+        environment.add_filter(name, move |state: &mut State, args: Rest<Value>| {
             let mut args = args.0;
-            if args.iter().any(Value::is_undefined) {
-                return Err(undefined_argument(name));
-            }
+            all_defined(&Meter::of(state)?, name, &args)?;
             let piped = args.len().min(1);
             args.rotate_left(piped);
             let deciding = args.iter().position(|arg| arg.is_true() == decides);
             let at = deciding.unwrap_or(args.len().saturating_sub(1));
-            Ok(args.into_iter().nth(at).unwrap_or_default())
+            Ok::<Value, Error>(args.into_iter().nth(at).unwrap_or_default())
         });
     }
 }
 
-fn undefined_argument(function: &str) -> Error {
-    Error::new(
-        ErrorKind::UndefinedError,
-        format!("error calling {function}: an argument is undefined"),
-    )
+/// The error for a value that is undefined, which minijinja completes with what was to give it.
+pub fn undefined(value: &Value) -> Error {
+    let error = value.get_attr("").err();
+    error.unwrap_or_else(|| ErrorKind::UndefinedError.into())
+}
+
+fn all_defined(meter: &Meter, function: &'static str, args: &[Value]) -> Result<(), Error> {
+    let missing = args.iter().find(|arg| arg.is_undefined());
+    missing.map_or(Ok(()), |arg| Err(meter.undefined_argument(function, arg)))
+}
+
+/// Calls a function of Jinja's own, whose errors do not name it.
+fn call_own(
+    state: &mut State,
+    name: &'static str,
+    function: &Value,
+    args: &[Value],
+) -> Result<Value, Error> {
+    let meter = Meter::of(state)?;
+    all_defined(&meter, name, args)?;
+    function
+        .call(state, args)
+        .map_err(|error| match error.detail() {
+            Some(detail) => Error::new(error.kind(), format!("error calling {name}: {detail}")),
+            // Of something undefined inside a value minijinja has yet to say what it was.
+            None if error.kind() == ErrorKind::UndefinedError => error,
+            None => Error::new(error.kind(), format!("error calling {name}")),
+        })
 }
 
 /// Filters of Jinja that make nothing larger than what they are given. The table's names win over Jinja's.
@@ -159,19 +179,15 @@ fn add_own_filters(environment: &mut Environment<'static>) {
         ("unique", Value::from_function(filters::unique)),
     ];
     for (name, filter) in own {
-        environment.add_filter(
-            name,
-            move |state: &mut State, args: Rest<minijinja::value::ValueOrKwargs>| {
-                let args: Vec<Value> = args.0.into_iter().map(|arg| arg.into_value()).collect();
-                let work: usize = args.iter().map(|arg| arg.len().unwrap_or(1)).sum();
-                let meter = Meter::of(state)?;
-                meter.spend(|budget| {
-                    budget.spend_steps(work as u64)?;
-                    budget.spend_memory((work * size_of::<Value>()) as u64)
-                })?;
-                filter.call(state, &args)
-            },
-        );
+        environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
+            let args = args.into_values();
+            let work: usize = args.iter().map(|arg| arg.len().unwrap_or(1)).sum();
+            Meter::of(state)?.spend(|budget| {
+                budget.spend_steps(work as u64)?;
+                budget.spend_memory((work * size_of::<Value>()) as u64)
+            })?;
+            call_own(state, name, &filter, &args)
+        });
     }
     // The table's, and Jinja's own second argument: whether what is empty counts as missing, as it does for the table anyway.
     environment.add_filter("default", |state: &mut State, args: Rest<Value>| {
@@ -195,21 +211,21 @@ fn add_own_filters(environment: &mut Environment<'static>) {
     environment.add_filter("d", |state: &mut State, args: Rest<Value>| {
         state.apply_filter("default", &args.0)
     });
-    environment.add_filter("items", items);
-    environment.add_filter(
-        "string",
-        |state: &mut State, value: Value| -> Result<String, Error> {
-            shown(&Meter::of(state)?, &value)
-        },
-    );
+    let string = |state: &mut State, value: Value| shown(&Meter::of(state)?, &value);
+    for (name, filter) in [
+        ("items", Value::from_function(items)),
+        ("string", Value::from_function(string)),
+    ] {
+        environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
+            call_own(state, name, &filter, &args.into_values())
+        });
+    }
 }
 
 /// What stands behind `is`.
 fn add_tests(environment: &mut Environment<'static>) {
     environment.add_test("boolean", tests::is_boolean);
-    environment.add_test("defined", |value: &Value| {
-        tests::is_defined(value) && Callable::undefined(value).is_none()
-    });
+    environment.add_test("defined", tests::is_defined);
     environment.add_test("divisibleby", tests::is_divisibleby);
     environment.add_test("endingwith", tests::is_endingwith);
     environment.add_test("eq", tests::is_eq);
@@ -233,9 +249,7 @@ fn add_tests(environment: &mut Environment<'static>) {
     environment.add_test("startingwith", tests::is_startingwith);
     environment.add_test("string", tests::is_string);
     environment.add_test("true", tests::is_true);
-    environment.add_test("undefined", |value: &Value| {
-        value.is_undefined() || Callable::undefined(value).is_some()
-    });
+    environment.add_test("undefined", tests::is_undefined);
     environment.add_test("upper", tests::is_upper);
 }
 
@@ -287,23 +301,12 @@ pub fn call(
     args: &[Value],
 ) -> Result<Value, Error> {
     let meter = Meter::of(state)?;
-    let mut args = args.to_vec();
     if !TAKE_UNDEFINED.contains(&function.name) {
-        if let Some(error) = args.iter().find_map(Callable::undefined) {
-            return Err(error);
-        }
-        if args.iter().any(Value::is_undefined) {
-            return Err(undefined_argument(function.name));
-        }
-    }
-    for arg in &mut args {
-        if Callable::undefined(arg).is_some() {
-            *arg = Value::UNDEFINED;
-        }
+        all_defined(&meter, function.name, args)?;
     }
     let outcome = meter.call(|context| {
         let mut values: Vec<TableValue> = receiver.into_iter().collect();
-        values.extend(fitted(context, function, &args)?);
+        values.extend(fitted(context, function, args)?);
         context.budget.spend_steps(1)?;
         function.invoke(context, &values)
     })?;
@@ -364,10 +367,7 @@ fn fitted_value(value: TableValue, param: Param) -> Outcome {
 /// How `{{ … }}` writes a value.
 fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     if value.is_undefined() {
-        return Err(ErrorKind::UndefinedError.into());
-    }
-    if let Some(error) = Callable::undefined(value) {
-        return Err(error);
+        return Err(undefined(value));
     }
     let meter = Meter::of(state)?;
     let mut bounded = Bounded {
@@ -395,8 +395,8 @@ fn typed_of(value: &Value) -> Option<Typed> {
 
 /// The value as it is written, charged to the memory.
 pub fn shown(meter: &Meter, value: &Value) -> Result<String, Error> {
-    if let Some(error) = Callable::undefined(value) {
-        return Err(error);
+    if value.is_undefined() {
+        return Err(undefined(value));
     }
     let mut text = String::new();
     let mut bounded = Bounded {

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use minijinja::value::Object;
-use minijinja::{Error, ErrorKind, State};
+use minijinja::{Error, ErrorKind, State, Value};
 
 use crate::decide::template::budget::{Budget, LimitError};
 use crate::decide::template::functions::{Context, FunctionError, Outcome, Suspended};
+use crate::decide::template::jinja::library::undefined;
 use crate::decide::template::value::Typed;
 
 /// No identifier, so that a template can neither read nor replace it.
@@ -29,6 +30,8 @@ struct Used {
     /// The last typed value written, with the text it was written as.
     written: Option<(Typed, String)>,
     limit: Option<LimitError>,
+    /// The function that was last given something undefined.
+    missed: Option<&'static str>,
 }
 
 impl Meter {
@@ -38,6 +41,7 @@ impl Meter {
             typed: Vec::new(),
             written: None,
             limit: None,
+            missed: None,
         })))
     }
 
@@ -99,6 +103,16 @@ impl Meter {
                 format!("error calling {name}: {message}"),
             ),
         }
+    }
+
+    /// The error for an argument that is undefined; the function is remembered.
+    pub fn undefined_argument(&self, function: &'static str, argument: &Value) -> Error {
+        self.used().missed = Some(function);
+        undefined(argument)
+    }
+
+    pub fn missed(&self) -> Option<&'static str> {
+        self.used().missed
     }
 
     pub fn limit(&self) -> Option<LimitError> {

@@ -6,7 +6,7 @@ use minijinja::value::{Rest, Tuple, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use crate::decide::template::jinja::convert::unsupported;
-use crate::decide::template::jinja::library::shown;
+use crate::decide::template::jinja::library::{shown, undefined};
 use crate::decide::template::jinja::meter::Meter;
 
 /// The filters that stand for the operators. No template can name them by accident.
@@ -17,6 +17,8 @@ pub const SLICE: &str = "%slice";
 pub const LIST: &str = "%list";
 pub const TUPLE: &str = "%tuple";
 pub const MAP: &str = "%map";
+/// The filter behind a variable that has a function's name.
+pub const VARIABLE: &str = "%variable";
 
 pub fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter(ADD, add);
@@ -24,14 +26,17 @@ pub fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter(CONCAT, concat);
     environment.add_filter(SLICE, slice);
     environment.add_filter(LIST, |state: &mut State, items: Rest<Value>| {
+        defined(&items.0)?;
         weigh(&Meter::of(state)?, &items.0)?;
         Ok::<Value, Error>(Value::from(items.0))
     });
     environment.add_filter(TUPLE, |state: &mut State, items: Rest<Value>| {
+        defined(&items.0)?;
         weigh(&Meter::of(state)?, &items.0)?;
         Ok::<Value, Error>(Value::from(Tuple::from(items.0)))
     });
     environment.add_filter(MAP, |state: &mut State, pairs: Rest<Value>| {
+        defined(&pairs.0)?;
         weigh(&Meter::of(state)?, &pairs.0)?;
         let pairs = pairs.0.chunks_exact(2);
         let pairs = pairs.map(|pair| (pair[0].clone(), pair[1].clone()));
@@ -39,13 +44,14 @@ pub fn add_to(environment: &mut Environment<'static>) {
     });
 }
 
+/// A variable that the row lacks must not roll out inside a list or a dict either.
+fn defined(values: &[Value]) -> Result<(), Error> {
+    let missing = values.iter().find(|value| value.is_undefined());
+    missing.map_or(Ok(()), |value| Err(undefined(value)))
+}
+
 fn concat(state: &mut State, left: Value, right: Value) -> Result<Value, Error> {
     let meter = Meter::of(state)?;
-    for operand in [&left, &right] {
-        if operand.is_undefined() {
-            return Err(ErrorKind::UndefinedError.into());
-        }
-    }
     Ok(Value::from(shown(&meter, &left)? + &shown(&meter, &right)?))
 }
 
@@ -112,7 +118,8 @@ fn calculate(
                 format!("the result of the {operator} operator is too large"),
             )),
         },
-        _ if left.is_undefined() || right.is_undefined() => Err(ErrorKind::UndefinedError.into()),
+        _ if left.is_undefined() => Err(undefined(left)),
+        _ if right.is_undefined() => Err(undefined(right)),
         _ => Err(unsupported(operator, left, right)),
     }
 }
@@ -145,7 +152,7 @@ fn slice(
         ));
     }
     if value.is_undefined() {
-        return Err(ErrorKind::UndefinedError.into());
+        return Err(undefined(&value));
     }
     if !is_sequence(&value) {
         return Err(Error::new(

@@ -238,7 +238,10 @@ fn errors() {
             "{{ missing ~ 'x' }}",
             "template: spec.x:1:3: undefined value: the row has no missing",
         ),
-        ("{{ uid.x.y }}", "template: spec.x:1:6: undefined value"),
+        (
+            "{{ uid.x.y }}",
+            "template: spec.x:1:6: undefined value: uid.x",
+        ),
         (
             "{{ uid | nope }}",
             "template: spec.x:1:9: unknown filter: filter nope is unknown",
@@ -313,7 +316,7 @@ fn errors() {
         ),
         (
             "{{ range(10001) }}",
-            "template: spec.x:1:3: invalid operation: a range has more than 10000 items",
+            "template: spec.x:1:3: invalid operation: error calling range: a range has more than 10000 items",
         ),
         (
             "{{ namespace() }}",

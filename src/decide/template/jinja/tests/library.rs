@@ -93,11 +93,11 @@ fn errors() {
         ),
         (
             "{{ title | trim }}",
-            "template: spec.x:1:11: undefined value: the row has no title, and the function title is called as title(…)",
+            "template: spec.x:1:11: undefined value: error calling trim: an argument is undefined: the row has no title, and the function title is called as title(…)",
         ),
         (
             "{{ range | upper }}",
-            "template: spec.x:1:11: undefined value: the row has no range, and the function range is called as range(…)",
+            "template: spec.x:1:11: undefined value: error calling upper: an argument is undefined: the row has no range, and the function range is called as range(…)",
         ),
     ];
     for (text, expected) in cases {

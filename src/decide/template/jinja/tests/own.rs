@@ -64,7 +64,16 @@ fn a_function_that_is_not_called_is_an_undefined_variable() {
     for text in [
         "{{ title }}",
         "{{ title ~ 1 }}",
-        "{{ uid | trimSuffix(title) }}",
+        "{{ title.x }}",
+        "{{ title[0] }}",
+        "{{ [title] }}",
+        "{{ {'a': title} }}",
+        "{{ not title }}",
+        "{{ title == 'x' }}",
+        "{{ title or 'x' }}",
+        "{% if title %}{% endif %}",
+        "{% for x in title %}{% endfor %}",
+        "{% macro m() %}{{ title }}{% endmacro %}{{ m() }}",
     ] {
         let said = message(text);
         let (_, said) = said.split_once("undefined value: ").unwrap();
@@ -75,13 +84,138 @@ fn a_function_that_is_not_called_is_an_undefined_variable() {
     }
     for (text, expected) in [
         ("{{ title | default('x') }}", "x"),
-        ("{% if title %}a{% else %}b{% endif %}", "b"),
+        ("{{ title | default('x', false) }}", "x"),
+        ("{{ title | d('x', true) }}", "x"),
+        ("{{ coalesce(title, 'x') }}", "x"),
+        ("{% set title = 'a' %}{{ title }}{{ upper('b') }}", "aB"),
+        (
+            "{% for list in [1] %}{{ list }}{% endfor %}{{ list(2) }}",
+            "1[2]",
+        ),
+        (
+            "{% macro base(x) %}<{{ x }}>{% endmacro %}{{ base(1) }}",
+            "<1>",
+        ),
+        (
+            "{% macro m() %}{{ upper('a') }}{% endmacro %}{{ m() }}",
+            "A",
+        ),
         ("{% if title is defined %}a{% else %}b{% endif %}", "b"),
         ("{% if title is undefined %}a{% endif %}", "a"),
-        ("{{ [fail, bcrypt] }}", "[function, function]"),
     ] {
         assert_eq!(leaf(text), json!(expected), "{text}");
     }
+}
+
+/// Not every name that the row lacks, but what it was.
+#[test]
+fn an_error_says_what_is_undefined() {
+    for (text, expected) in [
+        ("{{ config.zz }}", "config.zz"),
+        ("{{ fromJson(config).zz }}", "(…).zz"),
+        ("{{ (config | fromJson)['zz'] }}", "(…)['zz']"),
+        ("{% set c = fromJson(config) %}{{ c.db.zz }}", "c.db.zz"),
+        ("{% set c = [1] %}{{ c[7] }}", "c[7]"),
+        ("{% set c = [1] %}{{ c[n | int] }}", "(…)[…]"),
+        ("{% set c = {'a': {}} %}{{ c[plan ~ 1] }}", "(…)[…]"),
+        ("{% set c = {'pro': {}} %}{{ c[plan].x }}", "(…)[…].x"),
+        ("{{ uid.x.y }}", "uid.x"),
+        ("{{ semver('1').Nope }}", "(…).Nope"),
+        ("{{ missing | default(1) }}{{ uid.zz ~ 1 }}", "uid.zz"),
+        (
+            "{{ gone | default(1) }}{{ missing }}",
+            "the row has no missing",
+        ),
+        ("{{ [uid, missing] }}", "the row has no missing"),
+        ("{{ {'a': missing} }}", "the row has no missing"),
+        ("{% set x = (missing, 1) %}", "the row has no missing"),
+        ("{% if missing %}{% endif %}", "the row has no missing"),
+        ("{{ missing[1:] }}", "the row has no missing"),
+        ("{{ 1 + missing }}", "the row has no missing"),
+        ("{% set x = uid.zz %}\n{{ x }}", "uid.zz (from line 1)"),
+        (
+            "{{ uid.zz | upper }}",
+            "error calling upper: an argument is undefined: uid.zz",
+        ),
+        (
+            "{{ uid.zz | sum }}",
+            "error calling sum: an argument is undefined: uid.zz",
+        ),
+        (
+            "{{ missing | string }}",
+            "error calling string: an argument is undefined: the row has no missing",
+        ),
+        (
+            "{{ missing | items }}",
+            "error calling items: an argument is undefined: the row has no missing",
+        ),
+        (
+            "{{ uid | or(missing) }}",
+            "error calling or: an argument is undefined: the row has no missing",
+        ),
+        (
+            "{{ uid | trimSuffix(title) }}",
+            "error calling trimSuffix: an argument is undefined: the row has no title, and the function title is called as title(…)",
+        ),
+    ] {
+        let said = message(text);
+        let (_, said) = said.split_once("undefined value: ").unwrap();
+        assert_eq!(said, expected, "{text}");
+    }
+}
+
+#[test]
+fn an_error_names_the_function_also_where_it_is_jinjas() {
+    for (text, expected) in [
+        ("{{ uid | sum }}", "sum: can only sum numbers, got string"),
+        ("{{ 1 | sort }}", "sort: cannot convert value to list"),
+        ("{{ 'x' | abs }}", "abs: cannot get absolute value"),
+        ("{{ 1 | items }}", "items: number is not iterable"),
+        ("{{ [1] | map('upper') }}", "map: error calling upper: "),
+        ("{{ [1] | map('nope') }}", "map"),
+        ("{{ [1] | select('nope') }}", "select"),
+        ("{{ range('a') }}", "range: cannot convert string to i64"),
+        ("{{ range() }}", "range"),
+        (
+            "{{ range(1, 2, 0) }}",
+            "range: the step of a range cannot be 0",
+        ),
+    ] {
+        let said = message(text);
+        let (_, said) = said.split_once(": error calling ").expect(&said);
+        assert!(said.starts_with(expected), "{text}: {said}");
+    }
+}
+
+/// Values do not change here, as dicts do in Go.
+#[test]
+fn a_change_that_would_be_lost_is_refused() {
+    for text in [
+        "{% do set(x, 'b', 2) %}",
+        "{%- do unset(x, 'b') -%}",
+        "{% do mergeOverwrite(x, x) %}",
+        "{% set _ = merge(x, x) %}",
+    ] {
+        let said = message(text);
+        assert!(
+            said.contains("gives a changed copy, which is lost here; keep it: {% set d = "),
+            "{said}"
+        );
+    }
+    for (text, expected) in [
+        (
+            "{% set x = dict('a', 1) %}{% set x = set(x, 'b', 2) %}{{ x | toJson }}",
+            r#"{"a":1,"b":2}"#,
+        ),
+        (
+            "{% set x = unset(dict('a', 1, 'b', 2), 'b') %}{{ x }}",
+            "{'a': 1}",
+        ),
+        ("{% do upper('a') %}{% set _ = 1 %}{{ _ }}", "1"),
+    ] {
+        assert_eq!(leaf(text), json!(expected), "{text}");
+    }
+    assert!(message("{% do fail('no') %}").ends_with("error calling fail: no"));
 }
 
 #[test]
