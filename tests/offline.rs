@@ -117,6 +117,10 @@ fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
     let said = str::from_utf8(&output.stderr)?;
     ensure!(said == "the row is inactive: it gets no node\n", "{said}");
 
+    let mut labelled = config_map("{{ .uid }}-map", "x");
+    labelled["labelsTemplate"] = json!({"tier": "{{ .tier }} for all"});
+    let mut labelled_itself = config_map("{{ .uid }}-map", "x");
+    labelled_itself["spec"]["metadata"] = json!({"labels": {"tier": "gold!"}});
     let mut delayed = config_map("{{ .uid }}-map", "x");
     delayed["minDelay"] = json!("10x");
     for (what, form, given, said) in [
@@ -131,6 +135,18 @@ fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
             form(config_map("{{ .uid }}-map", "{{ .tier }}")),
             acme,
             "lynqgate: LynqNode acme-web: resource \"map\": spec.data.plan: template: web:1:3: executing \"web\" at <.tier>: map has no entry for key \"tier\"",
+        ),
+        (
+            "a label whose value only the row has, in a form's words",
+            form(labelled),
+            r#"{"uid": "acme", "tier": "hunter2"}"#,
+            "labelsTemplate[tier]: \"… for all\" is no label",
+        ),
+        (
+            "a label that the form has",
+            form(labelled_itself),
+            acme,
+            "spec.metadata.labels[tier]: \"gold!\" is no label",
         ),
         (
             "a bad uid",
@@ -242,6 +258,12 @@ fn hostile_templates_end_with_their_limit_in_little_time_and_memory() -> Result<
         "{{ end }}".repeat(5000)
     );
     let nested = nested.as_str();
+    let nested_in_jinja = format!(
+        "{}{}",
+        "{% if true %}".repeat(5000),
+        "{% endif %}".repeat(5000)
+    );
+    let in_parentheses = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
     let (steps, memory, output) = (
         "takes more than 200000 steps",
         "values take more than 8388608 bytes",
@@ -299,6 +321,14 @@ fn hostile_templates_end_with_their_limit_in_little_time_and_memory() -> Result<
             output,
         ),
         ("jinja", "{{ repeat(10000000, 'x') }}", memory),
+        (
+            "jinja",
+            "{{ range(1000000000) }}",
+            "a range has more than 10000 items",
+        ),
+        ("jinja", "{{ until(1000000000) }}", steps),
+        ("jinja", &nested_in_jinja, "more than 50 deep"),
+        ("jinja", &in_parentheses, "more than 250 words and signs"),
         (
             "jinja",
             "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",

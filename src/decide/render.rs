@@ -177,9 +177,11 @@ impl CompiledForm {
             .iter()
             .zip(rendered)
             .map(|((_, resource), rendered)| {
-                let (name, namespace) = (resource.name.text(), resource.namespace.text());
-                let known = [&inputs.row.uid, inputs.hub, inputs.form, name, namespace];
-                let shown = |value: &str| public::shown(value, &known);
+                let shown = |value: &str| {
+                    let mut known = vec![inputs.row.uid.as_str(), inputs.hub, inputs.form];
+                    known.extend(resource.said());
+                    public::shown(value, &known)
+                };
                 rendered
                     .and_then(|rendered| match resource.namespace_is_chosen {
                         true => {
@@ -451,6 +453,13 @@ impl CompiledResource {
             spec: self.spec.render(inputs)?,
             ..self.fixed.clone()
         })
+    }
+
+    /// What the form itself says where a value may be refused.
+    fn said(&self) -> impl Iterator<Item = &str> {
+        let templates = [&self.name, &self.namespace].into_iter();
+        let templates = templates.chain(self.labels.values());
+        templates.map(Template::text).chain(self.spec.labels())
     }
 
     fn unrendered(&self, error: String) -> Resource {

@@ -96,6 +96,32 @@ impl Tree {
         })
     }
 
+    /// What the form itself says in labels.
+    pub fn labels(&self) -> Vec<&str> {
+        match self {
+            Tree::Fixed(_) | Tree::Text { .. } => Vec::new(),
+            Tree::List(items) => items.iter().flat_map(Tree::labels).collect(),
+            Tree::Map(fields) => {
+                let found = fields.iter().map(|(key, item)| match (key.as_str(), item) {
+                    ("labels", Tree::Map(labels)) => labels
+                        .iter()
+                        .filter_map(|(_, label)| label.text())
+                        .collect(),
+                    _ => item.labels(),
+                });
+                found.flatten().collect()
+            }
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Tree::Fixed(value) => value.as_str(),
+            Tree::Text { template, .. } => Some(template.text()),
+            Tree::List(_) | Tree::Map(_) => None,
+        }
+    }
+
     pub fn render(&self, inputs: &Inputs) -> Result<Value, String> {
         Ok(match self {
             Tree::Fixed(value) => value.clone(),
