@@ -1,11 +1,15 @@
 //! The command line: reads arguments, and starts what they ask for.
 
+// These panic where nobody reads any more: see `output`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod eval;
 mod explain;
 mod file;
 mod generate;
 mod manifests;
 mod migrate;
+mod output;
 mod render;
 mod run;
 mod schema;
@@ -84,7 +88,7 @@ pub fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lynqgate: {error}");
+            output::tell(format_args!("lynqgate: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::Map;
 
 use crate::cli::file;
+use crate::cli::output::print;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
 use crate::decide::template::{self, Inputs, Template};
@@ -60,6 +61,6 @@ pub fn eval(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default())
         .with_structured(structured);
     let rendered = Template::parse(engine, NAME, &arguments.template)?.render(&inputs, NAME)?;
-    print!("{}", rendered.into_text());
+    print(rendered.into_text())?;
     Ok(())
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::api::conditions;
 use crate::api::names;
 use crate::cli::Output;
+use crate::cli::output::{print, tell};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::client;
 use crate::cluster::objects::{ApiError, Objects};
@@ -72,8 +73,8 @@ pub fn explain(arguments: &Arguments) -> Result<(), AnyError> {
         .build()?
         .block_on(ask(arguments))?;
     match arguments.output {
-        Output::Text => print!("{explanation}"),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&explanation)?),
+        Output::Text => print(explanation)?,
+        Output::Json => print(serde_json::to_string_pretty(&explanation)? + "\n")?,
     }
     Ok(())
 }
@@ -261,19 +262,19 @@ async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> (Leader, 
     let lease = match objects.get(&key).await {
         Ok(lease) => lease,
         Err(ApiError::NotFound(_)) => {
-            eprintln!(
+            tell(format_args!(
                 "whether an operator runs is not known, and the answer supposes it: there is no lease {namespace}/{} \
                  (--operator-namespace names the operator's namespace)",
                 key.name
-            );
+            ));
             return (Leader::Leads, None);
         }
         // Who looks after a tenant need not be allowed to look into the operator's namespace.
         Err(reason) => {
-            eprintln!(
+            tell(format_args!(
                 "whether an operator runs could not be read, and the answer supposes it: lease {namespace}/{}: {reason}",
                 key.name
-            );
+            ));
             return (Leader::Leads, None);
         }
     };

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::Output;
+use crate::cli::output::{print, tell};
 use crate::cluster::catalog::Hub;
 use crate::cluster::client;
 use crate::cluster::events::Events;
@@ -124,19 +125,19 @@ async fn look(arguments: &Arguments) -> Result<(), AnyError> {
         nodes.insert(digest.key.clone(), node);
     }
     if hubs.is_empty() {
-        eprintln!("there is no LynqHub; give the namespace of one with -n, or leave -n out");
+        tell("there is no LynqHub; give the namespace of one with -n, or leave -n out");
     }
     let (mut all, mut in_vain) = (vec![], 0);
     for hub in &hubs {
         let found = found(&world, &Hub::of(hub), &nodes).await?;
         in_vain += usize::from(found.problem.is_some());
         match arguments.output {
-            Output::Text => print!("{found}"),
+            Output::Text => print(found)?,
             Output::Json => all.push(found),
         }
     }
     if arguments.output == Output::Json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        print(serde_json::to_string_pretty(&all)? + "\n")?;
     }
     match in_vain {
         0 => Ok(()),
@@ -202,7 +203,10 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
         of_form.insert(node, outcome);
         looked += 1;
         if looked % TOLD_EVERY == 0 {
-            eprintln!("looked at {looked} of {total} nodes of hub {}", hub.name);
+            tell(format_args!(
+                "looked at {looked} of {total} nodes of hub {}",
+                hub.name
+            ));
         }
     }
     Ok(found)
