@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flags::OfLynq;
+use flags::{OfLynq, WebhookUrl};
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -45,7 +45,7 @@ pub struct Arguments {
     #[arg(long, env = "POD_NAMESPACE", default_value = "lynq-system")]
     namespace: String,
     /// Where metrics are served; 0 turns them off.
-    #[arg(long, default_value = "0")]
+    #[arg(long, default_value = "0", value_parser = flags::address_or_none)]
     metrics_bind_address: String,
     /// Serve them over TLS, to those only whom the API server lets get /metrics.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
@@ -63,15 +63,15 @@ pub struct Arguments {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     node_metrics: bool,
     /// Where /healthz and /readyz are served; 0 for nowhere.
-    #[arg(long, default_value = ":8081")]
+    #[arg(long, default_value = ":8081", value_parser = flags::address_or_none)]
     health_probe_bind_address: String,
     /// Where the webhooks are served.
-    #[arg(long, default_value = ":9443")]
+    #[arg(long, default_value = ":9443", value_parser = flags::address)]
     webhook_bind_address: String,
     /// Register the webhooks under this URL (https://10.0.0.5:9443): for an operator outside of the cluster. Default: the
     /// configurations installed with the manifests, which name the Service.
-    #[arg(long)]
-    webhook_url: Option<String>,
+    #[arg(long, value_parser = flags::webhook_url)]
+    webhook_url: Option<WebhookUrl>,
     /// Name of the Service in front of the webhooks.
     #[arg(long, default_value = "lynq-webhook-service")]
     webhook_service: String,
@@ -97,7 +97,7 @@ pub struct Arguments {
     shutdown_settle_seconds: u64,
     /// What is logged: error, warn, info, debug, trace, a number as zap has them, or a filter such as lynqgate=debug.
     /// Default: info.
-    #[arg(long)]
+    #[arg(long, value_parser = flags::log_level)]
     zap_log_level: Option<String>,
     /// Form of the log. Default: json.
     #[arg(long, ignore_case = true)]
@@ -132,8 +132,6 @@ pub enum Error {
     },
     #[error("--metrics-cert-path: {0}")]
     MetricsCertificate(#[from] files::Unreadable),
-    #[error("--webhook-url {0:?}: give https://HOST:PORT")]
-    WebhookUrl(String),
     #[error("the webhook configuration {name} could not be registered: {reason}")]
     Register { name: String, reason: String },
     #[error("lost the leader election; ending, so that nothing of this process goes on")]
@@ -189,9 +187,9 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     }));
     let registry = Arc::new(registry);
     if let Some(url) = &arguments.webhook_url {
-        register(&objects, url).await?;
+        register(&objects, &url.base).await?;
     }
-    let (certs, keep_certs) = WebhookCerts::start(kube.clone(), certificates(&arguments)?)?;
+    let (certs, keep_certs) = WebhookCerts::start(kube.clone(), certificates(&arguments))?;
     vital::spawn(keep_certs);
     world.follow_definitions();
 
@@ -388,7 +386,7 @@ fn metrics_certificate(arguments: &Arguments) -> Result<Option<Arc<ServerConfig>
     Ok(Some(files::server_config(certificate, key)?))
 }
 
-fn certificates(arguments: &Arguments) -> Result<webhook_certs::Config, Error> {
+fn certificates(arguments: &Arguments) -> webhook_certs::Config {
     let (mut dns_names, mut ip_addresses) = (vec![], vec![]);
     match &arguments.webhook_url {
         None => {
@@ -396,20 +394,12 @@ fn certificates(arguments: &Arguments) -> Result<webhook_certs::Config, Error> {
             dns_names.push(format!("{base}.cluster.local"));
             dns_names.push(base);
         }
-        Some(url) => {
-            let bad = || Error::WebhookUrl(url.clone());
-            let parsed: http::Uri = url.parse().map_err(|_| bad())?;
-            let host = parsed
-                .host()
-                .filter(|_| parsed.scheme_str() == Some("https"))
-                .ok_or_else(bad)?;
-            match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-                Ok(address) => ip_addresses.push(address),
-                Err(_) => dns_names.push(host.to_owned()),
-            }
-        }
+        Some(url) => match url.host.parse::<IpAddr>() {
+            Ok(address) => ip_addresses.push(address),
+            Err(_) => dns_names.push(url.host.clone()),
+        },
     }
-    Ok(webhook_certs::Config {
+    webhook_certs::Config {
         namespace: arguments.namespace.clone(),
         secret_name: names::CERTIFICATE_SECRET.to_owned(),
         field_manager: names::CERTIFICATE_MANAGER.to_owned(),
@@ -418,7 +408,7 @@ fn certificates(arguments: &Arguments) -> Result<webhook_certs::Config, Error> {
         mutating: vec![names::MUTATING_CONFIGURATION.to_owned()],
         validating: vec![names::VALIDATING_CONFIGURATION.to_owned()],
         lifetimes: webhook_certs::Lifetimes::default(),
-    })
+    }
 }
 
 /// Installs the webhook configurations with the URL; in a cluster the manifests do that, with the Service.

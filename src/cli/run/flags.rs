@@ -1,10 +1,10 @@
 //! Flags are read as Lynq's operator reads them, so that its Deployment's arguments go on working; here are those that change nothing.
 
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
 
 use crate::decide::template::number;
 
@@ -30,6 +30,68 @@ pub fn path() -> impl TypedValueParser<Value = PathBuf> {
 
 pub fn given(path: &Option<PathBuf>) -> Option<&PathBuf> {
     path.as_ref().filter(|path| !path.as_os_str().is_empty())
+}
+
+/// Where to listen, in Go's form: without a host everywhere. A name is looked up when it is listened to.
+pub fn address(text: &str) -> Result<String, &'static str> {
+    match is_address(text) {
+        true => Ok(text.to_owned()),
+        false => Err("give :PORT or HOST:PORT ([ADDRESS]:PORT for IPv6), with a port up to 65535"),
+    }
+}
+
+/// The same, or nowhere. What is empty says the one who listens.
+pub fn address_or_none(text: &str) -> Result<String, &'static str> {
+    match ["", "0"].contains(&text) || is_address(text) {
+        true => Ok(text.to_owned()),
+        false => Err(
+            "give :PORT or HOST:PORT ([ADDRESS]:PORT for IPv6), with a port up to 65535, or 0 for nowhere",
+        ),
+    }
+}
+
+fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let bracketed = host.strip_prefix('[').map(|rest| rest.strip_suffix(']'));
+    let is_host = match bracketed {
+        Some(inside) => inside.is_some_and(|inside| {
+            let (address, _zone) = inside.split_once('%').unwrap_or((inside, ""));
+            address.parse::<Ipv6Addr>().is_ok()
+        }),
+        None => host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)),
+    };
+    is_port && is_host
+}
+
+/// Where the API server finds the webhooks of an operator outside of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookUrl {
+    pub base: String,
+    /// What its certificate is for.
+    pub host: String,
+}
+
+/// A URL that the API server takes: it has no query, and nobody logs in.
+pub fn webhook_url(text: &str) -> Result<WebhookUrl, &'static str> {
+    let read = || {
+        let url: http::Uri = text.parse().ok()?;
+        let authority = url.authority()?.as_str();
+        let host = url.host().filter(|host| !host.is_empty())?;
+        let good = url.scheme_str() == Some("https")
+            && url.query().is_none()
+            && !text.contains('#')
+            && (authority == host || url.port_u16().is_some() && !authority.contains('@'));
+        good.then(|| WebhookUrl {
+            base: text.to_owned(),
+            host: host.trim_matches(['[', ']']).to_owned(),
+        })
+    };
+    read().ok_or("give https://HOST:PORT, such as https://10.0.0.5:9443")
 }
 
 #[derive(clap::Args)]
@@ -102,8 +164,15 @@ impl OfLynq {
     }
 }
 
+/// A level that [`log_filter`] takes.
+pub fn log_level(text: &str) -> Result<String, &'static str> {
+    log_filter(text).map(|_| text.to_owned())
+}
+
 /// The filter of a level as zap has them (a word, or a number that grows with the detail), or of one of tracing's own.
-pub fn log_filter(level: &str) -> Result<EnvFilter, ParseError> {
+pub fn log_filter(level: &str) -> Result<EnvFilter, &'static str> {
+    const WANTED: &str = "give debug, info, error or panic, a number from 1 on, warn, trace or off, or a filter such as \
+                          lynqgate=debug,info";
     let level = match level.to_ascii_lowercase().as_str() {
         "panic" | "dpanic" | "fatal" => "error",
         "0" => "info",
@@ -111,7 +180,16 @@ pub fn log_filter(level: &str) -> Result<EnvFilter, ParseError> {
         number if number.parse::<u32>().is_ok() => "trace",
         _ => level,
     };
-    EnvFilter::try_new(level)
+    // To tracing, any other word is the name of a module, of which everything is logged, and nothing of the rest.
+    let names_level = |directive: &str| {
+        let level = directive.rsplit('=').next().unwrap_or_default().trim();
+        let known = ["off", "error", "warn", "info", "debug", "trace"];
+        known.contains(&level.to_ascii_lowercase().as_str())
+    };
+    match level.split(',').all(names_level) {
+        true => EnvFilter::try_new(level).map_err(|_| WANTED),
+        false => Err(WANTED),
+    }
 }
 
 #[cfg(test)]
@@ -207,8 +285,98 @@ mod tests {
         assert!(read(&["--zap-encoder=xml"]).is_none());
     }
 
+    fn refused(flag: &str) -> String {
+        let command = Arguments::augment_args(Command::new("run").no_binary_name(true));
+        let refused = command.try_get_matches_from([flag]).err();
+        refused.map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_cannot_be_listened_to_is_refused_with_the_flags_name() {
+        const NOWHERE: [&str; 2] = ["", "0"];
+        for flag in [
+            "--metrics-bind-address",
+            "--health-probe-bind-address",
+            "--webhook-bind-address",
+        ] {
+            for good in [
+                ":8080",
+                ":0",
+                "0.0.0.0:8080",
+                "localhost:65535",
+                "my-host.example:1",
+                "[::]:8080",
+                "[fe80::1%eth0]:80",
+            ] {
+                assert_eq!(refused(&format!("{flag}={good}")), "", "{flag} {good}");
+            }
+            for bad in [
+                ":99999",
+                "8080",
+                "localhost",
+                ":",
+                ":http",
+                ":-1",
+                ":+80",
+                "::8080",
+                "[::]",
+                "[x]:80",
+                "http://a:80",
+                "a b:80",
+                "1",
+            ] {
+                let said = refused(&format!("{flag}={bad}"));
+                let names = said.contains(flag) && said.contains("give :PORT or HOST:PORT");
+                assert!(names, "{flag} {bad}: {said}");
+            }
+            for nowhere in NOWHERE {
+                let is_refused = !refused(&format!("{flag}={nowhere}")).is_empty();
+                assert_eq!(
+                    is_refused,
+                    flag == "--webhook-bind-address",
+                    "{flag} {nowhere}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_url_that_the_api_server_would_not_take_is_refused_with_the_flags_name() {
+        for (good, host) in [
+            ("https://10.0.0.5:9443", "10.0.0.5"),
+            ("https://gate.example", "gate.example"),
+            ("https://gate.example:9443/", "gate.example"),
+            ("https://gate.example/behind/a/proxy", "gate.example"),
+            ("https://[fd00::1]:9443", "fd00::1"),
+        ] {
+            assert_eq!(webhook_url(good).unwrap().host, host);
+            assert_eq!(refused(&format!("--webhook-url={good}")), "");
+        }
+        for bad in [
+            "",
+            "foo",
+            "10.0.0.5:9443",
+            "http://a:80",
+            "https://",
+            "https://a:99999",
+            "https://a:",
+            "https://a/?b=c",
+            "https://a/#b",
+            "https://u:p@a:9443",
+            "https://u@a",
+        ] {
+            let said = refused(&format!("--webhook-url={bad}"));
+            let names = said.contains("--webhook-url") && said.contains("give https://HOST:PORT");
+            assert!(names, "{bad}: {said}");
+        }
+    }
+
     #[test]
     fn levels_are_zaps_or_tracings() {
+        let said = refused("--zap-log-level=foo");
+        let names =
+            said.contains("--zap-log-level") && said.contains("give debug, info, error or panic");
+        assert!(names, "{said}");
         for (level, filter) in [
             ("info", "info"),
             ("panic", "error"),
@@ -221,6 +389,20 @@ mod tests {
         ] {
             assert_eq!(log_filter(level).unwrap().to_string(), filter, "{level}");
         }
-        assert!(log_filter("a=b=c").is_err());
+        for level in [
+            "",
+            "foo",
+            "lynqgate",
+            "lynqgate=foo",
+            "lynqgate=",
+            "info,foo",
+            "info,",
+            "-1",
+            "1.5",
+            "a=b=c",
+            "a=b=debug",
+        ] {
+            assert!(log_filter(level).is_err(), "{level}");
+        }
     }
 }
