@@ -8,6 +8,7 @@ pub mod database;
 pub mod error;
 pub mod mysql;
 pub mod postgresql;
+pub mod written;
 
 use crate::decide::rows::{Columns, RawRow, RowCount};
 

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::datasource::SourceError;
 use crate::datasource::database::values::shortest;
+use crate::datasource::{SourceError, written};
 use crate::decide::rows::{Columns, RawRow, RowCount};
 
 /// How the rows are written down.
@@ -96,11 +96,22 @@ impl ConfigMap {
         let Value::Array(rows) = document else {
             return Err(malformed(1));
         };
+        // It cannot be read so where a row is no mapping.
+        let places: Vec<written::Places> = serde_saphyr::from_str(&self.text).unwrap_or_default();
+        let mut places = places.iter();
         let mut number = 0;
         for row in rows {
             number += 1;
+            let places = places.next();
             if !row.is_object() {
                 return Err(SourceError::NoMapping { row: number });
+            }
+            let lost = places.and_then(|row| written::lost(&self.text, row, columns.selected()));
+            if let Some(column) = lost {
+                return Err(SourceError::Lost {
+                    row: number,
+                    column: column.to_owned(),
+                });
             }
             let values = columns
                 .selected()
@@ -215,6 +226,10 @@ mod tests {
                 r#"[{"id": "a", "active": "1", "plan": "x"}]"#,
                 vec!["a|1|x"],
             ),
+            (
+                "- {id: a, active: 1, plan: '01234', more: 01234}",
+                vec!["a|1|01234"],
+            ),
             ("[]", vec![]),
         ] {
             assert_eq!(read(Format::Yaml, text).unwrap(), expected, "{text:?}");
@@ -253,6 +268,16 @@ mod tests {
             ),
             (
                 Format::Yaml,
+                "- {id: a, active: 1, plan: x}\n- id: b\n  active: 1\n  plan: 01234 # secret\n",
+                "column \"plan\" of row 2 is a number that would lose how it is written",
+            ),
+            (
+                Format::Yaml,
+                "- {id: a, active: 1, plan: +4930}",
+                "column \"plan\" of row 1 is a number that would lose how it is written",
+            ),
+            (
+                Format::Yaml,
                 "- {id: a, active: 1, plan: x}\n- secret\n",
                 "row 2 is no mapping",
             ),
@@ -270,6 +295,19 @@ mod tests {
             let said = read(format, text).unwrap_err().to_string();
             assert!(said.contains(expected), "{text:?}: {said}");
             assert!(!said.contains("secret"), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_nested_deep_is_refused_on_a_workers_stack() {
+        for depth in [50, 60, 65, 300, 5_000] {
+            let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+            let block: String = (0..depth)
+                .map(|level| format!("{}- a:\n", "  ".repeat(level)))
+                .collect();
+            for text in [format!("- {{id: a, active: 1, plan: {nested}}}"), block] {
+                assert!(read(Format::Yaml, &text).is_err(), "{depth}");
+            }
         }
     }
 

@@ -71,6 +71,11 @@ pub enum SourceError {
         "column {column:?} of row {row} is a list or a mapping; give a text, a number, a boolean or null"
     )]
     Nested { row: u64, column: String },
+    #[error(
+        "column {column:?} of row {row} is a number that would lose how it is written (0 or + at its beginning, its base); write it in \
+         quotes, or without these"
+    )]
+    Lost { row: u64, column: String },
     #[error("row {row} is no mapping from a column's name to its value")]
     NoMapping { row: u64 },
 }
@@ -94,7 +99,7 @@ impl SourceError {
             Self::Protocol { .. } => "Protocol",
             Self::Refused { .. } => "Refused",
             Self::Malformed { .. } => "Malformed",
-            Self::Nested { .. } | Self::NoMapping { .. } => "Malformed",
+            Self::Nested { .. } | Self::Lost { .. } | Self::NoMapping { .. } => "Malformed",
         }
     }
 }
