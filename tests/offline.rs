@@ -1,5 +1,8 @@
 //! What needs no cluster: `lynqgate render` and `lynqgate eval`, as a user or a pipeline calls them.
 
+mod api_server;
+mod ends;
+
 use std::process::{Command, Output, Stdio};
 use std::{io::Write, str};
 

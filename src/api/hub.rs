@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::conditions::Condition;
-use crate::api::policy::{Skew, is_zero, max_skew};
+use crate::api::policy::{Skew, is_zero, max_skew, read_max_deletions, read_max_skew};
 
 /// A data source: one row of it is one tenant, and each LynqForm that names this hub makes one LynqNode of each active row.
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -229,7 +229,7 @@ impl ValueMappings {
 #[serde(rename_all = "camelCase")]
 pub struct HubRollout {
     /// How many nodes of all forms together may be non-ready at a time.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_max_skew")]
     #[schemars(default, schema_with = "max_skew")]
     pub max_skew: Skew,
     /// The minDelay of forms whose own rollout has none.
@@ -243,7 +243,11 @@ pub struct HubRollout {
 pub struct Guard {
     /// The most nodes that one sync may delete. Default: half of the hub's nodes, or 5 where that is more.
     /// More than that is held until the annotation lynq.sh/confirm-deletions names the count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_max_deletions"
+    )]
     pub max_deletions: Option<Skew>,
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number of nodes, or a percentage of a form's nodes (`3`, `"10%"`).
@@ -30,9 +31,6 @@ impl Skew {
     pub fn parse_percent(text: &str) -> Result<Skew, String> {
         match text.strip_suffix('%').map(str::parse::<u8>) {
             Some(Ok(p @ 1..=100)) if !text.starts_with(['+', '0']) => Ok(Skew::Percent(p)),
-            Some(Ok(0)) => {
-                Err("0% would release nothing; to stop a rollout set paused: true".into())
-            }
             _ => Err(format!(
                 "{text:?} is neither a number nor a percentage from 1% to 100%"
             )),
@@ -60,21 +58,59 @@ impl Serialize for Skew {
 
 impl<'de> Deserialize<'de> for Skew {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(
-            untagged,
-            expecting = "a number of nodes from 0 on, or a percentage from \"1%\" to \"100%\""
-        )]
-        enum Raw {
-            Count(u32),
-            Text(String),
-        }
-        match Raw::deserialize(deserializer)? {
+        let raw = Raw::deserialize(deserializer)?;
+        raw.skew().map_err(D::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a number of nodes from 0 on, or a percentage from \"1%\" to \"100%\""
+)]
+enum Raw {
+    Count(u32),
+    Text(String),
+    /// As the API server stores an empty field of this type.
+    Nothing(()),
+}
+
+impl Raw {
+    fn skew(self) -> Result<Skew, String> {
+        match self {
             Raw::Count(n) => Ok(Skew::Count(n)),
-            Raw::Text(text) => Skew::parse_percent(&text).map_err(serde::de::Error::custom),
+            Raw::Text(text) => Skew::parse_percent(&text),
+            Raw::Nothing(()) => Ok(Skew::default()),
         }
     }
 }
+
+/// A maxSkew. Whoever writes 0% may mean a stop. Like those below it names its field, which an error of a whole spec does not.
+pub fn read_max_skew<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Skew, D::Error> {
+    let why = match Raw::deserialize(deserializer) {
+        Ok(Raw::Text(text)) if text == "0%" => STOPS.to_owned(),
+        Ok(raw) => match raw.skew() {
+            Ok(skew) => return Ok(skew),
+            Err(why) => why,
+        },
+        Err(error) => error.to_string(),
+    };
+    Err(D::Error::custom(format!("maxSkew: {why}")))
+}
+
+fn read_max_failures<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Skew>, D::Error> {
+    let skew = Option::deserialize(deserializer);
+    skew.map_err(|error| D::Error::custom(format!("maxFailures: {error}")))
+}
+
+pub fn read_max_deletions<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Skew>, D::Error> {
+    let skew = Option::deserialize(deserializer);
+    skew.map_err(|error| D::Error::custom(format!("maxDeletions: {error}")))
+}
+
+const STOPS: &str = "0% would release nothing; to stop a rollout set paused: true";
 
 impl JsonSchema for Skew {
     fn inline_schema() -> bool {
@@ -112,7 +148,7 @@ pub fn max_skew(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         },
         {
             "rule": "type(self) == int || self != '0%'",
-            "message": "0% would release nothing; to stop a rollout set paused: true",
+            "message": STOPS,
         },
     ]);
     schema.insert("x-kubernetes-validations".into(), rules);
@@ -185,7 +221,7 @@ pub struct Group {
 pub struct Rollout {
     /// How many nodes may be non-ready at a time: a number, or a percentage of the form's nodes (rounded down, at
     /// least 1). 0: no window, changes reach every node at once.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_max_skew")]
     #[schemars(default, schema_with = "max_skew")]
     pub max_skew: Skew,
     /// Seconds that a released node has to become ready before it counts as failed; once more as long if it was ready and breaks
@@ -205,7 +241,11 @@ pub struct Rollout {
     /// How many failed nodes halt the rollout: a number from 1 on, or a percentage. Default 1. More than maxSkew cannot fail,
     /// since failed nodes fill the window: then the phase stays InProgress, nothing goes on without a correction, and the
     /// condition RolloutComplete and an event say so (Stalled, RolloutStalled).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_max_failures"
+    )]
     #[schemars(schema_with = "max_failures")]
     pub max_failures: Option<Skew>,
     /// Stops the rollout: nothing held is released, except by force. What is in flight goes on.
@@ -331,7 +371,7 @@ mod tests {
     #[test]
     fn what_is_no_skew_is_refused_with_the_reason() {
         for (json, said) in [
-            ("\"0%\"", "paused: true"),
+            ("\"0%\"", "1% to 100%"),
             ("\"101%\"", "1% to 100%"),
             ("\"-1%\"", "1% to 100%"),
             ("\"10 %\"", "1% to 100%"),
@@ -344,5 +384,22 @@ mod tests {
             let error = serde_json::from_str::<Skew>(json).unwrap_err().to_string();
             assert!(error.contains(said), "{json}: {error}");
         }
+    }
+
+    #[test]
+    fn an_error_of_a_percentage_names_its_field() {
+        for (field, value, said) in [
+            ("maxSkew", "\"0%\"", "maxSkew: 0% would release nothing"),
+            ("maxSkew", "\"101%\"", "maxSkew: \"101%\" is neither"),
+            ("maxSkew", "-1", "maxSkew: "),
+            ("maxFailures", "\"0%\"", "maxFailures: \"0%\" is neither"),
+        ] {
+            let text = format!("{{\"{field}\": {value}}}");
+            let error = serde_json::from_str::<Rollout>(&text).unwrap_err();
+            assert!(error.to_string().starts_with(said), "{text}: {error}");
+        }
+        let empty = r#"{"maxSkew": null, "maxFailures": null}"#;
+        let empty: Rollout = serde_json::from_str(empty).unwrap();
+        assert_eq!(empty, Rollout::default());
     }
 }

@@ -3,7 +3,14 @@
 use std::io::Read;
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::budget::BudgetBreach;
+
+use crate::datasource::written;
+use crate::decide::content::DEPTH_MAX;
+
+/// How deep a file may be nested: more than a form may be, of which its own check says more; and no danger to a program's stack.
+const LEVELS_MAX: usize = 80;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -20,50 +27,107 @@ pub enum Error {
     TooMany { path: String, kind: &'static str },
 }
 
-/// The documents of a file in YAML, of which JSON is a part; `-` is standard input.
-fn read(path: &Path) -> Result<Vec<Value>, Error> {
-    let shown = || path.display().to_string();
-    let unreadable = |reason| Error::Unreadable {
-        path: shown(),
-        reason,
-    };
+/// The text of a file; `-` is standard input.
+fn text_of(path: &Path) -> Result<String, Error> {
     let mut text = String::new();
     match path.to_str() {
         Some("-") => std::io::stdin().read_to_string(&mut text).map(|_| ()),
         _ => std::fs::read_to_string(path).map(|read| text = read),
     }
-    .map_err(unreadable)?;
-    // `0644` is what kubectl makes of it.
-    let options = serde_saphyr::options! { legacy_octal_numbers: true };
-    serde_saphyr::from_multiple_with_options(&text, options).map_err(|error| Error::Unparsable {
-        path: shown(),
-        reason: error.to_string(),
+    .map_err(|reason| Error::Unreadable {
+        path: path.display().to_string(),
+        reason,
+    })?;
+    Ok(text)
+}
+
+/// The documents of a text in YAML, of which JSON is a part. `0644` is what kubectl makes of it.
+fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        budget: serde_saphyr::budget! {
+            max_depth: LEVELS_MAX,
+            // Not the parser's own words for the same.
+            flow_nesting_limit: 100_000,
+        },
+    };
+    let read = serde_saphyr::from_multiple_with_options(text, options);
+    read.map_err(|error| Error::Unparsable {
+        path: path.display().to_string(),
+        reason: said(&error),
     })
+}
+
+fn said(error: &serde_saphyr::Error) -> String {
+    match error.without_snippet() {
+        serde_saphyr::Error::Budget {
+            breach: BudgetBreach::Depth { .. },
+            ..
+        } => {
+            let line = error.location().map_or(1, |location| location.line());
+            format!(
+                "line {line} is nested more than {LEVELS_MAX} levels deep; a manifest may have {DEPTH_MAX} levels, itself included"
+            )
+        }
+        _ => error.to_string(),
+    }
+}
+
+const I64_END: f64 = 9_223_372_036_854_775_808.0;
+
+/// Numbers as kubectl sends them, which writes `1.0` and `1e3` without a fraction.
+fn whole(value: Value) -> Value {
+    match value {
+        Value::Number(number) => Value::Number(
+            number
+                .as_f64()
+                .filter(|double| number.is_f64() && double.fract() == 0.0 && double.abs() < I64_END)
+                .map_or(number, |double| Number::from(double as i64)),
+        ),
+        Value::Array(items) => items.into_iter().map(whole).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| (name, whole(value)));
+            Value::Object(fields.collect())
+        }
+        other => other,
+    }
 }
 
 /// The only object of a kind; any number of other kinds may be there, too.
 pub fn object(path: &Path, kind: &'static str) -> Result<Value, Error> {
-    let documents = read(path)?;
-    let mut found = documents
+    let mut found = documents(path, &text_of(path)?)?
         .into_iter()
         .filter(|document| document["kind"] == kind);
     let path = path.display().to_string();
     match (found.next(), found.next()) {
-        (Some(object), None) => Ok(object),
+        (Some(object), None) => Ok(whole(object)),
         (None, _) => Err(Error::Missing { path, kind }),
         (Some(_), Some(_)) => Err(Error::TooMany { path, kind }),
     }
 }
 
-/// The only document, a mapping.
+/// The only document, a mapping from columns or variables to values that are texts once they are rendered.
 pub fn mapping(path: &Path) -> Result<Map<String, Value>, Error> {
-    let mut documents = read(path)?;
-    match (documents.pop(), documents.is_empty()) {
-        (Some(Value::Object(fields)), true) => Ok(fields),
-        _ => Err(Error::Unparsable {
-            path: path.display().to_string(),
-            reason: "give one JSON object, and nothing else".to_owned(),
-        }),
+    let text = text_of(path)?;
+    let wrong = |reason| Error::Unparsable {
+        path: path.display().to_string(),
+        reason,
+    };
+    let mut documents = documents(path, &text)?;
+    let (Some(Value::Object(fields)), true) = (documents.pop(), documents.is_empty()) else {
+        return Err(wrong("give one JSON object, and nothing else".to_owned()));
+    };
+    let places: Vec<written::Places> = serde_saphyr::from_multiple(&text).unwrap_or_default();
+    let columns = || fields.keys().map(String::as_str);
+    let lost = places
+        .iter()
+        .find_map(|places| written::lost(&text, places, columns()));
+    match lost {
+        Some(column) => Err(wrong(format!(
+            "{column:?} is a number that would lose how it is written (0 or + at its beginning, its base); write it in quotes, or \
+             without these"
+        ))),
+        None => Ok(fields),
     }
 }
 
@@ -88,9 +152,59 @@ mod tests {
     #[test]
     fn numbers_are_what_kubectl_makes_of_them() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "mode: 0644\nmodern: 0o17\nten: 10\n").unwrap();
-        let read = mapping(file.path()).unwrap();
-        let expected = json!({"mode": 420, "modern": 15, "ten": 10});
-        assert_eq!(Value::Object(read), expected);
+        let text =
+            "kind: A\nmode: 0644\nmodern: 0o17\nten: 10\nof: [1.0, {a: 1e3}, -2.0, 1.5, 1e300]\n";
+        std::fs::write(file.path(), text).unwrap();
+        let read = object(file.path(), "A").unwrap();
+        let expected = json!({
+            "kind": "A", "mode": 420, "modern": 15, "ten": 10, "of": [1, {"a": 1000}, -2, 1.5, 1e300],
+        });
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn what_a_row_would_lose_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |text: &str| {
+            std::fs::write(file.path(), text).unwrap();
+            mapping(file.path()).map_err(|error| error.to_string())
+        };
+        for text in ["uid: a\nzip: 01234\n", "{uid: a, zip: 01234, n: [1]}"] {
+            let said = read(text).unwrap_err();
+            assert!(
+                said.contains("\"zip\" is a number that would lose"),
+                "{said}"
+            );
+        }
+        assert_eq!(read("zip: '01234'").unwrap()["zip"], "01234");
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_told_with_its_line() {
+        // As much as the program's own thread has.
+        let thread = std::thread::Builder::new().stack_size(8 << 20);
+        thread.spawn(nested_too_deep).unwrap().join().unwrap();
+    }
+
+    fn nested_too_deep() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let of = |depth: usize| {
+            let lines = (0..depth).map(|level| format!("{}a:\n", " ".repeat(level)));
+            let block: String = lines.collect();
+            let flow = format!("a:\n  {}{}", "[".repeat(depth), "]".repeat(depth));
+            let json = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+            [block, flow, json]
+        };
+        for depth in [LEVELS_MAX - 10, 150, 300, 5_000] {
+            for text in of(depth) {
+                std::fs::write(file.path(), format!("kind: A\n---\n{text}")).unwrap();
+                let read = documents(file.path(), &text_of(file.path()).unwrap());
+                let said = read.err().map(|error| error.to_string());
+                let told = said.as_ref().is_some_and(|said| {
+                    said.contains(" is nested more than 80 levels deep; a manifest may have 64")
+                });
+                assert_eq!(told, depth > LEVELS_MAX, "{depth}: {said:?}");
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::crd;
+use crate::cli::output::{print, tell};
 use crate::cli::{file, schema};
 use crate::cluster::catalog::{Form, Hub};
 use crate::decide::admission::{form, hub};
@@ -54,13 +55,12 @@ enum Error {
 const VARIABLES: [&str; 3] = ["uid", "activate", "hostOrUrl"];
 
 pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let object = file::object(&arguments.form, "LynqForm")?;
     let [of_hubs, of_forms, _] = crd::definitions();
-    check("lynqform", &object, &of_forms)?;
+    let object = read(&arguments.form, "LynqForm", &of_forms)?;
     let form = Form::of(&object);
     let judged = form::judge(None, &object, Timestamp::now());
     for warning in judged.verdict.warnings {
-        eprintln!("Warning: {warning}");
+        tell(format_args!("Warning: {warning}"));
     }
     // A new form either is denied, or changes something.
     let change = judged.change.ok_or_else(|| Error::Object {
@@ -70,13 +70,20 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let hub = match &arguments.hub {
         Some(path) => {
-            let object = file::object(path, "LynqHub")?;
-            check("lynqhub", &object, &of_hubs)?;
+            let object = read(path, "LynqHub", &of_hubs)?;
             let hub = Hub::of(&object);
             let denied = hub::judge(None, &object).denied;
             let other =
                 (hub.name != form.hub_id).then(|| format!("the form is of hub {:?}", form.hub_id));
-            if let Some(reason) = denied.or(other) {
+            let away = [&hub.namespace, &form.namespace];
+            let away = (hub.namespace != form.namespace && !away.iter().any(|n| n.is_empty()))
+                .then(|| {
+                    format!(
+                        "it is in namespace {:?}, and the form in {:?}; a form is of a hub in its own",
+                        hub.namespace, form.namespace
+                    )
+                });
+            if let Some(reason) = denied.or(other).or(away) {
                 return Err(Error::Object {
                     kind: "lynqhub",
                     name: hub.name,
@@ -122,12 +129,12 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     for write in &plan.writes {
         let node = shown(&write.object);
         match arguments.output {
-            Output::Yaml => print!("{}", serde_saphyr::to_string(&node)?),
-            Output::Json => println!("{}", serde_json::to_string_pretty(&node)?),
+            Output::Yaml => print(serde_saphyr::to_string(&node)?)?,
+            Output::Json => print(serde_json::to_string_pretty(&node)? + "\n")?,
         }
     }
     if !rows.inactive.is_empty() {
-        eprintln!("the row is inactive: it gets no node");
+        tell("the row is inactive: it gets no node");
     }
     for findings in [&plan.skipped, &plan.render_errors] {
         if findings.sentences().next().is_some() {
@@ -137,18 +144,33 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What the API server would refuse, or leave out without a word.
-fn check(kind: &'static str, object: &Value, definition: &Value) -> Result<(), Error> {
-    let problems = schema::problems(schema::of_spec(definition), &object["spec"], "spec");
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(Error::Object {
-            kind,
-            name: name.to_owned(),
-            reason: problems.join("; "),
-        }),
+/// The object as the webhook would get it. What the API server would refuse, or leave out without a word, is an error.
+fn read(
+    path: &Path,
+    kind: &'static str,
+    definition: &Value,
+) -> Result<Value, Box<dyn std::error::Error>> {
+    let mut object = file::object(path, kind)?;
+    let schema = schema::of_spec(definition);
+    let mut problems = schema::misnamed(&object, kind);
+    // Without one, the webhook says what is missing first.
+    if !object["spec"].is_null() {
+        object["spec"] = schema::filled(schema, object["spec"].take());
+        problems.extend(schema::problems(schema, &object["spec"], "spec"));
     }
+    if problems.is_empty() {
+        return Ok(object);
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    Err(Error::Object {
+        kind: match kind {
+            "LynqHub" => "lynqhub",
+            _ => "lynqform",
+        },
+        name: name.to_owned(),
+        reason: problems.join("; "),
+    }
+    .into())
 }
 
 /// The node without what only the operator and the cluster can add.

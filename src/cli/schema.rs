@@ -1,20 +1,97 @@
 //! What an API server would say of an object's fields, for who has none at hand: by the schema of lynqgate's own definitions.
 
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::api::names;
+use crate::decide::rows::uid::is_subdomain;
 
 /// The schema of the spec that a definition has.
 pub fn of_spec(definition: &Value) -> &Value {
     &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 }
 
+/// What is wrong with the apiVersion and the names of an object of lynqgate's.
+pub fn misnamed(object: &Value, kind: &str) -> Vec<String> {
+    let metadata = |field: &str| &object["metadata"][field];
+    let mut found = vec![];
+    let version = format!("{}/{}", names::GROUP, names::VERSION);
+    if object["apiVersion"] != version.as_str() {
+        found.push(format!("apiVersion: a {kind} is of {version}"));
+    }
+    let fits = |name: &str, most: usize| name.len() <= most && is_subdomain(name);
+    if !metadata("name")
+        .as_str()
+        .is_some_and(|name| fits(name, 253))
+    {
+        found.push(format!(
+            "metadata.name: {} cannot be a name; give up to 253 of a-z, 0-9, - and ., with a letter or digit at the beginning and \
+             end of what stands between two dots",
+            metadata("name")
+        ));
+    }
+    let is_namespace = |name: &str| fits(name, 63) && !name.contains('.');
+    let namespace = metadata("namespace");
+    if !namespace.is_null()
+        && !namespace
+            .as_str()
+            .is_some_and(|n| n.is_empty() || is_namespace(n))
+    {
+        found.push(format!(
+            "metadata.namespace: {namespace} cannot be one; give up to 63 of a-z, 0-9 and -, with a letter or digit at the \
+             beginning and end"
+        ));
+    }
+    found
+}
+
+/// The value as it is looked at and stored: a field that is null is not there, unless the schema takes it as that, and what
+/// is not there has its default.
+pub fn filled(schema: &Value, value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let of = |name: &str| match &schema["properties"][name] {
+                Value::Null => &schema["additionalProperties"],
+                known => known,
+            };
+            let is_there = |(name, value): &(String, Value)| {
+                !value.is_null() || !of(name).is_object() || of(name)["nullable"] == true
+            };
+            let there = fields.into_iter().filter(is_there);
+            let mut there: Map<String, Value> = there
+                .map(|(name, value)| {
+                    let value = filled(of(&name), value);
+                    (name, value)
+                })
+                .collect();
+            for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+                if !schema["default"].is_null() && !there.contains_key(name) {
+                    there.insert(name.clone(), schema["default"].clone());
+                }
+            }
+            Value::Object(there)
+        }
+        Value::Array(items) => {
+            let items = items.into_iter();
+            items.map(|item| filled(&schema["items"], item)).collect()
+        }
+        other => other,
+    }
+}
+
 /// What is wrong with the value, each with its place.
 pub fn problems(schema: &Value, value: &Value, place: &str) -> Vec<String> {
-    if value.is_null() {
+    if value.is_null() && schema["nullable"] == true {
         return vec![];
     }
-    if schema["x-kubernetes-int-or-string"] == true && value.is_string() {
-        return vec![];
+    if schema["x-kubernetes-int-or-string"] == true
+        && let Some(text) = value.as_str()
+    {
+        let found = of_rules(schema, text, place);
+        return found
+            .into_iter()
+            .chain(of_text(schema, text, place))
+            .collect();
     }
     let wanted = match schema["x-kubernetes-int-or-string"] == true {
         true => "integer",
@@ -49,7 +126,33 @@ pub fn problems(schema: &Value, value: &Value, place: &str) -> Vec<String> {
     }
 }
 
-fn of_fields(schema: &Value, fields: &serde_json::Map<String, Value>, place: &str) -> Vec<String> {
+/// The rules of what is a number or a text, in their own words.
+fn of_rules(schema: &Value, text: &str, place: &str) -> Vec<String> {
+    let rules = schema["x-kubernetes-validations"].as_array();
+    let rules = rules.into_iter().flatten();
+    let broken = rules.filter(|rule| rule["rule"].as_str().is_some_and(|rule| !holds(rule, text)));
+    let said = broken.map(|rule| {
+        let message = rule["message"].as_str().unwrap_or_default();
+        format!("{place}: {text:?}: {message}")
+    });
+    said.collect()
+}
+
+/// Whether one of a rule's alternatives is true of a text. They are of the few forms that the definitions have.
+fn holds(rule: &str, text: &str) -> bool {
+    rule.split(" || ").any(|alternative| {
+        let quoted = |start, end| alternative.strip_prefix(start)?.strip_suffix(end);
+        if let Some(pattern) = quoted("self.matches('", "')") {
+            Regex::new(pattern).is_ok_and(|regex| regex.is_match(text))
+        } else if let Some(word) = quoted("self != '", "'") {
+            word != text
+        } else {
+            quoted("self == '", "'") == Some(text)
+        }
+    })
+}
+
+fn of_fields(schema: &Value, fields: &Map<String, Value>, place: &str) -> Vec<String> {
     let known = &schema["properties"];
     let others = &schema["additionalProperties"];
     let takes_any = schema["x-kubernetes-preserve-unknown-fields"] == true || known.is_null();
@@ -131,7 +234,7 @@ mod tests {
         let form = json!({
             "hubId": "h",
             "rollout": {
-                "maxSkew": "10%", "progressDeadlineSeconds": 5, "creation": "Later", "minDelay": "1d",
+                "maxSkew": "101%", "maxFailures": "0%", "progressDeadlineSeconds": 5, "creation": "Later", "minDelay": "1d",
                 "order": [{"name": "canaries", "matchLabels": {}}, {"name": "late", "matchLabels": {"a": "b"}}],
             },
             "deployments": [
@@ -142,11 +245,12 @@ mod tests {
                 {"id": "a", "spec": {}, "minDelay": "10x"}, {"id": "b", "spec": {}, "minDelay": "10s "},
                 {"id": "c", "spec": {}, "minDelay": "90m"},
             ],
-            "confMaps": [],
+            "confMaps": [], "allowedNamespaces": [null],
         });
         let hub = json!({
             "source": {"type": "configMap", "configMap": {"name": "rows", "key": "rows.txt"}, "syncInterval": "1 day"},
-            "valueMappings": {"uid": "id", "activate": "on"}, "rollout": {"minDelay": "1"},
+            "valueMappings": {"uid": "id", "activate": "on"}, "rollout": {"minDelay": "1", "maxSkew": "0%"},
+            "guard": {"maxDeletions": "0%"},
         });
         let [of_hubs, of_forms, _] = crd::definitions();
         for (definition, spec, starts) in [
@@ -154,12 +258,15 @@ mod tests {
                 of_forms,
                 form,
                 &[
+                    "spec.allowedNamespaces[0]: it must be of type string",
                     "spec.confMaps: there is no such field; there are allowedNamespaces, configMaps, ",
                     "spec.deployments[0].dependsOn: there is no such field; there are ",
                     "spec.deployments[0].timeoutSeconds: it must be of type integer",
                     "spec.deployments[1].id: it is missing",
                     "spec.deployments[1].minDelay: \"-1s\" does not match ^[0-9]{1,5}(s|m|h)$",
                     "spec.rollout.creation: it must be one of Gated, Immediate",
+                    "spec.rollout.maxFailures: \"0%\": give a number of nodes, or a percentage from 1% to 100%",
+                    "spec.rollout.maxSkew: \"101%\": give a number of nodes, or a percentage from 1% to 100%",
                     "spec.rollout.minDelay: \"1d\" does not match ",
                     "spec.rollout.order[0].matchLabels: it must not be empty",
                     "spec.rollout.progressDeadlineSeconds: it must be 60 at least",
@@ -171,6 +278,8 @@ mod tests {
                 of_hubs,
                 hub,
                 &[
+                    "spec.guard.maxDeletions: \"0%\": give a number of nodes, or a percentage from 1% to 100%",
+                    "spec.rollout.maxSkew: \"0%\": 0% would release nothing; to stop a rollout set paused: true",
                     "spec.rollout.minDelay: \"1\" does not match ",
                     "spec.source.configMap.key: \"rows.txt\" does not match \\.(csv|yaml|yml|json)$",
                     "spec.source.syncInterval: \"1 day\" does not match ^[0-9]{1,9}(s|m|h)$",
@@ -186,6 +295,84 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn empty_fields_are_as_the_api_server_has_them() {
+        let [_, of_forms, _] = crd::definitions();
+        let schema = of_spec(&of_forms);
+        let form = json!({
+            "hubId": "h", "templateEngine": null, "allowedNamespaces": null, "services": null, "nosuch": null,
+            "rollout": {"maxSkew": null, "progressDeadlineSeconds": null, "order": null, "skewCounts": "Released"},
+            "deployments": [{
+                "id": "a", "dependIds": null, "labelsTemplate": {"a": null, "b": "c"}, "waitForReady": null, "minDelay": null,
+                "spec": {"a": null, "b": [null]}, "conflictPolicy": "Force",
+            }],
+            "configMaps": [null],
+        });
+        let expected = json!({
+            "hubId": "h", "templateEngine": "Go", "nosuch": null,
+            "rollout": {
+                "maxSkew": null, "progressDeadlineSeconds": 600, "creation": "Gated", "skewCounts": "Released",
+            },
+            "deployments": [{
+                "id": "a", "labelsTemplate": {"b": "c"}, "waitForReady": true, "minDelay": null,
+                "spec": {"a": null, "b": [null]}, "conflictPolicy": "Force",
+                "creationPolicy": "WhenNeeded", "deletionPolicy": "Delete", "patchStrategy": "apply",
+                "skipOnDependencyFailure": true, "timeoutSeconds": 300,
+            }],
+            "configMaps": [null],
+        });
+        let filled = filled(schema, form);
+        assert_eq!(filled, expected);
+        let found = problems(schema, &filled, "spec");
+        let wrong = |start: &str| found.iter().any(|said| said.starts_with(start));
+        assert!(
+            wrong("spec.configMaps[0]: it must be of type object"),
+            "{found:?}"
+        );
+        assert!(wrong("spec.nosuch: there is no such field"), "{found:?}");
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+
+    #[test]
+    fn names_are_the_api_servers() {
+        let of = |version: &str, name: Value, namespace: Value| {
+            let metadata = json!({"name": name, "namespace": namespace});
+            misnamed(
+                &json!({"apiVersion": version, "metadata": metadata}),
+                "LynqForm",
+            )
+            .join("; ")
+        };
+        let good = "operator.lynq.sh/v1";
+        for namespace in [Value::Null, json!(""), json!("team-a")] {
+            assert_eq!(of(good, json!("web.1-a"), namespace), "");
+        }
+        for name in [
+            json!("Web"),
+            json!("a_b"),
+            json!("-a"),
+            json!(1),
+            json!(""),
+            Value::Null,
+            json!("a".repeat(254)),
+        ] {
+            let said = of(good, name.clone(), Value::Null);
+            assert!(
+                said.starts_with(&format!("metadata.name: {name} cannot")),
+                "{said}"
+            );
+        }
+        for namespace in [json!("a.b"), json!("A"), json!(1), json!("a".repeat(64))] {
+            let said = of(good, json!("web"), namespace.clone());
+            assert!(
+                said.starts_with(&format!("metadata.namespace: {namespace} cannot")),
+                "{said}"
+            );
+        }
+        let said = of("v1", json!("web"), Value::Null);
+        assert_eq!(said, "apiVersion: a LynqForm is of operator.lynq.sh/v1");
     }
 
     /// The words of a schema and of those below it, and its rules.
@@ -209,8 +396,13 @@ mod tests {
     /// Who uses another word in a definition says here what looks at it.
     #[test]
     fn whatever_the_definitions_demand_is_looked_at() {
-        const HERE: [&str; 14] = [
+        const HERE: [&str; 19] = [
+            // Of a text; of a number there is nothing left to say.
+            "type(self) == int || self != '0%'",
+            "type(self) == int || self == '0%' || self.matches('^([1-9][0-9]?|100)%$')",
+            "type(self) == int || self.matches('^([1-9][0-9]?|100)%$')",
             "additionalProperties",
+            "default",
             "enum",
             "items",
             "maxItems",
@@ -219,30 +411,25 @@ mod tests {
             "minLength",
             "minProperties",
             "minimum",
+            "nullable",
             "pattern",
             "properties",
             "required",
             "type",
             "x-kubernetes-int-or-string",
         ];
-        const DEMANDS_NOTHING: [&str; 6] = [
-            "default",
+        const DEMANDS_NOTHING: [&str; 4] = [
             "description",
-            "nullable",
             "x-kubernetes-list-type",
             "x-kubernetes-map-type",
             "x-kubernetes-preserve-unknown-fields",
         ];
-        const BY_ADMISSION: [&str; 8] = [
+        const BY_ADMISSION: [&str; 5] = [
             // A probe is parsed, a number read, an id looked for twice.
             "oneOf",
             "format",
             "x-kubernetes-list-map-keys",
             "x-kubernetes-validations",
-            // What a number of nodes or a percentage may be says the type that reads it.
-            "type(self) == int || self != '0%'",
-            "type(self) == int || self == '0%' || self.matches('^([1-9][0-9]?|100)%$')",
-            "type(self) == int || self.matches('^([1-9][0-9]?|100)%$')",
             "has(self.when) != has(self.matchLabels)",
         ];
         // There is none before.
