@@ -273,6 +273,11 @@ mod tests {
             ),
             (
                 Format::Yaml,
+                "- {id: a, active: 1, plan: x, more: &m {plan: 007}}\n- {<<: *m, id: b, active: 1}",
+                "column \"plan\" of row 2 is a number that would lose how it is written",
+            ),
+            (
+                Format::Yaml,
                 "- {id: a, active: 1, plan: +4930}",
                 "column \"plan\" of row 1 is a number that would lose how it is written",
             ),
