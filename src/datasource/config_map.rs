@@ -63,7 +63,7 @@ impl ConfigMap {
                         cause: "a column that the hub maps is there twice",
                     });
                 }
-                (None, _) => return Err(missing(column)),
+                (None, _) => return Err(missing(column, "the ConfigMap")),
             }
         }
         let mut number = 0;
@@ -117,7 +117,7 @@ impl ConfigMap {
                 .selected()
                 .into_iter()
                 .map(|column| match row.get(column) {
-                    None => Err(missing(column)),
+                    None => Err(missing(column, &format!("row {number} of the ConfigMap"))),
                     Some(Value::Null) => Ok(None),
                     Some(Value::String(text)) => Ok(Some(text.clone().into_bytes())),
                     Some(Value::Bool(value)) => Ok(Some(value.to_string().into_bytes())),
@@ -139,10 +139,10 @@ impl ConfigMap {
     }
 }
 
-fn missing(column: &str) -> SourceError {
+fn missing(column: &str, place: &str) -> SourceError {
     SourceError::ColumnMissing {
         column: format!("{column:?}"),
-        table: "the ConfigMap".to_owned(),
+        table: place.to_owned(),
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
             (
                 Format::Yaml,
                 "- {id: a, active: 1}",
-                "the ConfigMap has no column \"plan\"",
+                "row 1 of the ConfigMap has no column \"plan\"",
             ),
             (
                 Format::Yaml,
