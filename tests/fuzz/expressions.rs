@@ -76,7 +76,11 @@ fn render(engine: Engine, text: &str) {
         ..Limits::default()
     };
     let inputs = Inputs::new(&VARIABLES, Some(facts), limits);
-    let _ = template.render(&inputs, "template");
+    let rendered = template.render(&inputs, "template");
+    if cfg!(feature = "planted") && engine == Engine::Jinja {
+        let text = rendered.map_or(String::new(), |rendered| rendered.into_text());
+        assert!(!text.starts_with("ACM"), "planted");
+    }
 }
 
 fn probe(probe: &Value) {
