@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos plants model simulate fuzz fuzz-plants oracle test prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
+.PHONY: help demo chaos plants model simulate fuzz fuzz-plants fuzz-tools oracle test prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,10 @@ test: cluster oracle ## Unit, property and integration tests, simulation and 3 m
 	$(MAKE) simulate
 	$(MAKE) chaos SEED=$(or $(SEED),1)
 
-fuzz: ## Look for an admission request, a template, a JSONPath or a CEL expression on which lynqgate fails, for DURATION seconds each (300 if not given)
-	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "make fuzz needs: rustup toolchain install nightly && cargo install cargo-fuzz --locked" >&2; exit 1; }
+fuzz-tools:
+	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "fuzzing needs: rustup toolchain install nightly && cargo install cargo-fuzz --locked" >&2; exit 1; }
+
+fuzz: fuzz-tools ## Look for an admission request, a template, a JSONPath or a CEL expression on which lynqgate fails, for DURATION seconds each (300 if not given)
 	for target in review expressions; do \
 		mkdir -p target/fuzz/$$target/corpus target/fuzz/$$target/artifacts; \
 		cargo +nightly fuzz run --fuzz-dir tests/fuzz --target-dir target/fuzz --sanitizer none $$target target/fuzz/$$target/corpus tests/fuzz/seeds/$$target -- \
@@ -40,7 +42,7 @@ fuzz: ## Look for an admission request, a template, a JSONPath or a CEL expressi
 			-max_total_time=$(or $(DURATION),300) || exit 1; \
 	done
 
-fuzz-plants: ## Whether each fuzzer finds the bug that is planted for it, in DURATION seconds (120 if not given)
+fuzz-plants: fuzz-tools ## Whether each fuzzer finds the bug that is planted for it, in DURATION seconds (120 if not given)
 	for target in review expressions; do \
 		found=target/fuzz/planted/$$target; \
 		rm -rf $$found; mkdir -p $$found/corpus $$found/artifacts; \
