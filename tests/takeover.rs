@@ -3,6 +3,7 @@
 mod back;
 mod definitions;
 mod elsewhere;
+mod record;
 mod windowless;
 mod writes;
 

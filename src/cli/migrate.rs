@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
@@ -23,6 +24,7 @@ use crate::decide::content;
 use crate::decide::hub_sync::NodeWrite;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Live;
+use crate::decide::takeover::left;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -228,6 +230,9 @@ async fn outcome(
     let mut desired = stored.clone();
     desired["spec"] = write.object["spec"].clone();
     node.desired = content::hash(Some(&desired["spec"])).to_string();
+    if node.is_lynqs() {
+        Arc::make_mut(&mut node.status).applied_resources = left::record(stored, &node);
+    }
     let foreseen = foresee(&world.objects, &node, &desired, |_, _| {}).await?;
     let effects = foreseen
         .map(|foreseen| foreseen.effects)

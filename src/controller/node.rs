@@ -373,6 +373,10 @@ impl Look<'_> {
     /// What was applied for the node: by what was done since the start, else by its status.
     fn record(&mut self, node: &NodeDigest) -> Record {
         let record = &mut self.memory.record;
+        // The hub completes what Lynq recorded.
+        if node.is_left_by_lynq() {
+            *record = None;
+        }
         record
             .get_or_insert_with(|| Record::of(&node.status))
             .clone()

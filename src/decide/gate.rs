@@ -290,11 +290,10 @@ fn by_rule<'a>(
         next.go_live(now);
         return Ok((Outcome::Ungated, next));
     }
-    // Forced, for as long as the annotation is there. What Lynq left may hold templates, and which objects it has nobody knows
-    // yet: it goes when the node loop, which finds that out, takes Lynq's row off.
-    let is_lynqs =
-        old.as_ref().is_some_and(|old| old.live == Live::Unknown) && bears_lynqs_row(write.new);
-    if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) && !is_lynqs {
+    // Forced, for as long as the annotation is there.
+    if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE)
+        && may_be_forced(write, old.as_ref(), &desired)
+    {
         let was_settled = !changed && old.as_ref().is_some_and(|old| !old.held());
         next.go_live(now);
         return Ok((
@@ -333,6 +332,20 @@ fn by_rule<'a>(
     }
     next.hold(write.user, now);
     Ok((Outcome::Held, next))
+}
+
+/// What no hub of ours has rendered may hold templates, as Lynq's nodes do; and of those that Lynq left the node loop finds out
+/// which objects they have, before it takes Lynq's row off them.
+fn may_be_forced(write: &Write, old: Option<&State>, desired: &Hash) -> bool {
+    let rendered = annotation(write.new, names::RENDERED_HASH);
+    match old.map(|old| &old.live) {
+        Some(Live::Known(..)) => true,
+        Some(Live::Unknown) => {
+            let content = rendered.and_then(|rendered| rendered.split('/').next());
+            content == Some(desired.as_str()) && !bears_lynqs_row(write.new)
+        }
+        Some(Live::None) | None => rendered.is_some(),
+    }
 }
 
 /// A marker of the operator's that this write sets or changes. Removed, it is put back (the state keeps the old one).

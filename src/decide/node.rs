@@ -387,6 +387,11 @@ impl NodeDigest {
         self.live == Live::Unknown && self.status.applied_kinds.is_empty()
     }
 
+    /// Its content is Lynq's own: templates.
+    pub fn is_lynqs(&self) -> bool {
+        self.live == Live::Unknown && self.rendered_hash.is_none() && self.bears_lynqs_row
+    }
+
     pub fn is_ready(&self) -> bool {
         conditions::is_true(&self.status.conditions, "Ready")
     }

@@ -49,8 +49,8 @@ pub struct Recorded {
 
 pub fn recorded(status: &NodeStatus) -> Vec<Recorded> {
     let read = |entry: &String| {
-        let mut parts = entry.split('@').next()?.splitn(3, '/');
-        let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+        let mut recorded = Recorded::parse(entry.split('@').next()?)?;
+        let kind = recorded.kind.as_str();
         let kinds = status.applied_kinds.iter();
         let said = kinds.filter_map(|text| text.strip_suffix(kind)?.strip_suffix(' '));
         let mut api_versions: Vec<String> = said.map(str::to_owned).collect();
@@ -58,12 +58,8 @@ pub fn recorded(status: &NodeStatus) -> Vec<Recorded> {
             let known = RECORDED.iter().find(|(known, _)| *known == kind);
             api_versions.extend(known.map(|(_, api_version)| (*api_version).to_owned()));
         }
-        Some(Recorded {
-            kind: kind.to_owned(),
-            api_versions,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
+        recorded.api_versions = api_versions;
+        Some(recorded)
     };
     status.applied_resources.iter().filter_map(read).collect()
 }
@@ -75,6 +71,17 @@ impl fmt::Display for Recorded {
 }
 
 impl Recorded {
+    fn parse(text: &str) -> Option<Recorded> {
+        let mut parts = text.splitn(3, '/').map(str::to_owned);
+        let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Recorded {
+            kind,
+            api_versions: vec![],
+            namespace,
+            name,
+        })
+    }
+
     /// Whether one of these is the object. What has no namespace is recorded with its node's.
     pub fn is_among(&self, keys: &[ObjectKey]) -> bool {
         keys.iter().any(|key| {

@@ -18,7 +18,7 @@ fn namespaces(fleet: &Fleet) -> [String; 2] {
 }
 
 /// With what they need.
-async fn form_with_labels(cluster: &Cluster, fleet: &Fleet) -> Result<Value> {
+pub async fn form_with_labels(cluster: &Cluster, fleet: &Fleet) -> Result<Value> {
     let [elsewhere, own] = namespaces(fleet);
     let of_tenants = (0..ROWS).map(|i| own.replace("{{ .uid }}", &format!("t{i}")));
     for name in of_tenants.chain([elsewhere.clone()]) {
@@ -52,7 +52,7 @@ async fn form_with_labels(cluster: &Cluster, fleet: &Fleet) -> Result<Value> {
 }
 
 /// Those of one tenant: kind, namespace and name.
-fn of_tenant(fleet: &Fleet, i: usize) -> [(&'static str, String, String); 3] {
+pub fn of_tenant(fleet: &Fleet, i: usize) -> [(&'static str, String, String); 3] {
     let uid = format!("t{i}");
     let [elsewhere, own] = namespaces(fleet);
     [
@@ -67,7 +67,7 @@ fn of_tenant(fleet: &Fleet, i: usize) -> [(&'static str, String, String); 3] {
 }
 
 /// Their uids, as far as they are there.
-async fn uids(fleet: &Fleet, i: usize) -> Result<Vec<Option<String>>> {
+pub async fn uids(fleet: &Fleet, i: usize) -> Result<Vec<Option<String>>> {
     let mut found = vec![];
     for (kind, namespace, name) in of_tenant(fleet, i) {
         let object = fleet.api_in(kind, &namespace).get_opt(&name).await?;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use serde_json::json;
 
 use crate::api::events::EventReason;
 use crate::api::names;
@@ -17,7 +18,9 @@ use crate::controller::{Said, World};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::hub_sync::{NodeDeletion, NodeWrite};
+use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Way;
+use crate::decide::takeover::left;
 
 /// Node writes that one hub may have under way.
 const REQUESTS_MAX: usize = 16;
@@ -82,7 +85,14 @@ pub async fn write_nodes(
                     let annotations = object.to_mut()["metadata"]["annotations"].as_object_mut();
                     annotations.map(|all| all.remove(names::UNGATED));
                 }
-                let written = world.objects.apply(&key, &object, true).await;
+                let completed = match &before {
+                    Some(before) if before.is_lynqs() => complete_record(world, &key).await,
+                    _ => Ok(()),
+                };
+                let written = match completed {
+                    Ok(()) => world.objects.apply(&key, &object, true).await,
+                    Err(error) => Err(error),
+                };
                 (write, asked, before, written)
             });
         }
@@ -103,6 +113,15 @@ pub async fn write_nodes(
                         before.and_then(|before| stamp::parse(before.held_since.as_deref()?));
                     world.metrics.released(&hub, &now.form, way, since);
                 }
+                if now.is_lynqs() {
+                    let why = "it is stored with another content than the hub writes: an admission webhook or policy changes LynqNodes; \
+                               exclude lynqnodes.operator.lynq.sh from it";
+                    failures.push(Failure::new(
+                        &write.name,
+                        Some((write.form.clone(), write.uid.clone())),
+                        &ApiError::Refused(why.to_owned()),
+                    ));
+                }
             }
             Err(error) => failures.push(Failure::new(
                 &write.name,
@@ -111,6 +130,24 @@ pub async fn write_nodes(
             )),
         }
     }
+}
+
+/// What Lynq's templates made of the node is known as long as they are there: the hub writes over them.
+async fn complete_record(world: &World, key: &ObjectKey) -> Result<(), ApiError> {
+    let object = match world.objects.get(key).await {
+        Ok(object) => object,
+        Err(ApiError::NotFound(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let node = NodeDigest::of(&object, None);
+    let record = left::record(&object, &node);
+    if !node.is_lynqs() || node.status.applied_resources == record {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"uid": node.uid}, "status": {"appliedResources": record}});
+    let written = world.objects.merge_status(key, &patch).await?;
+    world.nodes.learn(&written);
+    Ok(())
 }
 
 pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) -> Vec<Failure> {

@@ -125,6 +125,13 @@ impl Look<'_> {
                 patch["status"][field] = Value::Null;
             }
         }
+        // The hub may have completed what Lynq recorded.
+        if node.is_left_by_lynq()
+            && let Some(status) = patch["status"].as_object_mut()
+        {
+            status.remove("appliedResources");
+            status.remove("appliedKinds");
+        }
         let written = self.world.objects.merge_status(&self.own(), &patch).await?;
         self.memory.report.written = Some(now);
         self.world.nodes.learn(&written);

@@ -326,21 +326,40 @@ fn force_lets_everything_through_while_it_is_there() {
 
 /// It may hold templates, and its objects are looked for first.
 #[test]
-fn force_lets_go_what_lynq_left_once_its_row_is_off() {
+fn force_lets_go_what_lynq_left_once_it_is_rendered_and_its_row_is_off() {
+    let force = |node: &Value| with(node, names::FORCE_ROLLOUT, Some("true"));
     let of_lynq = with(&node("{{ .image }}"), names::ACTIVATE, Some("1"));
-    let forced = with(&of_lynq, names::FORCE_ROLLOUT, Some("true"));
-    let (outcome, forced) = write(Some(&of_lynq), &forced, USER).unwrap();
-    let live = |object| annotation(object, names::LIVE_HASH).map(str::to_owned);
-    let unknown = Some("unknown".to_owned());
-    assert_eq!(
-        (outcome, live(&forced)),
-        (Outcome::Unchanged, unknown.clone())
+    let unknown = |old: &Value, new: &Value, outcome: Outcome| {
+        let (found, next) = write(Some(old), new, USER).unwrap();
+        let live = annotation(&next, names::LIVE_HASH);
+        assert_eq!((found, live), (outcome, Some("unknown")));
+        next
+    };
+    let forced = unknown(&of_lynq, &force(&of_lynq), Outcome::Unchanged);
+    let without_row = with(&forced, names::ACTIVATE, None);
+    unknown(&of_lynq, &without_row, Outcome::Unchanged);
+    unknown(&forced, &without_row, Outcome::Unchanged);
+    let rendered = edited(&forced, "b");
+    let hash = content::hash(Some(&rendered["spec"]));
+    let rendered = with(
+        &rendered,
+        names::RENDERED_HASH,
+        Some(&format!("{hash}/row")),
     );
-    let (outcome, rendered) = write(Some(&forced), &edited(&forced, "b"), OPERATOR).unwrap();
-    assert_eq!((outcome, live(&rendered)), (Outcome::Held, unknown));
-    let without = with(&rendered, names::ACTIVATE, None);
-    let (outcome, next) = write(Some(&rendered), &without, OPERATOR).unwrap();
+    let rendered = unknown(&forced, &rendered, Outcome::Held);
+    unknown(
+        &rendered,
+        &edited(&with(&rendered, names::ACTIVATE, None), "c"),
+        Outcome::Held,
+    );
+    let without_row = with(&rendered, names::ACTIVATE, None);
+    let (outcome, next) = write(Some(&rendered), &without_row, OPERATOR).unwrap();
     assert_eq!((outcome, live_image(&next)), (Outcome::Forced, Some("b")));
+    // From a backup of Lynq's time.
+    let (outcome, restored) = write(None, &force(&of_lynq), USER).unwrap();
+    assert_eq!((outcome, live_image(&restored)), (Outcome::Held, None));
+    let (outcome, restored) = write(Some(&restored), &force(&restored), USER).unwrap();
+    assert_eq!((outcome, live_image(&restored)), (Outcome::Unchanged, None));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which objects a node has that nobody has taken over yet: what Lynq's status records, and what the node's content names. Both may
 //! hold templates, which are rendered as Lynq did, with the row that it has left on the node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -26,13 +26,7 @@ pub struct Left {
 
 pub fn left(object: &Value, node: &NodeDigest) -> Left {
     let row = row(object, node);
-    let inputs = RowInputs {
-        hub: &node.hub,
-        form: &node.form,
-        row: &row,
-        first_seen: Timestamp::UNIX_EPOCH,
-        seed: [0; 32],
-    };
+    let inputs = inputs(node, &row);
     let mut left = Left::default();
     let content: Vec<Resource> = contents(object)
         .flat_map(|arrays| arrays.iter().cloned().collect::<Vec<_>>())
@@ -72,6 +66,42 @@ pub fn left(object: &Value, node: &NodeDigest) -> Left {
     left
 }
 
+/// Lynq's record of a node that it wrote last, with the objects that its templates name in this row. What nobody can render
+/// stays as Lynq recorded it.
+pub fn record(object: &Value, node: &NodeDigest) -> Vec<String> {
+    let row = row(object, node);
+    let inputs = inputs(node, &row);
+    let mut record = BTreeSet::new();
+    for resource in contents(object).flat_map(|arrays| Vec::from_iter(arrays.iter().cloned())) {
+        let named = named(&resource, node).rendered(&inputs);
+        record.extend(named.map(|named| format!("{named}@{}", resource.id)));
+    }
+    for entry in &node.status.applied_resources {
+        let (named, id) = entry.split_once('@').unwrap_or((entry, ""));
+        let rendered = Recorded::parse(named).and_then(|named| named.rendered(&inputs).ok());
+        record.insert(rendered.map_or(entry.clone(), |named| format!("{named}@{id}")));
+    }
+    record.into_iter().collect()
+}
+
+fn inputs<'a>(node: &'a NodeDigest, row: &'a Row) -> RowInputs<'a> {
+    RowInputs {
+        hub: &node.hub,
+        form: &node.form,
+        row,
+        first_seen: Timestamp::UNIX_EPOCH,
+        seed: [0; 32],
+    }
+}
+
+impl Recorded {
+    fn rendered(mut self, inputs: &RowInputs) -> Result<Recorded, String> {
+        self.namespace = text_as_lynq(inputs, "namespace", &self.namespace)?;
+        self.name = text_as_lynq(inputs, "name", &self.name)?;
+        Ok(self)
+    }
+}
+
 impl Left {
     /// One of this kind and name, wherever it is.
     fn names(&self, recorded: &Recorded) -> bool {
@@ -80,17 +110,14 @@ impl Left {
         self.objects.iter().any(|(named, _)| is_it(named))
     }
 
-    fn add(&mut self, mut named: Recorded, retain: bool, inputs: &RowInputs) {
-        let namespace = text_as_lynq(inputs, "namespace", &named.namespace);
-        let name = text_as_lynq(inputs, "name", &named.name);
-        match [namespace, name] {
-            [Ok(namespace), Ok(name)] => {
-                (named.namespace, named.name) = (namespace, name);
+    fn add(&mut self, named: Recorded, retain: bool, inputs: &RowInputs) {
+        match named.clone().rendered(inputs) {
+            Ok(named) => {
                 if !self.objects.iter().any(|(known, _)| *known == named) {
                     self.objects.push((named, retain));
                 }
             }
-            [Err(why), _] | [_, Err(why)] => {
+            Err(why) => {
                 let why = format!("{named}: {why}");
                 if !self.unclear.contains(&why) {
                     self.unclear.push(why);
@@ -222,6 +249,33 @@ mod tests {
             unclear[1].starts_with("Gadget/tenants/acme-gadget: "),
             "{unclear:?}"
         );
+    }
+
+    #[test]
+    fn the_record_names_what_lynqs_templates_made() {
+        let row = json!({"lynq.sh/extra": r#"{"region":"eu"}"#});
+        let namespace = json!({"targetNamespace": "{{ .uid }}-{{ .region }}"});
+        let lost = json!({"targetNamespace": "{{ .gone }}"});
+        let resources = json!([
+            resource("near", "v1", "ConfigMap", json!({})),
+            resource("far", "v1", "Secret", namespace),
+            resource("lost", "v1", "Secret", lost),
+        ]);
+        let recorded = [
+            "Secret/{{ .uid }}-{{ .region }}/acme-far@far",
+            "Secret/{{ .region }}/acme-old@old",
+            "Secret/{{ .gone }}/acme-lost@lost",
+            "whatever",
+        ];
+        let object = object(row, resources, &recorded);
+        let expected = [
+            "ConfigMap/tenants/acme-near@near",
+            "Secret/acme-eu/acme-far@far",
+            "Secret/eu/acme-old@old",
+            "Secret/{{ .gone }}/acme-lost@lost",
+            "whatever",
+        ];
+        assert_eq!(record(&object, &NodeDigest::of(&object, None)), expected);
     }
 
     /// Of the row that Lynq left only the uid is known any more.

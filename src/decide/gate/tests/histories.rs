@@ -188,7 +188,7 @@ impl Node {
                 Err("stale_release")
             };
         }
-        Ok(if is_forced(new) {
+        Ok(if goes_by_force(self.live, new) {
             Live::Known(desired)
         } else {
             self.live
@@ -206,15 +206,30 @@ fn after_creation(new: &Value, user: &str) -> Result<Live, &'static str> {
             Err("stale_release")
         };
     }
-    Ok(if is_forced(new) || desired == Content::Empty {
-        Live::Known(desired)
-    } else {
-        Live::None
-    })
+    Ok(
+        if goes_by_force(Live::None, new) || desired == Content::Empty {
+            Live::Known(desired)
+        } else {
+            Live::None
+        },
+    )
 }
 
 fn is_forced(object: &Value) -> bool {
     annotation(object, names::FORCE_ROLLOUT) == Some("true")
+}
+
+/// What runs is not known, or nothing runs: then only what a hub has rendered, for it may be a template.
+fn goes_by_force(was: Live, new: &Value) -> bool {
+    let rendered = annotation(new, names::RENDERED_HASH);
+    let desired = Content::of(&new["spec"]).hash();
+    let of_lynq = annotation(new, "lynq.sh/rollout-update-start").is_some();
+    is_forced(new)
+        && match was {
+            Live::Known(_) => true,
+            Live::Unknown => rendered == Some(&*format!("{desired}/row")) && !of_lynq,
+            Live::None => rendered.is_some(),
+        }
 }
 
 /// The live content of a stored object, however it came to be stored.

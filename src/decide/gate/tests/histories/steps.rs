@@ -134,6 +134,8 @@ pub enum Change {
     Ungated(Named, Version),
     /// `lynq.sh/force-rollout`.
     Force(Option<&'static str>),
+    /// As by a hub, which says of each content that it has rendered it.
+    Rendered(Named),
     /// As by a client that does not know them.
     DropAnnotations,
     DropReleased,
@@ -238,6 +240,7 @@ fn change() -> impl Strategy<Value = Change> {
         5 => (named(), version()).prop_map(|(named, version)| Change::Release(named, version)),
         2 => (named(), version()).prop_map(|(named, version)| Change::Ungated(named, version)),
         1 => force.prop_map(Change::Force),
+        2 => named().prop_map(Change::Rendered),
         1 => Just(Change::DropAnnotations),
         1 => Just(Change::DropReleased),
         1 => (field, value).prop_map(|(field, value)| Change::Forge(field, value)),
@@ -257,9 +260,12 @@ fn named() -> impl Strategy<Value = Named> {
 /// The object as the client sends it. Markers come last, for they name what is written beside them.
 pub fn written(base: &Value, stored: Option<&Value>, changes: &[Change]) -> Value {
     let mut new = base.clone();
-    let (markers, rest): (Vec<_>, Vec<_>) = changes
-        .iter()
-        .partition(|change| matches!(change, Change::Release(..) | Change::Ungated { .. }));
+    let (markers, rest): (Vec<_>, Vec<_>) = changes.iter().partition(|change| {
+        matches!(
+            change,
+            Change::Release(..) | Change::Ungated { .. } | Change::Rendered(_)
+        )
+    });
     for change in rest {
         match change {
             Change::Content(content, spelling) => content.write(&mut new["spec"], *spelling),
@@ -269,7 +275,9 @@ pub fn written(base: &Value, stored: Option<&Value>, changes: &[Change]) -> Valu
             Change::DropReleased => drop(fields(&mut new["spec"]).remove("released")),
             Change::Forge(field, value) => new = with(&annotated(new), field, Some(value)),
             Change::ForgeReleased(content) => new["spec"]["released"] = released(*content),
-            Change::Release(..) | Change::Ungated { .. } => unreachable!("markers come last"),
+            Change::Release(..) | Change::Ungated { .. } | Change::Rendered(_) => {
+                unreachable!("markers come last")
+            }
         }
     }
     for marker in markers {
@@ -291,6 +299,7 @@ pub fn written(base: &Value, stored: Option<&Value>, changes: &[Change]) -> Valu
         let (marker, value) = match marker {
             Change::Release(named, version) => (names::RELEASE, name(named) + &written(version)),
             Change::Ungated(named, version) => (names::UNGATED, name(named) + &written(version)),
+            Change::Rendered(named) => (names::RENDERED_HASH, name(named) + "/row"),
             _ => unreachable!("only markers are left"),
         };
         new = with(&annotated(new), marker, Some(&value));
