@@ -334,8 +334,8 @@ fn by_rule<'a>(
     Ok((Outcome::Held, next))
 }
 
-/// What no hub of ours has rendered may hold templates, as Lynq's nodes do; and of those that Lynq left the node loop finds out
-/// which objects they have, before it takes Lynq's row off them.
+/// What no hub of ours has rendered since Lynq may hold templates; and of what Lynq left the node loop finds out which objects it
+/// has, before it takes Lynq's row off it.
 fn may_be_forced(write: &Write, old: Option<&State>, desired: &Hash) -> bool {
     let rendered = annotation(write.new, names::RENDERED_HASH);
     match old.map(|old| &old.live) {
@@ -344,7 +344,14 @@ fn may_be_forced(write: &Write, old: Option<&State>, desired: &Hash) -> bool {
             let content = rendered.and_then(|rendered| rendered.split('/').next());
             content == Some(desired.as_str()) && !bears_lynqs_row(write.new)
         }
-        Some(Live::None) | None => rendered.is_some(),
+        // Restored from a backup of Lynq's time. Others may be somebody's own.
+        Some(Live::None) | None => {
+            let is_lynqs = [write.old, Some(write.new)]
+                .into_iter()
+                .flatten()
+                .any(bears_lynqs_row);
+            rendered.is_some() || !is_lynqs
+        }
     }
 }
 

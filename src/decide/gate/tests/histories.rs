@@ -188,7 +188,7 @@ impl Node {
                 Err("stale_release")
             };
         }
-        Ok(if goes_by_force(self.live, new) {
+        Ok(if goes_by_force(self.live, Some(old), new) {
             Live::Known(desired)
         } else {
             self.live
@@ -207,7 +207,7 @@ fn after_creation(new: &Value, user: &str) -> Result<Live, &'static str> {
         };
     }
     Ok(
-        if goes_by_force(Live::None, new) || desired == Content::Empty {
+        if goes_by_force(Live::None, None, new) || desired == Content::Empty {
             Live::Known(desired)
         } else {
             Live::None
@@ -219,16 +219,16 @@ fn is_forced(object: &Value) -> bool {
     annotation(object, names::FORCE_ROLLOUT) == Some("true")
 }
 
-/// What runs is not known, or nothing runs: then only what a hub has rendered, for it may be a template.
-fn goes_by_force(was: Live, new: &Value) -> bool {
+/// Where what runs is not known, or nothing of Lynq's runs, only what a hub has rendered, for it may be a template.
+fn goes_by_force(was: Live, old: Option<&Value>, new: &Value) -> bool {
     let rendered = annotation(new, names::RENDERED_HASH);
     let desired = Content::of(&new["spec"]).hash();
-    let of_lynq = annotation(new, "lynq.sh/rollout-update-start").is_some();
+    let of_lynq = |object| annotation(object, "lynq.sh/rollout-update-start").is_some();
     is_forced(new)
         && match was {
             Live::Known(_) => true,
-            Live::Unknown => rendered == Some(&*format!("{desired}/row")) && !of_lynq,
-            Live::None => rendered.is_some(),
+            Live::Unknown => rendered == Some(&*format!("{desired}/row")) && !of_lynq(new),
+            Live::None => rendered.is_some() || !(of_lynq(new) || old.is_some_and(of_lynq)),
         }
 }
 
