@@ -6,6 +6,7 @@ mod outage;
 mod ownership;
 mod restart;
 mod rows;
+mod ties;
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};

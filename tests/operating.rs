@@ -125,5 +125,25 @@ async fn the_commands_of_the_page_do_what_it_says() -> Result<()> {
         uids(after.clone()) == uids(before.clone()),
         "{after:?} {before:?}"
     );
+
+    // Installed again, it finds what it had itself made, and none of that is its own.
+    run(&cluster, &commands("break glass")?).await?;
+    operator.process.start()?;
+    operator.ready().await?;
+    kept.apply(&kept.hub()).await?;
+    kept.apply(&kept.form("web:1", json!(2), 0)).await?;
+    for row in ["t0", "t1"] {
+        let said = format!(
+            "Deployment {row}-app: it was there before and is nobody's; conflictPolicy: Force takes it over"
+        );
+        let conflict = ("Conflicted", "True", "ResourceConflict");
+        let node = format!("{row}-web");
+        kept.says(("LynqNode", &node), conflict, &said).await?;
+    }
+    ensure!(deployments(&kept).await? == after, "they are left alone");
+    for deployment in kept.list("Deployment").await? {
+        let metadata = &deployment["metadata"];
+        ensure!(metadata["ownerReferences"].is_null(), "{deployment}");
+    }
     Ok(())
 }

@@ -25,6 +25,7 @@ use crate::api::policy::delay;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
+use crate::controller::node::apply::Target;
 use crate::controller::node::kinds::Kinds;
 use crate::controller::{Looked, World};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope, fields_hash};
@@ -244,9 +245,11 @@ impl Look<'_> {
                 .apply
                 .iter()
                 .filter_map(|i| {
+                    let key = keys[*i].clone().ok()?;
                     Some(Apply {
                         index: *i,
-                        key: keys[*i].clone().ok()?,
+                        recorded: plan.record.names(&key),
+                        key,
                         child: children[*i].clone(),
                         premise: seen[*i].premise.clone(),
                     })
@@ -464,8 +467,14 @@ impl Look<'_> {
                 let resource = all[next.index];
                 let asked = world.children.asked(&next.key.kind);
                 running.push(async move {
-                    let result =
-                        apply::apply(world, node, resource, &next.key, next.child.clone()).await;
+                    let child = next.child.as_deref();
+                    let target = Target {
+                        resource,
+                        key: &next.key,
+                        child,
+                        recorded: next.recorded,
+                    };
+                    let result = apply::apply(world, node, &target).await;
                     // What is known of it may be newer than the reply; what we own is what our own write left.
                     let written = result.map(|object| {
                         world.children.learn(&object, asked);
@@ -510,6 +519,8 @@ struct Apply {
     index: usize,
     key: ObjectKey,
     child: Option<Arc<Child>>,
+    /// The node's record names it.
+    recorded: bool,
     premise: Premise,
 }
 

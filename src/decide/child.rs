@@ -123,6 +123,8 @@ pub struct Child {
     pub fields_hash: String,
     /// The same of server-side applies alone, as older versions kept it.
     pub applied_fields_hash: String,
+    /// It shows that we applied it.
+    pub marked: bool,
     pub once: bool,
     pub orphaned: bool,
     pub retain: bool,
@@ -146,6 +148,7 @@ impl Child {
             applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
             fields_hash: fields_hash(object),
             applied_fields_hash: managers::applied_fields_hash(object),
+            marked: managers::is_marked(object),
             once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
             orphaned: object["metadata"]["labels"][names::LABEL_ORPHANED] == names::TRUE,
             retain: annotation(names::DELETION_POLICY) == Some("Retain"),

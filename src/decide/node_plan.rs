@@ -3,6 +3,7 @@
 
 pub mod applies;
 pub mod news;
+pub mod ownership;
 pub mod record;
 pub mod status;
 
@@ -12,20 +13,21 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::decide::child::{Child, Kind, ObjectKey, Owner};
+use crate::decide::child::{Child, Kind, ObjectKey};
 use crate::decide::content::hash_value;
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::applies::{Applies, FOUGHT_OVER};
 use crate::decide::node_plan::news::Trouble;
-use crate::decide::node_plan::record::Record;
+use crate::decide::node_plan::ownership::{is_ours, refused};
+use crate::decide::node_plan::record::{Record, key_of};
 use crate::decide::readiness::{Readiness, Reason};
 use crate::decide::rollout::Live;
 
 /// No event tells that a kind was installed.
 const KIND_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// Nor does one tell a node that an object which it wants is no longer another's.
+/// Nor does one tell a node that an object which it wants is no longer another's, or there at all.
 const OWNER_RETRY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Nothing tells of what has no label of ours, or of what a webhook or a quota refuses: the longest time between two tries.
@@ -193,7 +195,10 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
             return plan;
         }
     };
-    let assessed: Vec<Assessed> = seen.iter().map(|s| assess(s, node, now)).collect();
+    let assessed: Vec<Assessed> = seen
+        .iter()
+        .map(|s| assess(s, node, &rest.record, now))
+        .collect();
     let states: Vec<State> = assessed.iter().map(|a| a.state).collect();
     for (i, (step, a)) in graph.steps(&states).into_iter().zip(&assessed).enumerate() {
         let late = a.timed_out.then_some(Trouble::TimedOut);
@@ -321,11 +326,6 @@ pub fn twice(key: &ObjectKey) -> String {
     )
 }
 
-/// What is said of an object that is somebody else's.
-pub fn owned_by(owner: &str) -> String {
-    format!("it belongs to {owner}; give one of them another name")
-}
-
 /// What is said of a resource whose kind is not installed.
 pub fn missing_kind(Kind { api_version, kind }: &Kind) -> String {
     format!(
@@ -443,17 +443,7 @@ struct Assessed {
     wake_at: Option<Timestamp>,
 }
 
-/// Whether the object belongs to this very node, not to one of the same name before it.
-pub fn is_ours(child: &Child, node: &NodeDigest) -> bool {
-    match &child.owner {
-        // Lynq gives references to cluster-scoped objects too, where they name no namespace.
-        Owner::Node { uid: Some(uid), .. } => *uid == node.uid,
-        Owner::Node { key, uid: None } => *key == node.key,
-        Owner::Other(_) | Owner::Nobody => false,
-    }
-}
-
-fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
+fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> Assessed {
     let settled = |state, message: String| Assessed {
         state,
         apply: false,
@@ -503,17 +493,12 @@ fn assess(seen: &Seen, node: &NodeDigest, now: Timestamp) -> Assessed {
             "the object of that name is being deleted".to_owned(),
         );
     }
-    let foreign = match &child.owner {
-        Owner::Node { .. } if is_ours(child, node) => None,
-        Owner::Node { key, .. } => Some(format!("lynqnode {key}")),
-        Owner::Other(owner) => Some(owner.clone()),
-        Owner::Nobody => None,
-    };
-    if let Some(owner) = foreign {
+    let recorded = record.names(&key_of(seen.facts));
+    if let Some(why) = refused(child, node, seen.facts.conflict_policy, recorded) {
         return Assessed {
             conflict: true,
             wake_at: now.checked_add(OWNER_RETRY).ok(),
-            ..settled(State::ApplyFailed, owned_by(&owner))
+            ..settled(State::ApplyFailed, why)
         };
     }
     let current = child.applied_hash.as_ref() == Some(&seen.facts.hash)

@@ -8,7 +8,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, wait};
-use crate::hub::{fleet, form, map, until_maps, with};
+use crate::hub::{fleet, form, map, ties, until_maps, with};
 use crate::operator;
 use crate::tenants::{Fleet, SOON};
 use crate::words::all;
@@ -21,6 +21,14 @@ async fn an_object_has_one_owner() -> Result<()> {
     all(vec![
         ("two nodes", two_nodes_of_one_object(cluster).boxed_local()),
         ("nobody's", nobodys(cluster).boxed_local()),
+        (
+            "a label",
+            ties::a_label_makes_no_owner(cluster).boxed_local(),
+        ),
+        (
+            "a lost tie",
+            ties::a_lost_tie_is_mended(cluster).boxed_local(),
+        ),
         (
             "another controller's",
             another_controllers(cluster).boxed_local(),

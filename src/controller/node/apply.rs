@@ -1,7 +1,5 @@
 //! Writes single objects of a node and takes them down: never one that is somebody else's.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -14,20 +12,29 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::shallow;
 use crate::controller::World;
 use crate::decide::child::tie::{Tie, orphan};
-use crate::decide::child::{Child, ObjectKey, Owner, Scope, manifest, tie};
+use crate::decide::child::{Child, ObjectKey, Scope, manifest, tie};
 use crate::decide::content::is_deeper;
 use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::{self, TakeDown};
+use crate::decide::node_plan::{self, TakeDown, ownership};
+
+/// A resource and its object.
+pub struct Target<'a> {
+    pub resource: &'a Resource,
+    pub key: &'a ObjectKey,
+    /// What is remembered of the object.
+    pub child: Option<&'a Child>,
+    /// The node's record names it.
+    pub recorded: bool,
+}
 
 pub async fn apply(
     world: &World,
     node: &NodeDigest,
-    resource: &Resource,
-    key: &ObjectKey,
-    child: Option<Arc<Child>>,
+    target: &Target<'_>,
 ) -> Result<Value, ApiError> {
+    let Target { resource, key, .. } = *target;
     let tie = tie(resource, &node.key, &node.uid, &key.namespace);
-    let object = match write(&world.objects, node, resource, key, child).await {
+    let object = match write(&world.objects, node, target).await {
         Ok(Written::Kept(object)) => return mend_tie(world, key, &tie, object).await,
         Ok(Written::Sent(sent)) => sent,
         Err(error) => return Err(error),
@@ -53,7 +60,13 @@ pub async fn dry_run(
     resource: &Resource,
     key: &ObjectKey,
 ) -> Result<Value, ApiError> {
-    match write(&objects.dry_run(), node, resource, key, None).await? {
+    let target = Target {
+        resource,
+        key,
+        child: None,
+        recorded: false,
+    };
+    match write(&objects.dry_run(), node, &target).await? {
         Written::Kept(object) => Ok(object),
         Written::Sent(sent) => sent,
     }
@@ -69,61 +82,89 @@ enum Written {
 async fn write(
     objects: &Objects,
     node: &NodeDigest,
-    resource: &Resource,
-    key: &ObjectKey,
-    child: Option<Arc<Child>>,
+    target: &Target<'_>,
 ) -> Result<Written, ApiError> {
+    let Target { resource, key, .. } = *target;
+    let tie = tie(resource, &node.key, &node.uid, &key.namespace);
+    if let Some(why) = tie.impossible() {
+        return Err(ApiError::Refused(why));
+    }
+    let once = resource.creation_policy == CreationPolicy::Once;
+    let written_back =
+        !resource.ignore_fields.is_empty() || resource.patch_strategy == PatchStrategy::Replace;
+    // What is the node's own is written without a look, and by its uid: somebody may have made another of its name since.
+    if let Some(child) = target.child
+        && ownership::is_ours(child, node)
+        && !once
+        && !written_back
+    {
+        let sent = send(objects, node, target, Found::Remembered(&child.uid)).await;
+        if !sent.as_ref().is_err_and(may_be_another) {
+            return Ok(Written::Sent(sent));
+        }
+    }
+    // The watch sees only what has our label, so an object that it does not know may be there all the same.
+    let live = match objects.get(key).await {
+        Ok(live) => live,
+        Err(ApiError::NotFound(_)) => {
+            return Ok(Written::Sent(
+                send(objects, node, target, Found::Nothing).await,
+            ));
+        }
+        Err(error) => return Err(error),
+    };
+    // What was cut out of the reply must not be written back as if that were all.
+    if written_back && is_deeper(&live, shallow::DEPTH_MAX - 1) {
+        let text = "the object is nested too deeply to be read whole, so that it cannot be written back; use patchStrategy: apply \
+                    without ignoreFields";
+        return Err(ApiError::Refused(text.to_owned()));
+    }
+    let child = Child::of(&live);
+    let recorded = target.recorded;
+    if let Some(conflict) = ownership::refused(&child, node, resource.conflict_policy, recorded) {
+        return Err(ApiError::Conflict(conflict));
+    }
+    // Made already, by this node or for one before it that left it behind: what is in it stays.
+    let made = child.orphaned || ownership::was_ours(&child, node, recorded);
+    if once && child.once && made {
+        return Ok(Written::Kept(live));
+    }
+    let sent = send(objects, node, target, Found::Live(&live, &child)).await;
+    Ok(Written::Sent(sent))
+}
+
+/// What there is under the object's name.
+enum Found<'a> {
+    Nothing,
+    /// This object, by its uid, if it is there still.
+    Remembered(&'a str),
+    Live(&'a Value, &'a Child),
+}
+
+/// Writes that very object; where there is none, it is made.
+async fn send(
+    objects: &Objects,
+    node: &NodeDigest,
+    target: &Target<'_>,
+    found: Found<'_>,
+) -> Result<Value, ApiError> {
+    let Target { resource, key, .. } = *target;
     let scope = if key.namespace.is_empty() {
         Scope::Cluster
     } else {
         Scope::Namespaced
     };
-    let force = resource.conflict_policy == ConflictPolicy::Force;
-    // The watch sees only what has our label, so an object that it does not know may be there all the same.
-    let once = resource.creation_policy == CreationPolicy::Once;
-    let needs_live = child.is_none()
-        || once
-        || !resource.ignore_fields.is_empty()
-        || resource.patch_strategy == PatchStrategy::Replace;
-    let live = match needs_live {
-        true => match objects.get(key).await {
-            Ok(live) => Some(live),
-            Err(ApiError::NotFound(_)) => None,
-            Err(error) => return Err(error),
-        },
-        false => None,
+    let (uid, live, was_orphan) = match found {
+        Found::Nothing => (None, None, false),
+        Found::Remembered(uid) => (Some(uid), None, false),
+        Found::Live(live, child) => (Some(child.uid.as_str()), Some(live), child.orphaned),
     };
-    // What was cut out of the reply must not be written back as if that were all.
-    let cut = |live: &Value| is_deeper(live, shallow::DEPTH_MAX - 1);
-    let written_back =
-        !resource.ignore_fields.is_empty() || resource.patch_strategy == PatchStrategy::Replace;
-    if written_back && live.as_ref().is_some_and(cut) {
-        let text = "the object is nested too deeply to be read whole, so that it cannot be written back; use patchStrategy: apply \
-                    without ignoreFields";
-        return Err(ApiError::Refused(text.to_owned()));
+    let mut object = manifest(resource, &node.key, &node.uid, scope, live);
+    if let Some(uid) = uid {
+        object["metadata"]["uid"] = uid.into();
     }
-    let found = live.as_ref().map(Child::of);
-    if let Some(found) = &found
-        && let Some(conflict) = refused(found, node, force)
-    {
-        return Err(ApiError::Conflict(conflict));
-    }
-    let tie = tie(resource, &node.key, &node.uid, &key.namespace);
-    if let Some(why) = tie.impossible() {
-        return Err(ApiError::Refused(why));
-    }
-    // Made already, by this node or for one before it that left it behind: what is in it stays.
-    if let (true, Some(found), Some(live)) = (once, &found, &live)
-        && found.once
-        && (found.orphaned || node_plan::is_ours(found, node))
-    {
-        return Ok(Written::Kept(live.clone()));
-    }
-    let mut object = manifest(resource, &node.key, &node.uid, scope, live.as_ref());
-    let exists = child.is_some() || live.is_some();
-    let was_orphan = found.as_ref().is_some_and(|found| found.orphaned);
-    let sent = match resource.patch_strategy {
-        PatchStrategy::Merge if exists => {
+    match resource.patch_strategy {
+        PatchStrategy::Merge if uid.is_some() => {
             // The patch would put these lists in the place of everybody's.
             if let Some(metadata) = object["metadata"].as_object_mut() {
                 metadata.remove("ownerReferences");
@@ -131,19 +172,29 @@ async fn write(
             }
             objects.merge(key, &object).await
         }
-        PatchStrategy::Replace if exists => {
-            object["metadata"]["resourceVersion"] = live.as_ref().map_or(Value::Null, |live| {
-                live["metadata"]["resourceVersion"].clone()
-            });
+        PatchStrategy::Replace if let Some(live) = live => {
+            object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
             objects.replace(key, &object).await
         }
         _ => {
-            let force = force || was_orphan;
+            let force = resource.conflict_policy == ConflictPolicy::Force || was_orphan;
             objects.apply(key, &object, force).await
         }
-    };
-    Ok(Written::Sent(sent))
+    }
 }
+
+/// Whether that is what the API server says where the object of this name has another uid, or is gone.
+fn may_be_another(error: &ApiError) -> bool {
+    match error {
+        ApiError::NotFound(_) => true,
+        ApiError::Conflict(text) => !text.starts_with(FIELDS_TAKEN),
+        ApiError::Refused(text) => text.contains("metadata.uid"),
+        ApiError::Unavailable(_) => false,
+    }
+}
+
+/// How the API server begins where other managers own fields.
+const FIELDS_TAKEN: &str = "Apply failed with ";
 
 /// The error with what to do about it.
 async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<ApiError, ApiError> {
@@ -161,11 +212,9 @@ async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<Ap
             ))
         }
         // In the API server's words: which manager, and which fields.
-        ApiError::Conflict(text) if text.starts_with("Apply failed with ") => {
-            ApiError::Conflict(format!(
-                "{text}; conflictPolicy: Force takes the fields over, and ignoreFields leaves them to others"
-            ))
-        }
+        ApiError::Conflict(text) if text.starts_with(FIELDS_TAKEN) => ApiError::Conflict(format!(
+            "{text}; conflictPolicy: Force takes the fields over, and ignoreFields leaves them to others"
+        )),
         error => error,
     })
 }
@@ -200,19 +249,6 @@ fn about(key: &ObjectKey, object: &Value) -> About {
             .as_str()
             .unwrap_or_default()
             .to_owned(),
-    }
-}
-
-/// Why an object that is there is not ours to write.
-fn refused(found: &Child, node: &NodeDigest, force: bool) -> Option<String> {
-    match &found.owner {
-        Owner::Node { key, .. } if *key == node.key || node_plan::is_ours(found, node) => None,
-        Owner::Node { key, .. } => Some(node_plan::owned_by(&format!("lynqnode {key}"))),
-        Owner::Other(owner) => Some(node_plan::owned_by(owner)),
-        Owner::Nobody if force || found.orphaned => None,
-        Owner::Nobody => Some(
-            "it was there before and is nobody's; conflictPolicy: Force takes it over".to_owned(),
-        ),
     }
 }
 

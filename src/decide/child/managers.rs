@@ -20,6 +20,14 @@ pub fn fields_hash(object: &Value) -> String {
     }
 }
 
+/// Whether the object shows that we applied it: it has our label and the hash of what was applied, and some of it is ours.
+pub fn is_marked(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    metadata["labels"][names::LABEL_MANAGED] == names::TRUE
+        && metadata["annotations"][names::APPLIED_HASH].is_string()
+        && !fields_hash(object).is_empty()
+}
+
 /// Of those that a server-side apply owns.
 pub fn applied_fields_hash(object: &Value) -> String {
     ours(object, "Apply")
@@ -201,5 +209,25 @@ mod tests {
             "fieldsV1": merged["fieldsV1"],
         }]}});
         assert_eq!(fields_hash(&later), both, "whenever it was");
+    }
+
+    #[test]
+    fn what_shows_that_we_applied_it() {
+        let label = json!({"lynq.sh/managed": "true"});
+        let hash = json!({"lynq.sh/applied-hash": "x"});
+        let ours = json!([{"manager": names::FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:data": {}}}]);
+        let theirs = json!([{"manager": "kubectl-create", "operation": "Update", "fieldsV1": {"f:data": {}}}]);
+        let none = || json!(null);
+        for (name, labels, annotations, managers, expected) in [
+            ("all of it", &label, &hash, &ours, true),
+            ("a copy", &label, &hash, &theirs, false),
+            ("a label", &label, &none(), &none(), false),
+            ("unlabelled", &none(), &hash, &ours, false),
+        ] {
+            let object = json!({"metadata": {
+                "labels": labels, "annotations": annotations, "managedFields": managers,
+            }});
+            assert_eq!(is_marked(&object), expected, "{name}");
+        }
     }
 }

@@ -7,7 +7,8 @@ use crate::api::node::NodeStatus;
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan::{Outcome, Rest, Seen, is_ours};
+use crate::decide::node_plan::ownership::{is_ours, was_ours};
+use crate::decide::node_plan::{Outcome, Rest, Seen};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
@@ -85,8 +86,9 @@ impl Record {
         let mut next = Record::default();
         for (seen, outcome) in seen.iter().zip(outcomes) {
             let applied = matches!(outcome.state, State::Ready | State::Waiting | State::Failed);
-            let there = seen.child.is_some_and(|child| is_ours(child, node));
-            if applied || (there && self.names(&key_of(seen.facts))) {
+            let recorded = self.names(&key_of(seen.facts));
+            let there = |child| recorded && was_ours(child, node, recorded);
+            if applied || seen.child.is_some_and(there) {
                 next.add(seen.facts);
             }
         }
@@ -110,7 +112,7 @@ impl Record {
     }
 }
 
-fn key_of(facts: &Facts) -> ObjectKey {
+pub fn key_of(facts: &Facts) -> ObjectKey {
     ObjectKey {
         kind: facts.kind.clone(),
         namespace: facts.namespace.clone(),

@@ -1,5 +1,6 @@
 //! Cases for what the node controller does next.
 
+mod ownership;
 mod record;
 mod status;
 
@@ -9,7 +10,7 @@ use super::*;
 use crate::api::conditions::is_true;
 use crate::api::node::NodeStatus;
 use crate::api::resource::ConflictPolicy;
-use crate::decide::child::{Kind, NodeKey};
+use crate::decide::child::{Kind, NodeKey, Owner};
 use crate::decide::readiness::Reason;
 
 fn at(second: i64) -> Timestamp {
@@ -88,6 +89,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         applied_hash: Some(facts.hash.clone()),
         fields_hash: "ours".into(),
         applied_fields_hash: "ours".into(),
+        marked: true,
         once: false,
         orphaned: false,
         retain: false,

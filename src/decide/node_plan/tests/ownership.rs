@@ -1,0 +1,83 @@
+//! Cases for objects that nothing ties to a node: nobody's, and those that have lost what tied them.
+
+use super::*;
+
+/// What is nobody's is written where the form says so, or where it was the node's.
+#[test]
+fn nobodys_object_is_a_conflict_unless_it_was_ours() {
+    let stuck = node(vec![facts("a", &[])]);
+    let mut force = facts("a", &[]);
+    force.conflict_policy = ConflictPolicy::Force;
+    let force = node(vec![force]);
+    let left = Child {
+        owner: Owner::Nobody,
+        ..child(&stuck.facts[0], &stuck)
+    };
+    let labelled = Child {
+        marked: false,
+        ..left.clone()
+    };
+    let orphan = Child {
+        orphaned: true,
+        marked: false,
+        ..left.clone()
+    };
+    for (name, node, child, recorded_before, is_written) in [
+        ("a label", &stuck, &labelled, &[][..], false),
+        ("a label, and Force", &force, &labelled, &[], true),
+        ("its namesake was ours", &stuck, &labelled, &["a"], false),
+        ("an orphan", &stuck, &orphan, &[], true),
+        ("left at an uninstallation", &stuck, &left, &[], false),
+        ("another of ours is known", &stuck, &left, &["b"], false),
+        ("untied", &stuck, &left, &["a"], true),
+    ] {
+        let rest = Rest {
+            record: recorded(recorded_before.iter().copied()),
+            ..Rest::default()
+        };
+        let children = [Some(child.clone())];
+        let plan = plan(node, &seen(node, &children), &rest, at(0));
+        let outcome = &plan.outcomes[0];
+        assert_eq!(!plan.apply.is_empty(), is_written, "{name}");
+        assert_eq!(outcome.conflict, !is_written, "{name}");
+        let said = "it was there before and is nobody's; conflictPolicy: Force takes it over";
+        assert!(is_written || outcome.message == said, "{name}: {outcome:?}");
+        assert!(is_written || plan.wake_at.is_some(), "{name}");
+    }
+}
+
+/// Until it is tied again, the record alone tells that it was ours.
+#[test]
+fn what_is_untied_stays_in_the_record_and_what_is_given_away_does_not() {
+    let node = node(vec![facts("a", &[])]);
+    let untied = Child {
+        owner: Owner::Nobody,
+        ..child(&node.facts[0], &node)
+    };
+    let unlabelled = Child {
+        marked: false,
+        ..untied.clone()
+    };
+    for (name, child, expected) in [
+        ("untied", untied, recorded(["a"].into_iter())),
+        ("given away", unlabelled, Record::default()),
+    ] {
+        let rest = Rest {
+            record: recorded(["a"].into_iter()),
+            ..Rest::default()
+        };
+        let children = [Some(child)];
+        let failure = Failure {
+            kind: FailureKind::Refused,
+            message: "no".into(),
+            retry_at: at(5),
+            premise: Premise::of(&node, children[0].as_ref(), Some("here".into())),
+        };
+        for failure in [None, Some(&failure)] {
+            let mut all = seen(&node, &children);
+            all[0].failure = failure;
+            let plan = plan(&node, &all, &rest, at(0));
+            assert_eq!(plan.record, expected, "{name}, {failure:?}");
+        }
+    }
+}
