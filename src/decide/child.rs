@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::names;
-use crate::api::resource::{CreationPolicy, Resource};
+use crate::api::resource::{CreationPolicy, PatchStrategy, Resource};
 pub use crate::decide::child::kind::Kind;
 pub use crate::decide::child::managers::fields_hash;
 use crate::decide::child::tie::Tie;
@@ -314,6 +314,9 @@ pub fn applied_hash(resource: &Resource) -> String {
     hash_value(&json!(parts))
 }
 
+/// What the controller of Deployments counts with. It would write that anew after each replace.
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
 /// The object as it is applied. `live` is the object in the cluster, if there is one: fields that the resource leaves
 /// to others keep their value from there.
 pub fn manifest(
@@ -342,6 +345,12 @@ pub fn manifest(
             .iter()
             .map(|(k, v)| (k.clone(), v.as_str().into())),
     );
+    if resource.patch_strategy == PatchStrategy::Replace
+        && let Some(revision) = live.map(|live| &live["metadata"]["annotations"][REVISION])
+        && !revision.is_null()
+    {
+        annotations.insert(REVISION.into(), revision.clone());
+    }
     annotations.insert(names::APPLIED_HASH.into(), applied_hash(resource).into());
     if resource.creation_policy == CreationPolicy::Once {
         annotations.insert(names::CREATED_ONCE.into(), names::TRUE.into());
@@ -553,6 +562,18 @@ mod tests {
             ),
         ] {
             assert_eq!(Child::of(&object(metadata)).owner, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_replace_keeps_what_a_controller_counts_with() {
+        let live = json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "3", "theirs": "yes"}}});
+        for (strategy, kept) in [("replace", "3".into()), ("apply", Value::Null)] {
+            let resource = resource(json!({"patchStrategy": strategy}));
+            let object = manifest(&resource, &node(), "u1", Scope::Namespaced, Some(&live));
+            let annotations = &object["metadata"]["annotations"];
+            assert_eq!(annotations["deployment.kubernetes.io/revision"], kept);
+            assert!(annotations["theirs"].is_null(), "{strategy}");
         }
     }
 }

@@ -6,8 +6,9 @@ use anyhow::{Result, ensure};
 use serde_json::{Map, Value, json};
 
 use crate::cluster::audit::AuditEvent;
-use crate::operator::identity;
-use crate::tenants::Fleet;
+use crate::operator::{Operator, identity};
+use crate::takeover::{ROWS, cluster_of_lynq, fleet_of_rows, fleet_with, form, migrate, released};
+use crate::tenants::{Fleet, SOON};
 
 /// The kinds of these tests' objects, and what the API server calls them.
 const KINDS: [(&str, &str); 2] = [("Deployment", "deployments"), ("ConfigMap", "configmaps")];
@@ -111,4 +112,25 @@ fn without_bookkeeping(object: &Value) -> Value {
         object["metadata"][kept] = json!(entries);
     }
     object
+}
+
+/// What a controller wrote on the object is no difference, and is not taken away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_be_replaced_is_taken_over_as_it_is() -> Result<()> {
+    let cluster = cluster_of_lynq().await?;
+    let fleet = fleet_of_rows(&cluster, "replaced").await?;
+    let mut form = form(&fleet, "web:1");
+    for array in ["deployments", "configMaps"] {
+        form["spec"][array][0]["patchStrategy"] = json!("replace");
+    }
+    let fleet = fleet_with(fleet, &form, |_| "web:1").await?;
+    let before = objects(&fleet).await?;
+    let told = migrate(&cluster, "").await?.expect_success()?;
+    let all = format!("{ROWS} of {ROWS} nodes are taken over as they are");
+    ensure!(told.contains(&all), "{told}");
+    let operator = Operator::start(&cluster, "operator", &[]).await?;
+    fleet.complete(ROWS, SOON).await?;
+    released(&operator, &fleet, &[("taken_over", ROWS)]).await?;
+    let after = objects(&fleet).await?;
+    ensure_bookkeeping_alone(&before, &after, |name| !name.ends_with("kube-root-ca.crt"))
 }
