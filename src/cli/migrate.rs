@@ -1,17 +1,17 @@
 //! `lynqgate migrate --dry-run`: reads what Lynq left in a cluster, and says what lynqgate would make of it.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod found;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::Output;
 use crate::cli::output::{print, tell};
-use crate::cluster::catalog::Hub;
+use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::objects::{ApiError, Objects};
@@ -19,12 +19,14 @@ use crate::controller::World;
 use crate::controller::hub::{FirstSync, first_sync};
 use crate::controller::metrics::Metrics;
 use crate::controller::node::takeover::foresee;
+use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{NodeKey, ObjectKey};
 use crate::decide::content;
 use crate::decide::hub_sync::NodeWrite;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Live;
 use crate::decide::takeover::left;
+use found::{Found, Outcome, When};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -56,54 +58,40 @@ type AnyError = Box<dyn std::error::Error>;
 const NODES_MAX: usize = 8;
 /// Nodes between two words on how far it is.
 const TOLD_EVERY: usize = 500;
-/// Nodes of one form that are shown in the text.
-const SHOWN_MAX: usize = 10;
-
-/// What would become of a node.
-#[derive(Serialize)]
-#[serde(
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    tag = "outcome"
-)]
-enum Outcome {
-    /// Nothing of what runs changes, and it takes no slot.
-    TakenOver,
-    /// Its objects are made, for there is no node yet.
-    New {
-        at_once: bool,
-    },
-    Changes {
-        at_once: bool,
-        changes: Vec<String>,
-    },
-    /// lynqgate has looked after it before.
-    Known,
+/// A node that is to be looked at.
+struct Look {
+    name: String,
+    form: String,
+    /// What the hub writes; None where it is written already, and waits.
+    spec: Option<Value>,
+    at_once: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Found {
-    namespace: String,
-    hub: String,
-    /// Why nothing can be said of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-    /// By form and node.
-    forms: BTreeMap<String, BTreeMap<String, Outcome>>,
-    /// Forms that cannot be rendered, and why: their nodes stay as they are.
-    broken_forms: BTreeMap<String, String>,
-    /// Nodes that the first sync deletes, and why.
-    deletions: BTreeMap<String, String>,
-    /// Deletions that wait for a confirmation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deletions_held: Option<String>,
-    /// Rows that get no node, and nodes that are somebody else's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rows_skipped: Option<String>,
-    /// What does not render, and stays as it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    render_failed: Option<String>,
+impl Look {
+    fn written(write: NodeWrite) -> Self {
+        let NodeWrite {
+            name,
+            form,
+            mut object,
+            at_once,
+            ..
+        } = write;
+        Look {
+            name,
+            form,
+            spec: Some(object["spec"].take()),
+            at_once,
+        }
+    }
+
+    fn waiting(node: &NodeDigest) -> Self {
+        Look {
+            name: node.key.name.clone(),
+            form: node.form.clone(),
+            spec: None,
+            at_once: false,
+        }
+    }
 }
 
 pub fn migrate(arguments: &Arguments) -> Result<(), AnyError> {
@@ -159,17 +147,14 @@ async fn list(world: &World, kind: &str, namespace: &str) -> Result<Vec<Value>, 
 }
 
 async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Result<Found, Error> {
-    let mut found = Found {
-        namespace: hub.namespace.clone(),
-        hub: hub.name.clone(),
-        problem: None,
-        forms: BTreeMap::new(),
-        broken_forms: BTreeMap::new(),
-        deletions: BTreeMap::new(),
-        deletions_held: None,
-        rows_skipped: None,
-        render_failed: None,
-    };
+    let mut found = Found::of(hub);
+    let of_hub = world
+        .nodes
+        .of_hub(&(hub.namespace.clone(), hub.name.clone()));
+    if hub.deleting {
+        found.goes(hub, &of_hub);
+        return Ok(found);
+    }
     let FirstSync { plan, broken } = match first_sync(world, hub).await {
         Ok(sync) => sync,
         Err(problem) => {
@@ -185,24 +170,44 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
     for deletion in plan.deletes {
         found.deletions.insert(deletion.name, deletion.reason);
     }
-    let total = plan.writes.len();
-    let looks = plan.writes.into_iter().map(|write| async move {
+    found.paused_forms = paused(world, hub);
+    let written: BTreeSet<String> = plan.writes.iter().map(|write| write.name.clone()).collect();
+    let mut all: Vec<Look> = plan.writes.into_iter().map(Look::written).collect();
+    for node in of_hub {
+        let name = &node.key.name;
+        if node.deleting {
+            match plan.unwritten.contains(&(node.form.clone(), name.clone())) {
+                true => found.tell(&node.form, name, Outcome::MadeAnew),
+                false => found.goes_already(name),
+            }
+        } else if !written.contains(name)
+            && !found.deletions.contains_key(name)
+            && node.held()
+            && node.rendered_hash.is_some()
+        {
+            all.push(Look::waiting(&node));
+        }
+    }
+    let total = all.len();
+    let (held, paused) = (plan.held.is_some(), found.paused_forms.clone());
+    let paused = &paused;
+    let looks = all.into_iter().map(|look| async move {
         let key = NodeKey {
             namespace: hub.namespace.clone(),
-            name: write.name.clone(),
+            name: look.name.clone(),
         };
-        let outcome = outcome(world, &write, nodes.get(&key)).await;
+        let waits = (paused.contains(&look.form), held);
+        let outcome = outcome(world, &look, nodes.get(&key), waits).await;
         let outcome = outcome.map_err(|reason| Error::Api {
             what: format!("the objects of lynqnode {key}"),
             reason,
         })?;
-        Ok((write.form, key.name, outcome))
+        Ok((look.form, key.name, outcome))
     });
     let mut looks = stream::iter(looks).buffer_unordered(NODES_MAX);
     let mut looked = 0;
     while let Some((form, node, outcome)) = looks.try_next().await? {
-        let of_form = found.forms.entry(form).or_default();
-        of_form.insert(node, outcome);
+        found.tell(&form, &node, outcome);
         looked += 1;
         if looked % TOLD_EVERY == 0 {
             tell(format_args!(
@@ -214,22 +219,47 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
     Ok(found)
 }
 
+/// The forms of the hub of which a pause keeps what force does not let go.
+fn paused(world: &World, hub: &Hub) -> BTreeSet<String> {
+    let of_hub = world.forms_of(&(hub.namespace.clone(), hub.name.clone()));
+    let is_paused = |form: &Arc<Form>| {
+        let policy = form
+            .spec
+            .as_ref()
+            .ok()
+            .and_then(|spec| spec.rollout.as_ref());
+        let forced = is_forced(&hub.annotations) || is_forced(&form.annotations);
+        policy.is_some_and(|policy| policy.paused) && !forced
+    };
+    let paused = of_hub.into_iter().filter(is_paused);
+    paused.map(|form| form.name.clone()).collect()
+}
+
+/// `waits`: whether its form is paused, and whether deletions of its hub are held.
 async fn outcome(
     world: &World,
-    write: &NodeWrite,
+    look: &Look,
     stored: Option<&Value>,
+    waits: (bool, bool),
 ) -> Result<Outcome, ApiError> {
-    let at_once = write.at_once;
+    let when = |node: Option<&NodeDigest>| {
+        let forced = node.is_some_and(|node| node.forced);
+        When::of(forced, look.at_once, node.is_none(), waits)
+    };
     let Some(stored) = stored else {
-        return Ok(Outcome::New { at_once });
+        return Ok(Outcome::new(when(None)));
     };
     let mut node = NodeDigest::of(stored, None);
-    if node.live != Live::Unknown {
-        return Ok(Outcome::Known);
-    }
     let mut desired = stored.clone();
-    desired["spec"] = write.object["spec"].clone();
-    node.desired = content::hash(Some(&desired["spec"])).to_string();
+    match &look.spec {
+        _ if node.live != Live::Unknown && look.spec.is_some() => return Ok(Outcome::Known),
+        _ if node.live != Live::Unknown => return Ok(Outcome::waits(&node)),
+        None => {}
+        Some(spec) => {
+            desired["spec"] = spec.clone();
+            node.desired = content::hash(Some(spec)).to_string();
+        }
+    }
     if node.is_lynqs() {
         Arc::make_mut(&mut node.status).applied_resources = left::record(stored, &node);
     }
@@ -239,99 +269,6 @@ async fn outcome(
         .unwrap_or_default();
     Ok(match effects.is_empty() {
         true => Outcome::TakenOver,
-        false => Outcome::Changes {
-            at_once,
-            changes: effects.iter().map(ToString::to_string).collect(),
-        },
+        false => Outcome::changes(when(Some(&node)), &effects),
     })
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "lynqhub {}/{}", self.namespace, self.hub)?;
-        if let Some(problem) = &self.problem {
-            return writeln!(f, "  cannot be looked at: {problem}");
-        }
-        for (form, nodes) in &self.forms {
-            let (mut kept, mut shown) = (0, vec![]);
-            for (node, outcome) in nodes {
-                let (at_once, what) = match outcome {
-                    Outcome::TakenOver | Outcome::Known => {
-                        kept += 1;
-                        continue;
-                    }
-                    Outcome::New { at_once } => (at_once, "the node is made".to_owned()),
-                    Outcome::Changes { at_once, changes } => (at_once, changes.join("; ")),
-                };
-                let when = match at_once {
-                    true => "at once, as no window applies",
-                    false => "waits for its turn",
-                };
-                shown.push(format!("{node} ({when}): {what}"));
-            }
-            let nodes = nodes.len();
-            writeln!(
-                f,
-                "  form {form}: {kept} of {nodes} nodes are taken over as they are"
-            )?;
-            for line in shown.iter().take(SHOWN_MAX) {
-                writeln!(f, "    {line}")?;
-            }
-            if let Some(more @ 1..) = shown.len().checked_sub(SHOWN_MAX) {
-                writeln!(f, "    and {more} more: -o json has them all")?;
-            }
-        }
-        for (form, why) in &self.broken_forms {
-            writeln!(
-                f,
-                "  form {form} does not render, and its nodes stay as they are: {why}"
-            )?;
-        }
-        for (node, why) in &self.deletions {
-            writeln!(f, "  {node} is deleted: {why}")?;
-        }
-        for (name, said) in [
-            ("deletions", &self.deletions_held),
-            ("rows without a node", &self.rows_skipped),
-            ("not rendered", &self.render_failed),
-        ] {
-            if let Some(said) = said {
-                writeln!(f, "  {name}: {said}")?;
-            }
-        }
-        let Found {
-            forms,
-            broken_forms,
-            deletions,
-            ..
-        } = self;
-        if forms.is_empty() && broken_forms.is_empty() && deletions.is_empty() {
-            writeln!(
-                f,
-                "  nothing is written: all is as it should be, or there is no form or no active row"
-            )?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn programs_read_an_outcome() {
-        let changes = Outcome::Changes {
-            at_once: true,
-            changes: vec!["x".to_owned()],
-        };
-        let read = |outcome| serde_json::to_value(outcome).unwrap();
-        assert_eq!(
-            read(changes),
-            json!({"outcome": "changes", "atOnce": true, "changes": ["x"]})
-        );
-        assert_eq!(read(Outcome::TakenOver), json!({"outcome": "takenOver"}));
-    }
 }

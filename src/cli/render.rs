@@ -122,6 +122,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             rows: &rows,
             nodes: &[],
             foreign: &|_| None,
+            moved: &|_| None,
             rendered: &BTreeMap::new(),
         },
         Timestamp::now(),

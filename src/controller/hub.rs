@@ -388,6 +388,11 @@ fn decide(
         let of = world.nodes.get(node)?.hub.clone();
         (of != hub.name).then_some(of)
     };
+    let moved = |form: &str| {
+        let form = world.forms.get(&hub.namespace, form)?;
+        let elsewhere = !form.deleting && !form.hub_id.is_empty() && form.hub_id != hub.name;
+        elsewhere.then(|| form.hub_id.clone())
+    };
     let seen = Seen {
         hub: &view,
         forms: &forms,
@@ -395,6 +400,7 @@ fn decide(
         rows,
         nodes: &nodes,
         foreign: &foreign,
+        moved: &moved,
         rendered: &memory.rendered,
     };
     // Rendering takes as long as the templates like; the gate and the lease must not wait for it.

@@ -75,7 +75,15 @@ impl ObjectKey {
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.kind.kind, self.namespace, self.name)
+        let ObjectKey {
+            kind,
+            namespace,
+            name,
+        } = self;
+        match namespace.as_str() {
+            "" => write!(f, "{}/{name}", kind.kind),
+            namespace => write!(f, "{}/{namespace}/{name}", kind.kind),
+        }
     }
 }
 
@@ -433,6 +441,16 @@ mod tests {
                 "{namespace:?} {name:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_of_the_whole_cluster_is_named_without_a_namespace() {
+        let object = |kind: &str, namespace: &str| {
+            let metadata = json!({"name": "acme", "namespace": namespace});
+            key_of(&json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})).to_string()
+        };
+        assert_eq!(object("Namespace", ""), "Namespace/acme");
+        assert_eq!(object("ConfigMap", "shop"), "ConfigMap/shop/acme");
     }
 
     fn resource(extra: Value) -> Resource {

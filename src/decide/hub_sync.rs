@@ -98,6 +98,8 @@ pub struct Seen<'a> {
     pub nodes: &'a [Arc<NodeDigest>],
     /// The hub of a node of this name, where that is another one.
     pub foreign: &'a (dyn Fn(&NodeKey) -> Option<String> + Sync),
+    /// The hub of a form of this name, where that is another one.
+    pub moved: &'a (dyn Fn(&str) -> Option<String> + Sync),
     pub rendered: &'a Rendered,
 }
 
@@ -223,6 +225,12 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
             };
             let others = node.filter(|node| node.form != *form_name || node.row_uid != row.uid);
             let taken = match ((seen.foreign)(&key), others) {
+                (Some(hub), _) if hub.is_empty() => Some(format!(
+                    "the node of this name is of no hub, and nobody looks after it: to have it taken over, give it the label \
+                     {}={}; or delete it",
+                    names::LABEL_HUB,
+                    seen.hub.name
+                )),
                 (Some(hub), _) => Some(format!(
                     "the node of this name is of hub {hub:?}, and is made here once it is gone there: see the condition \
                      DeletionsHeld of that hub; or rename the form"
@@ -293,9 +301,10 @@ fn is_gone(seen: &Seen, node: &NodeDigest) -> bool {
 }
 
 fn deletion(seen: &Seen, node: &NodeDigest) -> NodeDeletion {
-    let reason = match has_form(seen, node) {
-        true => format!("row {:?} is inactive or gone", node.row_uid),
-        false => format!("form {:?} is gone", node.form),
+    let reason = match (has_form(seen, node), (seen.moved)(&node.form)) {
+        (true, _) => format!("row {:?} is inactive or gone", node.row_uid),
+        (false, Some(hub)) => format!("form {:?} is of hub {hub:?}", node.form),
+        (false, None) => format!("form {:?} is gone", node.form),
     };
     NodeDeletion {
         name: node.key.name.clone(),

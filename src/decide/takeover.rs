@@ -129,7 +129,15 @@ pub enum Effect {
         fields: Vec<String>,
     },
     Makes(ObjectKey),
+    /// It is nobody's, or was left behind as an orphan, and becomes the node's.
+    Takes {
+        object: ObjectKey,
+        orphaned: bool,
+        fields: Vec<String>,
+    },
     Deletes(ObjectKey),
+    /// Its deletionPolicy says that it stays.
+    Leaves(ObjectKey),
     /// Nobody can say, or it would fail.
     Unclear {
         /// An object, or the id of a resource that names none.
@@ -141,20 +149,38 @@ pub enum Effect {
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Effect::Changes { object, fields } => {
-                const SHOWN_MAX: usize = 5;
-                let more = fields.len().saturating_sub(SHOWN_MAX);
-                let shown = fields[..fields.len() - more].join(", ");
-                write!(f, "{object} changes: {shown}")?;
-                if more > 0 {
-                    write!(f, " and {more} more")?;
+            Effect::Changes { object, fields } => write!(f, "{object} changes: {}", shown(fields)),
+            Effect::Takes {
+                object,
+                orphaned,
+                fields,
+            } => {
+                let why = match orphaned {
+                    true => "it was left behind as an orphan",
+                    false => "it is nobody's, and its conflictPolicy is Force",
+                };
+                write!(f, "{object} becomes this node's: {why}")?;
+                match fields.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, "; it changes: {}", shown(fields)),
                 }
-                Ok(())
             }
             Effect::Makes(object) => write!(f, "{object} is made"),
             Effect::Deletes(object) => write!(f, "{object} is deleted: the form does not name it"),
+            Effect::Leaves(object) => write!(
+                f,
+                "{object} is left behind, as its deletionPolicy says: the form does not name it"
+            ),
             Effect::Unclear { what, why } => write!(f, "{what}: {why}"),
         }
+    }
+}
+
+fn shown(fields: &[String]) -> String {
+    const SHOWN_MAX: usize = 5;
+    match fields.len().saturating_sub(SHOWN_MAX) {
+        0 => fields.join(", "),
+        more => format!("{} and {more} more", fields[..SHOWN_MAX].join(", ")),
     }
 }
 

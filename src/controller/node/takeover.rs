@@ -11,9 +11,11 @@ use crate::api::stamp;
 use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::World;
 use crate::controller::node::{Look, apply};
-use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of, kind_of, object_key};
+use crate::decide::child::{
+    Child, Kind, NodeKey, ObjectKey, Owner, Scope, key_of, kind_of, object_key,
+};
 use crate::decide::node::{NodeDigest, desired_content};
-use crate::decide::node_plan::ownership::is_ours;
+use crate::decide::node_plan::ownership::{is_ours, refused};
 use crate::decide::node_plan::{missing_kind, twice};
 use crate::decide::rollout::{Live, Way};
 use crate::decide::takeover::left::left;
@@ -121,12 +123,17 @@ pub async fn foresee(
         return Ok(None);
     };
     let mut foreseen = Foreseen::default();
-    let mut named = vec![];
+    let (mut named, mut unplaced) = (vec![], vec![]);
+    // What does not render has no name by which its object could be told from the others: then none goes.
+    let all_render = content
+        .iter()
+        .all(|resource| resource.render_error.is_empty());
     for resource in content.iter() {
         let key = match place(objects, resource, node, &before).await? {
             Ok(key) => key,
             Err(why) => {
                 foreseen.unclear(&resource.id, why);
+                unplaced.push(object_key(resource, &node.key, Scope::Namespaced));
                 continue;
             }
         };
@@ -140,6 +147,9 @@ pub async fn foresee(
     // What the content does not name any more goes with the release.
     for recorded in recorded(&node.status) {
         if recorded.is_template() {
+            if !all_render {
+                continue;
+            }
             let key = named.iter().find(|key| recorded.may_be(key));
             let makes =
                 |key: &&ObjectKey| foreseen.effects.contains(&Effect::Makes((*key).clone()));
@@ -150,7 +160,8 @@ pub async fn foresee(
             }
             continue;
         }
-        if recorded.api_versions.is_empty() && !recorded.is_among(&named) {
+        let is_named = recorded.is_among(&named) || recorded.is_among(&unplaced);
+        if recorded.api_versions.is_empty() && all_render && !is_named {
             let why = "the node's status names it, and the form does not; it may be deleted";
             foreseen.unclear(&recorded.to_string(), why.to_owned());
         }
@@ -159,7 +170,7 @@ pub async fn foresee(
             if let Some(key) = key
                 && !named.iter().any(|named| named.is_same(&key))
             {
-                foreseen.left(objects, node, key).await?;
+                foreseen.left(objects, node, key, all_render).await?;
             }
         }
     }
@@ -235,40 +246,55 @@ impl Foreseen {
             Err(error) => return Err(error),
         };
         let child = Child::of(&live);
-        if child.deleting || !is_ours(&child, node) {
-            let why = match child.deleting {
-                true => "it is being deleted",
-                false => "it is not this node's",
-            };
-            self.unclear(&key.to_string(), why.to_owned());
+        let (ours, orphaned) = (is_ours(&child, node), child.orphaned);
+        let why = match child.owner {
+            _ if child.deleting => Some("it is being deleted".to_owned()),
+            _ if ours => None,
+            Owner::Nobody => refused(&child, node, resource.conflict_policy, false),
+            Owner::Node { .. } | Owner::Other(_) => Some("it is not this node's".to_owned()),
+        };
+        if let Some(why) = why {
+            self.unclear(&key.to_string(), why);
             return Ok(());
         }
         match apply::dry_run(objects, node, resource, key).await {
             Ok(applied) => {
-                let fields = takeover::changed(&live, &applied);
-                if !fields.is_empty() {
-                    let object = key.clone();
+                let (object, fields) = (key.clone(), takeover::changed(&live, &applied));
+                if !ours {
+                    self.effects.push(Effect::Takes {
+                        object,
+                        orphaned,
+                        fields,
+                    });
+                } else if !fields.is_empty() {
                     self.effects.push(Effect::Changes { object, fields });
                 }
             }
             Err(error @ ApiError::Unavailable(_)) => return Err(error),
             Err(error) => self.unclear(&key.to_string(), error.to_string()),
         }
-        self.own.push(live);
+        if ours {
+            self.own.push(live);
+        }
         Ok(())
     }
 
-    /// Of one that the node's status names, and the content does not.
+    /// Of one that the node's status names, and the content does not, as far as it renders.
     async fn left(
         &mut self,
         objects: &Objects,
         node: &NodeDigest,
         key: ObjectKey,
+        goes: bool,
     ) -> Result<(), ApiError> {
         match objects.get(&key).await {
             Ok(live) if is_ours(&Child::of(&live), node) => {
+                let goes = goes.then(|| match Child::of(&live).retain {
+                    true => Effect::Leaves(key),
+                    false => Effect::Deletes(key),
+                });
                 self.own.push(live);
-                self.effects.push(Effect::Deletes(key));
+                self.effects.extend(goes);
                 Ok(())
             }
             Ok(_) | Err(ApiError::NotFound(_)) => Ok(()),

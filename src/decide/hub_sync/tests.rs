@@ -43,7 +43,13 @@ fn sync(
     nodes: &[Arc<NodeDigest>],
     rendered: &Rendered,
 ) -> Plan {
-    let hub = Hub {
+    let hub = hub();
+    let seen = seen(&hub, forms, rows, nodes, rendered);
+    plan(&seen, Timestamp::UNIX_EPOCH)
+}
+
+fn hub() -> Hub {
+    Hub {
         namespace: "shop".into(),
         name: "hub".into(),
         uid: "uid".into(),
@@ -51,17 +57,59 @@ fn sync(
         max_deletions: None,
         confirmation: None,
         seed: [7; 32],
-    };
-    let seen = Seen {
-        hub: &hub,
+    }
+}
+
+fn seen<'a>(
+    hub: &'a Hub,
+    forms: &'a BTreeMap<String, Form>,
+    rows: &'a Rows,
+    nodes: &'a [Arc<NodeDigest>],
+    rendered: &'a Rendered,
+) -> Seen<'a> {
+    static NONE: BTreeSet<String> = BTreeSet::new();
+    Seen {
+        hub,
         forms,
-        broken_forms: &BTreeSet::new(),
+        broken_forms: &NONE,
         rows,
         nodes,
         foreign: &|_| None,
+        moved: &|_| None,
         rendered,
+    }
+}
+
+/// `of`: the hub of every other form and node.
+fn beside(of: &str, forms: &BTreeMap<String, Form>, nodes: &[Arc<NodeDigest>]) -> Plan {
+    let hub = hub();
+    let (rows, rendered) = (rows([0, 1]), Rendered::new());
+    let seen = Seen {
+        foreign: &|_| Some(of.to_owned()),
+        moved: &|_| Some(of.to_owned()),
+        ..seen(&hub, forms, &rows, nodes, &rendered)
     };
     plan(&seen, Timestamp::UNIX_EPOCH)
+}
+
+#[test]
+fn whose_a_form_or_a_node_is_instead_is_said() {
+    let forms = form(1, "web:1");
+    let nodes = written(&sync(&forms, &rows([0, 1]), &[], &Rendered::new()));
+    let deletes = |plan: Plan| -> Vec<String> {
+        let deletes = plan.deletes.into_iter();
+        deletes.map(|deletion| deletion.reason).collect()
+    };
+    let moved = beside("other", &BTreeMap::new(), &nodes);
+    assert_eq!(deletes(moved), [r#"form "web" is of hub "other""#; 2]);
+    let gone = sync(&BTreeMap::new(), &rows([0, 1]), &nodes, &Rendered::new());
+    assert_eq!(deletes(gone), [r#"form "web" is gone"#; 2]);
+
+    let others = beside("other", &forms, &[]).skipped.to_string();
+    assert!(others.contains(r#"is of hub "other""#), "{others}");
+    let nobodys = beside("", &forms, &[]).skipped.to_string();
+    assert!(nobodys.contains("is of no hub"), "{nobodys}");
+    assert!(nobodys.contains("lynq.sh/hub=hub"), "{nobodys}");
 }
 
 /// As if every write of the plan went through.

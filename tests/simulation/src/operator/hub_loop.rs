@@ -157,6 +157,7 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         rows: &rows,
         nodes: &nodes,
         foreign: &|_| None,
+        moved: &|_| None,
         rendered: &process.hub_loop.rendered,
     };
     let mut plan = hub_sync::plan(&seen, process.now(world.time));

@@ -1,0 +1,376 @@
+//! What `lynqgate migrate` has found out of a hub and its nodes, and how it reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::api::names;
+use crate::cluster::catalog::Hub;
+use crate::decide::node::NodeDigest;
+use crate::decide::takeover::Effect;
+
+/// Nodes of one form that are shown in the text.
+const SHOWN_MAX: usize = 10;
+
+/// What would become of a node.
+#[derive(Serialize)]
+#[serde(
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    tag = "outcome"
+)]
+pub enum Outcome {
+    /// Nothing of what runs changes, and it takes no slot.
+    TakenOver,
+    /// Its objects are made, for there is no node yet.
+    New { at_once: bool, when: When },
+    Changes {
+        at_once: bool,
+        when: When,
+        changes: Vec<String>,
+    },
+    /// It is being deleted already; its row wants it again.
+    MadeAnew,
+    /// lynqgate has looked after it before.
+    Known,
+    /// The same, and changes of it wait.
+    Waits { why: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum When {
+    AtOnce,
+    ByForce,
+    Confirmed,
+    Unpaused,
+    InTurn,
+}
+
+impl When {
+    /// `waits`: whether its form is paused, and whether deletions of its hub are held.
+    pub fn of(forced: bool, at_once: bool, new: bool, (paused, held): (bool, bool)) -> Self {
+        match () {
+            () if forced => When::ByForce,
+            () if at_once => When::AtOnce,
+            () if new && held => When::Confirmed,
+            () if paused => When::Unpaused,
+            () => When::InTurn,
+        }
+    }
+
+    fn at_once(self) -> bool {
+        matches!(self, When::AtOnce | When::ByForce)
+    }
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            When::AtOnce => f.write_str("at once, as no window applies"),
+            When::ByForce => write!(
+                f,
+                "at once, as {}={} is on it",
+                names::FORCE_ROLLOUT,
+                names::TRUE
+            ),
+            When::Confirmed => f.write_str("waits until the deletions are confirmed, see below"),
+            When::Unpaused => f.write_str("waits until its form is not paused any more"),
+            When::InTurn => f.write_str("waits for its turn"),
+        }
+    }
+}
+
+impl Outcome {
+    pub fn new(when: When) -> Self {
+        let at_once = when.at_once();
+        Outcome::New { at_once, when }
+    }
+
+    pub fn changes(when: When, effects: &[Effect]) -> Self {
+        Outcome::Changes {
+            at_once: when.at_once(),
+            when,
+            changes: effects.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    pub fn waits(node: &NodeDigest) -> Self {
+        let mut told = node.status.conditions.iter();
+        let told = told.find(|c| c.type_ == "Held" && c.status == "True");
+        let why = told.map(|told| format!("{}: {}", told.reason, told.message));
+        let why = why.unwrap_or_else(|| "the operator has not said why".to_owned());
+        Outcome::Waits { why }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Found {
+    pub namespace: String,
+    pub hub: String,
+    /// Why nothing can be said of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// It is being deleted, and what becomes of its nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub going: Option<&'static str>,
+    /// By form and node.
+    pub forms: BTreeMap<String, BTreeMap<String, Outcome>>,
+    /// Forms whose rollouts are paused.
+    pub paused_forms: BTreeSet<String>,
+    /// Forms that cannot be rendered, and why: their nodes stay as they are.
+    pub broken_forms: BTreeMap<String, String>,
+    /// Nodes that the first sync deletes, and why.
+    pub deletions: BTreeMap<String, String>,
+    /// Deletions that wait for a confirmation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletions_held: Option<String>,
+    /// Rows that get no node, and nodes that are somebody else's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_skipped: Option<String>,
+    /// What does not render, and stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub render_failed: Option<String>,
+}
+
+impl Found {
+    pub fn of(hub: &Hub) -> Self {
+        Found {
+            namespace: hub.namespace.clone(),
+            hub: hub.name.clone(),
+            problem: None,
+            going: None,
+            paused_forms: BTreeSet::new(),
+            forms: BTreeMap::new(),
+            broken_forms: BTreeMap::new(),
+            deletions: BTreeMap::new(),
+            deletions_held: None,
+            rows_skipped: None,
+            render_failed: None,
+        }
+    }
+
+    pub fn tell(&mut self, form: &str, node: &str, outcome: Outcome) {
+        let of_form = self.forms.entry(form.to_owned()).or_default();
+        of_form.insert(node.to_owned(), outcome);
+    }
+
+    pub fn goes_already(&mut self, node: &str) {
+        let why = "it is being deleted already, and no row asks for it";
+        self.deletions.insert(node.to_owned(), why.to_owned());
+    }
+
+    /// With the hub the garbage collector takes its nodes.
+    pub fn goes(&mut self, hub: &Hub, nodes: &[Arc<NodeDigest>]) {
+        if hub.finalizers.iter().any(|finalizer| finalizer == "orphan") {
+            self.going = Some("its nodes are left behind, and nobody looks after them");
+            return;
+        }
+        self.going = Some(
+            "all of its nodes go with it, and what runs of them, but for what has deletionPolicy: Retain; to keep a node, take its \
+             owner reference to the hub off it before the hub is gone",
+        );
+        for node in nodes {
+            let why = "its hub is being deleted";
+            self.deletions.insert(node.key.name.clone(), why.to_owned());
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "lynqhub {}/{}", self.namespace, self.hub)?;
+        if let Some(problem) = &self.problem {
+            return writeln!(f, "  cannot be looked at: {problem}");
+        }
+        if let Some(what) = self.going {
+            writeln!(f, "  is being deleted: {what}")?;
+        }
+        for (form, nodes) in &self.forms {
+            let (mut kept, mut known, mut shown) = (0, 0, vec![]);
+            for (node, outcome) in nodes {
+                let line = match outcome {
+                    Outcome::TakenOver => {
+                        kept += 1;
+                        continue;
+                    }
+                    Outcome::Known => {
+                        known += 1;
+                        continue;
+                    }
+                    Outcome::New { when, .. } => format!("({when}): the node is made"),
+                    Outcome::Changes { when, changes, .. } => {
+                        format!("({when}): {}", changes.join("; "))
+                    }
+                    Outcome::MadeAnew => {
+                        "is being deleted already: its objects go, and it is made anew after that"
+                            .to_owned()
+                    }
+                    Outcome::Waits { why } => format!("waits already: {why}"),
+                };
+                shown.push(format!("{node} {line}"));
+            }
+            let nodes = nodes.len();
+            write!(
+                f,
+                "  form {form}: {kept} of {nodes} nodes are taken over as they are"
+            )?;
+            match known {
+                0 => writeln!(f)?,
+                known => writeln!(
+                    f,
+                    "; {known} are lynqgate's already, and are written anew: their changes wait as ever"
+                )?,
+            }
+            if self.paused_forms.contains(form) {
+                writeln!(
+                    f,
+                    "    it is paused (rollout.paused): until that ends nothing of it goes but by force, also where nothing changes"
+                )?;
+            }
+            for line in shown.iter().take(SHOWN_MAX) {
+                writeln!(f, "    {line}")?;
+            }
+            if let Some(more @ 1..) = shown.len().checked_sub(SHOWN_MAX) {
+                writeln!(f, "    and {more} more: -o json has them all")?;
+            }
+        }
+        for (form, why) in &self.broken_forms {
+            writeln!(
+                f,
+                "  form {form} does not render, and its nodes stay as they are: {why}"
+            )?;
+        }
+        for (node, why) in &self.deletions {
+            writeln!(f, "  {node} is deleted: {why}")?;
+        }
+        for (name, said) in [
+            ("deletions", &self.deletions_held),
+            ("rows without a node", &self.rows_skipped),
+            ("not rendered", &self.render_failed),
+        ] {
+            if let Some(said) = said {
+                writeln!(f, "  {name}: {said}")?;
+            }
+        }
+        let Found {
+            forms,
+            broken_forms,
+            deletions,
+            ..
+        } = self;
+        let nothing = forms.is_empty() && broken_forms.is_empty() && deletions.is_empty();
+        if nothing && self.going.is_none() {
+            writeln!(
+                f,
+                "  nothing is written: all is as it should be, or there is no form or no active row"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn found() -> Found {
+        Found::of(&hub(json!([])))
+    }
+
+    fn hub(finalizers: Value) -> Hub {
+        let metadata = json!({
+            "name": "tenants", "namespace": "shop", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers,
+        });
+        Hub::of(&json!({"metadata": metadata}))
+    }
+
+    fn node(metadata: Value, status: Value) -> Arc<NodeDigest> {
+        let mut object = json!({"metadata": metadata, "status": status});
+        object["metadata"]["name"] = json!("t0-web");
+        Arc::new(NodeDigest::of(&object, None))
+    }
+
+    #[test]
+    fn programs_read_an_outcome() {
+        let changes = Outcome::Changes {
+            at_once: true,
+            when: When::AtOnce,
+            changes: vec!["x".to_owned()],
+        };
+        let read = |outcome| serde_json::to_value(outcome).unwrap();
+        assert_eq!(
+            read(changes),
+            json!({"outcome": "changes", "atOnce": true, "when": "atOnce", "changes": ["x"]})
+        );
+        assert_eq!(read(Outcome::TakenOver), json!({"outcome": "takenOver"}));
+    }
+
+    #[test]
+    fn what_a_node_waits_for() {
+        for (forced, at_once, new, waits, expected) in [
+            (true, false, false, (true, true), When::ByForce),
+            (false, true, false, (false, true), When::AtOnce),
+            (false, false, true, (true, true), When::Confirmed),
+            (false, false, false, (true, true), When::Unpaused),
+            (false, false, false, (false, true), When::InTurn),
+            (false, false, true, (false, false), When::InTurn),
+        ] {
+            assert_eq!(When::of(forced, at_once, new, waits), expected);
+        }
+    }
+
+    #[test]
+    fn a_hub_that_goes_takes_its_nodes_along() {
+        let nodes = [node(json!({}), Value::Null)];
+        let mut goes = found();
+        goes.goes(&hub(json!(["lynq.sh/hub-finalizer"])), &nodes);
+        let text = goes.to_string();
+        assert!(
+            text.contains("is being deleted: all of its nodes go with it"),
+            "{text}"
+        );
+        assert!(
+            text.contains("t0-web is deleted: its hub is being deleted"),
+            "{text}"
+        );
+
+        let mut leaves = found();
+        leaves.goes(&hub(json!(["orphan"])), &nodes);
+        let text = leaves.to_string();
+        assert!(
+            text.contains("left behind") && !text.contains("t0-web"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_known_waits_or_is_being_deleted_is_not_taken_over() {
+        let mut all = found();
+        let held = json!({"conditions": [{
+            "type": "Held", "status": "True", "reason": "WindowFull", "message": "waits for a slot", "lastTransitionTime": "",
+        }]});
+        all.tell("web", "t0-web", Outcome::waits(&node(json!({}), held)));
+        all.tell("web", "t1-web", Outcome::MadeAnew);
+        all.tell("web", "t2-web", Outcome::Known);
+        all.tell("web", "t3-web", Outcome::TakenOver);
+        all.goes_already("t4-web");
+        all.paused_forms.insert("web".to_owned());
+        let text = all.to_string();
+        for said in [
+            "form web: 1 of 4 nodes are taken over as they are; 1 are lynqgate's already",
+            "it is paused (rollout.paused)",
+            "t0-web waits already: WindowFull: waits for a slot",
+            "t1-web is being deleted already: its objects go, and it is made anew",
+            "t4-web is deleted: it is being deleted already",
+        ] {
+            assert!(text.contains(said), "{text}");
+        }
+        assert!(!text.contains("all is as it should be"), "{text}");
+    }
+}
