@@ -4,6 +4,7 @@ mod back;
 mod definitions;
 mod elsewhere;
 mod record;
+mod told;
 mod windowless;
 mod writes;
 

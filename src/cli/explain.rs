@@ -17,7 +17,7 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::Rendered;
 use crate::controller::rollout::{edited_of, snapshot};
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::explain::{Asked, Explanation, Leader};
+use crate::decide::explain::{Asked, Explanation, Leader, of_nobody};
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout;
 
@@ -65,6 +65,16 @@ enum Error {
     Form { name: String, reason: String },
 }
 
+impl Error {
+    fn not_found(kind: &'static str, namespace: &str, name: &str) -> Self {
+        Error::NotFound {
+            kind,
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+        }
+    }
+}
+
 type AnyError = Box<dyn std::error::Error>;
 
 pub fn explain(arguments: &Arguments) -> Result<(), AnyError> {
@@ -98,7 +108,14 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         Subject::Form => Form::of(&asked_about).hub_id,
     };
     let hub_name = hub_name.as_str();
-    let hub = match get(&objects, "LynqHub", namespace, hub_name).await {
+    if hub_name.is_empty() && arguments.kind == Subject::Node {
+        return Ok(of_nobody(&NodeDigest::of(&asked_about, None)));
+    }
+    let hub = match hub_name {
+        "" => Err(Error::not_found("LynqHub", namespace, hub_name)),
+        _ => get(&objects, "LynqHub", namespace, hub_name).await,
+    };
+    let hub = match hub {
         Ok(object) => Some(Hub::of(&object)),
         Err(Error::NotFound { .. }) => None,
         Err(error) => return Err(error.into()),
@@ -225,11 +242,7 @@ async fn get(
 ) -> Result<Value, Error> {
     let key = ObjectKey::own(kind, namespace, name);
     objects.get(&key).await.map_err(|reason| match reason {
-        ApiError::NotFound(_) => Error::NotFound {
-            kind,
-            name: name.to_owned(),
-            namespace: namespace.to_owned(),
-        },
+        ApiError::NotFound(_) => Error::not_found(kind, namespace, name),
         reason => Error::Api {
             what: format!("{kind} {name}"),
             reason,

@@ -137,6 +137,8 @@ pub struct Child {
     pub orphaned: bool,
     pub retain: bool,
     pub deleting: bool,
+    /// Of one that is being deleted: what keeps it.
+    pub finalizers: Vec<String>,
     pub readiness: Readiness,
     /// When an apply of ours last changed something, by the API server's clock.
     pub applied_at: Option<Timestamp>,
@@ -145,6 +147,9 @@ pub struct Child {
 impl Child {
     pub fn of(object: &Value) -> Self {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let deleting = text("/metadata/deletionTimestamp").is_some();
+        let finalizers = object["metadata"]["finalizers"].as_array();
+        let finalizers = finalizers.into_iter().flatten().filter_map(Value::as_str);
         let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
         Child {
             uid: text("/metadata/uid").unwrap_or_default().to_owned(),
@@ -160,7 +165,8 @@ impl Child {
             once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
             orphaned: object["metadata"]["labels"][names::LABEL_ORPHANED] == names::TRUE,
             retain: annotation(names::DELETION_POLICY) == Some("Retain"),
-            deleting: text("/metadata/deletionTimestamp").is_some(),
+            deleting,
+            finalizers: finalizers.filter(|_| deleting).map(str::to_owned).collect(),
             readiness: readiness(object),
             applied_at: applied_at(object),
         }

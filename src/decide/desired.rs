@@ -51,6 +51,11 @@ impl Desired {
         }
     }
 
+    /// Whether the last sync saw the node, and found no row that asks for it.
+    pub fn is_unwanted(&self, name: &str) -> bool {
+        self.others.contains_key(name)
+    }
+
     /// How many nodes the rows ask for.
     pub fn count(&self) -> usize {
         self.wanted.len()

@@ -44,6 +44,22 @@ pub struct Asked<'a> {
     pub now: Timestamp,
 }
 
+/// Of a node that names no hub, and that nobody looks after.
+pub fn of_nobody(node: &NodeDigest) -> Explanation {
+    let subject = format!("lynqnode {}", node.key);
+    let state = "nobody looks after it, and what runs stays as it is".to_owned();
+    let mut explanation = Explanation::of(subject, state);
+    explanation.why = Some(format!(
+        "it belongs to no hub: it has neither spec.hubId nor the label {}",
+        names::LABEL_HUB
+    ));
+    explanation.next = Some(format!(
+        "give it the label {}=NAME with the name of its hub, which then takes it over; or delete it",
+        names::LABEL_HUB
+    ));
+    explanation
+}
+
 impl Asked<'_> {
     pub fn node(&self, node: &NodeDigest) -> Explanation {
         self.led(self.of_node(node))
@@ -188,7 +204,11 @@ impl Asked<'_> {
         let told = self.snapshot.forms.get(name)?.previous.as_ref();
         let over = matches!(rollout.phase, Phase::Complete | Phase::Idle);
         let unwritten = told.is_some_and(|told| told.unwritten_nodes > 0);
-        let told = told.filter(|told| (over || unwritten) && told.phase == Phase::InProgress);
+        let told = told.filter(|told| match told.phase {
+            Phase::InProgress => over || unwritten,
+            Phase::Failed => unwritten,
+            Phase::Complete | Phase::Idle => false,
+        });
         let text = match told.map_or(rollout.phase, |told| told.phase) {
             Phase::Idle => "idle",
             Phase::InProgress => "in progress",
@@ -219,7 +239,11 @@ impl Asked<'_> {
         );
         explanation.why = told.map(|told| told.message.clone());
         if unwritten && state.blocked.is_none() {
-            explanation.next = Some(next::UNWRITTEN.to_owned());
+            let next = match told.is_some_and(|told| told.phase == Phase::Failed) {
+                true => format!("{}{}", next::MEND_FAILED, next::ALSO_UNWRITTEN),
+                false => next::UNWRITTEN.to_owned(),
+            };
+            explanation.next = Some(next);
             return Some(self.estimated(explanation, name));
         }
         // What goes on by itself says less than what stops the rest.
@@ -256,9 +280,7 @@ impl Asked<'_> {
             if self.snapshot.forms.get(name)?.outdated {
                 let not_rendered = Reason::NotRendered { form: name.into() };
                 explanation.next = Some(not_rendered.next().to_owned());
-                if let (Some(why), Some(unread)) = (&mut explanation.why, self.not_reached(name)) {
-                    *why = format!("{why}: {unread}");
-                }
+                self.add_unread(&mut explanation, name);
             }
         }
         explanation.in_flight = self
@@ -286,8 +308,17 @@ impl Asked<'_> {
             matches!(reason, Reason::ReadinessUnknown { .. }) && said.0 == reason.code()
         };
         let told = of_form.filter(unknown).or(told);
+        // Whether a row asks for it, only who has read the rows knows.
+        let goes = |code: &str| {
+            let held = ConditionReason::DeletionsHeld.as_str();
+            self.snapshot.deletions_held
+                && code == held
+                && matches!(reason, Reason::NotRendered { .. })
+        };
         if let Some((code, text)) = told
-            && (only_the_operator_knows(code, reason) || self.waits_for_absent(code, reason, form))
+            && (only_the_operator_knows(code, reason)
+                || self.waits_for_absent(code, reason, form)
+                || goes(code))
         {
             // The form's condition has the whole story, a node's only a summary; but it may be another node's.
             let of_one = matches!(
@@ -295,6 +326,7 @@ impl Asked<'_> {
                 Some(ConditionReason::ReleaseRefused | ConditionReason::LiveContentUnknown)
             );
             let of_form = self.told.get(form).filter(|(whole, _)| whole == code);
+            let of_form = of_form.filter(|_| !goes(code));
             let of_form = of_form.map(|(_, text)| text.split_once(NEXT).unwrap_or((text, "")));
             let node = explanation.subject.rsplit('/').next().unwrap_or_default();
             let names_it = |why: &str| !of_one || node == form || why.contains(&format!(" {node}"));
@@ -310,6 +342,12 @@ impl Asked<'_> {
             explanation.reason = Some(code.to_owned());
             explanation.why = Some(why);
             explanation.next = Some(next.to_owned()).filter(|next| !next.is_empty());
+            if goes(code) {
+                explanation.next = Some(next::CONFIRM.to_owned());
+            }
+            if ConditionReason::named(code) == Some(ConditionReason::NotRendered) {
+                self.add_unread(explanation, form);
+            }
             return;
         }
         if let (Reason::NotRendered { .. }, Some((code, text))) = (reason, self.invalid.get(form)) {
@@ -325,8 +363,8 @@ impl Asked<'_> {
             let free = holders.free_at.map(|at| self.at(at));
             explanation.expected = free.map(|at| format!("the next slot is free {at}"));
         }
-        if let (Reason::NotRendered { .. }, Some(unread)) = (reason, self.not_reached(form)) {
-            explanation.why = Some(format!("{reason}: {unread}"));
+        if matches!(reason, Reason::NotRendered { .. }) {
+            self.add_unread(explanation, form);
         }
         if let Reason::WindowFull { .. }
         | Reason::HubWindowFull { .. }
@@ -419,6 +457,15 @@ impl Asked<'_> {
         let is_unwritten = told.is_some_and(|told| told.unwritten_nodes > 0);
         let unwritten = self.unwritten.filter(|_| is_unwritten);
         self.unread.as_deref().or(unwritten)
+    }
+
+    fn add_unread(&self, explanation: &mut Explanation, form: &str) {
+        if let (Some(why), Some(unread)) = (&mut explanation.why, self.not_reached(form)) {
+            *why = format!("{why}: {unread}");
+        }
+        if self.unread.is_some() {
+            explanation.next = Some(next::UNREAD.to_owned());
+        }
     }
 
     /// When its node counts as failed.

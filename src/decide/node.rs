@@ -292,6 +292,7 @@ impl NodeDigest {
             deleting: self.deleting,
             unchanged: Some(false),
             unrendered: self.live == Live::Unknown && self.rendered_hash.is_none(),
+            unwanted: false,
             flight: self.flight(),
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
         }

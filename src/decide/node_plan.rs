@@ -404,13 +404,16 @@ pub struct Deletion {
     pub take_down: Vec<(ObjectKey, TakeDown)>,
     /// Something is there still: the finalizer stays.
     pub pending: bool,
+    /// Each of those that are going already, with what keeps it.
+    pub going: Vec<(ObjectKey, Vec<String>)>,
 }
 
 impl Deletion {
     fn push(&mut self, key: &ObjectKey, child: &Child, retain: bool) {
         self.pending = true;
-        if !child.deleting {
-            self.take_down.push((key.clone(), take_down(retain)));
+        match child.deleting {
+            true => self.going.push((key.clone(), child.finalizers.clone())),
+            false => self.take_down.push((key.clone(), take_down(retain))),
         }
     }
 }

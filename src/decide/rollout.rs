@@ -479,15 +479,21 @@ impl Pass<'_> {
     /// What stops a node whatever the window says.
     fn stopped(&self, name: &str, node: &Node, form: &Form, way: Way) -> Option<Reason> {
         let of = || node.form.clone();
+        let node_goes = node.unwanted;
         // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
         // known to wait, whatever the order says.
         if form.outdated || form.unwritten.contains(name) || node.unrendered {
-            return Some(Reason::NotRendered { form: of() });
+            let node = name.to_owned();
+            return Some(match self.snapshot.deletions_held && node_goes {
+                true => Reason::DeletionsHeld { node, goes: true },
+                false => Reason::NotRendered { form: of() },
+            });
         }
         if self.snapshot.deletions_held && node.is_new() {
             return Some(Reason::DeletionsHeld {
                 node: name.to_owned(),
+                goes: node_goes,
             });
         }
         // Whatever lets it go: until that is known, nobody knows which objects the node has.

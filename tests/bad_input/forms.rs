@@ -266,6 +266,7 @@ async fn form_without_hub(cluster: &Cluster) -> Result<()> {
         &json!({"configMaps": [config_map("app", "{{ .uid }}-lost", "x")]}),
     );
     lost["spec"]["hubId"] = json!("nowhere");
+    lost["spec"]["rollout"] = json!({"maxSkew": 1});
     fleet.apply(&lost).await?;
     let said =
         "there is no LynqHub \"nowhere\" in namespace {namespace}; create it, or delete this form";
@@ -277,6 +278,12 @@ async fn form_without_hub(cluster: &Cluster) -> Result<()> {
         )
         .await?;
     fleet.event("lost", "HubNotFound", said).await?;
+    let told = fleet.get("LynqForm", "lost").await?;
+    let message = &told["status"]["rollout"]["message"];
+    ensure!(
+        message == &json!(said.replace("{namespace}", &fleet.namespace)),
+        "{told}"
+    );
     let mut hub = fleet.hub();
     hub["metadata"]["name"] = json!("nowhere");
     fleet.apply(&hub).await?;

@@ -50,15 +50,32 @@ const FIELDS: [(&str, &str); 4] = [
 
 /// Also over lynqgate's, by the same command.
 pub async fn install(cluster: &Cluster) -> Result<()> {
-    let definitions = KINDS.map(|(kind, plural)| definition(kind, plural));
-    let items: Vec<Value> = definitions.into_iter().collect::<Result<_>>()?;
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    let list = all()?;
     cluster
         .kubectl(&apply, Some(&list))
         .await?
         .expect_success()?;
     Ok(())
+}
+
+/// The same by the commands of the page for the way back, with a Helm that has them in a chart.
+pub async fn install_again(cluster: &Cluster) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let chart = directory.path().join("crds.json");
+    std::fs::write(&chart, all()?)?;
+    let commands = commands_of("docs/LYNQ.md", "Lynq's definitions")?;
+    let helm = format!("helm() {{ cat {}; }}\n", chart.display());
+    let (_, check) = commands.split_once('\n').context("two commands")?;
+    let early = cluster.shell(check).await?;
+    ensure!(!early.success, "lynqgate's are still there: {early:?}");
+    run(cluster, &format!("{helm}{commands}")).await
+}
+
+fn all() -> Result<String> {
+    let definitions = KINDS.map(|(kind, plural)| definition(kind, plural));
+    let items: Vec<Value> = definitions.into_iter().collect::<Result<_>>()?;
+    Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())
 }
 
 /// Lynqgate's, for what Lynq's have no fields for; by the page's command.

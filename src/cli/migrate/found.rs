@@ -353,7 +353,7 @@ mod tests {
     fn what_is_known_waits_or_is_being_deleted_is_not_taken_over() {
         let mut all = found();
         let held = json!({"conditions": [{
-            "type": "Held", "status": "True", "reason": "WindowFull", "message": "waits for a slot", "lastTransitionTime": "",
+            "type": "Held", "status": "True", "reason": "WindowFull", "message": "waits for a slot", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]});
         all.tell("web", "t0-web", Outcome::waits(&node(json!({}), held)));
         all.tell("web", "t1-web", Outcome::MadeAnew);

@@ -20,6 +20,9 @@ use crate::decide::node_plan::status;
 /// No event tells of a right that was given, or of a finalizer that hangs.
 const RETRY: SignedDuration = SignedDuration::from_secs(30);
 
+/// Most objects go within moments, and naming each of them would cost a status as it goes.
+const NAMED_AFTER: SignedDuration = SignedDuration::from_secs(5);
+
 impl Look<'_> {
     /// Takes the node's objects down, and lets the node go when none is left.
     pub async fn delete(&mut self, node: &NodeDigest) -> Result<Option<Timestamp>, ApiError> {
@@ -69,9 +72,16 @@ impl Look<'_> {
             if deletion.take_down.is_empty() {
                 let now = Timestamp::now();
                 let since = *self.memory.deleting_since.get_or_insert(now);
-                if now.duration_since(since) >= RETRY {
-                    let why = "it is being deleted, and waits until its objects are gone: see the finalizers of those that stay";
-                    self.tell_stays(node, why).await?;
+                let named_at = since.checked_add(NAMED_AFTER).unwrap_or(now);
+                match named_at <= now {
+                    true => {
+                        let why = status::waits_for(&deletion.going);
+                        self.tell_stays(node, &why).await?;
+                    }
+                    false => {
+                        self.tell_stays(node, status::TAKEN_DOWN).await?;
+                        again = again.min(Some(named_at));
+                    }
                 }
                 return Ok(again);
             }

@@ -472,6 +472,13 @@ fn form_status(
         status.rollout = windowed.then(|| state.rollout.clone());
         states.clone_from(&state.conditions);
     }
+    // Nobody makes a node of it, whatever there is to read of them.
+    if let (Some(0), Some((ConditionReason::HubNotFound, text))) = (status.total_nodes, &error) {
+        let complete = states.iter_mut().find(|s| s.type_ == ROLLOUT_COMPLETE);
+        let rollout = status.rollout.as_mut().map(|rollout| &mut rollout.message);
+        let messages = rollout.into_iter().chain(complete.map(|s| &mut s.message));
+        messages.for_each(|message| message.clone_from(text));
+    }
     if let (None, Some((reason, text))) = (state, &error) {
         states.push(ConditionState::new(ROLLOUT_COMPLETE, false, *reason, text));
         let over = |r: &&mut FormRolloutStatus| matches!(r.phase, Phase::Complete | Phase::Idle);

@@ -39,7 +39,14 @@ pub fn of(seen: &Seen) -> Snapshot {
     let forms: BTreeMap<String, rollout::Form> = seen.forms.iter().filter_map(view).collect();
     let node_view = |node: &Arc<NodeDigest>| {
         let policy = forms.get(&node.form).map(|form| &form.policy);
-        (node.key.name.clone(), node.for_rollout(policy))
+        let of_form = (node.key.namespace.clone(), node.form.clone());
+        let desired = seen.rendered.get(&of_form);
+        let desired = desired.and_then(|rendered| rendered.desired.as_ref());
+        let view = rollout::Node {
+            unwanted: desired.is_some_and(|desired| desired.is_unwanted(&node.key.name)),
+            ..node.for_rollout(policy)
+        };
+        (node.key.name.clone(), view)
     };
     Snapshot {
         resource_version: seen

@@ -14,6 +14,16 @@ pub const MEND_FORMLESS: &str = "mend what the message names; its form is gone, 
 pub const MEND: &str = "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form, or remove \
                     what stands in their way";
 
+/// Of a rollout that has failed.
+pub const MEND_FAILED: &str =
+    "correct the form, or remove what stands in the way of the nodes that failed";
+
+pub const UNREAD: &str = "mend what keeps the hub from its rows: they are read again within a minute, and what waits goes on";
+
+/// Of a node that no row asks for.
+pub const CONFIRM: &str =
+    "mend the rows of the hub, or confirm its deletions: its condition DeletionsHeld says how";
+
 pub const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld (kubectl describe lynqhub): they \
                          say why, and of which nodes; correct the form or the rows, or confirm the deletions. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
 

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::api::conditions::{self, ConditionReason, ConditionState};
 use crate::api::node::NodeStatus;
 use crate::api::stamp;
+use crate::decide::child::ObjectKey;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind, fields_hash};
@@ -76,6 +77,26 @@ pub fn of_node(
 /// The status of a node that could not be looked at, lastingly: whatever it said, it is not known to be ready.
 pub fn in_vain(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
     not_ready(node, ConditionReason::LookFailed, why, now)
+}
+
+/// What a node that is being deleted says from the first look on.
+pub const TAKEN_DOWN: &str = "it is being deleted, and its objects are taken down";
+
+/// What it says of objects that do not go.
+pub fn waits_for(going: &[(ObjectKey, Vec<String>)]) -> String {
+    let named = |(key, finalizers): &(ObjectKey, Vec<String>)| match finalizers.as_slice() {
+        [] => key.to_string(),
+        all => format!("{key} (finalizers: {})", all.join(", ")),
+    };
+    let shown: Vec<String> = going.iter().take(SHOWN_MAX).map(named).collect();
+    let more = match going.len().saturating_sub(SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!(
+        "it is being deleted, and waits until these objects are gone: {}{more}",
+        shown.join(", ")
+    )
 }
 
 /// The status of a node that is being deleted, and stays.

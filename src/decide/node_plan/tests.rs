@@ -94,6 +94,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         orphaned: false,
         retain: false,
         deleting: false,
+        finalizers: vec![],
         readiness: Readiness::Ready,
         applied_at: Some(at(-5)),
     }
@@ -494,11 +495,13 @@ fn a_terminating_node_is_taken_down_in_reverse_order() {
     assert_eq!(first.take_down, [(key("app"), TakeDown::Delete)]);
     let going = Child {
         deleting: true,
+        finalizers: vec!["kept".into()],
         ..app
     };
     let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), going)]);
     let second = plan_deletion(&node, &both, &Record::default(), &BTreeMap::new(), own_key);
     assert_eq!((second.take_down.len(), second.pending), (0, true));
+    assert_eq!(second.going, [(key("app"), vec!["kept".to_owned()])]);
     let last = BTreeMap::from([(key("db"), db)]);
     let third = plan_deletion(&node, &last, &Record::default(), &BTreeMap::new(), own_key);
     assert_eq!(third.take_down, [(key("db"), TakeDown::Delete)]);

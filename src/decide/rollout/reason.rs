@@ -75,9 +75,10 @@ pub enum Reason {
     Paused {
         form: String,
     },
-    /// It is new, and new ones wait while deletions of its hub do.
+    /// Deletions of its hub wait, and it is one of those that are to go; or it is new, and new ones wait with them.
     DeletionsHeld {
         node: String,
+        goes: bool,
     },
     /// The operator has just started, and has not looked at every node yet.
     Starting {
@@ -307,7 +308,10 @@ impl Reason {
             Reason::Paused { .. } => {
                 "the rollout is paused; set paused: false on the form, or force this node"
             }
-            Reason::DeletionsHeld { .. } => {
+            Reason::DeletionsHeld { goes: true, .. } => {
+                "no row asks for it any more, and deletions of the hub are held; see the hub's condition DeletionsHeld"
+            }
+            Reason::DeletionsHeld { goes: false, .. } => {
                 "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld"
             }
             Reason::Starting { .. } => {
@@ -414,7 +418,11 @@ impl fmt::Display for Reason {
                 f,
                 "the rollout of form {form:?} is paused, repairs included"
             ),
-            Reason::DeletionsHeld { node } => write!(
+            Reason::DeletionsHeld { node, goes: true } => write!(
+                f,
+                "no row asks for {node} any more, and deletions of its hub are held"
+            ),
+            Reason::DeletionsHeld { node, goes: false } => write!(
                 f,
                 "{node} is new, and new nodes wait while deletions of their hub are held"
             ),

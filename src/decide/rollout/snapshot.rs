@@ -132,6 +132,8 @@ pub struct Node {
     /// What is held there are templates, as Lynq left them; or an older form's, and no sync of this process has said yet
     /// whether that is what is wanted.
     pub unrendered: bool,
+    /// No row asks for it: it goes, once its hub may delete it.
+    pub unwanted: bool,
     /// What the node tells of its newest slot.
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.

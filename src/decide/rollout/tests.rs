@@ -78,6 +78,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             deleting: false,
             unchanged: Some(false),
             unrendered: false,
+            unwanted: false,
             flight: None,
             group: 0,
         };

@@ -432,3 +432,18 @@ fn the_conditions_have_lynqs_reasons() {
         }
     }
 }
+
+#[test]
+fn what_keeps_a_node_that_goes_is_named() {
+    let going = |i: usize| (key(&format!("o{i}")), vec![]);
+    let mut all: Vec<(ObjectKey, Vec<String>)> = (0..2).map(going).collect();
+    all[1].1 = vec!["example.com/keep".into()];
+    assert_eq!(
+        status::waits_for(&all),
+        "it is being deleted, and waits until these objects are gone: Thing/tenants/o0, Thing/tenants/o1 (finalizers: \
+         example.com/keep)"
+    );
+    all.extend((2..5).map(going));
+    let text = status::waits_for(&all);
+    assert!(text.ends_with("Thing/tenants/o2, and 2 more"), "{text}");
+}

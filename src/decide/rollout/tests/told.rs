@@ -1,5 +1,7 @@
 //! Cases for what people are told: force, the hub's window, the pace, and what `explain` makes of it.
 
+mod causes;
+
 use serde_json::json;
 
 use super::*;
