@@ -299,6 +299,10 @@ async fn what_a_takeover_would_change_takes_its_turn() -> Result<()> {
         Ok(())
     })
     .await?;
+    let told = migrate(&cluster, &format!(" -n {}", edited.namespace)).await?;
+    let told = told.expect_success()?;
+    let waits = "4 of 4 nodes are taken over as they are\n    it is paused (rollout.paused)";
+    ensure!(told.contains(waits), "what waits is told still: {told}");
     // Somebody changes what runs before the release.
     for i in 0..ROWS {
         let image = json!([{"name": "app", "image": "web:by-hand"}]);

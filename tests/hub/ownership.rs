@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, wait};
 use crate::hub::{fleet, form, map, ties, until_maps, with};
 use crate::operator;
-use crate::tenants::{Fleet, SOON};
+use crate::tenants::{Fleet, SOON, condition};
 use crate::words::all;
 
 const CONFLICT: (&str, &str, &str) = ("Conflicted", "True", "ResourceConflict");
@@ -240,6 +240,24 @@ async fn given_away_before_the_deletion(cluster: &Cluster) -> Result<()> {
         Ok(())
     })
     .await?;
+    let says = async |said: &str, within: Duration| {
+        let what = format!("the node says that {said}");
+        wait::until(&what, within, async || {
+            let node = fleet.get("LynqNode", "t1-web").await?;
+            let ready = condition(&node, "Ready").context("Ready")?;
+            let message = ready["message"].as_str().unwrap_or_default();
+            let going = ready["reason"] == "Deleting" && message.contains(said);
+            ensure!(going, "{ready}");
+            Ok(())
+        })
+        .await
+    };
+    says("it is being deleted", Duration::from_secs(4)).await?;
+    let top = format!(
+        "ConfigMap/{}/t1-top (finalizers: example.com/test)",
+        fleet.namespace
+    );
+    says(&top, SOON).await?;
     let theirs =
         json!({"metadata": {"ownerReferences": null, "labels": {"lynq.sh/managed": null}}});
     fleet.merge("ConfigMap", "t1-base", &theirs).await?;

@@ -2,7 +2,7 @@
 //! is there all the same.
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::cluster::{Cluster, wait};
@@ -29,6 +29,19 @@ async fn switch(cluster: &Cluster) -> Result<()> {
         "{left}"
     );
     run(cluster, &commands_of("docs/OPERATING.md", "break glass")?).await
+}
+
+/// Lynq replaces its nodes whole, and knows of no hubId in them.
+async fn put_as_lynq(fleet: &Fleet) -> Result<()> {
+    let mut node = fleet.get("LynqNode", "t0-web").await?;
+    let spec = node["spec"].as_object_mut().context("a spec")?;
+    spec.remove("hubId");
+    let node = serde_json::from_value(node)?;
+    let nodes = fleet.api("LynqNode");
+    nodes
+        .replace("t0-web", &PostParams::default(), &node)
+        .await?;
+    Ok(())
 }
 
 /// Until a field of the nodes is there for readers, or is not.
@@ -99,17 +112,16 @@ async fn the_way_back_and_forth_leaves_what_runs() -> Result<()> {
     .await?;
     run(&cluster, &page("back")?).await?;
     until_served(&fleet, "/status/observedHash", true).await?;
-    // Lynq's way of writing a node is refused as long as lynqgate's definitions are there.
-    let refused = leave(&fleet, &lynqs, 0, "web:1").await.err();
-    let refused = refused.map_or(String::new(), |error| format!("{error:#}"));
-    println!("REFUSED {refused}");
+    let refused = put_as_lynq(&fleet).await.err().map(|e| format!("{e:#}"));
+    let refused = refused.context("lynqgate's definitions are there")?;
+    ensure!(refused.contains("hubId is immutable"), "{refused}");
     definitions::install_again(&cluster).await?;
     until_served(&fleet, "/status/observedHash", false).await?;
     wait::until("Lynq may write its nodes", SOON, async || {
         for i in 0..ROWS {
             leave(&fleet, &lynqs, i, "web:1").await?;
         }
-        Ok(())
+        put_as_lynq(&fleet).await
     })
     .await?;
     let after = substance(&fleet).await?;

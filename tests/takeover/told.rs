@@ -5,7 +5,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::policy::explain;
+use crate::operator;
 use crate::takeover::{
     cluster_of_lynq, definitions, fleet_of_lynq, fleet_of_rows, fleet_with, form, migrate,
 };
@@ -50,7 +50,13 @@ async fn a_hub_that_goes(cluster: &Cluster) -> Result<()> {
         "spec": {"uid": "stray", "templateRef": "web"},
     });
     fleet.apply(&stray).await?;
-    let told = explain(cluster, &fleet, &["node", "stray"]).await?;
+    let program = operator::program("lynqgate")?;
+    let explain = format!(
+        "{} explain node stray -n {}",
+        program.display(),
+        fleet.namespace
+    );
+    let told = cluster.shell(&explain).await?.expect_success()?;
     ensure!(told.contains("it belongs to no hub"), "{told}");
     // Lynq's finalizer keeps it.
     fleet
@@ -150,7 +156,7 @@ async fn what_the_form_drops_takes_or_pauses(cluster: &Cluster) -> Result<()> {
         cluster,
         &fleet,
         &["t0-web is deleted: form \"web\" is of hub \"other\""],
-        &["is gone"],
+        &["web\" is gone"],
     )
     .await
 }

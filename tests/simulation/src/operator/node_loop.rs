@@ -488,6 +488,7 @@ fn digest(child: &Workload) -> Child {
         orphaned: false,
         retain: false,
         deleting: false,
+        finalizers: vec![],
         readiness: if child.ready {
             Readiness::Ready
         } else {
