@@ -261,7 +261,9 @@ async fn outcome(
         }
     }
     if node.is_lynqs() {
-        Arc::make_mut(&mut node.status).applied_resources = left::record(stored, &node);
+        let record = left::record(stored, &node);
+        let status = Arc::make_mut(&mut node.status);
+        (status.applied_resources, status.applied_kinds) = record;
     }
     let foreseen = foresee(&world.objects, &node, &desired, |_, _| {}).await?;
     let effects = foreseen

@@ -177,6 +177,10 @@ struct Look<'a> {
 impl Look<'_> {
     /// Returns when to look again, events aside.
     async fn go(&mut self, mut node: Arc<NodeDigest>) -> Result<Option<Timestamp>, ApiError> {
+        // The hub completes what Lynq recorded.
+        if node.is_left_by_lynq() {
+            self.memory.record = None;
+        }
         if node.deleting {
             return self.delete(&node).await;
         }
@@ -376,10 +380,6 @@ impl Look<'_> {
     /// What was applied for the node: by what was done since the start, else by its status.
     fn record(&mut self, node: &NodeDigest) -> Record {
         let record = &mut self.memory.record;
-        // The hub completes what Lynq recorded.
-        if node.is_left_by_lynq() {
-            *record = None;
-        }
         record
             .get_or_insert_with(|| Record::of(&node.status))
             .clone()

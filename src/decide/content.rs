@@ -205,6 +205,20 @@ pub fn check_depth(spec: Option<&Value>) -> Result<(), TooDeep> {
     Ok(())
 }
 
+/// Whether there is a template in it, or what looks like one.
+pub fn has_template(spec: Option<&Value>) -> bool {
+    fn found(value: &Value) -> bool {
+        match value {
+            Value::String(text) => text.contains("{{"),
+            Value::Array(items) => items.iter().any(found),
+            Value::Object(fields) => fields.values().any(found),
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
+    }
+    let of_array = |array: &&str| spec.and_then(|spec| spec.get(*array));
+    ARRAYS.iter().filter_map(of_array).any(found)
+}
+
 /// Whether arrays and objects are nested in more levels than these.
 pub fn is_deeper(value: &Value, levels: usize) -> bool {
     let Some(left) = levels.checked_sub(1) else {

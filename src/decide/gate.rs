@@ -145,6 +145,13 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
             names::FORCE_ROLLOUT
         ));
     }
+    if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) && next.state.held() {
+        warnings.push(format!(
+            "{}: it waits all the same until a hub has rendered its content, and it is known which objects Lynq left; templates \
+             never go live",
+            names::FORCE_ROLLOUT
+        ));
+    }
     let mut patch = next.state.patch(write.new);
     if let Some(stored) = next.stored {
         patch.extend(state::as_stored(stored, &write.new["spec"]));
@@ -334,25 +341,20 @@ fn by_rule<'a>(
     Ok((Outcome::Held, next))
 }
 
-/// What no hub of ours has rendered since Lynq may hold templates; and of what Lynq left the node loop finds out which objects it
-/// has, before it takes Lynq's row off it.
+/// Lynq's nodes hold templates, and a copy of one may be put back at any time: of what bears Lynq's row, and of what runs nobody
+/// knows as what, goes only what a hub has rendered, or what cannot be a template.
 fn may_be_forced(write: &Write, old: Option<&State>, desired: &Hash) -> bool {
+    let live = old.map(|old| &old.live);
+    let bears_row = bears_lynqs_row(write.new);
     let rendered = annotation(write.new, names::RENDERED_HASH);
-    match old.map(|old| &old.live) {
-        Some(Live::Known(..)) => true,
-        Some(Live::Unknown) => {
-            let content = rendered.and_then(|rendered| rendered.split('/').next());
-            content == Some(desired.as_str()) && !bears_lynqs_row(write.new)
-        }
-        // Restored from a backup of Lynq's time. Others may be somebody's own.
-        Some(Live::None) | None => {
-            let is_lynqs = [write.old, Some(write.new)]
-                .into_iter()
-                .flatten()
-                .any(bears_lynqs_row);
-            rendered.is_some() || !is_lynqs
-        }
+    if rendered.and_then(|rendered| rendered.split('/').next()) == Some(desired.as_str()) {
+        // The node loop finds out first which objects Lynq left, and then takes its row off.
+        return !(bears_row && matches!(live, Some(Live::Unknown)));
     }
+    if bears_row || write.old.is_some_and(bears_lynqs_row) {
+        return false;
+    }
+    matches!(live, Some(Live::Known(..))) || !content::has_template(write.new.get("spec"))
 }
 
 /// A marker of the operator's that this write sets or changes. Removed, it is put back (the state keeps the old one).

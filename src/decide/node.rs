@@ -291,7 +291,8 @@ impl NodeDigest {
             forced: self.forced,
             deleting: self.deleting,
             unchanged: Some(false),
-            unrendered: self.live == Live::Unknown && self.rendered_hash.is_none(),
+            unrendered: self.rendered_hash.is_none()
+                && (self.live == Live::Unknown || self.bears_lynqs_row),
             unwanted: false,
             flight: self.flight(),
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
@@ -383,9 +384,12 @@ impl NodeDigest {
         condition.filter(|c| c.status == "False" && self.is_seen())
     }
 
-    /// Nothing of it went through the gate yet, and what was applied for it Lynq has recorded: without the kinds.
+    /// It is not taken over yet: it bears Lynq's row, or has Lynq's record, which has no kinds.
     pub fn is_left_by_lynq(&self) -> bool {
-        self.live == Live::Unknown && self.status.applied_kinds.is_empty()
+        let status = &self.status;
+        let has_lynqs_record =
+            status.applied_kinds.is_empty() && !status.applied_resources.is_empty();
+        self.live == Live::Unknown && (self.bears_lynqs_row || has_lynqs_record)
     }
 
     /// Its content is Lynq's own: templates.
@@ -403,8 +407,11 @@ impl NodeDigest {
 fn rendered_hash(object: &Value) -> Option<String> {
     let rendered = annotation(object, names::RENDERED_HASH)?;
     let content = rendered.split('/').next();
-    let is_lynqs =
-        bears_lynqs_row(object) && content != Some(content::hash(Some(&object["spec"])).as_str());
+    let is_another = |content: &str| {
+        !Hash::is_of_another_version(content)
+            && content != content::hash(Some(&object["spec"])).as_str()
+    };
+    let is_lynqs = bears_lynqs_row(object) && content.is_some_and(is_another);
     (!is_lynqs).then(|| rendered.to_owned())
 }
 

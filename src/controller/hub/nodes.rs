@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::events::EventReason;
 use crate::api::names;
@@ -87,10 +87,15 @@ pub async fn write_nodes(
                 }
                 let completed = match &before {
                     Some(before) if before.is_lynqs() => complete_record(world, &key).await,
-                    _ => Ok(()),
+                    _ => Ok(None),
                 };
                 let written = match completed {
-                    Ok(()) => world.objects.apply(&key, &object, true).await,
+                    Ok(version) => {
+                        if let Some(version) = version {
+                            object.to_mut()["metadata"]["resourceVersion"] = version;
+                        }
+                        world.objects.apply(&key, &object, true).await
+                    }
                     Err(error) => Err(error),
                 };
                 (write, asked, before, written)
@@ -114,8 +119,9 @@ pub async fn write_nodes(
                     world.metrics.released(&hub, &now.form, way, since);
                 }
                 if now.is_lynqs() {
-                    let why = "it is stored with another content than the hub writes: an admission webhook or policy changes LynqNodes; \
-                               exclude lynqnodes.operator.lynq.sh from it";
+                    let why = "it is stored with another content than the hub writes: an admission webhook or policy changes LynqNodes \
+                               (exclude lynqnodes.operator.lynq.sh from it), or their definition is Lynq's or an older one \
+                               (install lynqgate's)";
                     failures.push(Failure::new(
                         &write.name,
                         Some((write.form.clone(), write.uid.clone())),
@@ -132,22 +138,29 @@ pub async fn write_nodes(
     }
 }
 
-/// What Lynq's templates made of the node is known as long as they are there: the hub writes over them.
-async fn complete_record(world: &World, key: &ObjectKey) -> Result<(), ApiError> {
-    let object = match world.objects.get(key).await {
+/// What Lynq's templates made of the node is known as long as they are there: the hub writes over them. Returns which version it may
+/// write over.
+async fn complete_record(world: &World, key: &ObjectKey) -> Result<Option<Value>, ApiError> {
+    let mut object = match world.objects.get(key).await {
         Ok(object) => object,
-        Err(ApiError::NotFound(_)) => return Ok(()),
+        Err(ApiError::NotFound(_)) => return Ok(None),
         Err(error) => return Err(error),
     };
     let node = NodeDigest::of(&object, None);
-    let record = left::record(&object, &node);
-    if !node.is_lynqs() || node.status.applied_resources == record {
-        return Ok(());
+    if !node.is_lynqs() {
+        return Ok(None);
     }
-    let patch = json!({"metadata": {"uid": node.uid}, "status": {"appliedResources": record}});
-    let written = world.objects.merge_status(key, &patch).await?;
-    world.nodes.learn(&written);
-    Ok(())
+    let (entries, kinds) = left::record(&object, &node);
+    let status = &node.status;
+    if (&status.applied_resources, &status.applied_kinds) != (&entries, &kinds) {
+        let patch = json!({
+            "metadata": {"uid": node.uid, "resourceVersion": node.resource_version},
+            "status": {"appliedResources": entries, "appliedKinds": kinds},
+        });
+        object = world.objects.merge_status(key, &patch).await?;
+        world.nodes.learn(&object);
+    }
+    Ok(Some(object["metadata"]["resourceVersion"].take()))
 }
 
 pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) -> Vec<Failure> {

@@ -29,16 +29,25 @@ pub struct Memory {
     hold_at: Option<Timestamp>,
     /// Since when there is nothing to say of a new release but that a controller has not seen it.
     unseen_since: Option<Timestamp>,
-    /// The node is forced, and an event has said so.
     forced: bool,
+    /// An event has said that it is forced.
+    told_forced: bool,
     /// It was held when it was looked at last, and since when.
     held: Option<Option<Timestamp>>,
+}
+
+impl Memory {
+    /// Whoever let it go by force has counted that.
+    pub fn went_by_force(&mut self) {
+        (self.forced, self.held) = (true, None);
+    }
 }
 
 impl Look<'_> {
     /// Somebody goes past the window on purpose: that is worth an event.
     pub fn note_forced(&mut self, node: &NodeDigest) {
-        if node.forced && !self.memory.report.forced {
+        let is_heeded = node.forced && !node.held();
+        if is_heeded && !self.memory.report.told_forced {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             let force = names::FORCE_ROLLOUT;
             let note = format!(
@@ -46,6 +55,7 @@ impl Look<'_> {
             );
             self.world.events.tell(&about, EventReason::Forced, note);
         }
+        self.memory.report.told_forced = is_heeded;
         let was_forced = std::mem::replace(&mut self.memory.report.forced, node.forced);
         let held = node
             .held()
@@ -83,6 +93,12 @@ impl Look<'_> {
         mut new: NodeStatus,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ApiError> {
+        let not_taken_over = node.is_left_by_lynq();
+        if not_taken_over {
+            new.applied_resources
+                .clone_from(&node.status.applied_resources);
+            new.applied_kinds.clone_from(&node.status.applied_kinds);
+        }
         let memory = &self.memory.report;
         let due = status::due(&node.status, &new, memory.written, memory.hold_at, now);
         let Some(due) = due else {
@@ -126,9 +142,7 @@ impl Look<'_> {
             }
         }
         // The hub may have completed what Lynq recorded.
-        if node.is_left_by_lynq()
-            && let Some(status) = patch["status"].as_object_mut()
-        {
+        if not_taken_over && let Some(status) = patch["status"].as_object_mut() {
             status.remove("appliedResources");
             status.remove("appliedKinds");
         }

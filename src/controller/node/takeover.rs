@@ -30,10 +30,13 @@ impl Look<'_> {
                 let mut found = self.world.unchanged.lock().expect("the takeovers' lock");
                 found.remove(&self.key);
             }
-            return Ok(());
+            return match node.live != Live::Unknown && node.rendered_hash.is_some() {
+                true => self.forget_row(node).await,
+                false => Ok(()),
+            };
         }
         if self.memory.taken_over.as_ref() == Some(&node.desired) {
-            return Ok(());
+            return self.forget_row(node).await;
         }
         let object = self.world.objects.get(&self.own()).await?;
         let Some(unchanged) = changes_nothing(self.world, node, &object).await? else {
@@ -50,17 +53,20 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// A forced one goes with this write.
-    async fn forget_row(&self, node: &NodeDigest) -> Result<(), ApiError> {
+    /// Where it stays, an edit by hand is taken for Lynq's. The gate lets a forced node go at this write.
+    async fn forget_row(&mut self, node: &NodeDigest) -> Result<(), ApiError> {
         if !node.bears_lynqs_row {
             return Ok(());
         }
         let row = names::LEFT_BY_LYNQ.map(|name| (name.to_owned(), Value::Null));
         let row = serde_json::Map::from_iter(row);
-        let patch = json!({"metadata": {"annotations": row}});
+        let patch = json!({"metadata": {
+            "uid": node.uid, "resourceVersion": node.resource_version, "annotations": row,
+        }});
         let written = self.world.objects.merge(&self.own(), &patch).await?;
         let written = self.world.nodes.learn(&written);
         if node.held() && !written.held() {
+            self.memory.report.went_by_force();
             let hub = (self.key.namespace.clone(), node.hub.clone());
             let since = node.held_since.as_deref().and_then(stamp::parse);
             let metrics = &self.world.metrics;
@@ -166,10 +172,13 @@ pub async fn foresee(
             foreseen.unclear(&recorded.to_string(), why.to_owned());
         }
         for api_version in &recorded.api_versions {
-            let key = place_of(objects, &recorded, api_version).await?;
-            if let Some(key) = key
-                && !named.iter().any(|named| named.is_same(&key))
-            {
+            let Some(key) = place_of(objects, &recorded, api_version).await? else {
+                continue;
+            };
+            if let Some(served) = objects.known(&key.kind) {
+                before(&key.kind, &served);
+            }
+            if !named.iter().any(|named| named.is_same(&key)) {
                 foreseen.left(objects, node, key, all_render).await?;
             }
         }
@@ -364,11 +373,11 @@ pub async fn not_taken_over(world: &World, node: &NodeDigest) -> Result<NotTaken
 
 async fn label(world: &World, node: &NodeDigest, live: &Value) -> Result<Child, ApiError> {
     let metadata = &live["metadata"];
-    if metadata["labels"][names::LABEL_MANAGED] == names::TRUE {
-        return Ok(Child::of(live));
-    }
     let key = key_of(live);
     let asked = world.children.asked(&key.kind);
+    if metadata["labels"][names::LABEL_MANAGED] == names::TRUE {
+        return Ok(Child::clone(&world.children.learn(live, asked)));
+    }
     let mut patch = json!({"metadata": {
         "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
         "labels": {names::LABEL_MANAGED: names::TRUE},

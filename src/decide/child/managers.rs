@@ -20,12 +20,16 @@ pub fn fields_hash(object: &Value) -> String {
     }
 }
 
-/// Whether the object shows that we applied it: it has our label and the hash of what was applied, and some of it is ours.
+/// Whether the object shows that we applied it: it has our label, and the hash of what was applied is there and ours.
 pub fn is_marked(object: &Value) -> bool {
     let metadata = &object["metadata"];
+    let hash = format!("f:{}", names::APPLIED_HASH);
+    let mut all = ["Apply", "Update"]
+        .into_iter()
+        .flat_map(|operation| ours(object, operation));
     metadata["labels"][names::LABEL_MANAGED] == names::TRUE
         && metadata["annotations"][names::APPLIED_HASH].is_string()
-        && !fields_hash(object).is_empty()
+        && all.any(|fields| !fields["f:metadata"]["f:annotations"][&hash].is_null())
 }
 
 /// Of those that a server-side apply owns.
@@ -215,8 +219,9 @@ mod tests {
     fn what_shows_that_we_applied_it() {
         let label = json!({"lynq.sh/managed": "true"});
         let hash = json!({"lynq.sh/applied-hash": "x"});
-        let ours = json!([{"manager": names::FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:data": {}}}]);
-        let theirs = json!([{"manager": "kubectl-create", "operation": "Update", "fieldsV1": {"f:data": {}}}]);
+        let fields = json!({"f:metadata": {"f:annotations": {"f:lynq.sh/applied-hash": {}}}});
+        let by = |manager| json!([entry(manager, "Update", fields.clone())]);
+        let (ours, theirs) = (by(names::FIELD_MANAGER), by("kubectl-create"));
         let none = || json!(null);
         for (name, labels, annotations, managers, expected) in [
             ("all of it", &label, &hash, &ours, true),

@@ -355,11 +355,19 @@ fn force_lets_go_what_lynq_left_once_it_is_rendered_and_its_row_is_off() {
     let without_row = with(&rendered, names::ACTIVATE, None);
     let (outcome, next) = write(Some(&rendered), &without_row, OPERATOR).unwrap();
     assert_eq!((outcome, live_image(&next)), (Outcome::Forced, Some("b")));
-    // From a backup of Lynq's time.
-    let (outcome, restored) = write(None, &force(&of_lynq), USER).unwrap();
-    assert_eq!((outcome, live_image(&restored)), (Outcome::Held, None));
-    let (outcome, restored) = write(Some(&restored), &force(&restored), USER).unwrap();
-    assert_eq!((outcome, live_image(&restored)), (Outcome::Unchanged, None));
+    // From a backup of Lynq's time: whatever is done to its annotations, and over what runs.
+    let restored = force(&of_lynq);
+    let (outcome, held) = write(None, &restored, USER).unwrap();
+    assert_eq!((outcome, live_image(&held)), (Outcome::Held, None));
+    let bare = with(&held, names::ACTIVATE, None);
+    let (outcome, bare) = write(Some(&held), &bare, USER).unwrap();
+    assert_eq!((outcome, live_image(&bare)), (Outcome::Unchanged, None));
+    let labelled = with(&bare, "a", Some("b"));
+    let (outcome, next) = write(Some(&bare), &labelled, USER).unwrap();
+    assert_eq!((outcome, live_image(&next)), (Outcome::Unchanged, None));
+    let running = stored(Some(&live()), &force(&live()), USER);
+    let (outcome, over) = write(Some(&running), &restored, USER).unwrap();
+    assert_eq!((outcome, live_image(&over)), (Outcome::Held, Some("a")));
 }
 
 #[test]

@@ -221,5 +221,7 @@ fn what_lynq_wrote_since_is_not_taken_for_what_a_hub_rendered() {
             json!({"metadata": {"uid": "u", "annotations": annotations}, "spec": spec(plan)});
         let digest = NodeDigest::of(&node, None);
         assert_eq!(digest.rendered_hash.is_some(), is_rendered, "{name}");
+        let unrendered = digest.for_rollout(None).unrendered;
+        assert_eq!(unrendered, !is_rendered, "{name}: no slot lets it go");
     }
 }

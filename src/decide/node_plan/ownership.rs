@@ -30,6 +30,10 @@ pub fn refused(
 ) -> Option<String> {
     match &child.owner {
         _ if was_ours(child, node, recorded) => None,
+        Owner::Node { key, .. } if *key == node.key => Some(
+            "it belongs to an earlier lynqnode of this name; the garbage collector removes it, unless its owner reference is taken off"
+                .to_owned(),
+        ),
         Owner::Node { key, .. } => Some(owned_by(&format!("lynqnode {key}"))),
         Owner::Other(owner) => Some(owned_by(owner)),
         Owner::Nobody if policy == ConflictPolicy::Force || child.orphaned => None,

@@ -286,7 +286,7 @@ fn somebody_elses_object_is_a_conflict_and_not_written() {
                 key: node.key.clone(),
                 uid: Some("older".into()),
             },
-            "belongs to lynqnode tenants/acme-web",
+            "it belongs to an earlier lynqnode of this name; the garbage collector removes it",
         ),
         (
             "another controller's",

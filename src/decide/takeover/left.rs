@@ -66,22 +66,29 @@ pub fn left(object: &Value, node: &NodeDigest) -> Left {
     left
 }
 
-/// Lynq's record of a node that it wrote last, with the objects that its templates name in this row. What nobody can render
-/// stays as Lynq recorded it.
-pub fn record(object: &Value, node: &NodeDigest) -> Vec<String> {
+/// Lynq's record of a node that it wrote last, with the objects that its templates name in this row, and their kinds: for
+/// `status.appliedResources` and `status.appliedKinds`. What nobody can render stays as Lynq recorded it.
+pub fn record(object: &Value, node: &NodeDigest) -> (Vec<String>, Vec<String>) {
     let row = row(object, node);
     let inputs = inputs(node, &row);
-    let mut record = BTreeSet::new();
+    let mut entries = BTreeSet::new();
+    let mut kinds = BTreeSet::from_iter(node.status.applied_kinds.iter().cloned());
     for resource in contents(object).flat_map(|arrays| Vec::from_iter(arrays.iter().cloned())) {
-        let named = named(&resource, node).rendered(&inputs);
-        record.extend(named.map(|named| format!("{named}@{}", resource.id)));
+        if let Ok(named) = named(&resource, node).rendered(&inputs) {
+            entries.insert(format!("{named}@{}", resource.id));
+            kinds.insert(kind_of(&resource.spec).to_string());
+        }
+    }
+    for recorded in recorded(&node.status) {
+        let versions = recorded.api_versions.iter();
+        kinds.extend(versions.map(|version| format!("{version} {}", recorded.kind)));
     }
     for entry in &node.status.applied_resources {
         let (named, id) = entry.split_once('@').unwrap_or((entry, ""));
         let rendered = Recorded::parse(named).and_then(|named| named.rendered(&inputs).ok());
-        record.insert(rendered.map_or(entry.clone(), |named| format!("{named}@{id}")));
+        entries.insert(rendered.map_or(entry.clone(), |named| format!("{named}@{id}")));
     }
-    record.into_iter().collect()
+    (entries.into_iter().collect(), kinds.into_iter().collect())
 }
 
 fn inputs<'a>(node: &'a NodeDigest, row: &'a Row) -> RowInputs<'a> {
@@ -275,7 +282,9 @@ mod tests {
             "Secret/{{ .gone }}/acme-lost@lost",
             "whatever",
         ];
-        assert_eq!(record(&object, &NodeDigest::of(&object, None)), expected);
+        let (entries, kinds) = record(&object, &NodeDigest::of(&object, None));
+        assert_eq!(entries, expected);
+        assert_eq!(kinds, ["v1 ConfigMap", "v1 Secret"]);
     }
 
     /// Of the row that Lynq left only the uid is known any more.

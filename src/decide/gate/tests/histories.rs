@@ -219,16 +219,15 @@ fn is_forced(object: &Value) -> bool {
     annotation(object, names::FORCE_ROLLOUT) == Some("true")
 }
 
-/// Where what runs is not known, or nothing of Lynq's runs, only what a hub has rendered, for it may be a template.
+/// What a hub has rendered, and what is not of Lynq. (No content of these tests is a template.)
 fn goes_by_force(was: Live, old: Option<&Value>, new: &Value) -> bool {
     let rendered = annotation(new, names::RENDERED_HASH);
     let desired = Content::of(&new["spec"]).hash();
     let of_lynq = |object| annotation(object, "lynq.sh/rollout-update-start").is_some();
     is_forced(new)
-        && match was {
-            Live::Known(_) => true,
-            Live::Unknown => rendered == Some(&*format!("{desired}/row")) && !of_lynq(new),
-            Live::None => rendered.is_some() || !(of_lynq(new) || old.is_some_and(of_lynq)),
+        && match rendered == Some(&*format!("{desired}/row")) {
+            true => was != Live::Unknown || !of_lynq(new),
+            false => !of_lynq(new) && !old.is_some_and(of_lynq),
         }
 }
 
