@@ -50,8 +50,8 @@ pub struct Memory {
     report: report::Memory,
     /// Objects that could not be taken down.
     left_over: left_over::Memory,
-    /// Since when it is being deleted.
-    deleting_since: Option<Timestamp>,
+    /// Since when it waits for objects to go, or when it told of them last.
+    waits_since: Option<Timestamp>,
     /// Looks in a row that ended in an error.
     failed_looks: u32,
     /// Looks in a row that ended in a conflict.
@@ -194,6 +194,9 @@ impl Look<'_> {
         self.note_forced(&node);
         let gate_at = self.gate_again(&mut node).await?;
         self.take_over(&node).await?;
+        if node.bears_lynqs_row {
+            node = self.world.nodes.get(&self.key).unwrap_or(node);
+        }
         for _ in 0..ROUNDS_MAX {
             let record = self.record(&node);
             let lasting = self.memory.failed_looks >= LASTING;

@@ -147,8 +147,8 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
     }
     if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) && next.state.held() {
         warnings.push(format!(
-            "{}: it waits all the same until a hub has rendered its content, and it is known which objects Lynq left; templates \
-             never go live",
+            "{}: it waits all the same: Lynq left it, and a hub has to render it and to find its objects first; or no hub has \
+             rendered it, and it looks like a template",
             names::FORCE_ROLLOUT
         ));
     }
@@ -341,20 +341,23 @@ fn by_rule<'a>(
     Ok((Outcome::Held, next))
 }
 
-/// Lynq's nodes hold templates, and a copy of one may be put back at any time: of what bears Lynq's row, and of what runs nobody
-/// knows as what, goes only what a hub has rendered, or what cannot be a template.
+/// Whether force lets this content go. Lynq's nodes hold templates, and a copy of one may be put back over whatever runs.
+///
+/// - What a hub has rendered goes. Of a node that is not taken over yet the node loop finds out first which objects it has, and then
+///   takes Lynq's row off it.
+/// - Nothing else goes by a write of a node that bears that row, or that takes it off.
+/// - What somebody has edited goes, if a hub wrote the node before and it is known what runs, or if it cannot be a template.
 fn may_be_forced(write: &Write, old: Option<&State>, desired: &Hash) -> bool {
-    let live = old.map(|old| &old.live);
+    let is_unknown = matches!(old.map(|old| &old.live), Some(Live::Unknown));
     let bears_row = bears_lynqs_row(write.new);
     let rendered = annotation(write.new, names::RENDERED_HASH);
     if rendered.and_then(|rendered| rendered.split('/').next()) == Some(desired.as_str()) {
-        // The node loop finds out first which objects Lynq left, and then takes its row off.
-        return !(bears_row && matches!(live, Some(Live::Unknown)));
+        return !(bears_row && is_unknown);
     }
     if bears_row || write.old.is_some_and(bears_lynqs_row) {
         return false;
     }
-    matches!(live, Some(Live::Known(..))) || !content::has_template(write.new.get("spec"))
+    (rendered.is_some() && !is_unknown) || !content::has_template(write.new.get("spec"))
 }
 
 /// A marker of the operator's that this write sets or changes. Removed, it is put back (the state keeps the old one).

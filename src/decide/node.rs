@@ -407,11 +407,8 @@ impl NodeDigest {
 fn rendered_hash(object: &Value) -> Option<String> {
     let rendered = annotation(object, names::RENDERED_HASH)?;
     let content = rendered.split('/').next();
-    let is_another = |content: &str| {
-        !Hash::is_of_another_version(content)
-            && content != content::hash(Some(&object["spec"])).as_str()
-    };
-    let is_lynqs = bears_lynqs_row(object) && content.is_some_and(is_another);
+    let is_lynqs =
+        bears_lynqs_row(object) && content != Some(content::hash(Some(&object["spec"])).as_str());
     (!is_lynqs).then(|| rendered.to_owned())
 }
 

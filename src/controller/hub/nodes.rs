@@ -118,7 +118,7 @@ pub async fn write_nodes(
                         before.and_then(|before| stamp::parse(before.held_since.as_deref()?));
                     world.metrics.released(&hub, &now.form, way, since);
                 }
-                if now.is_lynqs() {
+                if now.rendered_hash.is_none() {
                     let why = "it is stored with another content than the hub writes: an admission webhook or policy changes LynqNodes \
                                (exclude lynqnodes.operator.lynq.sh from it), or their definition is Lynq's or an older one \
                                (install lynqgate's)";
@@ -158,7 +158,11 @@ async fn complete_record(world: &World, key: &ObjectKey) -> Result<Option<Value>
             "status": {"appliedResources": entries, "appliedKinds": kinds},
         });
         object = world.objects.merge_status(key, &patch).await?;
-        world.nodes.learn(&object);
+        let node = world.nodes.learn(&object);
+        if node.status.applied_kinds != kinds {
+            let why = "what Lynq left of it cannot be recorded, for its definition has no field status.appliedKinds: install lynqgate's";
+            return Err(ApiError::Refused(why.to_owned()));
+        }
     }
     Ok(Some(object["metadata"]["resourceVersion"].take()))
 }

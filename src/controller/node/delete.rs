@@ -20,8 +20,8 @@ use crate::decide::node_plan::status;
 /// No event tells of a right that was given, or of a finalizer that hangs.
 const RETRY: SignedDuration = SignedDuration::from_secs(30);
 
-/// Most objects go within moments, and naming each of them would cost a status as it goes.
-const NAMED_AFTER: SignedDuration = SignedDuration::from_secs(5);
+/// Most objects go within moments, and a status for each that goes would cost more than it tells.
+const TOLD_EVERY: SignedDuration = SignedDuration::from_secs(5);
 
 impl Look<'_> {
     /// Takes the node's objects down, and lets the node go when none is left.
@@ -71,20 +71,17 @@ impl Look<'_> {
             // What has finalizers of its own goes later; its event brings us back.
             if deletion.take_down.is_empty() {
                 let now = Timestamp::now();
-                let since = *self.memory.deleting_since.get_or_insert(now);
-                let named_at = since.checked_add(NAMED_AFTER).unwrap_or(now);
-                match named_at <= now {
-                    true => {
-                        let why = status::waits_for(&deletion.going);
-                        self.tell_stays(node, &why).await?;
-                    }
-                    false => {
-                        self.tell_stays(node, status::TAKEN_DOWN).await?;
-                        again = again.min(Some(named_at));
-                    }
+                let since = *self.memory.waits_since.get_or_insert(now);
+                let tell_at = since.checked_add(TOLD_EVERY).unwrap_or(now);
+                if tell_at > now {
+                    return Ok(again.min(Some(tell_at)));
                 }
+                let why = status::waits_for(&deletion.going);
+                self.tell_stays(node, &why).await?;
+                self.memory.waits_since = Some(now);
                 return Ok(again);
             }
+            self.memory.waits_since = None;
         };
         let unseen = record.kinds().intersection(&kinds.unlisted);
         let unlisted = unseen.into_iter().next().map(|kind| {

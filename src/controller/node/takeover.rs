@@ -30,10 +30,14 @@ impl Look<'_> {
                 let mut found = self.world.unchanged.lock().expect("the takeovers' lock");
                 found.remove(&self.key);
             }
-            return match node.live != Live::Unknown && node.rendered_hash.is_some() {
-                true => self.forget_row(node).await,
-                false => Ok(()),
-            };
+            if node.live != Live::Unknown
+                && node.rendered_hash.is_some()
+                && let Err(error) = self.forget_row(node).await
+            {
+                // No reason not to look after what runs.
+                tracing::warn!(node = %node.key, %error, "the row that Lynq left could not be taken off");
+            }
+            return Ok(());
         }
         if self.memory.taken_over.as_ref() == Some(&node.desired) {
             return self.forget_row(node).await;
@@ -221,6 +225,9 @@ pub async fn place_of(
         api_version: api_version.to_owned(),
         kind: recorded.kind.clone(),
     };
+    if kind.impossible().is_some() {
+        return Ok(None);
+    }
     let Some(served) = objects.served(&kind).await? else {
         return Ok(None);
     };

@@ -11,6 +11,7 @@ use crate::api::resource::ARRAYS;
 use crate::api::{names, stamp};
 use crate::decide::content;
 use crate::decide::content::Hash;
+use crate::decide::takeover::bears_lynqs_row;
 
 /// The value of `lynq.sh/live-hash` while nothing was ever live.
 pub const NONE: &str = "none";
@@ -256,8 +257,9 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
         // Its hashes cannot be computed here, but whether it was held can be read.
         return match released {
             _ if annotation(old, names::DESIRED_HASH) == Some(live) => match bears_a_hold(old) {
-                false => of_spec(desired.clone()),
-                true => Live::Unknown,
+                false if !bears_lynqs_row(old) => of_spec(desired.clone()),
+                // Lynq may have written it since.
+                _ => Live::Unknown,
             },
             Some(released) => known(released),
             None => Live::Unknown,

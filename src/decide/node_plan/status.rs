@@ -79,10 +79,7 @@ pub fn in_vain(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
     not_ready(node, ConditionReason::LookFailed, why, now)
 }
 
-/// What a node that is being deleted says from the first look on.
-pub const TAKEN_DOWN: &str = "it is being deleted, and its objects are taken down";
-
-/// What it says of objects that do not go.
+/// What a node that is being deleted says of objects that do not go.
 pub fn waits_for(going: &[(ObjectKey, Vec<String>)]) -> String {
     let named = |(key, finalizers): &(ObjectKey, Vec<String>)| match finalizers.as_slice() {
         [] => key.to_string(),

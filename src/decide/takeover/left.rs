@@ -76,7 +76,8 @@ pub fn record(object: &Value, node: &NodeDigest) -> (Vec<String>, Vec<String>) {
     for resource in contents(object).flat_map(|arrays| Vec::from_iter(arrays.iter().cloned())) {
         if let Ok(named) = named(&resource, node).rendered(&inputs) {
             entries.insert(format!("{named}@{}", resource.id));
-            kinds.insert(kind_of(&resource.spec).to_string());
+            let versions = named.api_versions.iter();
+            kinds.extend(versions.map(|version| format!("{version} {}", named.kind)));
         }
     }
     for recorded in recorded(&node.status) {
@@ -103,9 +104,16 @@ fn inputs<'a>(node: &'a NodeDigest, row: &'a Row) -> RowInputs<'a> {
 
 impl Recorded {
     fn rendered(mut self, inputs: &RowInputs) -> Result<Recorded, String> {
+        for version in &mut self.api_versions {
+            *version = text_as_lynq(inputs, "apiVersion", version)?;
+        }
+        self.kind = text_as_lynq(inputs, "kind", &self.kind)?;
         self.namespace = text_as_lynq(inputs, "namespace", &self.namespace)?;
         self.name = text_as_lynq(inputs, "name", &self.name)?;
-        Ok(self)
+        match self.namespace.is_empty() || self.name.is_empty() {
+            true => Err("its name or its namespace is empty".to_owned()),
+            false => Ok(self),
+        }
     }
 }
 
@@ -260,13 +268,14 @@ mod tests {
 
     #[test]
     fn the_record_names_what_lynqs_templates_made() {
-        let row = json!({"lynq.sh/extra": r#"{"region":"eu"}"#});
+        let row = json!({"lynq.sh/extra": r#"{"region":"eu","group":"example.com"}"#});
         let namespace = json!({"targetNamespace": "{{ .uid }}-{{ .region }}"});
         let lost = json!({"targetNamespace": "{{ .gone }}"});
         let resources = json!([
             resource("near", "v1", "ConfigMap", json!({})),
             resource("far", "v1", "Secret", namespace),
             resource("lost", "v1", "Secret", lost),
+            resource("own", "{{ .group }}/v1", "Widget", json!({})),
         ]);
         let recorded = [
             "Secret/{{ .uid }}-{{ .region }}/acme-far@far",
@@ -280,11 +289,15 @@ mod tests {
             "Secret/acme-eu/acme-far@far",
             "Secret/eu/acme-old@old",
             "Secret/{{ .gone }}/acme-lost@lost",
+            "Widget/tenants/acme-own@own",
             "whatever",
         ];
         let (entries, kinds) = record(&object, &NodeDigest::of(&object, None));
         assert_eq!(entries, expected);
-        assert_eq!(kinds, ["v1 ConfigMap", "v1 Secret"]);
+        assert_eq!(
+            kinds,
+            ["example.com/v1 Widget", "v1 ConfigMap", "v1 Secret"]
+        );
     }
 
     /// Of the row that Lynq left only the uid is known any more.

@@ -67,6 +67,18 @@ fn force_lets_go_what_lynq_left_once_it_is_rendered_and_its_row_is_off() {
     let running = stored(Some(&live()), &force(&live()), USER);
     let (outcome, over) = write(Some(&running), &restored, USER).unwrap();
     assert_eq!((outcome, live_image(&over)), (Outcome::Held, Some("a")));
+    let bare = with(&over, names::ACTIVATE, None);
+    let (outcome, bare) = write(Some(&over), &bare, USER).unwrap();
+    assert_eq!(
+        (outcome, live_image(&bare)),
+        (Outcome::Unchanged, Some("a"))
+    );
+    let labelled = with(&bare, "a", Some("b"));
+    let (outcome, next) = write(Some(&bare), &labelled, USER).unwrap();
+    assert_eq!(
+        (outcome, live_image(&next)),
+        (Outcome::Unchanged, Some("a"))
+    );
 }
 
 #[test]
@@ -89,4 +101,20 @@ fn any_other_force_value_warns_and_holds() {
         "{:?}",
         decision.warnings
     );
+}
+
+/// An alert's text may look like a template; a node of a hub's own that somebody edits goes as it is.
+#[test]
+fn force_lets_an_edit_go_whatever_it_looks_like() {
+    for old in [live(), stored(None, &node("a"), OPERATOR)] {
+        let old = with(&old, names::RENDERED_HASH, Some("1:00/row"));
+        let edit = with(
+            &edited(&old, "{{ $labels.pod }}"),
+            names::FORCE_ROLLOUT,
+            Some("true"),
+        );
+        let (outcome, next) = write(Some(&old), &edit, USER).unwrap();
+        let expected = (Outcome::Forced, Some("{{ $labels.pod }}"));
+        assert_eq!((outcome, live_image(&next)), expected);
+    }
 }
