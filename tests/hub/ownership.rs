@@ -240,9 +240,9 @@ async fn given_away_before_the_deletion(cluster: &Cluster) -> Result<()> {
         Ok(())
     })
     .await?;
-    let says = async |said: &str, within: Duration| {
-        let what = format!("the node says that {said}");
-        wait::until(&what, within, async || {
+    let says = async |said: &str| {
+        let what = format!("the node says that it waits for {said}");
+        wait::until(&what, SOON, async || {
             let node = fleet.get("LynqNode", "t1-web").await?;
             let ready = condition(&node, "Ready").context("Ready")?;
             let message = ready["message"].as_str().unwrap_or_default();
@@ -252,12 +252,11 @@ async fn given_away_before_the_deletion(cluster: &Cluster) -> Result<()> {
         })
         .await
     };
-    says("it is being deleted", Duration::from_secs(4)).await?;
     let top = format!(
         "ConfigMap/{}/t1-top (finalizers: example.com/test)",
         fleet.namespace
     );
-    says(&top, SOON).await?;
+    says(&top).await?;
     let theirs =
         json!({"metadata": {"ownerReferences": null, "labels": {"lynq.sh/managed": null}}});
     fleet.merge("ConfigMap", "t1-base", &theirs).await?;
