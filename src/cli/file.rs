@@ -124,8 +124,8 @@ pub fn mapping(path: &Path) -> Result<Map<String, Value>, Error> {
         .find_map(|places| written::lost(&text, places, columns()));
     match lost {
         Some(column) => Err(wrong(format!(
-            "{column:?} is a number that would lose how it is written (0 or + at its beginning, its base); write it in quotes, or \
-             without these"
+            "{column:?} would lose how it is written, since YAML takes it for a number or a boolean (01234, +49, 1e3, yes, NO); \
+             write it in quotes"
         ))),
         None => Ok(fields),
     }
@@ -135,8 +135,7 @@ pub fn mapping(path: &Path) -> Result<Map<String, Value>, Error> {
 pub fn text(value: &Value) -> Result<Option<String>, &'static str> {
     match value {
         Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text.clone())),
-        Value::Number(_) | Value::Bool(_) => Ok(Some(value.to_string())),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) => Ok(written::text(value)),
         Value::Array(_) => Err("a list; give a text, a number, a boolean or null"),
         Value::Object(_) => Err("an object; give a text, a number, a boolean or null"),
     }
@@ -172,7 +171,7 @@ mod tests {
         for text in ["uid: a\nzip: 01234\n", "{uid: a, zip: 01234, n: [1]}"] {
             let said = read(text).unwrap_err();
             assert!(
-                said.contains("\"zip\" is a number that would lose"),
+                said.contains("\"zip\" would lose how it is written"),
                 "{said}"
             );
         }

@@ -3,7 +3,6 @@
 
 use serde_json::Value;
 
-use crate::datasource::database::values::shortest;
 use crate::datasource::{SourceError, written};
 use crate::decide::rows::{Columns, RawRow, RowCount};
 
@@ -118,19 +117,11 @@ impl ConfigMap {
                 .into_iter()
                 .map(|column| match row.get(column) {
                     None => Err(missing(column, &format!("row {number} of the ConfigMap"))),
-                    Some(Value::Null) => Ok(None),
-                    Some(Value::String(text)) => Ok(Some(text.clone().into_bytes())),
-                    Some(Value::Bool(value)) => Ok(Some(value.to_string().into_bytes())),
-                    Some(Value::Number(value)) => {
-                        let text = value.to_string();
-                        // A fraction as a database has it.
-                        let short = value.is_f64().then(|| shortest::<f64>(&text)).flatten();
-                        Ok(Some(short.unwrap_or(text).into_bytes()))
-                    }
                     Some(Value::Array(_) | Value::Object(_)) => Err(SourceError::Nested {
                         row: number,
                         column: column.to_owned(),
                     }),
+                    Some(value) => Ok(written::text(value).map(String::into_bytes)),
                 });
             let values = values.collect::<Result<_, _>>()?;
             on_row(RawRow { number, values });
@@ -269,17 +260,17 @@ mod tests {
             (
                 Format::Yaml,
                 "- {id: a, active: 1, plan: x}\n- id: b\n  active: 1\n  plan: 01234 # secret\n",
-                "column \"plan\" of row 2 is a number that would lose how it is written",
+                "column \"plan\" of row 2 would lose how it is written",
             ),
             (
                 Format::Yaml,
                 "- {id: a, active: 1, plan: x, more: &m {plan: 007}}\n- {<<: *m, id: b, active: 1}",
-                "column \"plan\" of row 2 is a number that would lose how it is written",
+                "column \"plan\" of row 2 would lose how it is written",
             ),
             (
                 Format::Yaml,
                 "- {id: a, active: 1, plan: +4930}",
-                "column \"plan\" of row 1 is a number that would lose how it is written",
+                "column \"plan\" of row 1 would lose how it is written",
             ),
             (
                 Format::Yaml,

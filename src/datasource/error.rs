@@ -72,8 +72,8 @@ pub enum SourceError {
     )]
     Nested { row: u64, column: String },
     #[error(
-        "column {column:?} of row {row} is a number that would lose how it is written (0 or + at its beginning, its base); write it in \
-         quotes, or without these"
+        "column {column:?} of row {row} would lose how it is written, since YAML takes it for a number or a boolean (01234, +49, 1e3, yes, NO); \
+         write it in quotes"
     )]
     Lost { row: u64, column: String },
     #[error("row {row} is no mapping from a column's name to its value")]

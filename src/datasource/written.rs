@@ -1,10 +1,12 @@
-//! How the numbers of a YAML text are written. In a row each is a text, which must not become another one without a word:
-//! `01234` of a postal code would be 1234 to one parser, and 668 to the next.
+//! How the numbers and booleans of a YAML text are written. In a row each is a text, which must not become another one without a
+//! word: `01234` of a postal code would be 1234 to one parser, and 668 to the next; the country `NO` would be `false`.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_saphyr::Spanned;
+
+use crate::datasource::database::values::shortest;
 
 /// A mapping's values, with their places in the text.
 pub type Places = BTreeMap<String, Spanned<Value>>;
@@ -28,13 +30,33 @@ fn raw<'a>(text: &'a str, place: &Spanned<Value>) -> Option<&'a str> {
     text.get(start..end)
 }
 
-/// A fraction may: as in a database, zeros at its end say nothing.
-fn loses(value: &Value, raw: &str) -> bool {
-    let digits = raw.trim_start_matches(['+', '-']).as_bytes();
-    let leads = digits.first() == Some(&b'0') && digits.get(1).is_some_and(u8::is_ascii_digit);
+/// A value's text in a row: a fraction as a database has it. None for null, a list and a mapping.
+pub fn text(value: &Value) -> Option<String> {
     match value {
-        Value::Number(number) if !number.is_f64() => number.to_string() != raw,
-        Value::Number(_) => leads || raw.starts_with('+'),
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(value) => Some(value.to_string()),
+        Value::Number(number) => {
+            let text = number.to_string();
+            let short = number.is_f64().then(|| shortest::<f64>(&text)).flatten();
+            Some(short.unwrap_or(text))
+        }
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+fn loses(value: &Value, raw: &str) -> bool {
+    let becomes = text(value);
+    match value {
+        Value::Number(number) if number.is_f64() && raw.contains('.') => {
+            // As in a database, zeros at its end say nothing, and an exponent is another way to write it.
+            let digits = raw.trim_start_matches(['+', '-']).as_bytes();
+            let leads =
+                digits.first() == Some(&b'0') && digits.get(1).is_some_and(u8::is_ascii_digit);
+            let plain = raw.trim_end_matches('0').trim_end_matches('.');
+            let is_same = raw.contains(['e', 'E']) || becomes.as_deref() == Some(plain);
+            leads || raw.starts_with('+') || !is_same
+        }
+        Value::Number(_) | Value::Bool(_) => becomes.as_deref() != Some(raw),
         _ => false,
     }
 }
@@ -60,13 +82,20 @@ mod tests {
             ("-7", false),
             ("1.50", false),
             ("0.5", false),
-            ("1e3", false),
+            ("1.0e-7", false),
+            ("1e3", true),
             ("12345678901234567890", false),
+            ("123456789012345678901", true),
+            ("0.12345678901234567890123", true),
+            ("true", false),
+            ("True", true),
+            ("yes", true),
+            ("NO", true),
             ("'01234'", false),
             ("\"+49\"", false),
             ("!!str 007", false),
             ("v007", false),
-            ("no", false),
+            ("'no'", false),
             ("", false),
         ] {
             for text in [

@@ -180,7 +180,7 @@ fn a_number_that_a_row_would_write_otherwise_is_refused() -> Result<()> {
     for (rows, said) in [
         (
             "zip: 01234\n",
-            "lynqgate: -: \"zip\" is a number that would lose how it is written",
+            "lynqgate: -: \"zip\" would lose how it is written",
         ),
         ("{\"zip\": \"01234\"}", ""),
     ] {
