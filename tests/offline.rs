@@ -124,6 +124,8 @@ fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
     labelled["labelsTemplate"] = json!({"tier": "{{ .tier }} for all"});
     let mut labelled_itself = config_map("{{ .uid }}-map", "x");
     labelled_itself["spec"]["metadata"] = json!({"labels": {"tier": "gold!"}});
+    let mut annotated = config_map("{{ .uid }}-map", "{{ .uid }}");
+    annotated["spec"]["metadata"] = json!({"annotations": {"two words": "x"}});
     let mut delayed = config_map("{{ .uid }}-map", "x");
     delayed["minDelay"] = json!("10x");
     for (what, form, given, said) in [
@@ -150,6 +152,12 @@ fn a_form_is_rendered_for_a_row_in_the_operators_words() -> Result<()> {
             form(labelled_itself),
             acme,
             "spec.metadata.labels[tier]: \"gold!\" is no label",
+        ),
+        (
+            "the name of an annotation",
+            form(annotated),
+            acme,
+            "spec.metadata.annotations: \"two words\" is no key",
         ),
         (
             "a bad uid",

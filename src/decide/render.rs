@@ -458,8 +458,10 @@ impl CompiledResource {
     /// What the form itself says where a value may be refused.
     fn said(&self) -> impl Iterator<Item = &str> {
         let templates = [&self.name, &self.namespace].into_iter();
-        let templates = templates.chain(self.labels.values());
-        templates.map(Template::text).chain(self.spec.labels())
+        let templates = templates.chain(self.labels.values()).map(Template::text);
+        let keys = self.labels.keys().chain(self.annotations.keys());
+        let keys = keys.map(String::as_str);
+        templates.chain(keys).chain(self.spec.said())
     }
 
     fn unrendered(&self, error: String) -> Resource {

@@ -96,18 +96,23 @@ impl Tree {
         })
     }
 
-    /// What the form itself says in labels.
-    pub fn labels(&self) -> Vec<&str> {
+    /// What the form itself says in labels, and in the names of labels and annotations.
+    pub fn said(&self) -> Vec<&str> {
         match self {
-            Tree::Fixed(_) | Tree::Text { .. } => Vec::new(),
-            Tree::List(items) => items.iter().flat_map(Tree::labels).collect(),
+            Tree::Text { .. } => Vec::new(),
+            Tree::Fixed(value) => said_in(value),
+            Tree::List(items) => items.iter().flat_map(Tree::said).collect(),
             Tree::Map(fields) => {
                 let found = fields.iter().map(|(key, item)| match (key.as_str(), item) {
-                    ("labels", Tree::Map(labels)) => labels
-                        .iter()
-                        .filter_map(|(_, label)| label.text())
-                        .collect(),
-                    _ => item.labels(),
+                    ("labels" | "annotations", Tree::Map(all)) => {
+                        let names = all.iter().map(|(name, _)| name.as_str());
+                        let labels = all.iter().filter(|_| key == "labels");
+                        names
+                            .chain(labels.filter_map(|(_, label)| label.text()))
+                            .collect()
+                    }
+                    (key, Tree::Fixed(value)) => said_at(key, value),
+                    _ => item.said(),
                 });
                 found.flatten().collect()
             }
@@ -145,5 +150,28 @@ impl Tree {
                 Value::Object(rendered.collect::<Result<_, String>>()?)
             }
         })
+    }
+}
+fn said_in(value: &Value) -> Vec<&str> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(said_in).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            fields
+                .flat_map(|(key, value)| said_at(key, value))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn said_at<'a>(key: &str, value: &'a Value) -> Vec<&'a str> {
+    match (key, value) {
+        ("labels" | "annotations", Value::Object(all)) => {
+            let names = all.keys().map(String::as_str);
+            let labels = all.values().filter(|_| key == "labels");
+            names.chain(labels.filter_map(Value::as_str)).collect()
+        }
+        _ => said_in(value),
     }
 }
