@@ -147,9 +147,12 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
     }
     if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) && next.state.held() {
         warnings.push(format!(
-            "{}: it waits all the same: Lynq left it, and a hub has to render it and to find its objects first; or no hub has \
-             rendered it, and it looks like a template",
-            names::FORCE_ROLLOUT
+            "{}: lynqnode {} waits all the same, until its hub has rendered it and it is known which objects Lynq left of it: what \
+             Lynq left, and what looks like a template, never goes live as it is. lynqgate explain node {} says what is missing; if \
+             nothing comes of it, see the hub's conditions",
+            names::FORCE_ROLLOUT,
+            name(write),
+            name(write)
         ));
     }
     let mut patch = next.state.patch(write.new);
