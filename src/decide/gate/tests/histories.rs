@@ -242,10 +242,13 @@ fn live_of(object: &Value) -> Live {
     match annotation(object, names::LIVE_HASH) {
         Some("none") => Live::None,
         Some(live) if live.starts_with("7:") => match released {
-            _ if annotation(object, names::DESIRED_HASH) == Some(live) => match was_held {
-                false => Live::Known(desired),
-                true => Live::Unknown,
-            },
+            // Where Lynq's row is, Lynq may have written it since, and no hash tells.
+            _ if annotation(object, names::DESIRED_HASH) == Some(live) => {
+                match was_held || annotation(object, "lynq.sh/rollout-update-start").is_some() {
+                    false => Live::Known(desired),
+                    true => Live::Unknown,
+                }
+            }
             Some(released) => Live::Known(released),
             None => Live::Unknown,
         },
