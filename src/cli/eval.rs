@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Map;
 
-use crate::cli::file;
+use crate::cli::file::{self, Mapping};
 use crate::cli::output::print;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
@@ -38,7 +38,12 @@ const NAME: &str = "template";
 
 pub fn eval(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let given = match &arguments.vars {
-        Some(path) => file::mapping(path)?,
+        Some(path) => {
+            let mapping = Mapping::read(path)?;
+            let checked = mapping.check(mapping.fields.keys().map(String::as_str));
+            checked.map_err(|reason| format!("{}: {reason}", path.display()))?;
+            mapping.fields
+        }
         None => Map::new(),
     };
     let (structured, plain): (Map<_, _>, Map<_, _>) = given

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 use serde_saphyr::budget::BudgetBreach;
 
@@ -42,7 +43,7 @@ fn text_of(path: &Path) -> Result<String, Error> {
 }
 
 /// The documents of a text in YAML, of which JSON is a part. `0644` is what kubectl makes of it.
-fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
+fn documents<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, Error> {
     let options = serde_saphyr::options! {
         legacy_octal_numbers: true,
         budget: serde_saphyr::budget! {
@@ -97,7 +98,7 @@ fn whole(value: Value) -> Value {
 pub fn object(path: &Path, kind: &'static str) -> Result<Value, Error> {
     let mut found = documents(path, &text_of(path)?)?
         .into_iter()
-        .filter(|document| document["kind"] == kind);
+        .filter(|document: &Value| document["kind"] == kind);
     let path = path.display().to_string();
     match (found.next(), found.next()) {
         (Some(object), None) => Ok(whole(object)),
@@ -106,28 +107,41 @@ pub fn object(path: &Path, kind: &'static str) -> Result<Value, Error> {
     }
 }
 
-/// The only document, a mapping from columns or variables to values that are texts once they are rendered.
-pub fn mapping(path: &Path) -> Result<Map<String, Value>, Error> {
-    let text = text_of(path)?;
-    let wrong = |reason| Error::Unparsable {
-        path: path.display().to_string(),
-        reason,
-    };
-    let mut documents = documents(path, &text)?;
-    let (Some(Value::Object(fields)), true) = (documents.pop(), documents.is_empty()) else {
-        return Err(wrong("give one JSON object, and nothing else".to_owned()));
-    };
-    let places: Vec<written::Places> = serde_saphyr::from_multiple(&text).unwrap_or_default();
-    let columns = || fields.keys().map(String::as_str);
-    let lost = places
-        .iter()
-        .find_map(|places| written::lost(&text, places, columns()));
-    match lost {
-        Some(column) => Err(wrong(format!(
-            "{column:?} would lose how it is written, since YAML takes it for a number or a boolean (01234, +49, 1e3, yes, NO); \
-             write it in quotes"
-        ))),
-        None => Ok(fields),
+/// Columns or variables, and their values, which are texts once they are rendered.
+pub struct Mapping {
+    pub fields: Map<String, Value>,
+    text: String,
+    places: written::Places,
+}
+
+impl Mapping {
+    /// The only document of a file.
+    pub fn read(path: &Path) -> Result<Mapping, Error> {
+        let text = text_of(path)?;
+        let mut documents = documents(path, &text)?;
+        let (Some(Value::Object(fields)), true) = (documents.pop(), documents.is_empty()) else {
+            return Err(Error::Unparsable {
+                path: path.display().to_string(),
+                reason: "give one JSON object, and nothing else".to_owned(),
+            });
+        };
+        let places = self::documents(path, &text)?.pop().unwrap_or_default();
+        Ok(Mapping {
+            fields,
+            text,
+            places,
+        })
+    }
+
+    /// Whether the values of these fields are what is written there.
+    pub fn check<'a>(&'a self, names: impl IntoIterator<Item = &'a str>) -> Result<(), String> {
+        match written::lost(&self.text, &self.places, names) {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "{name:?} would lose how it is written, since YAML takes it for a number or a boolean (01234, +49, 1e3, yes, NO); \
+                 write it in quotes"
+            )),
+        }
     }
 }
 
@@ -166,7 +180,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = |text: &str| {
             std::fs::write(file.path(), text).unwrap();
-            mapping(file.path()).map_err(|error| error.to_string())
+            let mapping = Mapping::read(file.path()).map_err(|error| error.to_string())?;
+            mapping.check(["uid", "zip"]).map(|()| mapping.fields)
         };
         for text in ["uid: a\nzip: 01234\n", "{uid: a, zip: 01234, n: [1]}"] {
             let said = read(text).unwrap_err();
@@ -176,6 +191,7 @@ mod tests {
             );
         }
         assert_eq!(read("zip: '01234'").unwrap()["zip"], "01234");
+        assert_eq!(read("zip: '01234'\nother: 01234").unwrap()["zip"], "01234");
     }
 
     #[test]
@@ -197,7 +213,7 @@ mod tests {
         for depth in [LEVELS_MAX - 10, 150, 300, 5_000] {
             for text in of(depth) {
                 std::fs::write(file.path(), format!("kind: A\n---\n{text}")).unwrap();
-                let read = documents(file.path(), &text_of(file.path()).unwrap());
+                let read = documents::<Value>(file.path(), &text_of(file.path()).unwrap());
                 let said = read.err().map(|error| error.to_string());
                 let told = said.as_ref().is_some_and(|said| {
                     said.contains(" is nested more than 80 levels deep; a manifest may have 64")

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::crd;
+use crate::cli::file::{self, Mapping};
 use crate::cli::output::{print, tell};
-use crate::cli::{file, schema};
+use crate::cli::schema;
 use crate::cluster::catalog::{Form, Hub};
 use crate::decide::admission::{form, hub};
 use crate::decide::hub_sync::{self, Seen};
@@ -201,7 +202,8 @@ fn rows(path: &Path, hub: Option<&Hub>) -> Result<Rows, Box<dyn std::error::Erro
         path: path.display().to_string(),
         reason,
     };
-    let mut row = file::mapping(path)?;
+    let mapping = Mapping::read(path)?;
+    let mut row = mapping.fields.clone();
     let columns = match hub {
         Some(hub) => {
             let spec = hub.spec.as_ref().map_err(|reason| Error::Object {
@@ -227,6 +229,7 @@ fn rows(path: &Path, hub: Option<&Hub>) -> Result<Rows, Box<dyn std::error::Erro
         }
     };
     let selected = columns.selected();
+    mapping.check(selected.iter().copied()).map_err(wrong)?;
     let values = selected.into_iter().map(|column| {
         let value = row.get(column).ok_or_else(|| match hub {
             Some(hub) => format!(

@@ -87,26 +87,22 @@ impl ConfigMap {
             line,
             cause: "this is not a YAML list of mappings from a column's name to a text, a number or a boolean",
         };
-        let document =
-            serde_saphyr::from_str(&self.text).map_err(|error: serde_saphyr::Error| {
-                malformed(error.location().map_or(1, |location| location.line()))
-            })?;
+        let located = |error: serde_saphyr::Error| {
+            malformed(error.location().map_or(1, |location| location.line()))
+        };
+        let document = serde_saphyr::from_str(&self.text).map_err(located)?;
         // An empty text is no empty list: it may be a mistake.
         let Value::Array(rows) = document else {
             return Err(malformed(1));
         };
-        // It cannot be read so where a row is no mapping.
-        let places: Vec<written::Places> = serde_saphyr::from_str(&self.text).unwrap_or_default();
-        let mut places = places.iter();
+        if let Some((row, _)) = (1..).zip(&rows).find(|(_, row)| !row.is_object()) {
+            return Err(SourceError::NoMapping { row });
+        }
+        let places: Vec<written::Places> = serde_saphyr::from_str(&self.text).map_err(located)?;
         let mut number = 0;
-        for row in rows {
+        for (row, places) in rows.into_iter().zip(places) {
             number += 1;
-            let places = places.next();
-            if !row.is_object() {
-                return Err(SourceError::NoMapping { row: number });
-            }
-            let lost = places.and_then(|row| written::lost(&self.text, row, columns.selected()));
-            if let Some(column) = lost {
+            if let Some(column) = written::lost(&self.text, &places, columns.selected()) {
                 return Err(SourceError::Lost {
                     row: number,
                     column: column.to_owned(),

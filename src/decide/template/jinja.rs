@@ -36,7 +36,7 @@ static LIBRARY: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL_MAX));
     environment.set_recursion_limit(CALLS_MAX as usize);
-    // Errors say what is undefined.
+    // Errors say what is undefined. They know the row's values then, too: of an error only kind, detail and place are told.
     environment.set_debug(true);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     // Never fails: the delimiters are the usual ones.
@@ -132,12 +132,13 @@ impl Template {
 
     /// What is undefined, and for which function.
     fn undefined(&self, inputs: &Inputs, error: &Error, function: Option<&str>) -> Option<String> {
+        let named = |detail: &str| match detail.strip_prefix('`')?.rsplit_once("` is undefined")? {
+            (name, _) if !name.contains(['.', '[']) => Some(format!("the row has no {name}")),
+            (path, from) => Some(format!("{}{from}", readable(path))),
+        };
         let what = match error.detail() {
             None => self.missing(inputs),
-            Some(detail) => match detail.strip_prefix('`')?.rsplit_once("` is undefined")? {
-                (name, _) if !name.contains(['.', '[']) => Some(format!("the row has no {name}")),
-                (path, from) => Some(format!("{}{from}", readable(path))),
-            },
+            Some(detail) => named(detail).or_else(|| function.map(|_| detail.to_owned())),
         };
         let call = function.map(|name| format!("error calling {name}: an argument is undefined"));
         let all = Vec::from_iter([call, what].into_iter().flatten());

@@ -25,17 +25,16 @@ pub struct Refusal {
 /// while parsing. Syntax errors are left to the parser.
 pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
     let (mut tag, mut elifs, mut first) = (Vec::new(), 0, None);
+    let (mut lost, mut read) = (None, false);
     for token in tokenize(text, false, syntax.clone()) {
         let Ok((token, span)) = token else {
             return Ok(());
         };
         let place = first.unwrap_or(span);
-        let refuse = |message: String| {
-            Err(Refusal {
-                line: u32::from(place.start_line),
-                offset: place.start_offset as usize,
-                message,
-            })
+        let refusal = |message: String| Refusal {
+            line: u32::from(place.start_line),
+            offset: place.start_offset as usize,
+            message,
         };
         match token {
             Token::VariableStart | Token::BlockStart => {
@@ -44,11 +43,15 @@ pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
             }
             Token::VariableEnd | Token::BlockEnd => {
                 if let Some(message) = refused_tag(&tag) {
-                    return refuse(message);
+                    return Err(refusal(message));
                 }
+                lost = lost.or_else(|| lost_change(&tag).map(refusal));
+                read |= reads_underscore(&tag);
                 elifs += usize::from(matches!(tag.first(), Some(Token::Ident("elif"))));
                 if elifs > ELIF_MAX {
-                    return refuse(format!("more than {ELIF_MAX} elif tags; use a dict"));
+                    return Err(refusal(format!(
+                        "more than {ELIF_MAX} elif tags; use a dict"
+                    )));
                 }
             }
             Token::TemplateData(_) => {}
@@ -58,12 +61,15 @@ pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
             }
         }
         if tag.len() > TAG_TOKENS_MAX {
-            return refuse(format!(
+            return Err(refusal(format!(
                 "a tag has more than {TAG_TOKENS_MAX} words and signs; set variables for its parts"
-            ));
+            )));
         }
     }
-    Ok(())
+    match lost {
+        Some(refusal) if !read => Err(refusal),
+        _ => Ok(()),
+    }
 }
 
 /// Functions that change a dict in Go; here they give a changed copy.
@@ -76,21 +82,41 @@ const CHANGING: [&str; 6] = [
     "unset",
 ];
 
-fn refused_tag(tag: &[Token]) -> Option<String> {
-    if let [Token::Ident("do"), Token::Ident(name), ..]
+/// What a tag changes as one would in Go, where it keeps nothing of it unless `_` is read.
+fn lost_change(tag: &[Token]) -> Option<String> {
+    let ([Token::Ident("do"), expression @ ..]
     | [
         Token::Ident("set"),
         Token::Ident("_"),
         Token::Assign,
-        Token::Ident(name),
-        ..,
-    ] = tag
-        && CHANGING.contains(name)
-    {
-        return Some(format!(
-            "{name} changes no dict in Jinja, it gives a changed copy, which is lost here; keep it: {{% set d = {name}(d, …) %}}"
-        ));
+        expression @ ..,
+    ]) = tag
+    else {
+        return None;
+    };
+    let call = match expression.last() {
+        Some(Token::ParenClose) => &expression[..group_start(expression)?],
+        _ => expression,
+    };
+    match call {
+        [Token::Ident(name)] | [.., Token::Pipe, Token::Ident(name)] if CHANGING.contains(name) => {
+            Some(format!(
+                "{name} changes no dict in Jinja, it gives a changed copy, which is lost here; keep it: {{% set d = {name}(d, …) %}}"
+            ))
+        }
+        _ => None,
     }
+}
+
+fn reads_underscore(tag: &[Token]) -> bool {
+    let read = match tag {
+        [Token::Ident("set"), _, read @ ..] => read,
+        read => read,
+    };
+    read.iter().any(|token| matches!(token, Token::Ident("_")))
+}
+
+fn refused_tag(tag: &[Token]) -> Option<String> {
     if let Some(Token::Ident(name @ ("include" | "import" | "from" | "extends" | "block"))) =
         tag.first()
     {

@@ -195,6 +195,9 @@ fn a_change_that_would_be_lost_is_refused() {
         "{%- do unset(x, 'b') -%}",
         "{% do mergeOverwrite(x, x) %}",
         "{% set _ = merge(x, x) %}",
+        "{% do x | merge(dict('a', 1)) %}",
+        "{% do dict() | merge(x) | set('a', (1)) %}",
+        "{% set _ = x | unset('b') %}{{ uid }}",
     ] {
         let said = message(text);
         assert!(
@@ -212,10 +215,26 @@ fn a_change_that_would_be_lost_is_refused() {
             "{'a': 1}",
         ),
         ("{% do upper('a') %}{% set _ = 1 %}{{ _ }}", "1"),
+        ("{% set _ = set(dict(), 'a', 1) %}{{ _ }}", "{'a': 1}"),
+        ("{% do toJson(set(dict(), 'a', 1)) %}x", "x"),
     ] {
         assert_eq!(leaf(text), json!(expected), "{text}");
     }
     assert!(message("{% do fail('no') %}").ends_with("error calling fail: no"));
+}
+
+/// With its debug information, minijinja's error holds every variable of a row.
+#[test]
+fn an_error_tells_no_values() {
+    for text in [
+        "{{ missing }}",
+        "{{ missing ~ config }}",
+        "{{ config | date }}",
+        "{{ config.zz }}",
+    ] {
+        let error = render(text).unwrap_err();
+        assert!(!format!("{error:?}").contains("db.local"), "{error:?}");
+    }
 }
 
 #[test]
