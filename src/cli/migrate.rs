@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::cli::Output;
 use crate::cli::output::{print, tell};
-use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::catalog::Hub;
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::objects::{ApiError, Objects};
@@ -26,7 +26,7 @@ use crate::decide::hub_sync::NodeWrite;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Live;
 use crate::decide::takeover::left;
-use found::{Found, Outcome, When};
+use found::{Found, Outcome, Terms, When};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -64,23 +64,14 @@ struct Look {
     form: String,
     /// What the hub writes; None where it is written already, and waits.
     spec: Option<Value>,
-    at_once: bool,
 }
 
 impl Look {
-    fn written(write: NodeWrite) -> Self {
-        let NodeWrite {
-            name,
-            form,
-            mut object,
-            at_once,
-            ..
-        } = write;
+    fn written(mut write: NodeWrite) -> Self {
         Look {
-            name,
-            form,
-            spec: Some(object["spec"].take()),
-            at_once,
+            name: write.name,
+            form: write.form,
+            spec: Some(write.object["spec"].take()),
         }
     }
 
@@ -89,7 +80,6 @@ impl Look {
             name: node.key.name.clone(),
             form: node.form.clone(),
             spec: None,
-            at_once: false,
         }
     }
 }
@@ -170,7 +160,11 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
     for deletion in plan.deletes {
         found.deletions.insert(deletion.name, deletion.reason);
     }
-    found.paused_forms = paused(world, hub);
+    let terms = terms(world, hub, plan.held.is_some());
+    let paused = terms
+        .iter()
+        .filter(|(_, terms)| terms.policy.paused && !terms.forced);
+    found.paused_forms = paused.map(|(form, _)| form.clone()).collect();
     let written: BTreeSet<String> = plan.writes.iter().map(|write| write.name.clone()).collect();
     let mut all: Vec<Look> = plan.writes.into_iter().map(Look::written).collect();
     for node in of_hub {
@@ -189,15 +183,13 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
         }
     }
     let total = all.len();
-    let (held, paused) = (plan.held.is_some(), found.paused_forms.clone());
-    let paused = &paused;
+    let terms = &terms;
     let looks = all.into_iter().map(|look| async move {
         let key = NodeKey {
             namespace: hub.namespace.clone(),
             name: look.name.clone(),
         };
-        let waits = (paused.contains(&look.form), held);
-        let outcome = outcome(world, &look, nodes.get(&key), waits).await;
+        let outcome = outcome(world, &look, nodes.get(&key), terms.get(&look.form)).await;
         let outcome = outcome.map_err(|reason| Error::Api {
             what: format!("the objects of lynqnode {key}"),
             reason,
@@ -219,33 +211,35 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
     Ok(found)
 }
 
-/// The forms of the hub of which a pause keeps what force does not let go.
-fn paused(world: &World, hub: &Hub) -> BTreeSet<String> {
+/// By form; of those that can be read.
+fn terms(world: &World, hub: &Hub, held: bool) -> BTreeMap<String, Terms> {
     let of_hub = world.forms_of(&(hub.namespace.clone(), hub.name.clone()));
-    let is_paused = |form: &Arc<Form>| {
-        let policy = form
-            .spec
-            .as_ref()
-            .ok()
-            .and_then(|spec| spec.rollout.as_ref());
-        let forced = is_forced(&hub.annotations) || is_forced(&form.annotations);
-        policy.is_some_and(|policy| policy.paused) && !forced
-    };
-    let paused = of_hub.into_iter().filter(is_paused);
-    paused.map(|form| form.name.clone()).collect()
+    let skew = hub
+        .spec
+        .as_ref()
+        .ok()
+        .and_then(|spec| spec.rollout.as_ref());
+    let skew = skew.map(|rollout| rollout.max_skew).unwrap_or_default();
+    let terms = of_hub.iter().filter_map(|form| {
+        let terms = Terms {
+            policy: form.spec.as_ref().ok()?.rollout.clone().unwrap_or_default(),
+            skew,
+            forced: is_forced(&hub.annotations) || is_forced(&form.annotations),
+            held,
+        };
+        Some((form.name.clone(), terms))
+    });
+    terms.collect()
 }
 
-/// `waits`: whether its form is paused, and whether deletions of its hub are held.
 async fn outcome(
     world: &World,
     look: &Look,
     stored: Option<&Value>,
-    waits: (bool, bool),
+    terms: Option<&Terms>,
 ) -> Result<Outcome, ApiError> {
-    let when = |node: Option<&NodeDigest>| {
-        let forced = node.is_some_and(|node| node.forced);
-        When::of(forced, look.at_once, node.is_none(), waits)
-    };
+    let when =
+        |node: Option<&NodeDigest>| terms.map_or(When::InTurn, |terms| When::of(terms, node));
     let Some(stored) = stored else {
         return Ok(Outcome::new(when(None)));
     };

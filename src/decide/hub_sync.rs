@@ -112,8 +112,6 @@ pub struct NodeWrite {
     pub object: Value,
     /// What lets it go with the write itself, if something does.
     pub way: Option<Way>,
-    /// It waits for no window; if not for the write, then for no more than that it is known what that would change.
-    pub at_once: bool,
 }
 
 /// One node to delete.
@@ -436,10 +434,10 @@ fn render_node(
         annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
     }
     let free = form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
-    let at_once = free && !(creation && plan.held.is_some());
+    let held = creation && plan.held.is_some();
     // Of what Lynq left it is found out first what the release would change, and which objects the node has.
     let known = node.is_none_or(|node| node.live != Live::Unknown);
-    let goes = at_once && known;
+    let goes = free && known && !held;
     if goes {
         let version = node.map(|node| format!("/{}", node.resource_version));
         let marker = format!("{content_hash}{}", version.unwrap_or_default());
@@ -474,7 +472,6 @@ fn render_node(
             true => Way::Forced,
             false => Way::Ungated,
         }),
-        at_once,
     });
     Some(wanted)
 }

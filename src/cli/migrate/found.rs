@@ -7,8 +7,10 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::api::names;
+use crate::api::policy::{Rollout, Skew};
 use crate::cluster::catalog::Hub;
 use crate::decide::node::NodeDigest;
+use crate::decide::rollout::{Live, is_ungated};
 use crate::decide::takeover::Effect;
 
 /// Nodes of one form that are shown in the text.
@@ -49,14 +51,25 @@ pub enum When {
     InTurn,
 }
 
+/// When the nodes of a form go.
+pub struct Terms {
+    pub policy: Rollout,
+    /// Of the hub.
+    pub skew: Skew,
+    /// Whether the form or its hub is forced.
+    pub forced: bool,
+    /// Whether deletions of the hub wait for a confirmation.
+    pub held: bool,
+}
+
 impl When {
-    /// `waits`: whether its form is paused, and whether deletions of its hub are held.
-    pub fn of(forced: bool, at_once: bool, new: bool, (paused, held): (bool, bool)) -> Self {
+    pub fn of(terms: &Terms, node: Option<&NodeDigest>) -> Self {
+        let new = node.is_none_or(|node| node.live == Live::None);
         match () {
-            () if forced => When::ByForce,
-            () if at_once => When::AtOnce,
-            () if new && held => When::Confirmed,
-            () if paused => When::Unpaused,
+            () if new && terms.held => When::Confirmed,
+            () if terms.forced || node.is_some_and(|node| node.forced) => When::ByForce,
+            () if is_ungated(&terms.policy, terms.skew, new) => When::AtOnce,
+            () if terms.policy.paused => When::Unpaused,
             () => When::InTurn,
         }
     }
@@ -72,7 +85,7 @@ impl fmt::Display for When {
             When::AtOnce => f.write_str("at once, as no window applies"),
             When::ByForce => write!(
                 f,
-                "at once, as {}={} is on it",
+                "at once, as {}={} is on it, its form or its hub",
                 names::FORCE_ROLLOUT,
                 names::TRUE
             ),
@@ -313,15 +326,33 @@ mod tests {
 
     #[test]
     fn what_a_node_waits_for() {
-        for (forced, at_once, new, waits, expected) in [
-            (true, false, false, (true, true), When::ByForce),
-            (false, true, false, (false, true), When::AtOnce),
-            (false, false, true, (true, true), When::Confirmed),
-            (false, false, false, (true, true), When::Unpaused),
-            (false, false, false, (false, true), When::InTurn),
-            (false, false, true, (false, false), When::InTurn),
+        let runs = node(json!({"annotations": {names::LIVE_HASH: "x"}}), Value::Null);
+        let forced = json!({"annotations": {names::LIVE_HASH: "x", names::FORCE_ROLLOUT: "true"}});
+        let forced = node(forced, Value::Null);
+        let (runs, forced) = (Some(&*runs), Some(&*forced));
+        let narrow = json!({"maxSkew": 1});
+        let paused = json!({"paused": true});
+        let made_at_once = json!({"maxSkew": 1, "creation": "Immediate"});
+        for (policy, of_hub, form_forced, held, node, expected) in [
+            (&narrow, 0, false, true, None, When::Confirmed),
+            (&narrow, 0, true, true, None, When::Confirmed),
+            (&narrow, 0, true, false, None, When::ByForce),
+            (&narrow, 0, true, true, runs, When::ByForce),
+            (&paused, 0, false, true, forced, When::ByForce),
+            (&json!({}), 0, false, true, runs, When::AtOnce),
+            (&json!({}), 3, false, true, runs, When::InTurn),
+            (&made_at_once, 0, false, false, None, When::AtOnce),
+            (&made_at_once, 0, false, false, runs, When::InTurn),
+            (&paused, 0, false, false, runs, When::Unpaused),
+            (&narrow, 0, false, false, None, When::InTurn),
         ] {
-            assert_eq!(When::of(forced, at_once, new, waits), expected);
+            let terms = Terms {
+                policy: serde_json::from_value(policy.clone()).unwrap(),
+                skew: Skew::Count(of_hub),
+                forced: form_forced,
+                held,
+            };
+            assert_eq!(When::of(&terms, node), expected, "{policy}");
         }
     }
 

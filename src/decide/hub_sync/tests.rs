@@ -171,13 +171,13 @@ fn what_lynq_left_is_held_by_the_first_write() {
     ours["metadata"]["annotations"] = json!({names::LIVE_HASH: "none"});
     let nodes = [&lynqs, &ours].map(|node| Arc::new(NodeDigest::of(node, None)));
     let plan = sync(&forms, &all, &nodes, &Rendered::new());
-    let told: Vec<(bool, bool, bool)> = plan
+    let told: Vec<(bool, bool)> = plan
         .writes
         .iter()
         .map(|write| {
             let marker = &write.object["metadata"]["annotations"][names::UNGATED];
-            (write.at_once, write.way.is_some(), marker.is_string())
+            (write.way.is_some(), marker.is_string())
         })
         .collect();
-    assert_eq!(told, [(true, false, false), (true, true, true)]);
+    assert_eq!(told, [(false, false), (true, true)]);
 }
