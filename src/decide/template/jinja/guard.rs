@@ -1,8 +1,10 @@
 //! Keeps hostile templates from minijinja's stack and memory: refuses what nests or chains too long, and puts the budget under its instructions.
 
-use minijinja::Error;
+use std::collections::BTreeSet;
+
 use minijinja::machinery::{Instruction, Instructions, Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
+use minijinja::{Error, ErrorKind};
 
 use crate::decide::template::jinja::library::is_function;
 use crate::decide::template::jinja::operators;
@@ -198,17 +200,31 @@ fn is_constant_group(group: &[Token]) -> bool {
     is_larger && !names_something
 }
 
-/// The instructions with the budget under each one that writes text or makes a larger value of smaller ones.
+/// The instructions with the budget under each one that writes text, makes a larger value of smaller ones, or looks at all of a value.
 /// What only is a function's name is no variable where it is not called.
 pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'env>, Error> {
+    let all = || (0..).map_while(|at| instructions.get(at));
+    let landings: BTreeSet<u32> = all().filter_map(jump).collect();
+    let reads = |at: u32| {
+        let before = at
+            .checked_sub(1)
+            .and_then(|before| instructions.get(before));
+        // Errors show a constant key, and no template is so long that it takes time.
+        let is_constant = matches!(
+            (before, instructions.get(at)),
+            (Some(Instruction::LoadConst(_)), Some(Instruction::GetItem))
+        );
+        instructions.get(at).is_some_and(reads) && !(is_constant && !landings.contains(&at))
+    };
     let mut targets = Vec::new();
     let mut next = 0;
     let mut at = 0;
-    while let Some(instruction) = instructions.get(at) {
+    for instruction in all() {
         targets.push(next);
         next += match instruction {
             Instruction::EmitRaw(_) => 2,
             Instruction::Lookup(name) if is_function(name) => 2,
+            _ if reads(at) => 2,
             _ => 1,
         };
         at += 1;
@@ -236,6 +252,16 @@ pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'
                 add(Instruction::Lookup(name));
                 add(filter(operators::VARIABLE, 1));
             }
+            Instruction::CallMethod("changed", Some(3..) | None) => {
+                return Err(Error::new(
+                    ErrorKind::InvalidOperation,
+                    "changed: give it one value",
+                ));
+            }
+            reading if reads(at) => {
+                add(filter(operators::READ, 1));
+                add(reading);
+            }
             Instruction::Jump(to) => drop(add(Instruction::Jump(target(to)))),
             Instruction::JumpIfFalse(to) => drop(add(Instruction::JumpIfFalse(target(to)))),
             Instruction::JumpIfFalseOrPop(to) => {
@@ -252,6 +278,38 @@ pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'
         }
     }
     Ok(guarded)
+}
+
+/// Whether an instruction takes the longer, the larger the value is that it takes first. A comparison takes as long as the smaller of
+/// the two, so that the first will do.
+fn reads(instruction: &Instruction) -> bool {
+    matches!(
+        instruction,
+        Instruction::Eq
+            | Instruction::Ne
+            | Instruction::Gt
+            | Instruction::Gte
+            | Instruction::Lt
+            | Instruction::Lte
+            | Instruction::In
+            | Instruction::CompareAndPreserve(_)
+            | Instruction::GetItem
+            | Instruction::PushLoop(_)
+            // Of a loop: whether its value is that of the iteration before.
+            | Instruction::CallMethod("changed", _)
+    )
+}
+
+fn jump(instruction: &Instruction) -> Option<u32> {
+    match instruction {
+        Instruction::Jump(to)
+        | Instruction::JumpIfFalse(to)
+        | Instruction::JumpIfFalseOrPop(to)
+        | Instruction::JumpIfTrueOrPop(to)
+        | Instruction::Iterate(to)
+        | Instruction::BuildMacro(_, to, _) => Some(*to),
+        _ => None,
+    }
 }
 
 fn filter(name: &str, count: usize) -> Instruction<'_> {

@@ -182,10 +182,19 @@ fn add_own_filters(environment: &mut Environment<'static>) {
         environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
             let args = args.into_values();
             let work: usize = args.iter().map(|arg| arg.len().unwrap_or(1)).sum();
-            Meter::of(state)?.spend(|budget| {
+            let meter = Meter::of(state)?;
+            meter.spend(|budget| {
                 budget.spend_steps(work as u64)?;
                 budget.spend_memory((work * size_of::<Value>()) as u64)
             })?;
+            for arg in &args {
+                let steps = operators::read(&meter, arg)?;
+                // Those that compare look at each as often as a sorted list is halved.
+                if ["dictsort", "sort", "unique"].contains(&name) {
+                    let halved = u64::from(work.max(1).ilog2());
+                    meter.spend(|budget| budget.spend_steps(steps.saturating_mul(halved)))?;
+                }
+            }
             call_own(state, name, &filter, &args)
         });
     }
@@ -224,33 +233,43 @@ fn add_own_filters(environment: &mut Environment<'static>) {
 
 /// What stands behind `is`.
 fn add_tests(environment: &mut Environment<'static>) {
-    environment.add_test("boolean", tests::is_boolean);
-    environment.add_test("defined", tests::is_defined);
-    environment.add_test("divisibleby", tests::is_divisibleby);
-    environment.add_test("endingwith", tests::is_endingwith);
-    environment.add_test("eq", tests::is_eq);
-    environment.add_test("even", tests::is_even);
-    environment.add_test("false", tests::is_false);
-    environment.add_test("float", tests::is_float);
-    environment.add_test("ge", tests::is_ge);
-    environment.add_test("gt", tests::is_gt);
-    environment.add_test("in", tests::is_in);
-    environment.add_test("integer", tests::is_integer);
-    environment.add_test("iterable", tests::is_iterable);
-    environment.add_test("le", tests::is_le);
-    environment.add_test("lower", tests::is_lower);
-    environment.add_test("lt", tests::is_lt);
-    environment.add_test("mapping", tests::is_mapping);
-    environment.add_test("ne", tests::is_ne);
-    environment.add_test("none", tests::is_none);
-    environment.add_test("number", tests::is_number);
-    environment.add_test("odd", tests::is_odd);
-    environment.add_test("sequence", tests::is_sequence);
-    environment.add_test("startingwith", tests::is_startingwith);
-    environment.add_test("string", tests::is_string);
-    environment.add_test("true", tests::is_true);
-    environment.add_test("undefined", tests::is_undefined);
-    environment.add_test("upper", tests::is_upper);
+    for (name, test) in [
+        ("boolean", Value::from_function(tests::is_boolean)),
+        ("defined", Value::from_function(tests::is_defined)),
+        ("divisibleby", Value::from_function(tests::is_divisibleby)),
+        ("endingwith", Value::from_function(tests::is_endingwith)),
+        ("eq", Value::from_function(tests::is_eq)),
+        ("even", Value::from_function(tests::is_even)),
+        ("false", Value::from_function(tests::is_false)),
+        ("float", Value::from_function(tests::is_float)),
+        ("ge", Value::from_function(tests::is_ge)),
+        ("gt", Value::from_function(tests::is_gt)),
+        ("in", Value::from_function(tests::is_in)),
+        ("integer", Value::from_function(tests::is_integer)),
+        ("iterable", Value::from_function(tests::is_iterable)),
+        ("le", Value::from_function(tests::is_le)),
+        ("lower", Value::from_function(tests::is_lower)),
+        ("lt", Value::from_function(tests::is_lt)),
+        ("mapping", Value::from_function(tests::is_mapping)),
+        ("ne", Value::from_function(tests::is_ne)),
+        ("none", Value::from_function(tests::is_none)),
+        ("number", Value::from_function(tests::is_number)),
+        ("odd", Value::from_function(tests::is_odd)),
+        ("sequence", Value::from_function(tests::is_sequence)),
+        ("startingwith", Value::from_function(tests::is_startingwith)),
+        ("string", Value::from_function(tests::is_string)),
+        ("true", Value::from_function(tests::is_true)),
+        ("undefined", Value::from_function(tests::is_undefined)),
+        ("upper", Value::from_function(tests::is_upper)),
+    ] {
+        environment.add_test(name, move |state: &mut State, args: Rest<Value>| {
+            let meter = Meter::of(state)?;
+            for arg in &args.0 {
+                operators::read(&meter, arg)?;
+            }
+            test.call(state, &args.0)
+        });
+    }
 }
 
 /// The entries of a dict, each a list of key and value.
@@ -258,6 +277,7 @@ fn items(state: &mut State, dict: Value) -> Result<Vec<Value>, Error> {
     let count = dict.len().unwrap_or(0);
     let meter = Meter::of(state)?;
     meter.spend(|budget| budget.spend_steps(count as u64))?;
+    operators::read(&meter, &dict)?;
     let mut items = Vec::new();
     for key in dict.try_iter()? {
         let item = dict.get_item(&key)?;

@@ -17,6 +17,8 @@ pub const SLICE: &str = "%slice";
 pub const LIST: &str = "%list";
 pub const TUPLE: &str = "%tuple";
 pub const MAP: &str = "%map";
+/// The filter in front of an instruction that looks at all of a value.
+pub const READ: &str = "%read";
 /// The filter behind a variable that has a function's name.
 pub const VARIABLE: &str = "%variable";
 
@@ -37,11 +39,48 @@ pub fn add_to(environment: &mut Environment<'static>) {
     });
     environment.add_filter(MAP, |state: &mut State, pairs: Rest<Value>| {
         defined(&pairs.0)?;
-        weigh(&Meter::of(state)?, &pairs.0)?;
+        let meter = Meter::of(state)?;
+        weigh(&meter, &pairs.0)?;
+        for key in pairs.0.iter().step_by(2) {
+            read(&meter, key)?;
+        }
         let pairs = pairs.0.chunks_exact(2);
         let pairs = pairs.map(|pair| (pair[0].clone(), pair[1].clone()));
         Ok::<Value, Error>(Value::from_pairs(pairs))
     });
+    environment.add_filter(READ, |state: &mut State, value: Value| {
+        read(&Meter::of(state)?, &value)?;
+        Ok::<Value, Error>(value)
+    });
+}
+
+/// Charges for a look at everything inside a value, however often it is shared. Returns the steps that it took.
+pub fn read(meter: &Meter, value: &Value) -> Result<u64, Error> {
+    let mut spent = 0;
+    let mut spend = |steps: u64| {
+        spent += steps;
+        meter.spend(|budget| budget.spend_steps(steps))
+    };
+    let mut inside = vec![value.clone()];
+    while let Some(value) = inside.pop() {
+        if let Some(text) = value.as_str() {
+            spend(text.len() as u64 / 256)?;
+            continue;
+        }
+        let is_map = value.kind() == ValueKind::Map;
+        if !is_map && !is_sequence(&value) {
+            continue;
+        }
+        // Before they are gathered.
+        spend((value.len().unwrap_or(0) as u64).div_ceil(64))?;
+        for item in value.try_iter()? {
+            if is_map {
+                inside.push(value.get_item(&item)?);
+            }
+            inside.push(item);
+        }
+    }
+    Ok(spent)
 }
 
 /// A variable that the row lacks must not roll out inside a list or a dict either.

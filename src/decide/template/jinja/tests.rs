@@ -379,6 +379,11 @@ fn on_small_stack<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -
 fn hostile_templates_end_with_a_limit() {
     let set =
         |expression: &str, count: usize| format!("{{% set x = {expression} %}}").repeat(count);
+    let looks = |expression: &str| {
+        format!(
+            "{{% set b = repeat(6000000, 'b') %}}{{% for i in range(9000) %}}{{% set x = {expression} %}}{{% endfor %}}"
+        )
+    };
     let cases = [
         ("{% for i in range(10000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}".to_owned(), Limit::Steps),
         ("{% for i in range(10000) %}0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef{% endfor %}".to_owned(), Limit::Output),
@@ -398,6 +403,21 @@ fn hostile_templates_end_with_a_limit() {
         ("{{ repeat(1000000000, 'x') }}".to_owned(), Limit::Memory),
         ("{{ until(1000000000) }}".to_owned(), Limit::Steps),
         ("{% for i in range(9000) %}{% set y = range(9000) | sort %}{% endfor %}".to_owned(), Limit::Steps),
+        (looks("b is lower"), Limit::Steps),
+        (looks("'a' in b"), Limit::Steps),
+        (looks("b == b"), Limit::Steps),
+        (looks("0 < 1 == b"), Limit::Steps),
+        (looks("b | length"), Limit::Steps),
+        (looks("[b, b] | unique"), Limit::Steps),
+        (looks("[b, b] | select('in', b) | list"), Limit::Steps),
+        (looks("{b: 1}"), Limit::Steps),
+        (looks("{'a': 1}[b] is defined"), Limit::Steps),
+        (looks("{'a': 1}[b if i else 'a']"), Limit::Steps),
+        (looks("loop.changed(b)"), Limit::Steps),
+        ("{% set b = repeat(6000000, 'b') %}{% for i in range(9000) %}{% for c in b %}{% break %}{% endfor %}{% endfor %}".to_owned(), Limit::Steps),
+        ("{% set b = repeat(6000000, 'b') %}{{ ([b] * 9000) | sort | length }}".to_owned(), Limit::Steps),
+        ("{% set b = repeat(6000000, 'b') %}{{ ([b] * 9000) | select('lower') | list | length }}".to_owned(), Limit::Steps),
+        ("{% set b = until(10000) %}{% for i in range(9000) %}{% set x = b == b %}{% set y = -5 in b %}{% endfor %}".to_owned(), Limit::Steps),
         ("{% for i in range(9000) %}{% set y = uid[0:4] ~ uid %}{{ y }}{% endfor %}{% for i in range(9000) %}{{ uid }}{% endfor %}".to_owned(), Limit::Steps),
     ];
     for (text, limit) in cases {
