@@ -100,6 +100,8 @@ pub const READY_PROBE: &str = "lynq.sh/ready-probe";
 pub const APPLIED_HASH: &str = "lynq.sh/applied-hash";
 pub const ORPHANED_AT: &str = "lynq.sh/orphaned-at";
 pub const ORPHANED_REASON: &str = "lynq.sh/orphaned-reason";
+/// The node that left the object behind, as namespace/name.
+pub const ORPHANED_FROM: &str = "lynq.sh/orphaned-from";
 /// The values of the last one.
 pub const REMOVED_FROM_TEMPLATE: &str = "RemovedFromTemplate";
 pub const NODE_DELETED: &str = "LynqNodeDeleted";

@@ -138,7 +138,7 @@ impl Mapping {
         match written::lost(&self.text, &self.places, names) {
             None => Ok(()),
             Some(name) => Err(format!(
-                "{name:?} would lose how it is written, since YAML takes it for a number or a boolean (01234, +49, 1e3, yes, NO); \
+                "{name:?} would lose how it is written, since YAML takes it for a number or a boolean (01234, 1.20, +49, 1e3, yes, NO); \
                  write it in quotes"
             )),
         }

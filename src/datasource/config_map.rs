@@ -49,6 +49,12 @@ impl ConfigMap {
         mut on_row: impl FnMut(RawRow),
     ) -> Result<RowCount, SourceError> {
         let text = self.text.strip_prefix('\u{feff}').unwrap_or(&self.text);
+        if let Some(line) = swallowing_quote(text) {
+            return Err(SourceError::Malformed {
+                line,
+                cause: "a value begins with a quote there that does not end where the value does; close it, and write a quote inside as \"\"",
+            });
+        }
         let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
         let names = reader.headers().map_err(malformed_csv)?;
         let mut places = vec![];
@@ -133,6 +139,29 @@ fn missing(column: &str, place: &str) -> SourceError {
     }
 }
 
+/// The line of a quote that is closed by none, or inside a value. The crate would take all up to it, or up to the end, for one
+/// value: rows would be gone.
+fn swallowing_quote(text: &str) -> Option<u64> {
+    let (mut line, mut opened) = (1, 1);
+    let (mut begins, mut quoted) = (true, false);
+    let mut bytes = text.bytes().peekable();
+    while let Some(byte) = bytes.next() {
+        line += u64::from(byte == b'\n');
+        match byte {
+            b'"' if quoted => match bytes.peek() {
+                Some(b'"') => drop(bytes.next()),
+                Some(b',' | b'\r' | b'\n') | None => quoted = false,
+                Some(_) => return Some(opened),
+            },
+            _ if quoted => {}
+            b'"' if begins => (quoted, opened) = (true, line),
+            _ => {}
+        }
+        begins = matches!(byte, b',' | b'\r' | b'\n');
+    }
+    quoted.then_some(opened)
+}
+
 /// The crate's own words may have a value of a row in them.
 fn malformed_csv(error: csv::Error) -> SourceError {
     let line = error.position().map_or(1, |position| position.line());
@@ -189,6 +218,10 @@ mod tests {
             ),
             ("id,active,plan\n", vec![]),
             ("id,active,plan\n\n a ,1,ü\n", vec![" a |1|ü"]),
+            (
+                "id,active,plan\na,1,\"\"\nb,1,5\" disk\nc,1,\"\"\"\"",
+                vec!["a|1|", "b|1|5\" disk", "c|1|\""],
+            ),
         ] {
             assert_eq!(read(Format::Csv, text).unwrap(), expected, "{text:?}");
         }
@@ -206,7 +239,7 @@ mod tests {
                 vec!["007|1|1.5"],
             ),
             (
-                "- {id: 7, active: 1, plan: 1000000.0}\n- {id: 1.50, active: 1, plan: 1.0e-7}",
+                "- {id: 7, active: 1, plan: 1000000}\n- {id: 1.5, active: 1, plan: 1e-07}",
                 vec!["7|1|1000000", "1.5|1|1e-07"],
             ),
             (
@@ -232,6 +265,18 @@ mod tests {
                 Format::Csv,
                 "id,active\na,1\n",
                 "the ConfigMap has no column \"plan\"",
+            ),
+            (
+                Format::Csv,
+                "id,active,plan\na,1,pro\nb,1,\"gold\nc,1,x\n",
+                "line 3 of the rows cannot be read: a value begins with a quote there that does not end where the value does; \
+                 close it, and write a quote inside as \"\"",
+            ),
+            (
+                Format::Csv,
+                "id,active,plan\na,1,\"pro\nb,1,\"gold\nc,1,x\n",
+                "line 2 of the rows cannot be read: a value begins with a quote there that does not end where the value does; \
+                 close it, and write a quote inside as \"\"",
             ),
             (
                 Format::Csv,

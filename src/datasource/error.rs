@@ -72,7 +72,7 @@ pub enum SourceError {
     )]
     Nested { row: u64, column: String },
     #[error(
-        "column {column:?} of row {row} would lose how it is written, since YAML takes it for a number or a boolean (01234, +49, 1e3, yes, NO); \
+        "column {column:?} of row {row} would lose how it is written, since YAML takes it for a number or a boolean (01234, 1.20, +49, 1e3, yes, NO); \
          write it in quotes"
     )]
     Lost { row: u64, column: String },

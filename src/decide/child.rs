@@ -135,6 +135,8 @@ pub struct Child {
     pub marked: bool,
     pub once: bool,
     pub orphaned: bool,
+    /// The node that left it behind, as far as it is known.
+    pub orphaned_from: Option<String>,
     pub retain: bool,
     pub deleting: bool,
     /// Of one that is being deleted: what keeps it.
@@ -164,6 +166,7 @@ impl Child {
             marked: managers::is_marked(object),
             once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
             orphaned: object["metadata"]["labels"][names::LABEL_ORPHANED] == names::TRUE,
+            orphaned_from: annotation(names::ORPHANED_FROM).map(str::to_owned),
             retain: annotation(names::DELETION_POLICY) == Some("Retain"),
             deleting,
             finalizers: finalizers.filter(|_| deleting).map(str::to_owned).collect(),

@@ -239,7 +239,7 @@ impl CompiledForm {
     /// counts as false.
     pub fn group(&self, inputs: &RowInputs) -> Result<(Option<usize>, Option<String>), String> {
         let variables = variables(inputs);
-        let row = Inputs::new(&variables, None, Limits::default());
+        let row = Inputs::new(&variables, None, Limits::default()).within(&Arc::default());
         let mut odd = None;
         for (number, when) in &self.groups {
             let path = format!("order[{number}].when");
@@ -343,6 +343,14 @@ fn complete(
             None => "nameTemplate: the name is empty for this row",
         };
         return Err(why.to_owned());
+    }
+    let named = resource.spec.pointer("/metadata/namespace");
+    let named = named.filter(|_| resource.target_namespace.is_empty());
+    if named.is_some_and(|named| !named.is_null() && !named.is_string()) {
+        return Err(
+            "spec.metadata.namespace: it is no text for this row; end its template with toString"
+                .to_owned(),
+        );
     }
     let namespace = namespaces::of(&resource);
     let group = api_version

@@ -117,7 +117,7 @@ impl Template {
             let public = PUBLIC.iter().filter_map(|name| inputs.variables.get(*name));
             let public = public.filter_map(|value| std::str::from_utf8(value).ok());
             let known: Vec<&str> = public.chain([self.text()]).collect();
-            format!("{path}: {}", error.public(&known))
+            format!("{path}: {}", shortened(error.public(&known)))
         })
     }
 
@@ -143,6 +143,18 @@ impl Template {
             None => Context::new(budget),
         }
     }
+}
+
+/// Where it came about stands at the beginning of an error, why at its end. Conditions and events have no room for all of a long one.
+fn shortened(message: String) -> String {
+    const HEAD_BYTES: usize = 700;
+    const TAIL_BYTES: usize = 300;
+    if message.len() <= HEAD_BYTES + TAIL_BYTES {
+        return message;
+    }
+    let (head, rest) = message.split_at(message.floor_char_boundary(HEAD_BYTES));
+    let tail = rest.ceil_char_boundary(rest.len() - TAIL_BYTES);
+    format!("{head} […] {}", &rest[tail..])
 }
 
 /// What a template wrote.

@@ -85,18 +85,11 @@ pub async fn write_nodes(
                     let annotations = object.to_mut()["metadata"]["annotations"].as_object_mut();
                     annotations.map(|all| all.remove(names::UNGATED));
                 }
-                let completed = match &before {
-                    Some(before) if before.is_lynqs() => complete_record(world, &key).await,
-                    _ => Ok(None),
-                };
-                let written = match completed {
-                    Ok(version) => {
-                        if let Some(version) = version {
-                            object.to_mut()["metadata"]["resourceVersion"] = version;
-                        }
-                        world.objects.apply(&key, &object, true).await
+                let written = match &before {
+                    Some(before) if before.is_lynqs() => {
+                        write_over_lynqs(world, &key, object.to_mut()).await
                     }
-                    Err(error) => Err(error),
+                    _ => world.objects.apply(&key, &object, true).await,
                 };
                 (write, asked, before, written)
             });
@@ -134,6 +127,36 @@ pub async fn write_nodes(
                 Some((write.form.clone(), write.uid.clone())),
                 &error,
             )),
+        }
+    }
+}
+
+/// Lynq's node may change meanwhile, as when the first look at it writes its status; then once more.
+async fn write_over_lynqs(
+    world: &World,
+    key: &ObjectKey,
+    object: &mut Value,
+) -> Result<Value, ApiError> {
+    const TRIES: u32 = 4;
+    let mut tries = 0..TRIES;
+    loop {
+        let written = match complete_record(world, key).await {
+            Ok(version) => {
+                match version {
+                    Some(version) => object["metadata"]["resourceVersion"] = version,
+                    None => drop(
+                        object["metadata"]
+                            .as_object_mut()
+                            .map(|all| all.remove("resourceVersion")),
+                    ),
+                }
+                world.objects.apply(key, object, true).await
+            }
+            Err(error) => Err(error),
+        };
+        match written {
+            Err(ApiError::Conflict(_)) if tries.next().is_some() => {}
+            written => return written,
         }
     }
 }

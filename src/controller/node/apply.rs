@@ -288,7 +288,7 @@ pub async fn take_down(
         }
         TakeDown::Orphan => {
             let at = stamp::format(Timestamp::now());
-            let patch = orphan(&object, &node.uid, &at, why);
+            let patch = orphan(&object, (&node.key, &node.uid), &at, why);
             match world.objects.merge(key, &patch).await {
                 Ok(_) => {
                     tell(world, node, key, how, why);

@@ -79,6 +79,7 @@ impl Tie<'_> {
             (names::DELETION_POLICY, json!(self.policy)),
             (names::ORPHANED_AT, Value::Null),
             (names::ORPHANED_REASON, Value::Null),
+            (names::ORPHANED_FROM, Value::Null),
         ];
         let annotations: Map<String, Value> = annotations
             .into_iter()
@@ -124,7 +125,7 @@ impl Tie<'_> {
 }
 
 /// The patch that ends the tie to the node and leaves the object behind, marked as an orphan.
-pub fn orphan(object: &Value, node_uid: &str, at: &str, why: &str) -> Value {
+pub fn orphan(object: &Value, (node, node_uid): (&NodeKey, &str), at: &str, why: &str) -> Value {
     let metadata = &object["metadata"];
     let mut labels: Map<String, Value> = LABELS
         .iter()
@@ -135,7 +136,9 @@ pub fn orphan(object: &Value, node_uid: &str, at: &str, why: &str) -> Value {
         "uid": metadata["uid"],
         "resourceVersion": metadata["resourceVersion"],
         "labels": labels,
-        "annotations": {names::ORPHANED_AT: at, names::ORPHANED_REASON: why},
+        "annotations": {
+            names::ORPHANED_AT: at, names::ORPHANED_REASON: why, names::ORPHANED_FROM: node.to_string(),
+        },
     }});
     if let Some(references) = references(metadata, node_uid, None) {
         patch["metadata"]["ownerReferences"] = references.into();
@@ -249,7 +252,7 @@ mod tests {
             };
             let bare = json!({"metadata": {"uid": "o", "resourceVersion": "7"}});
             let tied = patched(&bare, &tie.mend(&bare).expect("not tied yet"));
-            let left = patched(&tied, &orphan(&tied, "u1", "now", "why"));
+            let left = patched(&tied, &orphan(&tied, (&node, "u1"), "now", "why"));
             assert_eq!(
                 left["metadata"]["labels"],
                 json!({"lynq.sh/orphaned": "true"})

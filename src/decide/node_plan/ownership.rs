@@ -36,11 +36,24 @@ pub fn refused(
         ),
         Owner::Node { key, .. } => Some(owned_by(&format!("lynqnode {key}"))),
         Owner::Other(owner) => Some(owned_by(owner)),
-        Owner::Nobody if policy == ConflictPolicy::Force || child.orphaned => None,
+        Owner::Nobody if policy == ConflictPolicy::Force => None,
+        Owner::Nobody if child.orphaned => elsewhere(child, node),
         Owner::Nobody => Some(
             "it was there before and is nobody's; conflictPolicy: Force takes it over".to_owned(),
         ),
     }
+}
+
+/// What was kept in one namespace is not for the nodes of another, whoever may be behind those. Lynq does not say who left an
+/// orphan.
+fn elsewhere(child: &Child, node: &NodeDigest) -> Option<String> {
+    let from = child.orphaned_from.as_deref()?;
+    let (namespace, _) = from.split_once('/')?;
+    (namespace != node.key.namespace).then(|| {
+        format!(
+            "lynqnode {from} of another namespace left it behind; conflictPolicy: Force takes it over"
+        )
+    })
 }
 
 fn owned_by(owner: &str) -> String {

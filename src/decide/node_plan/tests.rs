@@ -92,6 +92,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         marked: true,
         once: false,
         orphaned: false,
+        orphaned_from: None,
         retain: false,
         deleting: false,
         finalizers: vec![],

@@ -213,7 +213,8 @@ impl Context {
     /// Sets an entry of a dict that others may share.
     fn insert(&mut self, dict: &Dict, key: Text, value: Value) -> Result<(), LimitError> {
         if !dict.contains(&key) {
-            self.budget.spend_memory(entry_bytes(&key))?;
+            let first = if dict.len() == 0 { NODE_BYTES } else { 0 };
+            self.budget.spend_memory(entry_bytes(&key) + first)?;
         }
         if matches!(value, Value::List(_) | Value::Dict(_)) {
             self.budget.spend_memory(size_of::<Dict>() as u64)?;
@@ -263,8 +264,10 @@ impl Context {
         &mut self,
         keys: impl Iterator<Item = &'k Text>,
     ) -> Result<(), LimitError> {
-        let bytes = keys.map(entry_bytes).sum();
-        self.budget.spend_memory(bytes)
+        let mut keys = keys.peekable();
+        let first = keys.peek().map_or(0, |_| NODE_BYTES);
+        let bytes: u64 = keys.map(entry_bytes).sum();
+        self.budget.spend_memory(bytes + first)
     }
 
     /// The value as `%v` prints it.
@@ -272,6 +275,9 @@ impl Context {
         format::text(value, &mut self.budget)
     }
 }
+
+/// What a dict takes that is not empty: room for eleven entries, as its tree makes it.
+const NODE_BYTES: u64 = 11 * size_of::<(Text, Value)>() as u64;
 
 /// What an entry of a dict takes, its value's own contents aside.
 fn entry_bytes(key: &Text) -> u64 {

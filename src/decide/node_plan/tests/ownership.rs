@@ -22,11 +22,20 @@ fn nobodys_object_is_a_conflict_unless_it_was_ours() {
         marked: false,
         ..left.clone()
     };
+    let left_by = |from: String| Child {
+        orphaned_from: Some(from),
+        ..orphan.clone()
+    };
+    let here = left_by(format!("{}/other-web", stuck.key.namespace));
+    let elsewhere = left_by("elsewhere/acme-web".to_owned());
     for (name, node, child, recorded_before, is_written) in [
         ("a label", &stuck, &labelled, &[][..], false),
         ("a label, and Force", &force, &labelled, &[], true),
         ("its namesake was ours", &stuck, &labelled, &["a"], false),
         ("an orphan", &stuck, &orphan, &[], true),
+        ("an orphan of here", &stuck, &here, &[], true),
+        ("an orphan of elsewhere", &stuck, &elsewhere, &[], false),
+        ("the same, and Force", &force, &elsewhere, &[], true),
         ("left at an uninstallation", &stuck, &left, &[], false),
         ("another of ours is known", &stuck, &left, &["b"], false),
         ("untied", &stuck, &left, &["a"], true),
@@ -40,7 +49,12 @@ fn nobodys_object_is_a_conflict_unless_it_was_ours() {
         let outcome = &plan.outcomes[0];
         assert_eq!(!plan.apply.is_empty(), is_written, "{name}");
         assert_eq!(outcome.conflict, !is_written, "{name}");
-        let said = "it was there before and is nobody's; conflictPolicy: Force takes it over";
+        let said = match child.orphaned_from {
+            Some(_) => {
+                "lynqnode elsewhere/acme-web of another namespace left it behind; conflictPolicy: Force takes it over"
+            }
+            None => "it was there before and is nobody's; conflictPolicy: Force takes it over",
+        };
         assert!(is_written || outcome.message == said, "{name}: {outcome:?}");
         assert!(is_written || plan.wake_at.is_some(), "{name}");
     }

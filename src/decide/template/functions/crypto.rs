@@ -144,7 +144,10 @@ fn derive_password(context: &mut Context, args: &[Value]) -> Outcome {
         let told = [b"cannot find password template ", &**kind].concat();
         return context.string(told);
     };
-    context.budget.spend_steps(STEPS_TO_DERIVE)?;
+    let bytes = password.len() + user.len() + site.len();
+    context
+        .budget
+        .spend_steps(STEPS_TO_DERIVE + bytes as u64 / 256)?;
     let failed = |error: &dyn std::fmt::Display| {
         FunctionError::new(format!("failed to derive password: {error}"))
     };

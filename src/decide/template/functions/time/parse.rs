@@ -10,11 +10,11 @@ use crate::decide::template::duration::quote;
 use crate::decide::template::format::time::{Element, MONTHS, OffsetForm, WEEKDAYS, next_element};
 use crate::decide::template::time::{Time, Zone};
 
-/// Go's zero time.
 /// Why a time that is there cannot be told.
 pub const OUTSIDE: &str =
     "the time would be outside the years -9999 to 9999, whose last day is December 30th";
 
+/// Go's zero time.
 pub fn year_one() -> Timestamp {
     let midnight = date(1, 1, 1).at(0, 0, 0, 0);
     Offset::UTC.to_timestamp(midnight).unwrap_or(Timestamp::MIN)
@@ -27,15 +27,14 @@ pub fn time(layout: &str, value: &str) -> Result<Time, String> {
     loop {
         let (prefix, element, after) = next_element(layout_left);
         let mismatch = |part: &str, element: &str| {
-            let [value, layout, part, element] =
-                [value, layout, part, element].map(|text| quote(text.as_bytes()));
+            let [value, layout, part, element] = [value, layout, part, element].map(quoted);
             format!("parsing time {value} as {layout}: cannot parse {part} as {element}")
         };
-        let wrong = |what: &str| format!("parsing time {}{what}", quote(value.as_bytes()));
+        let wrong = |what: &str| format!("parsing time {}{what}", quoted(value));
         rest = skip(rest, prefix).map_err(|part| mismatch(part, prefix))?;
         let Some((text, element)) = element else {
             if !rest.is_empty() {
-                let rest = quote(rest.as_bytes());
+                let rest = quoted(rest);
                 return Err(wrong(&format!(": extra text: {rest}")));
             }
             return found.time().map_err(|what| wrong(&format!(": {what}")));
@@ -47,6 +46,12 @@ pub fn time(layout: &str, value: &str) -> Result<Time, String> {
             Err(Wrong::Range(what)) => return Err(wrong(&format!(": {what} out of range"))),
         }
     }
+}
+
+/// No more of a text than an error needs: each of its bytes may become several.
+fn quoted(text: &str) -> String {
+    const SHOWN_MAX_BYTES: usize = 512;
+    quote(&text.as_bytes()[..text.floor_char_boundary(SHOWN_MAX_BYTES)])
 }
 
 /// Spaces of the layout stand for any number of spaces; the rest where they part is the error.
