@@ -414,6 +414,19 @@ fn failing() -> Vec<Failing> {
             values: [NEW, OLD, NEW],
         },
         Failing {
+            name: "a namespace that is a number",
+            config_maps: {
+                let mut map = config_map("app", "{{ .uid }}-bad", "new");
+                let namespace = r#"{{ if eq .uid "t1" }}{{ 42 | int }}{{ end }}"#;
+                map["spec"]["metadata"] = json!({"namespace": namespace});
+                json!([map])
+            },
+            nodes: "LynqNode t1-bad",
+            said: "resource \"app\": spec.metadata.namespace: it is no text for this row; end its template with toString",
+            written: true,
+            values: [NEW, OLD, NEW],
+        },
+        Failing {
             name: "over 600 KiB",
             config_maps: bad(r#"{{ if eq .uid "t1" }}{{ repeat 614400 "x" }}{{ end }}new"#),
             nodes: "LynqNode t1-bad",

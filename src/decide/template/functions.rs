@@ -213,7 +213,7 @@ impl Context {
     /// Sets an entry of a dict that others may share.
     fn insert(&mut self, dict: &Dict, key: Text, value: Value) -> Result<(), LimitError> {
         if !dict.contains(&key) {
-            let first = if dict.len() == 0 { NODE_BYTES } else { 0 };
+            let first = if dict.is_empty() { NODE_BYTES } else { 0 };
             self.budget.spend_memory(entry_bytes(&key) + first)?;
         }
         if matches!(value, Value::List(_) | Value::Dict(_)) {

@@ -101,6 +101,26 @@ mod tests {
         error.public(&[text, "acme-1"])
     }
 
+    /// A condition, an event and a node's content have to hold it.
+    #[test]
+    fn a_long_error_is_told_by_its_beginning_and_its_end() {
+        let row = BTreeMap::from([("uid".to_owned(), "acme-1".to_owned())]);
+        let inputs = Inputs::new(&row, None, Limits::default());
+        for (engine, text) in [
+            (Engine::Go, "{{ fail (repeat 900000 \"é: \") }}"),
+            (
+                Engine::Go,
+                "{{ mustToDate \"2006\" (repeat 900000 \"\\x00\") }}",
+            ),
+            (Engine::Jinja, "{{ fail(repeat(900000, 'é: ')) }}"),
+        ] {
+            let template = Template::parse(engine, "web", text).unwrap();
+            let said = template.render_publicly(&inputs, "spec.x").unwrap_err();
+            assert!(said.starts_with("spec.x: template: web:1:"), "{said}");
+            assert!(said.len() < 1_100, "{} bytes", said.len());
+        }
+    }
+
     #[test]
     fn nothing_of_a_row_is_told_in_whatever_form() {
         for (engine, text, expected) in [

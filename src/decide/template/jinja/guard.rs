@@ -214,7 +214,7 @@ pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'
             (before, instructions.get(at)),
             (Some(Instruction::LoadConst(_)), Some(Instruction::GetItem))
         );
-        instructions.get(at).is_some_and(reads) && !(is_constant && !landings.contains(&at))
+        instructions.get(at).is_some_and(reads) && (!is_constant || landings.contains(&at))
     };
     let mut targets = Vec::new();
     let mut next = 0;
