@@ -60,15 +60,19 @@ fn documents<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, Err
 }
 
 fn said(error: &serde_saphyr::Error) -> String {
+    let line = error.location().map_or(1, |location| location.line());
     match error.without_snippet() {
         serde_saphyr::Error::Budget {
             breach: BudgetBreach::Depth { .. },
             ..
-        } => {
-            let line = error.location().map_or(1, |location| location.line());
-            format!(
-                "line {line} is nested more than {LEVELS_MAX} levels deep; a manifest may have {DEPTH_MAX} levels, itself included"
-            )
+        } => format!(
+            "line {line} is nested more than {LEVELS_MAX} levels deep; a manifest may have {DEPTH_MAX} levels, itself included"
+        ),
+        serde_saphyr::Error::Budget { .. } => {
+            format!("it is larger than a manifest may be, up to line {line} alone")
+        }
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("line {line}: {key:?} is there twice")
         }
         _ => error.to_string(),
     }
