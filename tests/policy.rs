@@ -199,6 +199,59 @@ async fn what_does_not_render_is_not_complete() -> Result<()> {
     fleet.retire().await
 }
 
+/// What waits for a resource that does not render fills no window, no more than that one itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_skipped_because_of_a_render_error_stops_no_rollout() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "mixed", 3).await?;
+    let form = |first: &str, value: &str| {
+        let map = |id: &str, depends: &[&str], value: &str| {
+            json!({
+                "id": id, "nameTemplate": format!("{{{{ .uid }}}}-{id}"), "dependIds": depends,
+                "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": value}},
+            })
+        };
+        json!({
+            "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+            "metadata": {
+                "name": "web", "namespace": fleet.namespace, "annotations": {"lynq.sh/allow-render-errors": "true"},
+            },
+            "spec": {
+                "hubId": "tenants", "rollout": {"maxSkew": 1, "progressDeadlineSeconds": 60},
+                "configMaps": [
+                    map("a", &[], first), map("b", &["a"], value), map("c", &["b"], value), map("d", &[], value),
+                ],
+            },
+        })
+    };
+    fleet.apply(&form("old", "old")).await?;
+    fleet.complete(3, SOON).await?;
+    fleet.apply(&form("{{ fail \"no\" }}", "new")).await?;
+    let said = "3/3 updated, 3 not ready yet, 0 held: resources of t0-web, t1-web, t2-web did not render or cannot be applied; see the \
+                hub's condition RenderFailed, and their own";
+    let incomplete = ("RolloutComplete", "False", "InProgress");
+    fleet.says(FORM, incomplete, said).await?;
+    for row in ["t0", "t1", "t2"] {
+        for (map, value) in [("a", "old"), ("b", "old"), ("c", "old"), ("d", "new")] {
+            let map = fleet.get("ConfigMap", &format!("{row}-{map}")).await?;
+            ensure!(map["data"]["value"] == value, "{map}");
+        }
+        let node = fleet.get("LynqNode", &format!("{row}-web")).await?;
+        let status = &node["status"];
+        ensure!(
+            status["skippedResourceIds"] == json!(["b", "c"]),
+            "{status}"
+        );
+        ensure!(status["readyResources"] == 1, "{status}");
+    }
+    let skipped = "Resource 'b' skipped because dependency 'a' failed. Set skipOnDependencyFailure=false to create anyway.";
+    fleet.event("t0-web", "DependencySkipped", skipped).await?;
+
+    fleet.apply(&form("new", "new")).await?;
+    fleet.complete(3, SOON).await?;
+    fleet.retire().await
+}
+
 /// A status without a rollout loses it, and is not written again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_form_without_a_window_has_no_rollout_in_its_status() -> Result<()> {

@@ -225,10 +225,17 @@ fn states(
         (false, _) if plan.graph_error.is_some() => ConditionReason::DependencyCycle,
         (false, _) => ConditionReason::ResourceFailures,
     };
+    // No wait mends what does not render. What is skipped, is so because of something that does not render, or that counts
+    // here itself.
     let rolled = matches!(node.live, Live::Hash(_))
         && plan.graph_error.is_none()
         && seen.iter().zip(&plan.outcomes).all(|(s, o)| {
-            s.facts.render_error.is_some() || (o.state == State::Ready && o.step == StepKind::Go)
+            s.facts.render_error.is_some()
+                || match o.step {
+                    StepKind::Skipped => true,
+                    StepKind::Go => o.state == State::Ready,
+                    StepKind::Blocked => false,
+                }
         });
     // What else there is goes on beside what failed.
     let starts = plan.outcomes.iter().any(|o| o.state == State::Waiting);

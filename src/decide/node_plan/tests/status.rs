@@ -154,6 +154,139 @@ fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
     assert_eq!(status.failed_resources, 1);
 }
 
+/// What is skipped fills the window where something else than a render error is to blame, however far away.
+#[test]
+fn what_is_skipped_because_of_a_render_error_counts_like_it() {
+    let unrendered = |id: &str| Facts {
+        render_error: Some("no such variable".into()),
+        ..facts(id, &[])
+    };
+    let conflict = "conflict";
+    let inside = Facts {
+        namespace_from: "a".into(),
+        skip_on_dependency_failure: false,
+        ..facts("b", &[])
+    };
+    let anyway = Facts {
+        skip_on_dependency_failure: false,
+        ..facts("b", &["a"])
+    };
+    type Case<'a> = (&'a str, Vec<Facts>, Vec<&'a str>, bool, Vec<&'a str>);
+    // Of each resource: whether its object is there and ready, waits, or is somebody else's.
+    let cases: [Case; 11] = [
+        (
+            "directly",
+            vec![unrendered("a"), facts("b", &["a"])],
+            vec!["", ""],
+            true,
+            vec!["b"],
+        ),
+        (
+            "through a chain",
+            vec![facts("c", &["b"]), facts("b", &["a"]), unrendered("a")],
+            vec!["", "", ""],
+            true,
+            vec!["b", "c"],
+        ),
+        (
+            "by its namespace",
+            vec![unrendered("a"), inside],
+            vec!["", ""],
+            true,
+            vec!["b"],
+        ),
+        (
+            "with an object that is there, and not ready",
+            vec![unrendered("a"), facts("b", &["a"])],
+            vec!["", "waits"],
+            true,
+            vec!["b"],
+        ),
+        (
+            "beside others that are ready",
+            vec![unrendered("a"), facts("b", &["a"]), facts("c", &[])],
+            vec!["", "", "ready"],
+            true,
+            vec!["b"],
+        ),
+        (
+            "beside others that are not",
+            vec![unrendered("a"), facts("b", &["a"]), facts("c", &[])],
+            vec!["", "", "waits"],
+            false,
+            vec!["b"],
+        ),
+        (
+            "because of a conflict",
+            vec![facts("a", &[]), facts("b", &["a"])],
+            vec![conflict, ""],
+            false,
+            vec!["b"],
+        ),
+        (
+            "because of both",
+            vec![unrendered("a"), facts("b", &[]), facts("c", &["a", "b"])],
+            vec!["", conflict, ""],
+            false,
+            vec!["c"],
+        ),
+        (
+            "because of both, through a chain",
+            vec![
+                unrendered("a"),
+                facts("b", &[]),
+                facts("c", &["a"]),
+                facts("d", &["b"]),
+                facts("e", &["c", "d"]),
+            ],
+            vec!["", conflict, "", "", ""],
+            false,
+            vec!["c", "d", "e"],
+        ),
+        (
+            "what goes on all the same",
+            vec![unrendered("a"), anyway.clone()],
+            vec!["", "ready"],
+            true,
+            vec![],
+        ),
+        (
+            "and is not there yet",
+            vec![unrendered("a"), anyway],
+            vec!["", ""],
+            false,
+            vec![],
+        ),
+    ];
+    for (name, all, children, rolled, skipped) in cases {
+        let node = node(all);
+        let children = node.facts.iter().zip(children);
+        let children: Vec<Option<Child>> = children
+            .map(|(facts, state)| {
+                let ready = child(facts, &node);
+                match state {
+                    "ready" => Some(ready),
+                    "waits" => Some(Child {
+                        readiness: waiting(),
+                        ..ready
+                    }),
+                    "conflict" => Some(Child {
+                        owner: Owner::Other("Thing another".into()),
+                        ..ready
+                    }),
+                    _ => None,
+                }
+            })
+            .collect();
+        let all = seen(&node, &children);
+        let plan = plan(&node, &all, &Rest::default(), at(0));
+        let status = status::of_node(&node, &all, &plan, None, at(0));
+        let said = |type_: &str| is_true(&status.conditions, type_);
+        assert_eq!((said("Rolled"), said("Ready")), (rolled, false), "{name}");
+        assert_eq!(status.skipped_resource_ids, skipped, "{name}");
+    }
+}
+
 #[test]
 fn content_that_is_not_what_the_hub_rendered_is_said_so() {
     for (rendered, said) in [

@@ -80,7 +80,7 @@ pub struct Content {
 pub struct Resource {
     /// Only `spec`, `data` and the like: no metadata, no status.
     manifest: Value,
-    /// Made once, or not rendered: whatever stands there is right.
+    /// Made once, not rendered, or skipped because something else was not: whatever stands there is right.
     pub hands_off: bool,
     pub wait_for_ready: bool,
     /// Waits for others.
@@ -111,6 +111,11 @@ impl Content {
                 }
             }
         }
+        for key in skipped(spec).filter_map(|resource| key_of(resource, namespace).ok()) {
+            if let Some(resource) = resources.get_mut(&key) {
+                (resource.hands_off, resource.wait_for_ready) = (true, false);
+            }
+        }
         lines.sort();
         Content {
             digest: Digest::of(&lines.join("\n")),
@@ -121,6 +126,36 @@ impl Content {
 
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty() && self.unfollowed.is_empty()
+    }
+}
+
+/// What waits, directly or not, for a resource that did not render: nothing is done about it, and nothing waits for it.
+fn skipped(spec: &Value) -> impl Iterator<Item = &Value> {
+    let arrays = ARRAYS
+        .iter()
+        .filter_map(|array| spec.get(array)?.as_array());
+    let all: Vec<&Value> = arrays.flatten().collect();
+    let mut failed: BTreeSet<&str> = all
+        .iter()
+        .filter(|resource| !text_at(resource, "/renderError").is_empty())
+        .map(|resource| text_at(resource, "/id"))
+        .collect();
+    let mut skipped = vec![];
+    loop {
+        let waits = |resource: &&&Value| {
+            let ids = resource["dependIds"].as_array().into_iter().flatten();
+            let mut ids = ids.filter_map(Value::as_str);
+            let by_choice = resource["skipOnDependencyFailure"] != Value::Bool(false);
+            let is_failed = |id: &str| failed.contains(id);
+            let waits = by_choice && ids.any(is_failed);
+            !is_failed(text_at(resource, "/id"))
+                && (waits || is_failed(text_at(resource, "/namespaceFrom")))
+        };
+        let Some(next) = all.iter().find(waits) else {
+            return skipped.into_iter();
+        };
+        failed.insert(text_at(next, "/id"));
+        skipped.push(*next);
     }
 }
 
@@ -407,6 +442,33 @@ mod tests {
             of(json!({"deployments": [resource(json!({"timeoutSeconds": 1}))]}))
         );
         assert_ne!(plain, of(json!({"manifests": [resource(json!({}))]})));
+    }
+
+    #[test]
+    fn what_waits_for_what_did_not_render_is_let_be() {
+        let of = |id: &str, more: Value| {
+            let mut resource = resource(more);
+            (resource["id"], resource["nameTemplate"]) = (json!(id), json!(id));
+            resource
+        };
+        let spec = json!({"deployments": [
+            of("last", json!({"dependIds": ["next"]})),
+            of("next", json!({"dependIds": ["bad"]})),
+            of("inside", json!({"namespaceFrom": "bad", "skipOnDependencyFailure": false})),
+            of("anyway", json!({"dependIds": ["bad"], "skipOnDependencyFailure": false})),
+            of("other", json!({"dependIds": ["anyway"]})),
+            {"id": "bad", "spec": {}, "renderError": "no"},
+        ]});
+        let content = Content::of(&spec, "ns");
+        let let_be = content
+            .resources
+            .iter()
+            .filter(|(_, resource)| resource.hands_off);
+        let let_be: Vec<String> = let_be.map(|(key, _)| key.to_string()).collect();
+        assert_eq!(let_be.len(), 3, "{let_be:?}");
+        for name in ["inside", "last", "next"] {
+            assert!(let_be.iter().any(|key| key.contains(name)), "{let_be:?}");
+        }
     }
 
     #[test]
