@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::form::FormSpec;
-use crate::api::policy::{Skew, SkewCounts, WINDOW_MAX};
+use crate::api::policy::{Creation, Skew, SkewCounts, WINDOW_MAX};
 use crate::api::{names, stamp};
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::content;
@@ -45,6 +45,7 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
             warnings.extend(opened.then(|| OPENED.to_owned()));
             warnings.extend(never_halts(&spec));
             warnings.extend(too_wide(&spec));
+            warnings.extend(waits_for_its_group(&spec));
             let change = Change {
                 spec: Arc::new(spec),
                 new: Arc::new(compiled),
@@ -101,6 +102,16 @@ fn too_wide(spec: &FormSpec) -> Option<String> {
         format!(
             "rollout.maxSkew {window}: no more than {WINDOW_MAX} nodes go at a time all the same, for the hub's ledger has room for so many"
         )
+    })
+}
+
+/// Who asks for new nodes at once would wonder why they wait.
+fn waits_for_its_group(spec: &FormSpec) -> Option<String> {
+    let policy = spec.rollout.as_ref()?;
+    let in_vain = policy.creation == Creation::Immediate && !policy.order.is_empty();
+    in_vain.then(|| {
+        "rollout.creation: Immediate has no effect beside a rollout.order: new nodes wait for their group's turn and a slot"
+            .to_owned()
     })
 }
 
@@ -291,6 +302,20 @@ mod tests {
             json!({"maxSkew": "10%", "maxFailures": "20%"}),
         ] {
             assert!(told(rollout, past).contains("(Stalled)"));
+        }
+        let order = json!([{"name": "first", "when": "{{ true }}"}]);
+        for (creation, order, is_told) in [
+            ("Immediate", &order, true),
+            ("Gated", &order, false),
+            ("Immediate", &json!([]), false),
+        ] {
+            let told = told(
+                json!({"maxSkew": 1, "creation": creation, "order": order}),
+                past,
+            );
+            let said = told
+                .starts_with("rollout.creation: Immediate has no effect beside a rollout.order");
+            assert_eq!(said, is_told, "{told}");
         }
         assert_eq!(told(json!({"maxSkew": 1000}), past), "");
         let wide = told(json!({"maxSkew": 1001}), past);
