@@ -72,8 +72,8 @@ pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
 
 /// On a LynqForm: a point in time; what failed before it no longer halts the rollout.
 pub const RESUME: &str = "lynq.sh/resume";
-/// On a LynqForm: `"true"` lets it be stored although it does not render for rows for which it did; their nodes keep what
-/// they have.
+/// On a LynqForm: `"true"` lets it be stored although it does not render for rows for which it did; of their nodes the
+/// resources that do not render stay as they are, and what depends on them is skipped.
 pub const ALLOW_RENDER_ERRORS: &str = "lynq.sh/allow-render-errors";
 /// On a LynqNode: the version at which it was found to be written past the gate, and sent through it once more.
 pub const GATED_AGAIN: &str = "lynq.sh/gated-again";

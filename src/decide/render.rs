@@ -177,11 +177,7 @@ impl CompiledForm {
             .iter()
             .zip(rendered)
             .map(|((_, resource), rendered)| {
-                let shown = |value: &str| {
-                    let mut known = vec![inputs.row.uid.as_str(), inputs.hub, inputs.form];
-                    known.extend(resource.said());
-                    public::shown(value, &known)
-                };
+                let shown = |value: &str| resource.shown(inputs, value);
                 rendered
                     .and_then(|rendered| match resource.namespace_is_chosen {
                         true => {
@@ -210,6 +206,13 @@ impl CompiledForm {
                 .push(json!(rendered));
         }
         (Value::Object(arrays), errors)
+    }
+
+    /// What everybody may read of a text that a resource was rendered to.
+    pub fn shown(&self, id: &str, inputs: &RowInputs, value: &str) -> String {
+        let mut all = self.resources.iter().map(|(_, resource)| resource);
+        let resource = all.find(|resource| resource.fixed.id == id);
+        resource.map_or_else(String::new, |resource| resource.shown(inputs, value))
     }
 
     /// By what the namespaces imply; what the form itself says was looked at when it was compiled.
@@ -461,6 +464,12 @@ impl CompiledResource {
             spec: self.spec.render(inputs)?,
             ..self.fixed.clone()
         })
+    }
+
+    fn shown(&self, inputs: &RowInputs, value: &str) -> String {
+        let mut known = vec![inputs.row.uid.as_str(), inputs.hub, inputs.form];
+        known.extend(self.said());
+        public::shown(value, &known)
     }
 
     /// What the form itself says where a value may be refused.

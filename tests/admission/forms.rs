@@ -76,6 +76,18 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     )
     .await?;
 
+    // What goes is told while it can still be kept.
+    let mut renamed = change.clone();
+    renamed["spec"]["deployments"][0]["nameTemplate"] = json!("{{ .uid }}-web");
+    let gone = "Warning: deletes 4 Deployments (t0-app, t1-app and 2 more), as the form does not name them any more; to keep them, \
+                set deletionPolicy: Retain first and let that roll out";
+    taken(cluster, &renamed, gone, &dry).await?;
+    let mut shared = maps(&fleet, "x");
+    shared["spec"]["configMaps"][0]["nameTemplate"] = json!("a");
+    let both = "Warning: rows t0 and t1 both name ConfigMap \"a\" (and 2 more such clashes): the first to come owns it, the others \
+                wait (conflict); put the row's uid into the nameTemplate";
+    taken(cluster, &shared, both, &dry).await?;
+
     let bad = fleet.form(
         r#"{{ if eq .plan "pro" }}{{ fail "no" }}{{ end }}"#,
         json!(2),
@@ -93,7 +105,8 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     // At night a form that serves most has to be stored.
     let mut allowed = bad.clone();
     allowed["metadata"]["annotations"] = json!({"lynq.sh/allow-render-errors": "true"});
-    let kept = "nodes keep what they have, for it does not render for 3 of 4 rows: row t1";
+    let kept = "the resources that do not render stay as they are, the others of those nodes change, for it does not render for \
+                3 of 4 rows: row t1";
     taken(cluster, &allowed, kept, &dry).await?;
 
     // A row leads nowhere that the form does not name.

@@ -1,5 +1,7 @@
 //! A form tried on the rows there are, before it is stored: for whom it does not render, and how much it changes.
 
+mod objects;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -9,9 +11,11 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
-use crate::decide::child::kind_of;
+use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
+use crate::decide::child::{NodeKey, kind_of};
 use crate::decide::content;
 use crate::decide::render::{CompiledForm, RowInputs};
+use crate::decide::rows::names::node_name;
 use crate::decide::rows::{Row, Rows};
 
 /// How many rows an answer names.
@@ -25,6 +29,8 @@ pub struct Trial {
     pub tried: usize,
     /// The rows that it does not render for, and did before or was not there; and why.
     broken: Vec<(String, String)>,
+    /// Those of them whose nodes cannot be written at all.
+    unwritten: usize,
     /// Rows that did not render before either.
     broken_before: usize,
     /// Nodes whose content changes.
@@ -37,6 +43,7 @@ pub struct Trial {
     odd: Option<(String, String)>,
     /// Workloads by kind whose pods are made anew.
     restarts: BTreeMap<String, usize>,
+    objects: Objects,
     pub hub: HubSays,
     /// Nodes that still run older content: perhaps what this goes back to.
     pub held: u64,
@@ -53,7 +60,7 @@ pub struct HubSays {
 pub fn of(
     change: &Change,
     rows: &Rows,
-    (hub, form): (&str, &str),
+    (namespace, hub, form): (&str, &str, &str),
     go_on: &dyn Fn() -> bool,
 ) -> Trial {
     let mut trial = Trial {
@@ -61,42 +68,61 @@ pub fn of(
         compared: change.old.is_some(),
         ..Trial::default()
     };
+    let mut claims = Claims::default();
     for row in rows.rows.values() {
         if !go_on() {
             break;
         }
         trial.tried += 1;
-        let render = |form_: &CompiledForm| form_.render(&inputs(row, hub, form));
+        let inputs = inputs(row, hub, form);
+        let render = |form: &CompiledForm| form.render(&inputs);
         let (new, errors) = render(&change.new);
         let old = change.old.as_ref().map(|old| render(old));
         let (old, old_errors) = old.unzip();
         let old_errors = old_errors.unwrap_or_default();
         trial.broken_before += usize::from(!old_errors.is_empty());
+        let renders = errors.is_empty();
         let was_broken = |id: &String| old_errors.iter().any(|(old, _)| old == id);
         let resource = errors.into_iter().find(|(id, _)| !was_broken(id));
         let resource = resource.map(|(id, cause)| format!("resource '{id}': {cause}"));
-        let too_large = || {
-            content::check_size(Some(&new))
-                .err()
-                .map(|error| error.to_string())
-        };
-        let group = change.new.group(&inputs(row, hub, form));
-        let cause = match group {
+        let unwritten = match change.new.group(&inputs) {
             Ok((group, odd)) => {
                 trial.groups.extend(group);
                 trial.odd = trial.odd.take().or_else(|| Some((row.uid.clone(), odd?)));
-                resource.or_else(too_large)
+                let fits = content::check_size(Some(&new));
+                fits.err().map(|error| error.to_string())
             }
-            Err(cause) => resource.or_else(too_large).or(Some(cause)),
+            Err(cause) => Some(cause),
         };
+        let written = unwritten.is_none();
+        trial.unwritten += usize::from(!written);
+        let cause = resource.or(unwritten);
         trial
             .broken
             .extend(cause.map(|cause| (row.uid.clone(), cause)));
-        if old
+        let changed = old
             .as_ref()
-            .is_none_or(|old| content::hash(Some(old)) != content::hash(Some(&new)))
-        {
-            trial.changed += 1;
+            .is_none_or(|old| content::hash(Some(old)) != content::hash(Some(&new)));
+        trial.changed += usize::from(changed);
+        if written {
+            let home = NodeKey {
+                namespace: namespace.to_owned(),
+                name: node_name(&row.uid, form),
+            };
+            let of = |form| Rendering {
+                form,
+                inputs: &inputs,
+                home: &home,
+            };
+            let named = of(&change.new).objects(&new);
+            trial
+                .objects
+                .claim(row, &of(&change.new), &named, &mut claims);
+            // While something of a node does not render, nothing of it is deleted.
+            if let (Some(old), Some(content), true) = (&change.old, &old, renders && changed) {
+                let before = of(old).objects(content);
+                trial.objects.compare(&of(old), &before, &named);
+            }
         }
         if let Some(old) = old {
             trial.count_restarts(&old, &new);
@@ -138,11 +164,12 @@ impl Trial {
 
     /// `allowed`: whether the form may break rows. `forced`: whether it is forced itself.
     pub fn verdict(&self, allowed: bool, policy: &Rollout, forced: bool) -> Verdict {
+        let stays = self.stays();
         // The API server cuts a warning off after 256 characters.
-        let warned = |broken| format!("nodes keep what they have, for {broken}");
+        let warned = |broken| format!("{stays}, for {broken}");
         let refused = |broken| {
             format!(
-                "{broken}. Correct the template, or the rows; or annotate the form with {}=\"{}\": then those nodes keep what they have",
+                "{broken}. Correct the template, or the rows; or annotate the form with {}=\"{}\": then {stays}",
                 names::ALLOW_RENDER_ERRORS,
                 names::TRUE
             )
@@ -161,7 +188,20 @@ impl Trial {
         }
     }
 
-    /// The rows that did render.
+    /// What becomes of the nodes that it does not render for.
+    fn stays(&self) -> String {
+        let whole = self.unwritten;
+        let and = match whole {
+            0 => String::new(),
+            _ if whole == self.broken.len() => return "those nodes stay as they are".to_owned(),
+            _ => format!(" (and {} as a whole)", counted(whole, "node")),
+        };
+        format!(
+            "the resources that do not render stay as they are{and}, the others of those nodes change"
+        )
+    }
+
+    /// The rows that it does not render for.
     fn broken(&self) -> Option<String> {
         let total = self.broken.len();
         let (first, rest) = self.broken.split_first()?;
@@ -191,6 +231,7 @@ impl Trial {
         if self.tried > 0 {
             warnings.push(self.reach(policy, forced));
         }
+        warnings.extend(self.objects.warnings(self.tried == self.rows));
         if self.tried < self.rows {
             warnings.push(format!(
                 "tried on {} of {} rows, there was no time for more: that it renders for the others is not known",
@@ -288,9 +329,16 @@ impl Trial {
 }
 
 fn counted(n: usize, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
+    format!("{n} {}", plural(n, what))
+}
+
+fn plural(n: usize, what: &str) -> String {
+    let before_y = what.strip_suffix('y');
+    match before_y.filter(|before| !before.ends_with(['a', 'e', 'o', 'u'])) {
+        _ if n == 1 => what.to_owned(),
+        Some(before) => format!("{before}ies"),
+        None if what.ends_with(['s', 'h', 'x']) => format!("{what}es"),
+        None => format!("{what}s"),
     }
 }
 
@@ -304,7 +352,7 @@ mod tests {
     use crate::decide::admission::form;
     use crate::decide::rows::RowCount;
 
-    fn rows(all: &[(&str, &str)]) -> Rows {
+    pub fn rows(all: &[(&str, &str)]) -> Rows {
         let row = |(uid, plan): &(&str, &str)| {
             let variables = BTreeMap::from([("plan".to_owned(), plan.to_string())]);
             let row = Row {
@@ -330,13 +378,13 @@ mod tests {
         }]}})
     }
 
-    fn changed(old: Option<&Value>, new: &Value) -> Option<Change> {
+    pub fn changed(old: Option<&Value>, new: &Value) -> Option<Change> {
         form::judge(old, new, jiff::Timestamp::UNIX_EPOCH).change
     }
 
-    fn tried(old: Option<&Value>, new: &Value, rows: &Rows) -> Trial {
+    pub fn tried(old: Option<&Value>, new: &Value, rows: &Rows) -> Trial {
         let change = changed(old, new).unwrap();
-        of(&change, rows, ("h", "web"), &|| true)
+        of(&change, rows, ("tenants", "h", "web"), &|| true)
     }
 
     fn window(skew: u32) -> Rollout {
@@ -437,7 +485,7 @@ mod tests {
                 json!({"maxSkew": 1, "order": [{"name": "first", "when": when}]});
             let change = changed(None, &form).unwrap();
             let policy = change.spec.rollout.clone().unwrap();
-            of(&change, &rows, ("h", "web"), &|| true).verdict(false, &policy, false)
+            of(&change, &rows, ("tenants", "h", "web"), &|| true).verdict(false, &policy, false)
         };
         assert_eq!(said("{{ eq .plan \"pro\" }}").warnings.len(), 1);
         let nobody = &said("{{ eq .plan \"prod\" }}").warnings[1];
@@ -469,15 +517,36 @@ mod tests {
             refusal.starts_with("it does not render for 6 of 7 rows: row b: resource 'app': ")
                 && refusal.ends_with(
                     "no plan; likewise c, d, e, f and 1 more. Correct the template, or the rows; or annotate the form with \
-                     lynq.sh/allow-render-errors=\"true\": then those nodes keep what they have"
+                     lynq.sh/allow-render-errors=\"true\": then the resources that do not render stay as they are, the others of \
+                     those nodes change"
                 ),
             "{refusal}"
         );
         let allowed = verdict(&broken, true);
         assert_eq!(allowed.denied, None);
-        let kept = "nodes keep what they have, for it does not render for 6 of 7 rows: row b";
+        let kept = "the resources that do not render stay as they are, the others of those nodes change, for it does not render for 6 of 7 rows: row b";
         assert!(allowed.warnings[1].starts_with(kept));
         assert!(verdict(&tried(None, &bad, &rows), false).denied.is_some());
+        // Whose turn is not known, is not written at all.
+        let grouped = |mut form: Value, when: &str| {
+            form["spec"]["rollout"] = json!({"order": [{"name": "first", "when": when}]});
+            verdict(&tried(Some(&good), &form, &rows), true).warnings[1].clone()
+        };
+        let fails = "{{ if eq .uid \"b\" }}{{ fail \"no\" }}{{ end }}";
+        for (form, said) in [
+            (
+                &good,
+                "those nodes stay as they are, for it does not render for 1 of 7 rows: row b: order[0].when: ",
+            ),
+            (
+                &bad,
+                "the resources that do not render stay as they are (and 1 node as a whole), the others of those nodes change, for it \
+                 does not render for 6 of 7 rows: row b",
+            ),
+        ] {
+            let warned = grouped(form.clone(), fails);
+            assert!(warned.starts_with(said), "{warned}");
+        }
         let mut again = bad.clone();
         again["spec"]["deployments"][0]["spec"]["spec"]["replicas"] = json!(2);
         let trial = tried(Some(&bad), &again, &rows);
@@ -487,11 +556,26 @@ mod tests {
     }
 
     #[test]
+    fn kinds_have_their_plurals() {
+        for (kind, plural) in [
+            ("Deployment", "2 Deployments"),
+            ("NetworkPolicy", "2 NetworkPolicies"),
+            ("Gateway", "2 Gateways"),
+            ("Ingress", "2 Ingresses"),
+        ] {
+            assert_eq!(counted(2, kind), plural);
+            assert_eq!(counted(1, kind), format!("1 {kind}"));
+        }
+    }
+
+    #[test]
     fn how_far_it_got_is_said() {
         let rows = rows(&[("a", "x"), ("b", "y")]);
         let change = changed(None, &form("x", "")).unwrap();
         let first = std::cell::Cell::new(true);
-        let trial = of(&change, &rows, ("h", "web"), &|| first.replace(false));
+        let trial = of(&change, &rows, ("tenants", "h", "web"), &|| {
+            first.replace(false)
+        });
         assert!(trial.reached(&window(0), false)[1].starts_with("tried on 1 of 2 rows"));
     }
 }

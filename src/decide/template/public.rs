@@ -14,7 +14,7 @@ static WORDS: LazyLock<BTreeSet<&str>> =
 const DIGITS_MAX: usize = 2;
 
 /// What stands for words that are not shown.
-const HIDDEN: &str = "…";
+pub const HIDDEN: &str = "…";
 
 impl TemplateError {
     /// The message, with `…` for what only the row's values say; `known` may be read by everybody.

@@ -181,9 +181,10 @@ impl Definitions {
         let rows = timeout(PATIENCE, rows).await;
         let (rows, of_hub) = rows.unwrap_or_else(|_| too_late())?;
         let (change, name) = (change.clone(), name.to_owned());
+        let namespace = namespace.to_owned();
         let trial = spawn_blocking(move || {
             let start = Instant::now();
-            let mut trial = trial::of(&change, &rows, (&hub, &name), &|| {
+            let mut trial = trial::of(&change, &rows, (&namespace, &hub, &name), &|| {
                 start.elapsed() < PATIENCE
             });
             drop(turn);
