@@ -48,7 +48,7 @@ pub const LABEL_UID: &str = "lynq.sh/uid";
 pub const HOST_OR_URL: &str = "lynq.sh/hostOrUrl";
 pub const ACTIVATE: &str = "lynq.sh/activate";
 pub const EXTRA: &str = "lynq.sh/extra";
-pub const LEFT_BY_LYNQ: [&str; 4] = [HOST_OR_URL, ACTIVATE, EXTRA, "lynq.sh/rollout-update-start"];
+pub const LYNQS_ROW: [&str; 4] = [HOST_OR_URL, ACTIVATE, EXTRA, "lynq.sh/rollout-update-start"];
 /// Of every label and annotation of ours, and of Lynq's.
 pub const PREFIX: &str = "lynq.sh/";
 /// On a child: what made it, and (where an owner reference is impossible) whose it is.

@@ -254,7 +254,7 @@ async fn outcome(
             node.desired = content::hash(Some(spec)).to_string();
         }
     }
-    if node.is_lynqs() {
+    if node.holds_lynqs_templates() {
         let record = left::record(stored, &node);
         let status = Arc::make_mut(&mut node.status);
         (status.applied_resources, status.applied_kinds) = record;

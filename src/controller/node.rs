@@ -178,7 +178,7 @@ impl Look<'_> {
     /// Returns when to look again, events aside.
     async fn go(&mut self, mut node: Arc<NodeDigest>) -> Result<Option<Timestamp>, ApiError> {
         // The hub completes what Lynq recorded.
-        if node.is_left_by_lynq() {
+        if node.is_not_taken_over() {
             self.memory.record = None;
         }
         if node.deleting {

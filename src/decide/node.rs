@@ -385,7 +385,7 @@ impl NodeDigest {
     }
 
     /// It is not taken over yet: it bears Lynq's row, or has Lynq's record, which has no kinds.
-    pub fn is_left_by_lynq(&self) -> bool {
+    pub fn is_not_taken_over(&self) -> bool {
         let status = &self.status;
         let has_lynqs_record =
             status.applied_kinds.is_empty() && !status.applied_resources.is_empty();
@@ -393,7 +393,7 @@ impl NodeDigest {
     }
 
     /// Its content is Lynq's own: templates.
-    pub fn is_lynqs(&self) -> bool {
+    pub fn holds_lynqs_templates(&self) -> bool {
         self.live == Live::Unknown && self.rendered_hash.is_none() && self.bears_lynqs_row
     }
 

@@ -33,7 +33,7 @@ const RECORDED: [(&str, &str); 15] = [
 /// Lynq's nodes do, until they are taken over.
 pub fn bears_lynqs_row(node: &Value) -> bool {
     let annotations = &node["metadata"]["annotations"];
-    let mut row = names::LEFT_BY_LYNQ.iter();
+    let mut row = names::LYNQS_ROW.iter();
     row.any(|name| annotations[name].is_string())
 }
 

@@ -86,7 +86,7 @@ pub async fn write_nodes(
                     annotations.map(|all| all.remove(names::UNGATED));
                 }
                 let written = match &before {
-                    Some(before) if before.is_lynqs() => {
+                    Some(before) if before.holds_lynqs_templates() => {
                         write_over_lynqs(world, &key, object.to_mut()).await
                     }
                     _ => world.objects.apply(&key, &object, true).await,
@@ -170,7 +170,7 @@ async fn complete_record(world: &World, key: &ObjectKey) -> Result<Option<Value>
         Err(error) => return Err(error),
     };
     let node = NodeDigest::of(&object, None);
-    if !node.is_lynqs() {
+    if !node.holds_lynqs_templates() {
         return Ok(None);
     }
     let (entries, kinds) = left::record(&object, &node);

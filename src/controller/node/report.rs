@@ -93,7 +93,7 @@ impl Look<'_> {
         mut new: NodeStatus,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ApiError> {
-        let not_taken_over = node.is_left_by_lynq();
+        let not_taken_over = node.is_not_taken_over();
         if not_taken_over {
             new.applied_resources
                 .clone_from(&node.status.applied_resources);

@@ -62,7 +62,7 @@ impl Look<'_> {
         if !node.bears_lynqs_row {
             return Ok(());
         }
-        let row = names::LEFT_BY_LYNQ.map(|name| (name.to_owned(), Value::Null));
+        let row = names::LYNQS_ROW.map(|name| (name.to_owned(), Value::Null));
         let row = serde_json::Map::from_iter(row);
         let patch = json!({"metadata": {
             "uid": node.uid, "resourceVersion": node.resource_version, "annotations": row,
@@ -338,7 +338,7 @@ pub struct NotTakenOver {
 /// What Lynq applied for the node has no label by which it would be known: it is read, and gets one, so that its end is seen.
 pub async fn not_taken_over(world: &World, node: &NodeDigest) -> Result<NotTakenOver, ApiError> {
     let mut found = NotTakenOver::default();
-    if !node.is_left_by_lynq() {
+    if !node.is_not_taken_over() {
         return Ok(found);
     }
     let own = ObjectKey::own("LynqNode", &node.key.namespace, &node.key.name);
