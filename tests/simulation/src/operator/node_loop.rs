@@ -486,6 +486,7 @@ fn digest(child: &Workload) -> Child {
         marked: true,
         once: false,
         orphaned: false,
+        orphaned_from: None,
         retain: false,
         deleting: false,
         finalizers: vec![],
