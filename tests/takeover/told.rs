@@ -119,7 +119,7 @@ async fn what_the_form_drops_takes_or_pauses(cluster: &Cluster) -> Result<()> {
         .await?;
     let said = [
         "t0-web (waits for its turn): ConfigMap/NS/t0-alien is made; w: the cluster has no kind Widget",
-        "t1-web (at once, as lynq.sh/force-rollout=true is on it): ",
+        "t1-web (at once, as lynq.sh/force-rollout=true is on it, its form or its hub): ",
         "ConfigMap/NS/t1-kept is left behind, as its deletionPolicy says",
         "ConfigMap/NS/t1-alien becomes this node's: it is nobody's, and its conflictPolicy is Force; it changes: /data/plan",
         "ConfigMap/NS/t2-alien becomes this node's: it was left behind as an orphan",
