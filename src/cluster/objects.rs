@@ -13,6 +13,7 @@ use kube::core::{GroupVersionKind, Request};
 use kube::discovery::{self, Scope as ApiScope};
 use serde_json::Value;
 
+use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
@@ -39,10 +40,17 @@ pub enum ApiError {
 
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
+        ApiError::of(error, &[])
+    }
+}
+
+impl ApiError {
+    /// `known` are texts that everybody may read.
+    fn of(error: kube::Error, known: &[&str]) -> Self {
         let kube::Error::Api(status) = error else {
             return ApiError::Unavailable(error.to_string());
         };
-        let message = without_values(&status.message);
+        let message = without_values(&status.message, known);
         match status.code {
             // Somebody's webhook may answer with any code; none of them says what became of the object.
             404 | 409 if is_denied(&message) => ApiError::Refused(message),
@@ -66,12 +74,17 @@ pub struct Served {
     pub has_status: bool,
 }
 
+/// The form of an object, and the name of its node.
+type Known = (Option<Arc<FormSpec>>, String);
+
 /// Requests to the API server. Cheap to clone.
 #[derive(Clone)]
 pub struct Objects {
     pub client: Client,
     /// The API server stores nothing of what is written.
     dry_run: bool,
+    /// What the errors may say, beside everybody's words.
+    known: Option<Known>,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
 }
 
@@ -80,6 +93,7 @@ impl Objects {
         Objects {
             client,
             dry_run: false,
+            known: None,
             served: Arc::default(),
         }
     }
@@ -88,6 +102,14 @@ impl Objects {
     pub fn dry_run(&self) -> Self {
         Objects {
             dry_run: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same for what a form was rendered to: its own words, and those of its node's name, may stand in errors.
+    pub fn knowing(&self, form: Option<Arc<FormSpec>>, node: &str) -> Self {
+        Objects {
+            known: Some((form, node.to_owned())),
             ..self.clone()
         }
     }
@@ -317,7 +339,15 @@ impl Objects {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Value, ApiError> {
         let request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
-        timed(REQUEST_TIMEOUT, self.client.request::<Value>(request)).await
+        let request = self.client.request::<Value>(request);
+        within(REQUEST_TIMEOUT, request, |error| {
+            let Some((form, node)) = &self.known else {
+                return ApiError::from(error);
+            };
+            let form = serde_json::to_string(&form.as_deref()).unwrap_or_default();
+            ApiError::of(error, &[&form, node])
+        })
+        .await
     }
 }
 
@@ -340,8 +370,16 @@ pub async fn timed<T>(
     limit: Duration,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, ApiError> {
+    within(limit, request, ApiError::from).await
+}
+
+async fn within<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, kube::Error>>,
+    told: impl FnOnce(kube::Error) -> ApiError,
+) -> Result<T, ApiError> {
     match tokio::time::timeout(limit, request).await {
-        Ok(result) => result.map_err(ApiError::from),
+        Ok(result) => result.map_err(told),
         Err(_) => Err(ApiError::Unavailable(format!(
             "no answer in {} s",
             limit.as_secs()

@@ -7,7 +7,7 @@ use crate::bad_input::{config_map, fleet, form};
 use crate::cluster::Cluster;
 use crate::operator::{self, Operator};
 use crate::tenants::SOON;
-use crate::words::{all, keeps_secrets};
+use crate::words::{CANARY, all, keeps_secrets};
 
 /// A resource `bad` of row `t0`, and what is said of it.
 fn refused() -> Vec<(&'static str, Value, &'static str)> {
@@ -23,6 +23,20 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
                     "metadata": {"labels": {"app": "x"}},
                     "spec": {"containers": [{"name": "app", "image": "x"}]},
                 },
+            },
+        })
+    };
+    let mut twice = deployment("");
+    twice["spec"]["replicas"] = json!(1);
+    let env = json!({"name": "{{ .plan }}", "value": "x"});
+    twice["spec"]["template"]["spec"]["containers"][0]["env"] = json!([env, env]);
+    let cron_job = |schedule: &str, zone: &str| {
+        let containers = json!([{"name": "app", "image": "x"}]);
+        json!({
+            "apiVersion": "batch/v1", "kind": "CronJob",
+            "spec": {
+                "schedule": schedule, "timeZone": zone,
+                "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": containers}}}},
             },
         })
     };
@@ -62,6 +76,29 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
                 json!({"apiVersion": "v1", "kind": "Secret", "data": {"plan": "{{ .plan }}"}}),
             ),
             "Secret t0-bad: the manifest does not fit its kind: illegal base64 data at input byte 6; correct the template",
+        ),
+        (
+            "text in a key of a list",
+            resource(
+                "{{ .uid }}-bad",
+                json!({"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": "{{ .plan }}"}]}}),
+            ),
+            "Service t0-bad: the manifest does not fit its kind: .spec.ports[port=\"…\",protocol=\"TCP\"].port: expected numeric (int or float), got string; correct the template",
+        ),
+        (
+            "two of one key",
+            resource("{{ .uid }}-bad", twice),
+            "Deployment t0-bad: the manifest does not fit its kind: .spec.template.spec.containers[name=\"app\"].env: duplicate entries for key [name=\"…\"]; correct the template",
+        ),
+        (
+            "a value that its explanation repeats",
+            resource("{{ .uid }}-bad", cron_job("{{ .plan }}", "Etc/UTC")),
+            "CronJob t0-bad: CronJob.batch \"t0-bad\" is invalid: spec.schedule: Invalid value: (value): expected exactly 5 fields, found 1: […]",
+        ),
+        (
+            "a time zone that there is not",
+            resource("{{ .uid }}-bad", cron_job("0 0 * * *", "{{ .plan }}")),
+            "CronJob t0-bad: CronJob.batch \"t0-bad\" is invalid: spec.timeZone: Invalid value: (value): unknown time zone …",
         ),
         (
             "a field that the kind does not have",
@@ -127,6 +164,50 @@ async fn a_refused_resource_fails_alone() -> Result<()> {
         .iter()
         .map(|(name, resource, said)| (*name, refuse(cluster, operator, resource, said)));
     all(cases.collect()).await
+}
+
+/// Where the row has named the container, its name is no more told than the value that somebody took.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conflict_does_not_tell_what_a_row_has_named() -> Result<()> {
+    let (cluster, operator) = operator::shared().await?;
+    let fleet = fleet(cluster, 1).await?;
+    let named = |name: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"app": "x"}},
+                "template": {
+                    "metadata": {"labels": {"app": "x"}},
+                    "spec": {"containers": [{
+                        "name": name, "image": "x", "env": [{"name": name, "value": "ours"}, {"name": "MODE", "value": "ours"}],
+                    }]},
+                },
+            },
+        })
+    };
+    let resource =
+        json!({"id": "app", "nameTemplate": "{{ .uid }}-named", "spec": named("{{ .plan }}")});
+    fleet
+        .apply(&form(&fleet, "named", &json!({"deployments": [resource]})))
+        .await?;
+    fleet.until_names("Deployment", &["t0-named"]).await?;
+    let env = json!([{"name": CANARY, "value": "theirs"}, {"name": "MODE", "value": "theirs"}]);
+    let containers = json!([{"name": CANARY, "env": env}]);
+    let theirs = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "t0-named"},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    });
+    fleet.apply(&theirs).await?;
+    let said = "Deployment t0-named: Apply failed with 2 conflicts: conflicts with \"user\":\n\
+                - .spec.template.spec.containers[name=\"…\"].env[name=\"MODE\"].value\n\
+                - .spec.template.spec.containers[name=\"…\"].env[name=\"…\"].value; conflictPolicy: Force takes the fields over, and \
+                ignoreFields leaves them to others";
+    let node = ("LynqNode", "t0-named");
+    let conflict = ("Conflicted", "True", "ResourceConflict");
+    fleet.says(node, conflict, said).await?;
+    keeps_secrets(&[&fleet], operator).await?;
+    fleet.retire().await
 }
 
 async fn refuse(

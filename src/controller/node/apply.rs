@@ -34,7 +34,10 @@ pub async fn apply(
 ) -> Result<Value, ApiError> {
     let Target { resource, key, .. } = *target;
     let tie = tie(resource, &node.key, &node.uid, &key.namespace);
-    let object = match write(&world.objects, node, target).await {
+    let form = world.forms.get(&node.key.namespace, &node.form);
+    let form = form.and_then(|form| form.spec.as_ref().ok().cloned());
+    let objects = world.objects.knowing(form, &node.key.name);
+    let object = match write(&objects, node, target).await {
         Ok(Written::Kept(object)) => return mend_tie(world, key, &tie, object).await,
         Ok(Written::Sent(sent)) => sent,
         Err(error) => return Err(error),

@@ -45,11 +45,41 @@ impl TemplateError {
 
 /// A text with `…` for words that are not known.
 pub fn shown(text: &str, known: &[&str]) -> String {
-    let known: BTreeSet<&str> = known.iter().flat_map(|text| words(text)).collect();
-    let is_everybodys = |word: &str| {
-        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-        (is_number && word.len() <= DIGITS_MAX) || WORDS.contains(word)
-    };
+    Known::of(known).shown(text)
+}
+
+/// Words that everybody may read.
+pub struct Known<'a>(BTreeSet<&'a str>);
+
+impl<'a> Known<'a> {
+    pub fn of(texts: &[&'a str]) -> Self {
+        Known(texts.iter().flat_map(|text| words(text)).collect())
+    }
+
+    /// A text with `…` for words that are not known.
+    pub fn shown(&self, text: &str) -> String {
+        replaced(text, |word, hangs| {
+            let is_shown = self.0.contains(word) || (is_everybodys(word) && !hangs);
+            !is_shown
+        })
+    }
+
+    /// A text with `…` for words that are in these values, and not known.
+    pub fn without(&self, text: &str, values: &[&str]) -> String {
+        let hidden: BTreeSet<&str> = values.iter().flat_map(|text| words(text)).collect();
+        replaced(text, |word, _| {
+            hidden.contains(word) && !self.0.contains(word) && !is_everybodys(word)
+        })
+    }
+}
+
+fn is_everybodys(word: &str) -> bool {
+    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && word.len() <= DIGITS_MAX) || WORDS.contains(word)
+}
+
+/// The text with `…` for the words that `hide` picks; it is told, too, whether a word hangs on one that is hidden.
+fn replaced(text: &str, hide: impl Fn(&str, bool) -> bool) -> String {
     let (mut shown, mut rest, mut was_hidden) = (String::new(), text, false);
     while !rest.is_empty() {
         let gap = rest.find(is_part).unwrap_or(rest.len());
@@ -59,8 +89,7 @@ pub fn shown(text: &str, known: &[&str]) -> String {
         rest = after;
         // What hangs on a hidden word may be a part of the same value.
         let hangs = was_hidden && !gap.contains(char::is_whitespace);
-        let is_shown = known.contains(word) || (is_everybodys(word) && !hangs);
-        let is_hidden = !word.is_empty() && !is_shown;
+        let is_hidden = !word.is_empty() && hide(word, hangs);
         if is_hidden && hangs {
             continue;
         }
