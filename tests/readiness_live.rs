@@ -80,6 +80,51 @@ async fn what_keeps_the_pods_from_running_is_said_as_long_as_it_does() -> Result
     fleet.retire().await
 }
 
+/// Its controller waits for a pod that will never be ready, and so does the correction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_keeps_a_corrected_stateful_set_from_its_correction_is_said() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "left", 1).await?;
+    let form = |image: &str| {
+        let containers = json!([{"name": "app", "image": image}]);
+        let template =
+            json!({"metadata": {"labels": {"app": "db"}}, "spec": {"containers": containers}});
+        let selector = json!({"matchLabels": {"app": "db"}});
+        let spec =
+            json!({"replicas": 1, "serviceName": "db", "selector": selector, "template": template});
+        let mut form = fleet.form(image, json!(1), 0);
+        form["spec"]["deployments"] = json!([]);
+        form["spec"]["statefulSets"] = json!([{
+            "id": "db", "nameTemplate": "{{ .uid }}-db",
+            "spec": {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": spec},
+        }]);
+        form
+    };
+    let says = async |what: &str| {
+        wait::until(what, SOON, async || {
+            let node = fleet.get("LynqNode", "t0-web").await?;
+            let ready = condition(&node, "Ready").context("Ready")?;
+            let message = ready["message"].as_str().unwrap_or_default();
+            ensure!(message.contains(what), "{message}");
+            Ok(())
+        })
+        .await
+    };
+    fleet.apply(&form("db:1-broken")).await?;
+    says("container app: its image db:1-broken cannot be pulled").await?;
+    fleet.apply(&form("db:1")).await?;
+    let delete = format!("kubectl delete pod t0-db-0 -n {}", fleet.namespace);
+    says(&format!(
+        "pod t0-db-0 still runs what was before (container app: its image db:1-broken cannot be pulled), and the StatefulSet \
+         controller does not replace a pod that is not ready: delete it ({delete})"
+    ))
+    .await?;
+    cluster.shell(&delete).await?.expect_success()?;
+    says("all resources are ready").await?;
+    fleet.complete(1, SOON).await?;
+    fleet.retire().await
+}
+
 const GADGETS: &str = r#"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -131,5 +131,5 @@ async fn obstacle(world: &World, key: &ObjectKey) -> Result<Option<String>, ApiE
         .objects
         .selected(&pods, &key.namespace, &selector.to_string(), PODS_MAX)
         .await?;
-    Ok(obstacle::of(&pods))
+    Ok(obstacle::of(&workload, &pods))
 }

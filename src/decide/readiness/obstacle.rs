@@ -9,8 +9,8 @@ use crate::decide::readiness::object::Object;
 /// What tells the pods of one version of a workload from those of the others.
 const REVISIONS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
-/// Of the newest pod that says one, among those of the newest version.
-pub fn of(pods: &[Value]) -> Option<String> {
+/// Of a pod that nobody replaces, else of the newest pod that says one, among those of the newest version.
+pub fn of(workload: &Value, pods: &[Value]) -> Option<String> {
     // One that has ended is kept for its logs.
     let is_over = |pod: &Object| {
         let phase = pod.text("/status/phase").unwrap_or_default();
@@ -19,6 +19,9 @@ pub fn of(pods: &[Value]) -> Option<String> {
     let pods = pods.iter().map(Object::new).filter(|pod| !is_over(pod));
     let mut pods: Vec<Object> = pods.collect();
     pods.sort_by(|a, b| age(b).cmp(&age(a)));
+    if let Some(told) = left_broken(&Object::new(workload), &pods) {
+        return Some(told);
+    }
     let revision =
         |pod: &Object| REVISIONS.map(|label| pod.value()["metadata"]["labels"][label].clone());
     let newest = revision(pods.first()?);
@@ -32,13 +35,42 @@ fn age<'a>(pod: &Object<'a>) -> (Option<&'a str>, Option<&'a str>) {
     (created, pod.text("/metadata/name"))
 }
 
-fn in_the_way(pod: &Object) -> Option<String> {
+/// A StatefulSet that keeps an order waits until each pod is ready, one of the version before as well: it does not become so
+/// when that version was broken, and what corrects it never comes.
+fn left_broken(workload: &Object, pods: &[Object]) -> Option<String> {
+    let ordered = workload.text("/spec/podManagementPolicy") != Some("Parallel");
+    let on_delete = workload.text("/spec/updateStrategy/type") == Some("OnDelete");
+    let partition = workload.count("/spec/updateStrategy/rollingUpdate/partition");
+    let held_back = partition > Some(workload.count("/spec/ordinals/start").unwrap_or(0));
+    let is_set = workload.kind() == Some("StatefulSet") && ordered && !on_delete && !held_back;
+    if !is_set || workload.unobserved().is_some() {
+        return None;
+    }
+    let newest = workload.text("/status/updateRevision")?;
+    let left = pods.iter().filter_map(|pod| {
+        let revision = pod.text("/metadata/labels/controller-revision-hash")?;
+        let ready = pod.condition("Ready").is_some_and(|ready| ready.is_true());
+        let why = (revision != newest && !ready).then(|| of_containers(pod))??;
+        Some((pod.name(), why, pod.text("/metadata/namespace")?))
+    });
+    // The first in its order is the one that it waits for.
+    let (name, why, namespace) = left.min_by_key(|(name, ..)| (name.len(), name.clone()))?;
+    Some(format!(
+        "pod {name} still runs what was before ({why}), and the StatefulSet controller does not replace a pod that is not \
+         ready: delete it (kubectl delete pod {name} -n {namespace})"
+    ))
+}
+
+fn of_containers(pod: &Object) -> Option<String> {
     let containers = ["/status/initContainerStatuses", "/status/containerStatuses"];
-    let told = containers
+    containers
         .into_iter()
         .flat_map(|pointer| pod.list(pointer))
-        .find_map(|container| of_container(&Object::new(container)));
-    told.or_else(|| {
+        .find_map(|container| of_container(&Object::new(container)))
+}
+
+fn in_the_way(pod: &Object) -> Option<String> {
+    of_containers(pod).or_else(|| {
         let condition = pod.condition("PodScheduled")?;
         let message = condition.message();
         (!condition.is_true() && !message.is_empty())
@@ -105,6 +137,10 @@ mod tests {
     fn pod(name: &str, created: i64, status: Value) -> Value {
         let created = format!("2026-01-01T00:00:{created:02}Z");
         json!({"metadata": {"name": name, "creationTimestamp": created}, "status": status})
+    }
+
+    fn said(pods: &[Value]) -> Option<String> {
+        of(&Value::Null, pods)
     }
 
     fn waiting(reason: &str, message: &str) -> Value {
@@ -174,7 +210,7 @@ mod tests {
         ];
         for (status, told) in cases {
             assert_eq!(
-                of(&[pod("a", 0, status.clone())]).as_deref(),
+                said(&[pod("a", 0, status.clone())]).as_deref(),
                 told,
                 "{status}"
             );
@@ -190,9 +226,9 @@ mod tests {
         let fine = pod("d", 4, json!({}));
         let told = Some("container web: CreateContainerConfigError: new".to_owned());
         let mut pods = [old, new, gone, fine];
-        assert_eq!(of(&pods), told);
+        assert_eq!(said(&pods), told);
         pods.reverse();
-        assert_eq!(of(&pods), told);
+        assert_eq!(said(&pods), told);
     }
 
     #[test]
@@ -204,15 +240,134 @@ mod tests {
         let broken = || waiting("ImagePullBackOff", "");
         let old = of_revision(pod("a", 1, broken()), "1");
         let new = of_revision(pod("b", 2, json!({"phase": "Pending"})), "2");
-        assert_eq!(of(&[old.clone(), new]), None);
-        assert!(of(&[old]).is_some());
+        assert_eq!(said(&[old.clone(), new]), None);
+        assert!(said(&[old]).is_some());
         let ended = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
         let done = json!({"containerStatuses": [{"name": "a", "ready": false, "state": ended}]});
-        assert_eq!(of(&[pod("a", 1, done)]), None);
+        assert_eq!(said(&[pod("a", 1, done)]), None);
         for phase in ["Failed", "Succeeded"] {
             let mut over = broken();
             over["phase"] = json!(phase);
-            assert_eq!(of(&[pod("a", 1, over)]), None, "{phase}");
+            assert_eq!(said(&[pod("a", 1, over)]), None, "{phase}");
+        }
+    }
+
+    fn set(changes: Value) -> Value {
+        let mut set = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "generation": 3},
+            "spec": {"replicas": 3}, "status": {"observedGeneration": 3, "updateRevision": "db-new"},
+        });
+        json_patch::merge(&mut set, &changes);
+        set
+    }
+
+    fn of_set(name: &str, revision: &str, status: Value) -> Value {
+        let mut pod = pod(name, 0, status);
+        pod["metadata"]["namespace"] = json!("t-acme");
+        pod["metadata"]["labels"] = json!({"controller-revision-hash": revision});
+        pod
+    }
+
+    #[test]
+    fn a_broken_pod_of_the_version_before_is_to_be_deleted() {
+        let broken = || waiting("ImagePullBackOff", "");
+        let left = |name, why| {
+            Some(format!(
+                "pod {name} still runs what was before (container web: {why}), and the StatefulSet controller does not replace a \
+                 pod that is not ready: delete it (kubectl delete pod {name} -n t-acme)"
+            ))
+        };
+        let unpulled = "its image web:2 cannot be pulled";
+        let usual = || Some(format!("container web: {unpulled}"));
+        let partition =
+            |from: u32| json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": from}}}});
+        let old = || vec![of_set("db-2", "db-old", broken())];
+        let ended = json!({"terminated": {"exitCode": 1, "reason": "Error"}});
+        let crashing = json!({"containerStatuses": [{
+            "name": "web", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended,
+        }]});
+        let unset = waiting("CreateContainerConfigError", "no such key");
+        let mut ready = broken();
+        ready["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+        let unplaced = json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "no room"}]});
+        let mut gone = of_set("db-2", "db-old", broken());
+        gone["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+        let ten = of_set("db-10", "db-old", broken());
+        let cases = [
+            ("an image", json!({}), old(), left("db-2", unpulled)),
+            (
+                "a crash",
+                json!({}),
+                vec![of_set("db-2", "db-old", crashing)],
+                left("db-2", "it ends with exit code 1 (Error)"),
+            ),
+            (
+                "its configuration",
+                json!({}),
+                vec![of_set("db-2", "db-old", unset)],
+                left("db-2", "CreateContainerConfigError: no such key"),
+            ),
+            (
+                "the first",
+                json!({}),
+                vec![ten, old().remove(0)],
+                left("db-2", unpulled),
+            ),
+            (
+                "in the order that is the default",
+                json!({"spec": {"podManagementPolicy": "OrderedReady"}}),
+                old(),
+                left("db-2", unpulled),
+            ),
+            (
+                "no order",
+                json!({"spec": {"podManagementPolicy": "Parallel"}}),
+                old(),
+                usual(),
+            ),
+            (
+                "OnDelete",
+                json!({"spec": {"updateStrategy": {"type": "OnDelete"}}}),
+                old(),
+                usual(),
+            ),
+            ("no partition", partition(0), old(), left("db-2", unpulled)),
+            ("a partition", partition(3), old(), usual()),
+            (
+                "not seen yet",
+                json!({"metadata": {"generation": 4}}),
+                old(),
+                usual(),
+            ),
+            ("another kind", json!({"kind": "DaemonSet"}), old(), usual()),
+            (
+                "no revision",
+                json!({"status": {"updateRevision": null}}),
+                old(),
+                usual(),
+            ),
+            (
+                "the newest",
+                json!({}),
+                vec![of_set("db-2", "db-new", broken())],
+                usual(),
+            ),
+            (
+                "ready",
+                json!({}),
+                vec![of_set("db-2", "db-old", ready)],
+                usual(),
+            ),
+            ("on its way out", json!({}), vec![gone], None),
+            (
+                "no room for it",
+                json!({}),
+                vec![of_set("db-2", "db-old", unplaced)],
+                Some("no Kubernetes node takes its pod: no room".to_owned()),
+            ),
+        ];
+        for (name, changes, pods, told) in cases {
+            assert_eq!(of(&set(changes), &pods), told, "{name}");
         }
     }
 }
