@@ -241,18 +241,33 @@ impl Answer {
     }
 }
 
-const MESSAGE_MAX: usize = 1_000;
-/// The API server cuts a warning at 256 characters when there are several, and 4,096 in all.
-const WARNING_MAX: usize = 200;
+pub const MESSAGE_MAX: usize = 1_000;
+/// Where there are more than 4,096 characters of warnings, the API server cuts each at so many, wherever that is.
+pub const WARNING_MAX: usize = 256;
 const WARNINGS_MAX: usize = 5;
 
-/// One line of printable text: warnings travel in an HTTP header.
+/// One line of printable text: warnings travel in an HTTP header. What is too long ends with a word, and says that there is more.
 fn plain(text: &str, chars_max: usize) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(chars_max)
-        .collect()
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let text: String = text.chars().map(printable).collect();
+    let Some((room, _)) = text.char_indices().nth(chars_max - 1) else {
+        return text;
+    };
+    if text[room..].chars().nth(1).is_none() {
+        return text;
+    }
+    let start = &text[..room];
+    let is_whole = text[room..].starts_with([' ', ',', ';', ':']);
+    let words = match start.rsplit_once(' ') {
+        Some((words, last)) if !is_whole && last.chars().count() <= WORD_MAX => words,
+        _ => start,
+    };
+    let words = words.trim_end_matches([' ', ',', ';', ':', '(']);
+    format!("{words}…")
 }
+
+/// What is longer is no word.
+const WORD_MAX: usize = 63;
 
 #[cfg(test)]
 mod tests {
@@ -371,10 +386,24 @@ mod tests {
         };
         let body = answer.body("u");
         assert_eq!(body["response"]["warnings"][0], "a b ");
-        assert_eq!(
-            body["response"]["warnings"][1].as_str().unwrap().len(),
-            WARNING_MAX
-        );
+        let long = body["response"]["warnings"][1].as_str().unwrap();
+        assert_eq!(long.chars().count(), WARNING_MAX);
         assert_eq!(body["response"]["status"]["message"], "c  d");
+    }
+
+    #[test]
+    fn what_is_too_long_ends_with_a_word() {
+        for (text, told) in [
+            ("", ""),
+            ("invalid char", "invalid char"),
+            ("invalid chars", "invalid…"),
+            ("row b: inv chars", "row b: inv…"),
+            ("rows abc, d, e", "rows abc, d…"),
+            ("it fails: because", "it fails…"),
+            ("späte wörter ü", "späte…"),
+        ] {
+            assert_eq!(plain(text, 12), told, "{text}");
+        }
+        assert_eq!(plain(&"x".repeat(100), 80), "x".repeat(79) + "…");
     }
 }

@@ -15,6 +15,7 @@ use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
 use crate::decide::child::{NodeKey, kind_of};
 use crate::decide::content;
 use crate::decide::render::{CompiledForm, RowInputs};
+use crate::decide::review::{MESSAGE_MAX, WARNING_MAX};
 use crate::decide::rows::names::node_name;
 use crate::decide::rows::{Row, Rows};
 
@@ -165,9 +166,8 @@ impl Trial {
     /// `allowed`: whether the form may break rows. `forced`: whether it is forced itself.
     pub fn verdict(&self, allowed: bool, policy: &Rollout, forced: bool) -> Verdict {
         let stays = self.stays();
-        // The API server cuts a warning off after 256 characters.
-        let warned = |broken| format!("{stays}, for {broken}");
-        let refused = |broken| {
+        let warned = |broken: String| format!("{stays}, for {broken}");
+        let refused = |broken: String| {
             format!(
                 "{broken}. Correct the template, or the rows; or annotate the form with {}=\"{}\": then {stays}",
                 names::ALLOW_RENDER_ERRORS,
@@ -175,8 +175,8 @@ impl Trial {
             )
         };
         let (warned, denied) = match allowed {
-            true => (self.broken().map(warned), None),
-            false => (None, self.broken().map(refused)),
+            true => (self.told(warned, WARNING_MAX), None),
+            false => (None, self.told(refused, MESSAGE_MAX)),
         };
         Verdict {
             denied,
@@ -201,27 +201,31 @@ impl Trial {
         )
     }
 
-    /// The rows that it does not render for.
-    fn broken(&self) -> Option<String> {
+    /// What is broken, in such words; where that has no room, without the names that are like the first.
+    fn told(&self, words: impl Fn(String) -> String, chars_max: usize) -> Option<String> {
+        let whole = self.broken(ROWS_SHOWN).map(&words);
+        let whole = whole.filter(|told| told.chars().count() <= chars_max);
+        whole.or_else(|| self.broken(1).map(&words))
+    }
+
+    /// The rows that do not render any more, or not at all: so many by name, or only the first.
+    fn broken(&self, names_max: usize) -> Option<String> {
         let total = self.broken.len();
         let (first, rest) = self.broken.split_first()?;
         let (row, cause) = first;
-        let others: Vec<&str> = rest
-            .iter()
-            .take(ROWS_SHOWN - 1)
-            .map(|(row, _)| row.as_str())
-            .collect();
+        let others = rest.iter().take(names_max - 1);
+        let others = Vec::from_iter(others.map(|(row, _)| row.as_str()));
         let others = match others.is_empty() {
             true => String::new(),
             false => format!("; likewise {}", others.join(", ")),
         };
         let more = match total.saturating_sub(ROWS_SHOWN) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
+            more if more > 0 && !others.is_empty() => format!(" and {more} more"),
+            _ => String::new(),
         };
         Some(format!(
-            "it does not render for {total} of {} rows: row {row}: {cause}{others}{more}",
-            self.tried
+            "it does not render for {total} of {}: row {row}: {cause}{others}{more}",
+            counted(self.tried, "row")
         ))
     }
 
@@ -252,8 +256,8 @@ impl Trial {
         }
         if self.broken_before > 0 {
             warnings.push(format!(
-                "{} rows did not render before this change; see the conditions of the hub",
-                self.broken_before
+                "{} did not render before this change; see the conditions of the hub",
+                counted(self.broken_before, "row")
             ));
         }
         warnings
@@ -319,10 +323,12 @@ impl Trial {
         let restarts = self.restarts.iter();
         said.extend(restarts.map(|(kind, n)| format!("up to {} restart", counted(*n, kind))));
         if self.held > 0 && changed > 0 {
-            let held = self.held;
-            said.push(format!(
-                "{held} are held, and whoever of them runs this already is left alone"
-            ));
+            said.push(match self.held {
+                1 => "1 is held, and is left alone if it runs this already".to_owned(),
+                held => {
+                    format!("{held} are held, and whoever of them runs this already is left alone")
+                }
+            });
         }
         said.join("; ")
     }
@@ -403,7 +409,7 @@ mod tests {
             "",
         );
         let trial = tried(Some(&old), &new, &rows);
-        assert_eq!(trial.broken(), None);
+        assert_eq!(trial.broken(1), None);
         assert_eq!(
             trial.reached(&window(1), false),
             [
@@ -448,6 +454,12 @@ mod tests {
                  whoever of them runs this already is left alone"
             ]
         );
+        let one = Trial {
+            held: 1,
+            ..trial.clone()
+        };
+        let told = "; 1 is held, and is left alone if it runs this already";
+        assert!(one.reached(&window(1), false)[0].ends_with(told));
         let created = tried(None, &new, &rows);
         assert_eq!(
             created.reached(&window(2), false),
@@ -526,6 +538,13 @@ mod tests {
         assert_eq!(allowed.denied, None);
         let kept = "the resources that do not render stay as they are, the others of those nodes change, for it does not render for 6 of 7 rows: row b";
         assert!(allowed.warnings[1].starts_with(kept));
+        let long = bad.to_string().replace("no plan", &"no plan ".repeat(40));
+        let long = tried(Some(&good), &serde_json::from_str(&long).unwrap(), &rows);
+        let warning = &verdict(&long, true).warnings[1];
+        assert!(
+            warning.starts_with(kept) && warning.trim_end().ends_with("no plan"),
+            "{warning}"
+        );
         assert!(verdict(&tried(None, &bad, &rows), false).denied.is_some());
         // Whose turn is not known, is not written at all.
         let grouped = |mut form: Value, when: &str| {
