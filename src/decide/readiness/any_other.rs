@@ -5,7 +5,7 @@ use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;
 use crate::decide::readiness::object::Object;
 
-/// The condition that decides: the first of these that is there.
+/// The first of these that is there has to be True, and none may be False.
 const DECISIVE: [&str; 3] = ["Ready", "Available", "Healthy"];
 
 /// Crossplane leaves Ready as it was when it could not bring the newest spec to the provider; then only
@@ -40,8 +40,14 @@ fn not_ready(object: &Object<'_>) -> Option<Reason> {
     {
         return Some(reason);
     }
-    match DECISIVE.into_iter().find_map(|kind| object.condition(kind)) {
-        Some(condition) => object.condition_not_true(&condition),
+    let mut decisive = DECISIVE
+        .into_iter()
+        .filter_map(|kind| object.condition(kind));
+    match decisive.next() {
+        Some(first) => object.condition_not_true(&first).or_else(|| {
+            let mut denied = decisive.filter(|condition| condition.status() == "False");
+            denied.find_map(|condition| object.condition_not_true(&condition))
+        }),
         None => Some(Reason::NoKnownCondition {
             name: object.name(),
             found: object

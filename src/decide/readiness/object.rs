@@ -94,11 +94,14 @@ impl<'a> Object<'a> {
             .unwrap_or(0)
     }
 
+    /// None where there is nothing that can be compared with a generation.
+    fn observed_generation(&self) -> Option<i64> {
+        self.get("/status/observedGeneration").and_then(number)
+    }
+
     /// Why the status cannot be believed, for kinds whose controller always reports what it has observed.
     pub(super) fn unobserved(&self) -> Option<Reason> {
-        let observed = self
-            .get("/status/observedGeneration")
-            .and_then(Value::as_i64);
+        let observed = self.observed_generation();
         (observed != Some(self.generation())).then(|| Reason::NotObserved {
             name: self.name(),
             generation: self.generation(),
@@ -107,7 +110,7 @@ impl<'a> Object<'a> {
     }
 
     pub(super) fn reports_generation(&self) -> bool {
-        self.has("/status/observedGeneration")
+        self.has("/metadata/generation") && self.observed_generation().is_some()
     }
 
     /// The same for kinds whose controller may not report it at all.
@@ -207,6 +210,14 @@ impl<'a> Condition<'a> {
     }
 
     pub(super) fn observed_generation(&self) -> Option<i64> {
-        self.value.get("observedGeneration").and_then(Value::as_i64)
+        self.value.get("observedGeneration").and_then(number)
+    }
+}
+
+/// Some controllers write their generations as texts. What is none (a hash, a text that is empty) says nothing.
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        value => value.as_i64(),
     }
 }
