@@ -147,6 +147,9 @@ async fn rbac_gives_the_operator_what_it_needs() -> Result<()> {
         ),
         (true, "get create patch", "/v1 secrets", "", "tenants"),
         (true, "create patch", "events.k8s.io events", "", "tenants"),
+        // Why pods do not run.
+        (true, "list", "/v1 pods", "", "tenants"),
+        (true, "list", "/v1 events", "", "tenants"),
         (
             true,
             "get create patch",
@@ -519,7 +522,7 @@ async fn kubectl_shows_the_kinds_by_short_names_in_columns() -> Result<()> {
         ),
         (
             "lnode",
-            "NAME UID FORM READY DESIRED CONDITIONS HELD REASON SINCE AGE",
+            "NAME UID FORM READY DESIRED SKIPPED CONFLICTED CONDITIONS HELD REASON SINCE AGE",
         ),
     ] {
         let table = cluster

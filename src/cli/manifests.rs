@@ -277,8 +277,8 @@ fn cluster_role() -> Value {
             // An owner reference that blocks deletion needs it.
             rule(&[names::GROUP], &["lynqhubs/finalizers", "lynqnodes/finalizers"], &["update"]),
             rule(&[""], &["namespaces", "serviceaccounts", "services", "configmaps", "secrets", "persistentvolumeclaims"], &all),
-            // What keeps a workload's pods from running is said by the pods alone.
-            rule(&[""], &["pods"], &["list"]),
+            // What keeps a workload's pods from running is said by the pods alone, and in events where there may be none.
+            rule(&[""], &["pods", "events"], &["list"]),
             rule(&["apps"], &["deployments", "statefulsets", "daemonsets"], &all),
             rule(&["batch"], &["jobs", "cronjobs"], &all),
             rule(&["networking.k8s.io"], &["ingresses", "networkpolicies"], &all),

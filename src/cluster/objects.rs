@@ -196,16 +196,18 @@ impl Objects {
         }
     }
 
-    /// Objects of a kind that these labels select, no more than about `most`, as the API server's cache has them.
+    /// The first page of the objects of a core kind that are selected.
     pub async fn selected(
         &self,
-        kind: &Kind,
+        kind: &str,
         namespace: &str,
-        labels: &str,
-        most: u32,
+        params: ListParams,
     ) -> Result<Vec<Value>, ApiError> {
-        let api = self.api(kind, namespace).await?;
-        let params = ListParams::default().labels(labels).limit(most).match_any();
+        let kind = Kind {
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+        };
+        let api = self.api(&kind, namespace).await?;
         let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
         let objects = page.items.into_iter().map(serde_json::to_value);
         Ok(objects
@@ -219,7 +221,10 @@ impl Objects {
             .await?
             .ok_or_else(|| ApiError::NotFound(format!("the cluster does not serve {kind}")))?;
         let (client, resource) = (self.client.clone(), &served.resource);
-        Ok(Api::namespaced_with(client, namespace, resource))
+        Ok(match namespace {
+            "" => Api::all_with(client, resource),
+            namespace => Api::namespaced_with(client, namespace, resource),
+        })
     }
 
     /// The answer to a SubjectAccessReview.

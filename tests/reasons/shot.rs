@@ -144,14 +144,18 @@ fn columns(table: &str) -> Result<String> {
     Ok(lines.map(|line| line.trim_end().to_owned() + "\n").concat())
 }
 
-/// A line without its times and durations.
+/// A line without its times and durations, and without the names that pods are given.
 fn timeless(line: &str) -> String {
     let is_time = |word: &str| {
         let clock = word.len() == 8 && word.bytes().filter(|b| *b == b':').count() == 2;
         let stamp = word.ends_with('Z') && word.contains('T') && word.starts_with("20");
         clock || stamp
     };
-    let words = line.split(' ').map(|word| {
+    let before = std::iter::once("").chain(line.split(' '));
+    let words = before.zip(line.split(' ')).map(|(before, word)| {
+        if before == "pod" && word.ends_with(':') {
+            return "POD:".to_owned();
+        }
         let bare = word.trim_matches(|c: char| "(),;".contains(c));
         match is_time(bare) {
             true => word.replace(bare, "TIME"),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::ListParams;
 use kube::core::Selector;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -12,14 +13,19 @@ use tokio::sync::Semaphore;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::{Key, Look};
-use crate::decide::child::{Child, Kind, ObjectKey};
+use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::NodeDigest;
 use crate::decide::readiness::{Reason, obstacle};
 
-/// How long pods may take to start before they are looked at. Nothing tells when they change, so that they are looked at
-/// again after twice as long, and so on: who waits longer has to read something that is still true.
-const FIRST_AFTER: Duration = Duration::from_secs(5);
+/// How long pods may take to start before they are looked at. Nothing tells when they change, so that they are looked at again
+/// after as long as was waited so far: who waits longer has to read something that is still true.
+const FIRST_AFTER: Duration = Duration::from_secs(2);
 const EVERY_MAX: Duration = Duration::from_secs(1800);
+/// In the first minute somebody waits for the cause of what was just released.
+const SOON: Duration = Duration::from_secs(60);
+const SOON_EVERY_MAX: Duration = Duration::from_secs(10);
+/// For so long it is no news that a pod has not started.
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// As a rule the workload changes when its pods do.
 const NEWS_AFTER: Duration = Duration::from_secs(10);
 
@@ -36,17 +42,18 @@ pub struct Memory {
     pub obstacle: Option<String>,
     /// The workload's resourceVersion when it was seen last.
     version: String,
-    wait: Duration,
+    since: Instant,
     again_at: Instant,
 }
 
 impl Memory {
     fn new(workload: &Child) -> Self {
+        let now = Instant::now();
         Memory {
             obstacle: None,
             version: workload.resource_version.clone(),
-            wait: FIRST_AFTER,
-            again_at: Instant::now() + FIRST_AFTER,
+            since: now,
+            again_at: now + FIRST_AFTER,
         }
     }
 
@@ -64,7 +71,8 @@ impl Memory {
         let Ok(_permit) = LOOKS.try_acquire() else {
             return false;
         };
-        let found = match obstacle(world, key).await {
+        let waited = now - self.since;
+        let found = match obstacle(world, key, waited >= STARTS_WITHIN).await {
             Ok(found) => found,
             // It is a help to read; who may not see pods does without.
             Err(ApiError::Refused(_) | ApiError::NotFound(_)) => None,
@@ -73,8 +81,11 @@ impl Memory {
                 return false;
             }
         };
-        self.wait = EVERY_MAX.min(self.wait * 2);
-        self.again_at = now + self.wait;
+        let most = match found {
+            None if waited < SOON => SOON_EVERY_MAX,
+            _ => EVERY_MAX,
+        };
+        self.again_at = now + waited.min(most);
         let is_news = self.obstacle != found;
         self.obstacle = found;
         is_news
@@ -115,7 +126,8 @@ impl Look<'_> {
     }
 }
 
-async fn obstacle(world: &World, key: &ObjectKey) -> Result<Option<String>, ApiError> {
+/// `late`: that a pod has not started is worth saying.
+async fn obstacle(world: &World, key: &ObjectKey, late: bool) -> Result<Option<String>, ApiError> {
     let workload = world.objects.get(key).await?;
     let selector = LabelSelector::deserialize(&workload["spec"]["selector"]);
     let selector = selector.ok().and_then(|s| Selector::try_from(s).ok());
@@ -123,13 +135,31 @@ async fn obstacle(world: &World, key: &ObjectKey) -> Result<Option<String>, ApiE
     let Some(selector) = selector.filter(|selector| !selector.selects_all()) else {
         return Ok(None);
     };
-    let pods = Kind {
-        api_version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-    };
+    // As the API server's cache has them.
+    let params = ListParams::default().labels(&selector.to_string());
+    let params = params.limit(PODS_MAX).match_any();
     let pods = world
         .objects
-        .selected(&pods, &key.namespace, &selector.to_string(), PODS_MAX)
+        .selected("Pod", &key.namespace, params)
         .await?;
-    Ok(obstacle::of(&workload, &pods))
+    let found = obstacle::of(&workload, &pods);
+    if found.is_some() {
+        return Ok(found);
+    }
+    let refused = match obstacle::tells_refusals(&workload) {
+        true => Vec::new(),
+        // Their controllers say only in events that they may not make a pod.
+        false => {
+            let uid = workload["metadata"]["uid"].as_str().unwrap_or_default();
+            let params = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+            let params = params.limit(PODS_MAX);
+            let events = world.objects.selected("Event", &key.namespace, params);
+            match events.await {
+                Err(ApiError::Refused(_)) => Vec::new(),
+                events => events?,
+            }
+        }
+    };
+    let refused = obstacle::refused(&refused, &pods);
+    Ok(refused.or_else(|| late.then(|| obstacle::not_started(&pods))?))
 }

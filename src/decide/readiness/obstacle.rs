@@ -2,6 +2,7 @@
 //! that stay the same while that does: a kubelet alternates between two reasons for one image, and counts restarts and
 //! seconds, and each change of a message is a write of a status.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::decide::readiness::object::Object;
@@ -11,7 +12,83 @@ const REVISIONS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
 /// Of a pod that nobody replaces, else of the newest pod that says one, among those of the newest version.
 pub fn of(workload: &Value, pods: &[Value]) -> Option<String> {
-    // One that has ended is kept for its logs.
+    let pods = living(pods);
+    let left = left_broken(&Object::new(workload), &pods);
+    left.or_else(|| newest(&pods).find_map(|pod| Some(of_pod(pod, &in_the_way(pod)?))))
+}
+
+/// Whether the workload's own status says why a pod of it may not be made.
+pub fn tells_refusals(workload: &Value) -> bool {
+    workload["kind"] == "Deployment"
+}
+
+/// What refuses the pods of a workload, by its events, where no pod was made since.
+pub fn refused(events: &[Value], pods: &[Value]) -> Option<String> {
+    let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
+    let told_at = |event: &Value| {
+        let times = [
+            &event["series"]["lastObservedTime"],
+            &event["lastTimestamp"],
+            &event["eventTime"],
+        ];
+        times.into_iter().find_map(time)
+    };
+    let refusals = events
+        .iter()
+        .filter(|event| event["reason"] == "FailedCreate");
+    let refusals = refusals.filter_map(|event| Some((told_at(event)?, event["message"].as_str()?)));
+    let (at, message) = refusals.max()?;
+    let created = pods
+        .iter()
+        .map(|pod| time(&pod["metadata"]["creationTimestamp"]));
+    (Some(at) >= created.max().flatten()).then(|| message.to_owned())
+}
+
+/// The newest pod that is not ready, and how far it is: where there is nothing else to say.
+pub fn not_started(pods: &[Value]) -> Option<String> {
+    let pods = living(pods);
+    let is_ready = |pod: &Object| pod.condition("Ready").is_some_and(|ready| ready.is_true());
+    let pod = newest(&pods).find(|pod| !is_ready(pod))?;
+    let of = |list: &str, stage: &dyn Fn(&Object) -> Option<String>| {
+        let mut containers = pod.list(list).iter().map(Object::new);
+        containers.find_map(|container| stage(&container))
+    };
+    let name = |container: &Object| container.text("/name").unwrap_or_default().to_owned();
+    let init = |container: &Object| {
+        let runs = container.has("/state/running") && !container.flag("/ready");
+        runs.then(|| format!("its init container {} still runs", name(container)))
+    };
+    let main = |container: &Object| {
+        let name = name(container);
+        match (
+            container.flag("/ready"),
+            container.text("/state/waiting/reason"),
+        ) {
+            (true, _) => None,
+            (_, Some(reason)) => Some(format!("container {name} has not started ({reason})")),
+            (_, None) if !container.has("/state/running") => None,
+            (_, None) => Some(format!(
+                "container {name} runs, and its readinessProbe has not passed"
+            )),
+        }
+    };
+    let stage = of("/status/initContainerStatuses", &init);
+    let stage = stage.or_else(|| of("/status/containerStatuses", &main));
+    let phase = || format!("it is {}", pod.text("/status/phase").unwrap_or("not ready"));
+    let namespace = pod.text("/metadata/namespace").unwrap_or_default();
+    let next = format!("see kubectl describe pod {} -n {namespace}", pod.name());
+    Some(of_pod(
+        pod,
+        &format!("{}; {next}", stage.unwrap_or_else(phase)),
+    ))
+}
+
+fn of_pod(pod: &Object, said: &str) -> String {
+    format!("pod {}: {said}", pod.name())
+}
+
+/// Newest first. One that has ended is kept for its logs.
+fn living(pods: &[Value]) -> Vec<Object<'_>> {
     let is_over = |pod: &Object| {
         let phase = pod.text("/status/phase").unwrap_or_default();
         pod.has("/metadata/deletionTimestamp") || ["Succeeded", "Failed"].contains(&phase)
@@ -19,14 +96,15 @@ pub fn of(workload: &Value, pods: &[Value]) -> Option<String> {
     let pods = pods.iter().map(Object::new).filter(|pod| !is_over(pod));
     let mut pods: Vec<Object> = pods.collect();
     pods.sort_by(|a, b| age(b).cmp(&age(a)));
-    if let Some(told) = left_broken(&Object::new(workload), &pods) {
-        return Some(told);
-    }
+    pods
+}
+
+/// Those of the newest version.
+fn newest<'a, 'b>(pods: &'b [Object<'a>]) -> impl Iterator<Item = &'b Object<'a>> {
     let revision =
         |pod: &Object| REVISIONS.map(|label| pod.value()["metadata"]["labels"][label].clone());
-    let newest = revision(pods.first()?);
-    let mut newest = pods.iter().filter(|pod| revision(pod) == newest);
-    newest.find_map(in_the_way)
+    let newest = pods.first().map(revision);
+    pods.iter().filter(move |pod| Some(revision(pod)) == newest)
 }
 
 /// Two of one age are told in the same order each time.
@@ -74,7 +152,7 @@ fn in_the_way(pod: &Object) -> Option<String> {
         let condition = pod.condition("PodScheduled")?;
         let message = condition.message();
         (!condition.is_true() && !message.is_empty())
-            .then(|| format!("no Kubernetes node takes its pod: {}", uncounted(&message)))
+            .then(|| format!("no Kubernetes node takes it: {}", uncounted(&message)))
     })
 }
 
@@ -192,13 +270,13 @@ mod tests {
             ),
             (
                 json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]}),
-                Some("no Kubernetes node takes its pod: 0/3 nodes are available"),
+                Some("no Kubernetes node takes it: 0/3 nodes are available"),
             ),
             (
                 json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/9 nodes are available: 2 node(s) had \
                     untolerated taint, 7 Insufficient cpu. preemption: 0/9 nodes are available: 9 No victims found."}]}),
                 Some(
-                    "no Kubernetes node takes its pod: Insufficient cpu, node(s) had untolerated taint",
+                    "no Kubernetes node takes it: Insufficient cpu, node(s) had untolerated taint",
                 ),
             ),
             (
@@ -209,11 +287,8 @@ mod tests {
             (json!({"containerStatuses": "none"}), None),
         ];
         for (status, told) in cases {
-            assert_eq!(
-                said(&[pod("a", 0, status.clone())]).as_deref(),
-                told,
-                "{status}"
-            );
+            let told = told.map(|told| format!("pod a: {told}"));
+            assert_eq!(said(&[pod("a", 0, status.clone())]), told, "{status}");
         }
     }
 
@@ -224,7 +299,7 @@ mod tests {
         let mut gone = pod("c", 3, waiting("CreateContainerConfigError", "gone"));
         gone["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
         let fine = pod("d", 4, json!({}));
-        let told = Some("container web: CreateContainerConfigError: new".to_owned());
+        let told = Some("pod b: container web: CreateContainerConfigError: new".to_owned());
         let mut pods = [old, new, gone, fine];
         assert_eq!(said(&pods), told);
         pods.reverse();
@@ -278,7 +353,7 @@ mod tests {
             ))
         };
         let unpulled = "its image web:2 cannot be pulled";
-        let usual = || Some(format!("container web: {unpulled}"));
+        let usual = || Some(format!("pod db-2: container web: {unpulled}"));
         let partition =
             |from: u32| json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": from}}}});
         let old = || vec![of_set("db-2", "db-old", broken())];
@@ -363,11 +438,59 @@ mod tests {
                 "no room for it",
                 json!({}),
                 vec![of_set("db-2", "db-old", unplaced)],
-                Some("no Kubernetes node takes its pod: no room".to_owned()),
+                Some("pod db-2: no Kubernetes node takes it: no room".to_owned()),
             ),
         ];
         for (name, changes, pods, told) in cases {
             assert_eq!(of(&set(changes), &pods), told, "{name}");
         }
+    }
+
+    #[test]
+    fn a_refused_pod_is_told_until_one_is_made() {
+        let event = |at: &str, reason: &str, message: &str| json!({"reason": reason, "message": message, "lastTimestamp": at});
+        let events = [
+            event("2026-01-01T00:00:10Z", "FailedCreate", "older"),
+            event("2026-01-01T00:00:20Z", "FailedCreate", "exceeded quota"),
+            event("2026-01-01T00:00:30Z", "SuccessfulCreate", "made"),
+            json!({"reason": "FailedCreate", "message": "without a time"}),
+        ];
+        let told = |pods: &[Value]| refused(&events, pods);
+        let said = Some("exceeded quota".to_owned());
+        assert_eq!(told(&[]), said);
+        assert_eq!(told(&[pod("a", 19, json!({}))]), said);
+        assert_eq!(
+            told(&[pod("a", 5, json!({})), pod("b", 21, json!({}))]),
+            None
+        );
+        assert_eq!(refused(&[], &[]), None);
+    }
+
+    #[test]
+    fn how_far_a_late_pod_is_is_told() {
+        let containers = |state: Value| json!({"phase": "Pending", "containerStatuses": [{"name": "web", "state": state}]});
+        let init = json!({"initContainerStatuses": [
+            {"name": "first", "ready": true, "state": {"terminated": {"exitCode": 0}}},
+            {"name": "migrate", "state": {"running": {}}},
+        ]});
+        for (status, told) in [
+            (
+                containers(json!({"waiting": {"reason": "ContainerCreating"}})),
+                "container web has not started (ContainerCreating)",
+            ),
+            (
+                containers(json!({"running": {}})),
+                "container web runs, and its readinessProbe has not passed",
+            ),
+            (init, "its init container migrate still runs"),
+            (json!({"phase": "Pending"}), "it is Pending"),
+        ] {
+            let mut late = pod("a", 0, status.clone());
+            late["metadata"]["namespace"] = json!("t-acme");
+            let expected = format!("pod a: {told}; see kubectl describe pod a -n t-acme");
+            assert_eq!(not_started(&[late]), Some(expected), "{status}");
+        }
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        assert_eq!(not_started(&[pod("a", 0, ready)]), None);
     }
 }
