@@ -83,6 +83,8 @@ pub struct Looked {
 
 /// What the loops share.
 pub struct World {
+    /// The operator's own.
+    pub namespace: String,
     pub objects: Objects,
     pub events: Events,
     pub metrics: Metrics,
@@ -157,10 +159,11 @@ impl Rendered {
 }
 
 impl World {
-    pub fn new(objects: Objects, events: Events, metrics: Metrics) -> Arc<Self> {
+    pub fn new(namespace: &str, objects: Objects, events: Events, metrics: Metrics) -> Arc<Self> {
         let node_queue: Queue<NodeKey> = Queue::default();
         let touched = node_queue.clone();
         Arc::new(World {
+            namespace: namespace.to_owned(),
             objects,
             events,
             metrics,

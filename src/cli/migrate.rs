@@ -93,7 +93,7 @@ async fn look(arguments: &Arguments) -> Result<(), AnyError> {
     let path = path.map(|path| path.display().to_string());
     let (kube, _) = client::connect(path.as_deref()).await?;
     let objects = Objects::new(kube.clone()).dry_run();
-    let world = World::new(objects, Events::start(kube, None), Metrics::default());
+    let world = World::new("", objects, Events::start(kube, None), Metrics::default());
     let namespace = arguments.namespace.as_deref().unwrap_or_default();
     let hubs = list(&world, "LynqHub", namespace).await?;
     for form in list(&world, "LynqForm", namespace).await? {

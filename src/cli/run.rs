@@ -176,6 +176,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let hostname = std::env::var("HOSTNAME").unwrap_or_else(|_| "lynqgate".to_owned());
     let objects = Objects::new(kube.clone());
     let world = World::new(
+        &arguments.namespace,
         objects.clone(),
         Events::start(kube.clone(), Some(hostname.clone())),
         metrics,
@@ -232,6 +233,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         rows_of: rows_of(&world),
         authors: authors.clone(),
         metrics: webhook_metrics.clone(),
+        namespace: arguments.namespace.clone(),
         trials: Arc::new(Semaphore::new(1)),
     });
     let of_nodes = webhook::router(webhook::Webhook {

@@ -441,7 +441,7 @@ fn compile_forms(
                 spec: spec.clone(),
                 all_written: same.map_or_else(told, |known| known.all_written),
                 form: CompiledForm::parse(&form.name, spec)
-                    .map(Arc::new)
+                    .map(|form| Arc::new(form.sparing(&world.namespace)))
                     .map_err(|e| e.to_string()),
             };
             memory.compiled.insert(form.name.clone(), compiled);

@@ -1,7 +1,7 @@
 //! A form rendered for one row: every text of it once, by the hub. What comes out is resolved content; the values of a
 //! row are never parsed as templates.
 
-mod namespaces;
+pub mod namespaces;
 mod syntax;
 mod tree;
 
@@ -31,6 +31,8 @@ pub struct CompiledForm {
     /// The groups of the order that go by the row: number and condition.
     groups: Vec<(usize, Template)>,
     allowed_namespaces: Vec<String>,
+    /// The operator's own namespace, where it is known.
+    own_namespace: String,
 }
 
 struct CompiledResource {
@@ -41,8 +43,12 @@ struct CompiledResource {
     labels: BTreeMap<String, Template>,
     annotations: BTreeMap<String, Template>,
     spec: Tree,
-    /// A template, and so a row, says which namespace it goes to.
+    /// A template, and so a row, says what its name is.
+    name_is_chosen: bool,
+    /// The same of the namespace that it goes to.
     namespace_is_chosen: bool,
+    /// What that template itself says of it.
+    namespace_pattern: Option<String>,
 }
 
 /// Why a form cannot be rendered for any row.
@@ -141,9 +147,18 @@ impl CompiledForm {
         Ok(CompiledForm {
             hash: content::hash_value(&of_all),
             allowed_namespaces,
+            own_namespace: String::new(),
             resources,
             groups,
         })
+    }
+
+    /// The same, whose templates do not lead into the operator's own namespace.
+    pub fn sparing(self, own_namespace: &str) -> Self {
+        CompiledForm {
+            own_namespace: own_namespace.to_owned(),
+            ..self
+        }
     }
 
     /// Changes exactly when the form would render differently.
@@ -171,6 +186,10 @@ impl CompiledForm {
             rendered.push(resource.render(&inputs.within(&budget)));
         }
         let created = namespaces::created(rendered.iter().flatten());
+        let allowed = namespaces::Allowed {
+            listed: &self.allowed_namespaces,
+            own: &self.own_namespace,
+        };
         let mut objects = BTreeSet::new();
         let reached = self
             .resources
@@ -179,9 +198,14 @@ impl CompiledForm {
             .map(|((_, resource), rendered)| {
                 let shown = |value: &str| resource.shown(inputs, value);
                 rendered
+                    .and_then(|rendered| match resource.name_is_chosen {
+                        true => allowed.create(rendered, shown),
+                        false => Ok(rendered),
+                    })
                     .and_then(|rendered| match resource.namespace_is_chosen {
                         true => {
-                            namespaces::reach(rendered, &created, &self.allowed_namespaces, shown)
+                            let pattern = resource.namespace_pattern.as_deref();
+                            allowed.reach(rendered, pattern, &created, shown)
                         }
                         false => Ok(rendered),
                     })
@@ -436,7 +460,9 @@ impl CompiledResource {
         };
         Ok(CompiledResource {
             fixed,
+            name_is_chosen: is_template(name),
             namespace_is_chosen: is_template(chosen),
+            namespace_pattern: namespaces::pattern(chosen),
             name: parse("NameTemplate", &resource.name_template)?,
             namespace: parse("TargetNamespace", &resource.target_namespace)?,
             labels: all("LabelsTemplate", &resource.labels_template)?,

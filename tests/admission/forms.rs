@@ -112,8 +112,12 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     // A row leads nowhere that the form does not name.
     let mut away = maps(&fleet, "x");
     away["spec"]["configMaps"][0]["targetNamespace"] = json!("team-{{ .plan }}");
-    let why = "resource 'map': targetNamespace: a template may lead to a namespace that this form creates for the row, or that \
-               the form's allowedNamespaces lists, but not to \"team-…\"";
+    taken(cluster, &away, "makes 4 nodes", &dry).await?;
+    // Nothing of it stands outside of the template.
+    let free = r#"{{ printf "team-%s" .plan }}"#;
+    away["spec"]["configMaps"][0]["targetNamespace"] = json!(free);
+    let why = "resource 'map': targetNamespace: the template leads to namespace \"…\", which must be created by this form for the \
+               row, or match allowedNamespaces";
     refused(cluster, &away, why, &dry).await?;
     away["spec"]["allowedNamespaces"] = json!(["team-*"]);
     taken(cluster, &away, "makes 4 nodes", &dry).await?;
@@ -122,6 +126,14 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
         "id": "team", "nameTemplate": "team-{{ .plan }}", "spec": {"apiVersion": "v1", "kind": "Namespace"},
     }]);
     taken(cluster, &away, "makes 4 nodes", &dry).await?;
+    // The operator's own namespace matches, and is not meant.
+    let mut own = maps(&fleet, "x");
+    let system = r#"lynq-{{ if eq .plan "pro" }}system{{ end }}"#;
+    own["spec"]["configMaps"][0]["targetNamespace"] = json!(system);
+    let why = "which is reserved. List that name itself in allowedNamespaces";
+    refused(cluster, &own, why, &dry).await?;
+    own["spec"]["allowedNamespaces"] = json!(["lynq-system"]);
+    taken(cluster, &own, "makes 4 nodes", &dry).await?;
 
     // Without its rows a form is judged by itself.
     let mut elsewhere = maps(&fleet, "{{ .nosuch }}");
@@ -253,6 +265,33 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
     let anywhere = any("targetNamespace", "{{ .plan }}");
     let why = "may not create configmaps in all namespaces (only its templates tell which)";
     refused(cluster, &anywhere, why, &alice).await?;
+    // What a template spells out is asked for where it leads now; rights in all namespaces are enough for ever.
+    let ours = any(
+        "targetNamespace",
+        &format!("{}{{{{ .plan }}}}", fleet.namespace),
+    );
+    taken(
+        cluster,
+        &ours,
+        "",
+        &[&alice[..], &["--dry-run=server"]].concat(),
+    )
+    .await?;
+    for (template, why) in [
+        (
+            "kube-{{ .plan }}",
+            "in all namespaces (no namespace matches \"kube-*\" yet)",
+        ),
+        (
+            "nobodys-{{ .plan }}",
+            "in all namespaces (no namespace matches \"nobodys-*\" yet)",
+        ),
+    ] {
+        refused(cluster, &any("targetNamespace", template), why, &alice).await?;
+    }
+    let mut listed = any("targetNamespace", "{{ .plan }}");
+    listed["spec"]["allowedNamespaces"] = json!([fleet.namespace, "kube-system"]);
+    refused(cluster, &listed, "in namespace \"kube-system\"", &alice).await?;
     let mut kind = form.clone();
     let by_the_hour = r#"{{ if eq (now | date "2006") "1970" }}Nope{{ else }}Secret{{ end }}"#;
     kind["spec"]["configMaps"][0]["spec"]["kind"] = json!(by_the_hour);

@@ -87,8 +87,15 @@ async fn what_does_not_render_is_kept_and_goes_with_its_row() -> Result<()> {
     definitions::install_ours(&cluster).await?;
     let fleet = fleet_of_rows(&cluster, "unrendered").await?;
     let mut form = form_with_labels(&cluster, &fleet).await?;
-    form["spec"]["allowedNamespaces"] = json!([]);
     let fleet = fleet_with(fleet, &form, |_| "web:1").await?;
+    // The same namespaces, without a word of theirs outside of the templates.
+    form["spec"]["allowedNamespaces"] = json!([]);
+    let maps = form["spec"]["configMaps"].as_array_mut();
+    let mut maps = maps.context("an array")?.iter_mut();
+    let own = maps.find(|map| map["id"] == "own").context("own")?;
+    let namespace = format!(r#"{{{{ printf "{}-of-%s" .uid }}}}"#, fleet.namespace);
+    own["targetNamespace"] = json!(namespace);
+    fleet.apply(&form).await?;
     let before = uids(&fleet, 1).await?;
 
     let _operator = Operator::start(&cluster, "operator", &[]).await?;

@@ -29,6 +29,21 @@ pub struct Change {
     pub old: Option<Arc<CompiledForm>>,
 }
 
+impl Change {
+    /// The same, whose templates do not lead into the operator's own namespace.
+    pub fn sparing(self, own_namespace: &str) -> Self {
+        let sparing = |form: Arc<CompiledForm>| {
+            let form = Arc::into_inner(form).expect("nobody else has it yet");
+            Arc::new(form.sparing(own_namespace))
+        };
+        Change {
+            new: sparing(self.new),
+            old: self.old.map(sparing),
+            ..self
+        }
+    }
+}
+
 pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
     let name = new["metadata"]["name"].as_str().unwrap_or("form");
     let spec = &new["spec"];

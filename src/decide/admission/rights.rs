@@ -10,7 +10,7 @@ use crate::api::names;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::decide::child::{Kind, kind_of};
 use crate::decide::content;
-use crate::decide::render::is_template;
+use crate::decide::render::{is_template, namespaces};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
@@ -25,12 +25,38 @@ pub enum Place {
     /// The form's own namespace.
     Home,
     Namespace(String),
+    /// A template says which, of those that match one of these patterns.
+    Matching(BTreeSet<String>),
     /// A template says which.
     Any,
 }
 
+/// In how many namespaces the author is asked for a right, instead of in all.
+const NAMESPACES_MAX: usize = 50;
+
+/// Of the namespaces that there are, those that such patterns lead to; or why the author needs the right in all namespaces.
+pub fn reached<'a>(
+    patterns: &BTreeSet<String>,
+    present: &'a BTreeSet<String>,
+) -> Result<Vec<&'a str>, String> {
+    let is_reached = |name: &str| {
+        let leads = |pattern: &String| namespaces::matches(pattern, name);
+        patterns.contains(name)
+            || (!namespaces::is_reserved(name, "") && patterns.iter().any(leads))
+    };
+    let present = present.iter().map(String::as_str);
+    let found: Vec<&str> = present.filter(|name| is_reached(name)).collect();
+    let shown: Vec<String> = patterns.iter().take(3).map(|p| format!("{p:?}")).collect();
+    let shown = shown.join(", ");
+    match found.len() {
+        0 => Err(format!("no namespace matches {shown} yet")),
+        1..=NAMESPACES_MAX => Ok(found),
+        more => Err(format!("{more} match {shown}")),
+    }
+}
+
 pub fn of_form(spec: &FormSpec) -> BTreeSet<Right> {
-    of_resources(spec.content.iter())
+    of_resources(spec.content.iter(), Some(&spec.allowed_namespaces))
 }
 
 /// Of a node that is written by somebody else than its hub: of its content, where that changes.
@@ -47,12 +73,25 @@ pub fn of_node(old: Option<&Value>, new: &Value) -> BTreeSet<Right> {
             content
                 .iter()
                 .filter(|resource| resource.render_error.is_empty()),
+            None,
         )
     };
     parsed.map_or_else(BTreeSet::new, applied)
 }
 
-fn of_resources<'a>(content: impl Iterator<Item = &'a Resource>) -> BTreeSet<Right> {
+/// `allowed`: of a form, whose templates are bound.
+fn of_resources<'a>(
+    content: impl Iterator<Item = &'a Resource>,
+    allowed: Option<&[String]>,
+) -> BTreeSet<Right> {
+    let chosen = |template: &str| {
+        let listed = allowed.into_iter().flatten().cloned();
+        let written = allowed.and_then(|_| namespaces::pattern(template));
+        match listed.chain(written).collect::<BTreeSet<_>>() {
+            none if none.is_empty() => Place::Any,
+            patterns => Place::Matching(patterns),
+        }
+    };
     let of_resource = |resource: &Resource| {
         let kind = kind_of(&resource.spec);
         if kind.group() == names::GROUP && ["LynqForm", "LynqNode"].contains(&kind.kind.as_str()) {
@@ -75,7 +114,7 @@ fn of_resources<'a>(content: impl Iterator<Item = &'a Resource>) -> BTreeSet<Rig
             kind: is_fixed.then_some(kind),
             place: match namespace {
                 "" => Place::Home,
-                text if is_template(text) => Place::Any,
+                text if is_template(text) => chosen(text),
                 text => Place::Namespace(text.to_owned()),
             },
         }
@@ -96,8 +135,9 @@ mod tests {
             {"id": "b", "targetNamespace": "kube-system", "spec": {"apiVersion": "v1", "kind": "Secret"}},
             {"id": "c", "spec": {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "x"}}},
             {"id": "d", "targetNamespace": "t-{{ .uid }}", "spec": {"apiVersion": "v1", "kind": "Secret"}},
+            {"id": "i", "targetNamespace": "{{ .uid }}", "spec": {"apiVersion": "v1", "kind": "Secret"}},
             {"id": "e", "spec": {"apiVersion": "v1", "kind": "{{ .kind }}"}},
-            {"id": "g", "targetNamespace": "g{# #}", "spec": {"apiVersion": "v1", "kind": "Secret{# #}"}},
+            {"id": "g", "targetNamespace": "{# #}", "spec": {"apiVersion": "v1", "kind": "Secret{# #}"}},
             {"id": "h", "targetNamespace": "h", "spec": {"apiVersion": "v1", "kind": "Sec ret"}},
             {"id": "f", "spec": {"apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm"}},
         ]});
@@ -118,6 +158,7 @@ mod tests {
             secret(Place::Home),
             named("kube-system"),
             named("x"),
+            secret(Place::Matching(BTreeSet::from(["t-*".to_owned()]))),
             secret(Place::Any),
         ];
         assert_eq!(needed, BTreeSet::from(expected));
@@ -126,5 +167,29 @@ mod tests {
             {"id": "b", "spec": {"apiVersion": "v1", "kind": "Secret"}},
         ]}});
         assert_eq!(of_node(None, &node), BTreeSet::from([secret(Place::Home)]));
+    }
+
+    #[test]
+    fn a_pattern_asks_for_what_matches_now() {
+        let present = ["kube-system", "team-a", "team-b", "prod", "default"];
+        let mut present: BTreeSet<String> = present.map(str::to_owned).into();
+        let reached = |patterns: &[&str], present: &BTreeSet<String>| {
+            let patterns = patterns.iter().map(ToString::to_string).collect();
+            let found = reached(&patterns, present);
+            found.map(|found| found.join(" "))
+        };
+        assert_eq!(
+            reached(&["team-*"], &present),
+            Ok("team-a team-b".to_owned())
+        );
+        assert_eq!(
+            reached(&["*", "kube-system"], &present),
+            Ok("kube-system prod team-a team-b".to_owned())
+        );
+        let none = Err("no namespace matches \"x-*\" yet".to_owned());
+        assert_eq!(reached(&["x-*"], &present), none);
+        present.extend((0..49).map(|i| format!("team-{i}")));
+        let many = Err("51 match \"team-*\"".to_owned());
+        assert_eq!(reached(&["team-*"], &present), many);
     }
 }

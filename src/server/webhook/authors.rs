@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::cluster::objects::{ApiError, Objects};
 use crate::decide::admission::Verdict;
-use crate::decide::admission::rights::{Place, Right};
-use crate::decide::child::{Kind, Scope};
+use crate::decide::admission::rights::{Place, Right, reached};
+use crate::decide::child::{Kind, Scope, key_of};
 use crate::decide::review::UserInfo;
 
 /// The API server waits 5 s for the gate's answer.
@@ -124,20 +124,42 @@ impl Authors {
                 return Ok(refused(verb, "in the cluster".to_owned()));
             }
             for place in places {
-                let namespace = match &place {
+                let in_all = |why: &str| format!("in all namespaces ({why})");
+                let present: BTreeSet<String>;
+                let namespaces = match &place {
                     Place::Any => {
-                        let place = "in all namespaces (only its templates tell which)";
-                        return Ok(refused(verb, place.to_owned()));
+                        return Ok(refused(verb, in_all("only its templates tell which")));
                     }
-                    Place::Home => home,
-                    Place::Namespace(namespace) => namespace,
+                    Place::Matching(patterns) => {
+                        present = self.namespaces().await?;
+                        match reached(patterns, &present) {
+                            Ok(namespaces) => namespaces,
+                            Err(why) => return Ok(refused(verb, in_all(&why))),
+                        }
+                    }
+                    Place::Home => vec![home],
+                    Place::Namespace(namespace) => vec![namespace.as_str()],
                 };
-                if let Some(verb) = may(namespace).await? {
-                    return Ok(refused(verb, format!("in namespace {namespace:?}")));
+                for namespace in namespaces {
+                    if let Some(verb) = may(namespace).await? {
+                        return Ok(refused(verb, format!("in namespace {namespace:?}")));
+                    }
                 }
             }
         }
         Ok(None)
+    }
+
+    /// The names of all namespaces.
+    async fn namespaces(&self) -> Result<BTreeSet<String>, ApiError> {
+        let kind = Kind {
+            api_version: "v1".to_owned(),
+            kind: "Namespace".to_owned(),
+        };
+        let mut names = BTreeSet::new();
+        let each = |object| names.extend([key_of(&object).name]);
+        self.objects.list(&kind, "", each).await?;
+        Ok(names)
     }
 }
 
