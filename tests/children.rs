@@ -230,11 +230,18 @@ async fn drift_is_taken_back_whatever_the_strategy() -> Result<()> {
         let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"plan": plan}});
         let of =
             |strategy| json!({"patchStrategy": strategy, "conflictPolicy": "Force", "spec": data});
-        form(
+        let mut form = form(
             &fleet,
             0,
             &STRATEGIES.map(|strategy| map(strategy, of(strategy))),
-        )
+        );
+        // No process runs it again after it is gone.
+        let pods = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "once:1"}]}});
+        form["spec"]["jobs"] = json!([{
+            "id": "job", "nameTemplate": "{{ .uid }}-job",
+            "spec": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"ttlSecondsAfterFinished": 0, "template": pods}},
+        }]);
+        form
     };
     fleet.apply(&with_plan("small")).await?;
     fleet.complete(1, SOON).await?;
@@ -262,6 +269,13 @@ async fn drift_is_taken_back_whatever_the_strategy() -> Result<()> {
         drift(plan).await?;
         taken_back().await?;
     }
+
+    let no_job = async || -> Result<()> {
+        let jobs = fleet.names("Job").await?;
+        ensure!(jobs.is_empty(), "{jobs:?}");
+        Ok(())
+    };
+    wait::until("the Job is gone", SOON, no_job).await?;
 
     operator.process.kill()?;
     drift("unseen").await?;
@@ -308,8 +322,15 @@ async fn drift_is_taken_back_whatever_the_strategy() -> Result<()> {
         .await?;
         drift("again").await?;
         taken_back().await?;
-        let sent = applies(&operator).await?;
+        // What is seen in an object is counted a moment later.
+        let sent = wait::until("all applies are counted", SOON, async || {
+            let sent = applies(&operator).await?;
+            ensure!(sent >= 3, "{sent} applies");
+            Ok(sent)
+        })
+        .await?;
         ensure!(sent == 3, "{sent} applies, older: {is_older}");
+        no_job().await?;
     }
     Ok(())
 }
@@ -325,7 +346,7 @@ async fn each_array_makes_its_kind() -> Result<()> {
     let selector = json!({"matchLabels": labels});
     let backend = json!({"service": {"name": "{{ .uid }}-services", "port": {"number": 80}}});
     let namespace = format!("{}-of-{{{{ .uid }}}}", fleet.namespace);
-    let kinds = [
+    let mut kinds = [
         (
             "serviceAccounts",
             "v1",
@@ -425,6 +446,13 @@ async fn each_array_makes_its_kind() -> Result<()> {
         "ingresses",
         "horizontalPodAutoscalers",
     ];
+    // A number where its kind has a text is sent as a text.
+    let mut web = deployment("web:1", 0);
+    let container = &mut web["spec"]["template"]["spec"]["containers"][0];
+    container["ports"] = json!([{"containerPort": "{{ 8080 | int }}"}]);
+    container["env"] = json!([{"name": "PORT", "value": "{{ 8080 | int }}"}]);
+    container["args"] = json!(["{{ true | bool }}", "{{ 1.5 | float }}"]);
+    kinds[1].3 = web;
     let mut form = fleet.form("web:1", json!(0), 0);
     for (array, api_version, kind, mut spec) in kinds.clone() {
         (spec["apiVersion"], spec["kind"]) = (json!(api_version), json!(kind));
@@ -438,6 +466,14 @@ async fn each_array_makes_its_kind() -> Result<()> {
     }
     fleet.apply(&form).await?;
     fleet.complete(1, 2 * SOON).await?;
+    let web = fleet.get("Deployment", "t0-deployments").await?;
+    let container = &web["spec"]["template"]["spec"]["containers"][0];
+    ensure!(
+        container["ports"][0]["containerPort"] == 8080
+            && container["env"][0]["value"] == "8080"
+            && container["args"] == json!(["true", "1.5"]),
+        "{container}"
+    );
     for (array, _, kind, _) in &kinds {
         let (kind, name) = (kind.to_lowercase(), format!("t0-{}", array.to_lowercase()));
         let name = match *array {

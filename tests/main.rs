@@ -28,6 +28,7 @@ mod readiness;
 mod readiness_live;
 mod reasons;
 mod relay;
+mod renamed;
 mod restored;
 mod rollout;
 mod steering;

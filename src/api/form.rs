@@ -64,7 +64,9 @@ pub struct FormSpec {
     /// How a change of this form reaches its nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// Namespaces that a template may lead to, beside those that the form itself creates for the row; * stands for any text.
+    /// Namespaces that a template may lead to, beside those that match its own text (`team-{{ .uid }}` allows `team-*`) and those that
+    /// the form itself creates for the row; * stands for any text. kube-*, default and the operator's own namespace only count where
+    /// they are listed by their full names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
     pub allowed_namespaces: Vec<String>,

@@ -33,14 +33,12 @@ use crate::api::resource::ResourceArrays;
     printcolumn(
         json_path = ".status.skippedResources",
         name = "Skipped",
-        type_ = "integer",
-        priority = 1
+        type_ = "integer"
     ),
     printcolumn(
         json_path = ".status.conditions[?(@.type==\"Conflicted\")].status",
         name = "Conflicted",
-        type_ = "string",
-        priority = 1
+        type_ = "string"
     ),
     printcolumn(
         json_path = ".status.conditions[?(@.type==\"Ready\")].reason",
@@ -144,6 +142,10 @@ pub struct NodeStatus {
     /// Their kinds, each as `apiVersion Kind`, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub applied_kinds: Vec<String>,
+    /// Jobs of the live content that completed, each as `id@hash`, sorted. A Job that completed for its present content is not
+    /// run again when its object is gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub completed_jobs: Vec<String>,
     /// Hash of the sets of fields that the last applies owned: tells, after a restart, whether somebody has taken one over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_fields_hash: Option<String>,

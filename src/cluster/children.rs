@@ -27,6 +27,8 @@ struct Inner {
     by_node: BTreeMap<NodeKey, BTreeSet<ObjectKey>>,
     kinds: BTreeMap<Kind, Watched>,
     gone: Gone,
+    /// Jobs that had completed when they went, until their node is looked at: it may not have seen them so.
+    ended: BTreeMap<NodeKey, Vec<(ObjectKey, Arc<Child>)>>,
 }
 
 #[derive(Default)]
@@ -121,6 +123,12 @@ impl Children {
         let keys = inner.by_node.get(node).into_iter().flatten();
         keys.filter_map(|key| Some((key.clone(), inner.children.get(key)?.clone())))
             .collect()
+    }
+
+    /// Jobs of the node that had completed when they went, since this was asked last.
+    pub fn take_ended(&self, node: &NodeKey) -> Vec<(ObjectKey, Arc<Child>)> {
+        let mut inner = self.inner.write().expect("the children's lock");
+        inner.ended.remove(node).unwrap_or_default()
     }
 
     /// To be asked before a request whose reply is learnt.
@@ -291,6 +299,10 @@ impl Inner {
             return BTreeSet::new();
         };
         self.unlist(&node, key);
+        if old.completed {
+            let ended = self.ended.entry(node.clone()).or_default();
+            ended.push((key.clone(), old));
+        }
         BTreeSet::from([node])
     }
 

@@ -32,7 +32,7 @@ use crate::decide::child::{Child, NodeKey, ObjectKey, Scope, fields_hash};
 use crate::decide::node::{Facts, NodeDigest, live_content};
 use crate::decide::node_plan::applies::Applies;
 use crate::decide::node_plan::news::Trouble;
-use crate::decide::node_plan::record::Record;
+use crate::decide::node_plan::record::{self, Record};
 use crate::decide::node_plan::{self, Failure, Premise, Rest, Seen, untold_delay};
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
@@ -108,6 +108,7 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
             .lock()
             .expect("the nodes' memory")
             .remove(&key);
+        world.children.take_ended(&key);
         world.holds.lock().expect("the holds' lock").remove(&key);
         world.looked.lock().expect("the looks' lock").remove(&key);
         let mut unchanged = world.unchanged.lock().expect("the takeovers' lock");
@@ -383,9 +384,14 @@ impl Look<'_> {
     /// What was applied for the node: by what was done since the start, else by its status.
     fn record(&mut self, node: &NodeDigest) -> Record {
         let record = &mut self.memory.record;
-        record
-            .get_or_insert_with(|| Record::of(&node.status))
-            .clone()
+        let record = record.get_or_insert_with(|| Record::of(&node.status));
+        for (key, child) in self.world.children.take_ended(&self.key) {
+            let mut all = node.facts.iter();
+            if let Some(facts) = all.find(|facts| record::key_of(facts) == key) {
+                record.note(node, facts, &child);
+            }
+        }
+        record.clone()
     }
 
     /// What says that it is the node's own, and is not in the live content.

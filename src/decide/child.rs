@@ -17,7 +17,7 @@ pub use crate::decide::child::kind::Kind;
 pub use crate::decide::child::managers::fields_hash;
 use crate::decide::child::tie::Tie;
 use crate::decide::content::hash_value;
-use crate::decide::readiness::{Readiness, readiness};
+use crate::decide::readiness::{Readiness, is_completed_job, readiness};
 
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +142,8 @@ pub struct Child {
     /// Of one that is being deleted: what keeps it.
     pub finalizers: Vec<String>,
     pub readiness: Readiness,
+    /// It is a Job that has completed, and may be gone at any time.
+    pub completed: bool,
     /// When an apply of ours last changed something, by the API server's clock.
     pub applied_at: Option<Timestamp>,
 }
@@ -171,6 +173,7 @@ impl Child {
             deleting,
             finalizers: finalizers.filter(|_| deleting).map(str::to_owned).collect(),
             readiness: readiness(object),
+            completed: is_completed_job(object),
             applied_at: applied_at(object),
         }
     }

@@ -6,6 +6,7 @@ pub mod news;
 pub mod ownership;
 pub mod record;
 pub mod status;
+mod take_down;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +18,11 @@ use crate::decide::child::{Child, Kind, ObjectKey};
 use crate::decide::content::hash_value;
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
 use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan::applies::{Applies, FOUGHT_OVER};
+use crate::decide::node_plan::applies::{Applies, fought_over};
 use crate::decide::node_plan::news::Trouble;
 use crate::decide::node_plan::ownership::{is_ours, refused};
 use crate::decide::node_plan::record::{Record, key_of};
+pub use crate::decide::node_plan::take_down::{Deletion, TakeDown, plan_deletion};
 use crate::decide::readiness::{Readiness, Reason};
 use crate::decide::rollout::Live;
 
@@ -118,14 +120,6 @@ pub fn untold_until(child: &Child, delay: SignedDuration) -> Option<Timestamp> {
     child.applied_at?.checked_add(delay).ok()
 }
 
-/// How an object that no resource names any more is taken down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TakeDown {
-    Delete,
-    /// Left in the cluster, marked as an orphan.
-    Orphan,
-}
-
 /// What has become of one resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -149,6 +143,8 @@ pub struct NodePlan {
     /// Indices of the resources to apply now, side by side.
     pub apply: Vec<usize>,
     pub take_down: Vec<(ObjectKey, TakeDown)>,
+    /// What the content no longer names, and what stays until all that may replace it is ready.
+    pub kept: Vec<(ObjectKey, TakeDown)>,
     /// One for each resource, in their order. Empty where the content is not live or the graph is broken.
     pub outcomes: Vec<Outcome>,
     pub graph_error: Option<GraphError>,
@@ -195,10 +191,12 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
             return plan;
         }
     };
-    let assessed: Vec<Assessed> = seen
-        .iter()
-        .map(|s| assess(s, node, &rest.record, now))
-        .collect();
+    let mut record = rest.record.clone();
+    for (facts, child) in seen.iter().filter_map(|s| Some((s.facts, s.child?))) {
+        record.note(node, facts, child);
+    }
+    let assess = |s| assess(s, node, &record, now);
+    let assessed: Vec<Assessed> = seen.iter().map(assess).collect();
     let states: Vec<State> = assessed.iter().map(|a| a.state).collect();
     for (i, (step, a)) in graph.steps(&states).into_iter().zip(&assessed).enumerate() {
         let late = a.timed_out.then_some(Trouble::TimedOut);
@@ -232,24 +230,15 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
             trouble,
         });
     }
-    // What replaces an object is there before the object goes; and what does not render has no name by which its
-    // last applied object could be told from the others.
-    let pending = plan
-        .outcomes
-        .iter()
-        .any(|o| o.state == State::NotApplied && o.step != StepKind::Skipped)
-        || seen.iter().any(|s| s.facts.render_error.is_some());
-    if !pending {
-        plan.take_down = rest
-            .others
-            .iter()
-            .filter(|(key, child)| {
-                is_ours(child, node) && rest.record.names(key) && !child.deleting
-            })
-            .map(|(key, child)| (key.clone(), take_down(child.retain)))
-            .collect();
+    // What replaces an object is ready before the object goes: a change that never becomes ready costs nobody what runs. What
+    // does not render is never ready, and has no name by which its last applied object could be told from the others.
+    let is_done = |o: &Outcome| o.state == State::Ready && o.step == StepKind::Go;
+    let surplus = take_down::surplus(node, rest);
+    match plan.outcomes.iter().all(is_done) {
+        true => plan.take_down = surplus,
+        false => plan.kept = surplus,
     }
-    plan.record = rest.record.next(node, (seen, &plan.outcomes), rest);
+    plan.record = record.next(node, (seen, &plan.outcomes), rest);
     plan
 }
 
@@ -349,83 +338,6 @@ pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str) -> String {
     format!("the operator cannot watch objects of kind {kind}: {refusal}; {next}")
 }
 
-/// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone. What says
-/// that it is the node's own, and is neither in its content nor in the record, is left alone. `of_lynq`: what a node names that was
-/// not taken over yet, and whether its content wants that to stay.
-pub fn plan_deletion(
-    node: &NodeDigest,
-    children: &BTreeMap<ObjectKey, Child>,
-    record: &Record,
-    of_lynq: &BTreeMap<ObjectKey, bool>,
-    key_of: impl Fn(&Facts) -> Option<ObjectKey>,
-) -> Deletion {
-    let mut deletion = Deletion::default();
-    let named: BTreeSet<ObjectKey> = node.facts.iter().filter_map(&key_of).collect();
-    let is_named =
-        |key: &ObjectKey| named.contains(key) || of_lynq.contains_key(key) || record.names(key);
-    let mut left: BTreeMap<&ObjectKey, &Child> = children
-        .iter()
-        .filter(|(key, child)| is_ours(child, node) && is_named(key))
-        .collect();
-    let vertices: Vec<Vertex> = node.facts.iter().map(vertex).collect();
-    let levels = Graph::new(&vertices).map(|graph| {
-        graph
-            .deletion_order()
-            .into_iter()
-            .map(|level| level.into_iter().map(str::to_owned).collect())
-            .collect()
-    });
-    let levels: Vec<Vec<String>> = levels.unwrap_or_default();
-    for level in levels {
-        let here: Vec<(ObjectKey, bool)> = level
-            .iter()
-            .filter_map(|id| node.facts.iter().find(|f| f.id == *id))
-            .filter_map(|facts| Some((key_of(facts)?, facts.retain)))
-            .collect();
-        for (key, retain) in here {
-            if let Some((key, child)) = left.remove_entry(&key) {
-                // The content speaks, also where the object does not say so yet.
-                deletion.push(key, child, retain);
-            }
-        }
-        if deletion.pending {
-            return deletion;
-        }
-    }
-    for (key, child) in left {
-        let stays = of_lynq.get(key).is_some_and(|stays| *stays);
-        deletion.push(key, child, child.retain || stays);
-    }
-    deletion
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Deletion {
-    pub take_down: Vec<(ObjectKey, TakeDown)>,
-    /// Something is there still: the finalizer stays.
-    pub pending: bool,
-    /// Each of those that are going already, with what keeps it.
-    pub going: Vec<(ObjectKey, Vec<String>)>,
-}
-
-impl Deletion {
-    fn push(&mut self, key: &ObjectKey, child: &Child, retain: bool) {
-        self.pending = true;
-        match child.deleting {
-            true => self.going.push((key.clone(), child.finalizers.clone())),
-            false => self.take_down.push((key.clone(), take_down(retain))),
-        }
-    }
-}
-
-fn take_down(retain: bool) -> TakeDown {
-    if retain {
-        TakeDown::Orphan
-    } else {
-        TakeDown::Delete
-    }
-}
-
 fn vertex(facts: &Facts) -> Vertex<'_> {
     Vertex {
         id: &facts.id,
@@ -465,6 +377,11 @@ fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> As
             ..settled(State::ApplyFailed, reason.to_owned())
         };
     }
+    // Its object may go, by its ttlSecondsAfterFinished or by hand: that is no drift.
+    let is_there = seen.child.is_some_and(|child| !child.deleting);
+    if record.has_run(seen.facts) && !is_there {
+        return settled(State::Ready, String::new());
+    }
     // What is to be tried again later than that was put off by a clock that was ahead.
     let last = now.checked_add(RETRY_LAST).unwrap_or(now);
     let holds = |failure: &&Failure| {
@@ -484,7 +401,7 @@ fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> As
         },
         Some(until) => Assessed {
             wake_at: Some(until),
-            ..settled(State::ApplyFailed, FOUGHT_OVER.to_owned())
+            ..settled(State::ApplyFailed, fought_over(&seen.facts.kind).to_owned())
         },
     };
     let Some(child) = seen.child else {

@@ -55,6 +55,12 @@ impl Readiness {
     }
 }
 
+/// Whether the object is a Job that has completed, whatever becomes of the object afterwards.
+pub fn is_completed_job(object: &Value) -> bool {
+    let object = Object::new(object);
+    (object.group(), object.kind()) == (Some("batch"), Some("Job")) && job::is_complete(&object)
+}
+
 /// The readiness of one live object.
 pub fn readiness(object: &Value) -> Readiness {
     let object = Object::new(object);

@@ -116,8 +116,7 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     // Nothing of it stands outside of the template.
     let free = r#"{{ printf "team-%s" .plan }}"#;
     away["spec"]["configMaps"][0]["targetNamespace"] = json!(free);
-    let why = "resource 'map': targetNamespace: the template leads to namespace \"…\", which must be created by this form for the \
-               row, or match allowedNamespaces";
+    let why = "which must be created by this form for the row, or match allowedNamespaces. Add it there, or correct";
     refused(cluster, &away, why, &dry).await?;
     away["spec"]["allowedNamespaces"] = json!(["team-*"]);
     taken(cluster, &away, "makes 4 nodes", &dry).await?;

@@ -409,7 +409,7 @@ fn failing() -> Vec<Failing> {
                 json!([map])
             },
             nodes: "LynqNode t1-bad",
-            said: "resource \"app\": targetNamespace: a template may lead to a namespace that this form creates for the row, or that the form's allowedNamespaces lists, but not to \"kube-system\"",
+            said: "resource \"app\": targetNamespace: the template leads to namespace \"kube-system\", which is reserved. List that name itself in allowedNamespaces, or correct the row's value",
             written: true,
             values: [NEW, OLD, NEW],
         },
@@ -481,9 +481,8 @@ async fn fail_some(cluster: &Cluster, operator: &Operator, case: &Failing) -> Re
         .await?;
     if case.written {
         let degraded = ("Degraded", "True", "ResourceFailures");
-        fleet
-            .says(("LynqNode", "t1-bad"), degraded, case.said)
-            .await?;
+        let said = format!("LynqNode has 1 failed resources: {}", case.said);
+        fleet.says(("LynqNode", "t1-bad"), degraded, &said).await?;
     }
     if !case.written {
         let unwritten = "the newest content is not written to t1-bad: if that lasts, see the hub's conditions; ";

@@ -59,7 +59,7 @@ async fn what_fails_for_one_node_again_and_again_keeps_no_other_waiting() -> Res
     let said = "whether you may do what this form makes lynqgate do is not known: ";
     ensure!(format!("{refused:#}").contains(said), "{refused:#}");
     etcd::store(&cluster, &dead).await?;
-    let said = "Widget t0-widget: the API server does not say whether it has kind Widget in dead.example.com/v1: ";
+    let said = "LynqNode has 1 failed resources: Widget t0-widget: the API server does not say whether it has kind Widget in dead.example.com/v1: ";
     wait::until("the node says which kind", SOON, async || {
         let node = fleet.get("LynqNode", "t0-dead").await?;
         let degraded = crate::tenants::condition(&node, "Degraded");

@@ -223,8 +223,9 @@ async fn refuse(
     });
     fleet.apply(&form(&fleet, "mixed", &spec)).await?;
     let node = ("LynqNode", "t0-mixed");
+    let degraded = format!("LynqNode has 1 failed resources: {said}");
     fleet
-        .says(node, ("Degraded", "True", "ResourceFailures"), said)
+        .says(node, ("Degraded", "True", "ResourceFailures"), &degraded)
         .await?;
     let event = format!("Resource \"bad\", {said}");
     fleet.event("t0-mixed", "ApplyFailed", &event).await?;

@@ -2,6 +2,7 @@
 //! is, it is told, and nothing else waits for it.
 
 use anyhow::{Result, ensure};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::bad_input::{config_map, fleet, form};
@@ -257,28 +258,27 @@ async fn an_object_that_cannot_be_deleted_stops_no_rollout() -> Result<()> {
     fleet.retire().await
 }
 
-/// A Job that its controller deletes as soon as it is done: a resource that is missing is made, but not without end.
+/// A Job that somebody deletes each time before it is done: a resource that is missing is made, but not without end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_deleted_again_and_again_is_made_again_at_pauses() -> Result<()> {
     let (cluster, _) = operator::shared().await?;
     let fleet = fleet(cluster, 1).await?;
+    let pods = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "job", "image": "broken"}]}});
     let mut job = json!({
         "id": "job", "nameTemplate": "{{ .uid }}-job", "creationPolicy": "Once",
-        "spec": {
-            "apiVersion": "batch/v1", "kind": "Job",
-            "spec": {
-                "ttlSecondsAfterFinished": 0,
-                "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "job", "image": "x"}]}},
-            },
-        },
+        "spec": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pods}},
     });
     job["labelsTemplate"] = json!({"app": "job"});
     fleet
         .apply(&form(&fleet, "once", &json!({ "jobs": [job] })))
         .await?;
-    let said = "Job t0-job: somebody else deletes it, or writes over it, each time that it was applied; it is applied again at \
-                growing pauses of up to a minute.";
+    let said = "LynqNode has 1 failed resources: Job t0-job: it is deleted each time before it has completed, by its \
+                ttlSecondsAfterFinished after a failure, or by somebody else; lynqgate runs it again at growing pauses of up to 1 minute";
     wait::until("the node says so", SOON, async || {
+        let _ = fleet
+            .api("Job")
+            .delete("t0-job", &DeleteParams::background())
+            .await;
         let node = fleet.get("LynqNode", "t0-once").await?;
         let degraded = condition(&node, "Degraded").cloned().unwrap_or_default();
         let message = degraded["message"].as_str().unwrap_or_default();

@@ -149,7 +149,7 @@ async fn what_cannot_be_read_hides_nothing_else() -> Result<()> {
     ];
     let size = cluster.kubectl(&size, None).await?.expect_success()?;
     ensure!(size == "l", "{size}");
-    let said = "Gadget t0-gadget: the operator cannot watch objects of kind Gadget: storage is (re)initializing: failed to list";
+    let said = "LynqNode has 1 failed resources: Gadget t0-gadget: the operator cannot watch objects of kind Gadget: storage is (re)initializing: failed to list";
     wait::until("the node says what cannot be listed", SOON, async || {
         let node = fleet.get("LynqNode", "t0-gadget").await?;
         let degraded = crate::tenants::condition(&node, "Degraded");

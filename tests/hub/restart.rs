@@ -201,7 +201,7 @@ async fn kinds_that_no_content_names(cluster: &Cluster, operator: &Operator) -> 
     until_widgets(&["t0-widget"]).await?;
     fleet.complete(1, SOON).await?;
     kubectl(cluster, &["delete", "crd", "widgets.example.com"], None).await?;
-    let said = "Widget t0-widget: the cluster has no kind Widget in example.com/v1; install its CustomResourceDefinition, or correct apiVersion and kind";
+    let said = "LynqNode has 1 failed resources: Widget t0-widget: the cluster has no kind Widget in example.com/v1; install its CustomResourceDefinition, or correct apiVersion and kind";
     let degraded = ("Degraded", "True", "ResourceFailures");
     fleet.says(("LynqNode", "t0-web"), degraded, said).await?;
     fleet.retire().await

@@ -12,6 +12,7 @@ use crate::controller::node::{key_in, min_delay};
 use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::{Facts, NodeDigest, contents};
 use crate::decide::node_plan::ownership::is_ours;
+use crate::decide::node_plan::record::Record;
 use crate::decide::node_plan::{untold_delay, untold_until};
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
@@ -31,8 +32,13 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
         let Some(served) = world.objects.served(&facts.kind).await? else {
             return Ok(false);
         };
-        let Some(child) = read_child(world, node, &key_in(facts, served.scope)).await? else {
-            return Ok(false);
+        let child = read_child(world, node, &key_in(facts, served.scope)).await?;
+        let child = child.filter(|child| !child.deleting);
+        let Some(child) = child else {
+            match Record::of(&node.status).has_run(facts) {
+                true => continue,
+                false => return Ok(false),
+            }
         };
         let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
         let told = match &child.readiness {

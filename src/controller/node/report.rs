@@ -135,6 +135,7 @@ impl Look<'_> {
             "skippedResourceIds",
             "appliedResources",
             "appliedKinds",
+            "completedJobs",
             "appliedFieldsHash",
         ] {
             if patch["status"].get(field).is_none() {

@@ -35,6 +35,11 @@ impl Kind {
         })
     }
 
+    /// A Job of Kubernetes, which ends, and whose object may go then.
+    pub fn is_job(&self) -> bool {
+        (self.group(), self.kind.as_str()) == ("batch", "Job")
+    }
+
     pub fn group(&self) -> &str {
         self.api_version
             .split_once('/')

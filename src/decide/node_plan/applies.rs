@@ -3,13 +3,27 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::decide::child::Kind;
+
 /// So many applies in a row need no explanation.
 const FREE: u32 = 3;
 /// The longest time between two applies of one fight.
 const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is said of an object that is not left as it was applied.
-pub const FOUGHT_OVER: &str = "somebody else deletes it, or writes over it, each time that it was applied; it is applied again \
+pub fn fought_over(kind: &Kind) -> &'static str {
+    match kind.is_job() {
+        true => NEVER_COMPLETED,
+        false => FOUGHT_OVER,
+    }
+}
+
+/// A Job that completed is not made again.
+const NEVER_COMPLETED: &str = "it is deleted each time before it has completed, by its ttlSecondsAfterFinished after a failure, or by \
+                               somebody else; lynqgate runs it again at growing pauses of up to 1 minute. Correct what fails, and \
+                               raise ttlSecondsAfterFinished to keep the logs";
+
+const FOUGHT_OVER: &str = "somebody else deletes it, or writes over it, each time that it was applied; it is applied again \
                                at growing pauses of up to a minute. See who: kubectl get with -o yaml --show-managed-fields; \
                                ignoreFields leaves fields to others";
 

@@ -1,10 +1,11 @@
 //! The record of what was applied for a node, as its status keeps it. What is deleted must stand here: labels, owner
-//! references and annotations can be put on any object, or come along with a copy; the status only we write.
+//! references and annotations can be put on any object, or come along with a copy; the status only we write. It also says which
+//! Jobs completed: their objects go, and must not be taken for drift.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::node::NodeStatus;
-use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::child::{Child, Kind, ObjectKey};
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::ownership::{is_ours, was_ours};
@@ -16,6 +17,8 @@ pub struct Record {
     entries: BTreeSet<String>,
     /// Of the entries, which have no apiVersion.
     kinds: BTreeSet<Kind>,
+    /// Of each Job that completed, by the id of its resource: the hash of what completed.
+    completed: BTreeMap<String, String>,
 }
 
 impl Record {
@@ -27,9 +30,14 @@ impl Record {
                 kind: kind.to_owned(),
             })
         });
+        let completed = status.completed_jobs.iter().filter_map(|text| {
+            let (id, hash) = text.rsplit_once('@')?;
+            Some((id.to_owned(), hash.to_owned()))
+        });
         Record {
             entries: status.applied_resources.iter().cloned().collect(),
             kinds: kinds.collect(),
+            completed: completed.collect(),
         }
     }
 
@@ -37,6 +45,27 @@ impl Record {
     pub fn texts(&self) -> (Vec<String>, Vec<String>) {
         let kinds = self.kinds.iter().map(Kind::to_string);
         (self.entries.iter().cloned().collect(), kinds.collect())
+    }
+
+    /// For `status.completedJobs`.
+    pub fn completed_texts(&self) -> Vec<String> {
+        let completed = self.completed.iter();
+        completed.map(|(id, hash)| format!("{id}@{hash}")).collect()
+    }
+
+    /// Whether it is a Job that has run: with its present content, or ever where it is to run once.
+    pub fn has_run(&self, facts: &Facts) -> bool {
+        let completed = self.completed.get(&facts.id);
+        let is_it = |hash: &String| facts.once || *hash == facts.hash;
+        facts.kind.is_job() && completed.is_some_and(is_it)
+    }
+
+    /// Takes what an object of the resource tells: that its Job has completed.
+    pub fn note(&mut self, node: &NodeDigest, facts: &Facts, child: &Child) {
+        let current = child.applied_hash.as_ref() == Some(&facts.hash);
+        if child.completed && is_ours(child, node) && (current || (facts.once && child.once)) {
+            self.completed.insert(facts.id.clone(), facts.hash.clone());
+        }
     }
 
     pub fn kinds(&self) -> &BTreeSet<Kind> {
@@ -85,7 +114,13 @@ impl Record {
     ) -> Record {
         let mut next = Record::default();
         for (seen, outcome) in seen.iter().zip(outcomes) {
-            let applied = matches!(outcome.state, State::Ready | State::Waiting | State::Failed);
+            if let Some(hash) = self.completed.get(&seen.facts.id) {
+                let id = seen.facts.id.clone();
+                next.completed.insert(id, hash.clone());
+            }
+            // A Job that has run is ready without an object.
+            let applied = seen.child.is_some()
+                && matches!(outcome.state, State::Ready | State::Waiting | State::Failed);
             let recorded = self.names(&key_of(seen.facts));
             let there = |child| recorded && was_ours(child, node, recorded);
             if applied || seen.child.is_some_and(there) {

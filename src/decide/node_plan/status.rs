@@ -8,7 +8,7 @@ use crate::api::stamp;
 use crate::decide::child::ObjectKey;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind, fields_hash};
+use crate::decide::node_plan::{NodePlan, Outcome, Seen, StepKind, TakeDown, fields_hash};
 use crate::decide::rollout::Live;
 use crate::decide::rollout::reason::Reason;
 
@@ -47,8 +47,11 @@ pub fn of_node(
         skipped_resource_ids: skipped,
         applied_resources,
         applied_kinds,
+        completed_jobs: plan.record.completed_texts(),
+        // Of a Job that has run and is gone, nobody can take a field.
         applied_fields_hash: fields_hash(
             seen.iter()
+                .filter(|s| s.child.is_some())
                 .filter_map(|s| s.fields_hash.map(|hash| (s.facts, hash))),
         ),
         slot_given_up: node.status.slot_given_up.clone(),
@@ -186,7 +189,10 @@ fn states(
 ) -> Vec<ConditionState> {
     let conflicts = status.conflicted_resources;
     let failed = status.failed_resources;
-    let why = why_not_ready(seen, plan);
+    let mut why = why_not_ready(seen, plan);
+    if let Some(kept) = kept(seen, plan) {
+        why = format!("{why}; {kept}");
+    }
     let (ready, ready_reason, ready_message) = match (&node.live, &plan.graph_error) {
         (Live::None, _) => (
             false,
@@ -272,9 +278,11 @@ fn states(
             degraded,
             degraded_reason,
             match left_over {
-                Some(text) if why.is_empty() => text,
-                _ if degraded => why.as_str(),
-                _ => "",
+                Some(text) if why.is_empty() => text.clone(),
+                // Lynq's words.
+                _ if failed > 0 => format!("LynqNode has {failed} failed resources: {why}"),
+                _ if degraded => why.clone(),
+                _ => String::new(),
             },
         ),
         ConditionState::new("Held", node.held(), held_reason, held_message),
@@ -357,6 +365,53 @@ fn all_ready(seen: &[Seen], plan: &NodePlan) -> String {
             names[..SHOWN_MAX].join(", ")
         ),
     }
+}
+
+/// What no resource names any more, while it stays, and what to do where it must make room for what replaces it. Where something
+/// does not render, it may be just that resource's object.
+fn kept(seen: &[Seen], plan: &NodePlan) -> Option<String> {
+    let unrendered = seen.iter().any(|s| s.facts.render_error.is_some());
+    if unrendered || plan.kept.is_empty() {
+        return None;
+    }
+    let named = |key: &ObjectKey| format!("{} {}", key.kind.kind, key.name);
+    let shown = plan.kept.iter().take(SHOWN_MAX).map(|(key, _)| named(key));
+    let names = shown.collect::<Vec<_>>().join(", ");
+    let more = match plan.kept.len().saturating_sub(SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    let kept = format!(
+        "lynqgate keeps {names}{more}, which the form no longer names, until all resources are ready"
+    );
+    // Nobody is told to delete data in a hurry.
+    let holds_data =
+        |key: &ObjectKey| ["Namespace", "PersistentVolumeClaim"].contains(&key.kind.kind.as_str());
+    let mut goes = plan
+        .kept
+        .iter()
+        .filter(|(key, how)| *how == TakeDown::Delete && !holds_data(key));
+    Some(match goes.next() {
+        None => kept,
+        Some((first, _)) => format!(
+            "{kept}. If {} is in their way (the same port, host, volume or quota), delete it: {}",
+            named(first),
+            delete_command(first)
+        ),
+    })
+}
+
+fn delete_command(key: &ObjectKey) -> String {
+    let kind = key.kind.kind.to_lowercase();
+    let kind = match key.kind.group() {
+        "" => kind,
+        group => format!("{kind}.{group}"),
+    };
+    let namespace = match key.namespace.as_str() {
+        "" => String::new(),
+        namespace => format!(" -n {namespace}"),
+    };
+    format!("kubectl delete {kind} {}{namespace}", key.name)
 }
 
 /// The first resources that are not ready, with their reasons: failed ones first.

@@ -1,8 +1,10 @@
 //! Cases for what the node controller does next.
 
+mod jobs;
 mod ownership;
 mod record;
 mod status;
+mod take_down;
 
 use std::sync::Arc;
 
@@ -97,6 +99,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         deleting: false,
         finalizers: vec![],
         readiness: Readiness::Ready,
+        completed: false,
         applied_at: Some(at(-5)),
     }
 }
@@ -261,7 +264,10 @@ fn a_change_of_the_policy_reaches_what_is_left_alone() {
             },
         )]);
         let gone = plan_deletion(&node, &late, &Record::default(), &BTreeMap::new(), own_key);
-        assert_eq!(gone.take_down, [(key("a"), take_down(retain))]);
+        assert_eq!(
+            gone.take_down,
+            [(key("a"), super::take_down::take_down(retain))]
+        );
     }
 }
 
@@ -446,74 +452,6 @@ fn without_known_live_content_nothing_is_touched() {
         };
         assert_eq!(plan(&node, &[], &rest, at(0)), nothing);
     }
-}
-
-#[test]
-fn what_no_resource_names_any_more_goes_when_its_replacement_is_there() {
-    let node_with = node(vec![facts("a", &[])]);
-    let left_over = child(&facts("old", &[]), &node_with);
-    let retained = Child {
-        retain: true,
-        ..left_over.clone()
-    };
-    let foreign = Child {
-        owner: Owner::Nobody,
-        ..left_over.clone()
-    };
-    let others = BTreeMap::from([
-        (key("old"), left_over),
-        (key("retained"), retained),
-        (key("foreign"), foreign),
-    ]);
-    let rest = rest(others);
-    let take_down = |node: &NodeDigest, children: &[Option<Child>]| {
-        plan(node, &seen(node, children), &rest, at(0)).take_down
-    };
-    let ready = [Some(child(&node_with.facts[0], &node_with))];
-    let both = [
-        (key("old"), TakeDown::Delete),
-        (key("retained"), TakeDown::Orphan),
-    ];
-    assert_eq!(take_down(&node_with, &ready), both);
-    assert_eq!(take_down(&node_with, &[None]), [], "a is not applied yet");
-    let mut unrendered = facts("a", &[]);
-    unrendered.render_error = Some("no".into());
-    let unrendered = node(vec![unrendered]);
-    assert_eq!(take_down(&unrendered, &[None]), [], "old may be a's object");
-}
-
-#[test]
-fn a_terminating_node_is_taken_down_in_reverse_order() {
-    let node = node(vec![facts("db", &[]), facts("app", &["db"])]);
-    let own_key = |facts: &Facts| Some(key(&facts.name));
-    let (db, app) = (child(&node.facts[0], &node), child(&node.facts[1], &node));
-    let foreign = Child {
-        owner: Owner::Other("Deployment d".into()),
-        ..db.clone()
-    };
-    let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), app.clone())]);
-    let first = plan_deletion(&node, &both, &Record::default(), &BTreeMap::new(), own_key);
-    assert_eq!(first.take_down, [(key("app"), TakeDown::Delete)]);
-    let going = Child {
-        deleting: true,
-        finalizers: vec!["kept".into()],
-        ..app
-    };
-    let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), going)]);
-    let second = plan_deletion(&node, &both, &Record::default(), &BTreeMap::new(), own_key);
-    assert_eq!((second.take_down.len(), second.pending), (0, true));
-    assert_eq!(second.going, [(key("app"), vec!["kept".to_owned()])]);
-    let last = BTreeMap::from([(key("db"), db)]);
-    let third = plan_deletion(&node, &last, &Record::default(), &BTreeMap::new(), own_key);
-    assert_eq!(third.take_down, [(key("db"), TakeDown::Delete)]);
-    let done = plan_deletion(
-        &node,
-        &BTreeMap::from([(key("db"), foreign)]),
-        &Record::default(),
-        &BTreeMap::new(),
-        own_key,
-    );
-    assert_eq!(done, Deletion::default(), "somebody else's stays");
 }
 
 /// Nothing in the object tells: the delay of the resource, of the policy, of a kind with a status, and none.

@@ -7,12 +7,11 @@ use crate::decide::readiness::object::Condition;
 use crate::decide::readiness::object::Object;
 
 pub(super) fn rule(object: &Object<'_>) -> Readiness {
-    let holds = |kind: &str| object.condition(kind).filter(Condition::is_true);
     let name = object.name();
-    if holds("Complete").is_some() {
+    if is_complete(object) {
         return Readiness::Ready;
     }
-    if let Some(condition) = holds("Failed") {
+    if let Some(condition) = object.condition("Failed").filter(Condition::is_true) {
         return Readiness::Failed(Reason::JobFailed {
             name,
             reason: condition.reason().to_owned(),
@@ -29,4 +28,9 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
         active: object.status_count("active"),
         failed: object.status_count("failed"),
     })
+}
+
+pub(super) fn is_complete(object: &Object<'_>) -> bool {
+    let complete = object.condition("Complete");
+    complete.is_some_and(|condition| condition.is_true())
 }

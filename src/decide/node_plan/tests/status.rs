@@ -558,6 +558,15 @@ fn the_conditions_have_lynqs_reasons() {
         let status = status::of_node(&node, &all, &plan, None, at(0));
         let conflicted = states.matches('c').count();
         assert_eq!(status.conflicted_resources, conflicted as i32, "{states}");
+        if status.failed_resources > 0 {
+            let degraded = status.conditions.iter().find(|c| c.type_ == "Degraded");
+            let message = &degraded.unwrap().message;
+            let lynqs = format!(
+                "LynqNode has {} failed resources: ",
+                status.failed_resources
+            );
+            assert!(message.starts_with(&lynqs), "{states}: {message}");
+        }
         for (type_, is_true, reason) in expected {
             let condition = status.conditions.iter().find(|c| c.type_ == type_).unwrap();
             let said = (condition.status == "True", condition.reason.as_str());

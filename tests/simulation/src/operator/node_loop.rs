@@ -495,6 +495,7 @@ fn digest(child: &Workload) -> Child {
         } else {
             Readiness::Waiting(waiting())
         },
+        completed: false,
         applied_at: None,
     }
 }
