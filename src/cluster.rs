@@ -9,6 +9,7 @@ pub mod lease;
 pub mod namespaces;
 pub mod nodes;
 pub mod objects;
+pub mod published;
 pub mod queue;
 pub mod shallow;
 pub mod vital;

@@ -16,6 +16,8 @@ use serde_json::Value;
 use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
+use crate::cluster::published::Published;
+use crate::decide::child::texts::Texts;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
 use crate::decide::refusal::{is_denied, misfit, without_values};
 
@@ -86,6 +88,7 @@ pub struct Objects {
     /// What the errors may say, beside everybody's words.
     known: Option<Known>,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
+    published: Published,
 }
 
 impl Objects {
@@ -95,6 +98,7 @@ impl Objects {
             dry_run: false,
             known: None,
             served: Arc::default(),
+            published: Published::default(),
         }
     }
 
@@ -153,6 +157,15 @@ impl Objects {
             }
             Ok(None) | Err(ApiError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Makes texts of what a manifest has where its kind has texts, as far as that is known.
+    pub async fn fit(&self, kind: &Kind, manifest: &mut Value) {
+        if Texts::concern(manifest)
+            && let Some(texts) = self.published.texts(&self.client, kind).await
+        {
+            texts.convert(manifest);
         }
     }
 

@@ -4,6 +4,7 @@ mod elements;
 mod ignored;
 pub mod kind;
 mod managers;
+pub mod texts;
 pub mod tie;
 
 use std::fmt;

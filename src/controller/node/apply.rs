@@ -163,6 +163,7 @@ async fn send(
         Found::Live(live, child) => (Some(child.uid.as_str()), Some(live), child.orphaned),
     };
     let mut object = manifest(resource, &node.key, &node.uid, scope, live);
+    objects.fit(&key.kind, &mut object).await;
     if let Some(uid) = uid {
         object["metadata"]["uid"] = uid.into();
     }

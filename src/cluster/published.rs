@@ -1,0 +1,52 @@
+//! The schemas that the API server publishes, as far as they say which fields hold texts: read once for a kind, and again after a
+//! while, for a definition may change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::cluster::client::REQUEST_TIMEOUT;
+use crate::cluster::objects::timed;
+use crate::decide::child::Kind;
+use crate::decide::child::texts::Texts;
+
+const KEPT: Duration = Duration::from_secs(600);
+/// What could not be read.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Cheap to clone; all clones are one store.
+#[derive(Clone, Default)]
+pub struct Published {
+    /// Until when it holds. Held across a request: a document is large, and asked for once.
+    texts: Arc<Mutex<BTreeMap<Kind, (Instant, Option<Arc<Texts>>)>>>,
+}
+
+impl Published {
+    /// None where the kind has no schema, or none can be read: then the API server judges the object as it is.
+    pub async fn texts(&self, client: &Client, kind: &Kind) -> Option<Arc<Texts>> {
+        let mut all = self.texts.lock().await;
+        let known = all.get(kind).filter(|(until, _)| *until > Instant::now());
+        if let Some((_, texts)) = known {
+            return texts.clone();
+        }
+        let path = match kind.api_version.contains('/') {
+            true => format!("/openapi/v3/apis/{}", kind.api_version),
+            false => format!("/openapi/v3/api/{}", kind.api_version),
+        };
+        let request = http::Request::get(path).body(Vec::new()).ok()?;
+        let document = timed(REQUEST_TIMEOUT, client.request::<Value>(request)).await;
+        let (kept, texts) = match &document {
+            Ok(document) => (KEPT, Texts::of(document, kind).map(Arc::new)),
+            Err(error) => {
+                tracing::debug!(%kind, %error, "its schema cannot be read");
+                (RETRY, None)
+            }
+        };
+        all.insert(kind.clone(), (Instant::now() + kept, texts.clone()));
+        texts
+    }
+}
