@@ -1,5 +1,6 @@
 //! The only calls to the API server: requests, watches, leader election, events. No decisions.
 
+pub mod api_error;
 pub mod catalog;
 pub mod children;
 pub mod client;
@@ -9,6 +10,7 @@ pub mod lease;
 pub mod namespaces;
 pub mod nodes;
 pub mod objects;
+mod prose;
 pub mod queue;
 pub mod shallow;
 pub mod vital;

@@ -8,6 +8,7 @@ mod children;
 mod cluster;
 mod datasource;
 mod dice;
+mod errors;
 mod fence;
 mod forms;
 mod halt;

@@ -12,20 +12,16 @@ use tokio::sync::Semaphore;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::{Key, Look};
+use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, Kind, ObjectKey};
 use crate::decide::node::NodeDigest;
 use crate::decide::readiness::{Reason, obstacle};
 
-/// How long pods may take to start before they are looked at. Nothing tells when they change, so that they are looked at
-/// again after twice as long, and so on: who waits longer has to read something that is still true.
-const FIRST_AFTER: Duration = Duration::from_secs(5);
-const EVERY_MAX: Duration = Duration::from_secs(1800);
 /// As a rule the workload changes when its pods do.
 const NEWS_AFTER: Duration = Duration::from_secs(10);
 
 /// A whole fleet may be down.
 static LOOKS: Semaphore = Semaphore::const_new(4);
-const BUSY_RETRY: Duration = Duration::from_secs(10);
 
 /// The obstacle is one of the first pods' as a rule, or of all.
 const PODS_MAX: u32 = 50;
@@ -36,7 +32,7 @@ pub struct Memory {
     pub obstacle: Option<String>,
     /// The workload's resourceVersion when it was seen last.
     version: String,
-    wait: Duration,
+    looks: u32,
     again_at: Instant,
 }
 
@@ -45,8 +41,8 @@ impl Memory {
         Memory {
             obstacle: None,
             version: workload.resource_version.clone(),
-            wait: FIRST_AFTER,
-            again_at: Instant::now() + FIRST_AFTER,
+            looks: 0,
+            again_at: Instant::now() + Backoff::PODS.first,
         }
     }
 
@@ -60,7 +56,7 @@ impl Memory {
         if self.again_at > now {
             return false;
         }
-        self.again_at = now + BUSY_RETRY;
+        self.again_at = now + Backoff::UNASKED.first;
         let Ok(_permit) = LOOKS.try_acquire() else {
             return false;
         };
@@ -73,8 +69,8 @@ impl Memory {
                 return false;
             }
         };
-        self.wait = EVERY_MAX.min(self.wait * 2);
-        self.again_at = now + self.wait;
+        self.looks = self.looks.saturating_add(1);
+        self.again_at = now + Backoff::PODS.after(self.looks.saturating_add(1));
         let is_news = self.obstacle != found;
         self.obstacle = found;
         is_news
