@@ -20,7 +20,7 @@ use crate::cli::manifests::{self, Address};
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
-use crate::cluster::objects::Objects;
+use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::controller::hub::rows_now;
 use crate::controller::installation::Installation;
