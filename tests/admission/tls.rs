@@ -1,5 +1,6 @@
 //! TLS for these tests: a client that trusts what the API server is told to trust, and a webhook of somebody else's.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -43,9 +44,12 @@ impl Client {
         })
     }
 
-    /// A connection before the handshake.
+    /// A connection before the handshake. The system keeps little of what the server has not read.
     pub async fn tcp(&self) -> Result<TcpStream> {
-        Ok(TcpStream::connect(("127.0.0.1", self.port)).await?)
+        let socket = TcpSocket::new_v4()?;
+        socket.set_send_buffer_size(64 * 1024)?;
+        let address = (Ipv4Addr::LOCALHOST, self.port);
+        Ok(socket.connect(address.into()).await?)
     }
 
     pub async fn connect(&self) -> Result<TlsStream<TcpStream>> {
