@@ -32,6 +32,7 @@ mod relay;
 mod restored;
 mod rollout;
 mod steering;
+mod strangers;
 mod taken_back;
 mod takeover;
 mod template_functions;
