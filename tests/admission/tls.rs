@@ -63,9 +63,11 @@ impl Client {
         let mut stream = self.connect().await?;
         let head = head(path, content_type, body.len());
         stream.write_all(head.as_bytes()).await?;
-        stream.write_all(body).await?;
-        // The last of it may still be in the client.
-        stream.flush().await?;
+        // A server that refuses it may answer, and close, before it has all of it.
+        if stream.write_all(body).await.is_ok() {
+            // The last of it may still be in the client.
+            stream.flush().await?;
+        }
         answer(&mut stream).await
     }
 }
@@ -93,9 +95,12 @@ pub fn head(path: &str, content_type: &str, length: usize) -> String {
 
 /// Reads until the server closes.
 pub async fn answer(stream: &mut TlsStream<TcpStream>) -> Result<(u16, String)> {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await?;
-    let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
+    let mut answer = Vec::new();
+    let end = stream.read_to_end(&mut answer).await;
+    let text = String::from_utf8(answer)?;
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .with_context(|| format!("no answer: {end:?}"))?;
     let status = head.split(' ').nth(1).context("no status")?;
     Ok((status.parse()?, body.to_owned()))
 }
