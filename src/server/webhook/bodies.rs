@@ -27,6 +27,9 @@ pub const BODY_MAX: usize = 7 * MIB;
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a body waits until others are judged.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bodies take memory in blocks of one size, which count whole: a buffer that grows would leave its old memory unused, and one for
+/// all of a claim would be resident from its first byte on where the kernel gives out huge pages.
+const BLOCK: usize = 32 * 1024;
 /// Of the semaphore that counts what bodies become.
 const PERMIT: usize = 1024;
 
@@ -41,8 +44,23 @@ pub struct Bodies {
 struct Arriving {
     free: usize,
     next: u64,
-    /// Bodies that are not complete, by when they began.
-    bodies: BTreeMap<u64, Vec<u8>>,
+    /// Bodies that are not complete, by when they began; their blocks.
+    bodies: BTreeMap<u64, Vec<Vec<u8>>>,
+}
+
+impl Arriving {
+    /// Room for one more block of this body. The body that has been arriving longest gives way.
+    fn make_room(&mut self, number: u64) -> Result<(), Unread> {
+        while self.free < BLOCK {
+            let (_, oldest) = self.bodies.pop_first().ok_or(Unread::Busy)?;
+            self.free += oldest.len() * BLOCK;
+        }
+        // It may have given way itself.
+        let body = self.bodies.get_mut(&number).ok_or(Unread::Busy)?;
+        body.push(Vec::with_capacity(BLOCK));
+        self.free -= BLOCK;
+        Ok(())
+    }
 }
 
 /// Why there is no body to judge, and how to answer.
@@ -95,6 +113,7 @@ impl Unread {
 /// A complete body. Its room is free again once this is dropped.
 pub struct Whole {
     bytes: Vec<u8>,
+    room: usize,
     arriving: Arc<Mutex<Arriving>>,
 }
 
@@ -109,8 +128,8 @@ impl Deref for Whole {
 impl Drop for Whole {
     fn drop(&mut self) {
         // First the memory, then the room for others.
-        let length = std::mem::take(&mut self.bytes).len();
-        self.arriving.lock().free += length;
+        drop(std::mem::take(&mut self.bytes));
+        self.arriving.lock().free += self.room;
     }
 }
 
@@ -171,7 +190,6 @@ impl Bodies {
         let mut part = Part {
             arriving: self.arriving.clone(),
             number: None,
-            claimed,
         };
         let mut length = 0;
         while let Some(frame) = body.frame().await {
@@ -190,8 +208,8 @@ impl Bodies {
     /// Whether it would fit if all that is not complete gave way.
     fn may_fit(&self, bytes: usize) -> bool {
         let arriving = self.arriving.lock();
-        let parts: usize = arriving.bodies.values().map(Vec::len).sum();
-        bytes <= arriving.free + parts
+        let blocks: usize = arriving.bodies.values().map(Vec::len).sum();
+        bytes <= arriving.free + blocks * BLOCK
     }
 
     async fn room(&self, body: &[u8]) -> Result<Room, Unread> {
@@ -211,41 +229,44 @@ struct Part {
     arriving: Arc<Mutex<Arriving>>,
     /// From its first byte on.
     number: Option<u64>,
-    /// The system gives memory for what has arrived, not for the claim; and nothing is copied on the way.
-    claimed: usize,
 }
 
 impl Part {
-    fn push(&mut self, data: &[u8]) -> Result<(), Unread> {
+    fn push(&mut self, mut data: &[u8]) -> Result<(), Unread> {
         let mut arriving = self.arriving.lock();
-        while arriving.free < data.len() {
-            let (_, oldest) = arriving.bodies.pop_first().ok_or(Unread::Busy)?;
-            arriving.free += oldest.len();
-        }
         let number = *self.number.get_or_insert_with(|| {
             let number = arriving.next;
             arriving.next += 1;
-            let body = Vec::with_capacity(self.claimed);
-            arriving.bodies.insert(number, body);
+            arriving.bodies.insert(number, Vec::new());
             number
         });
-        // It may have given way itself.
-        let body = arriving.bodies.get_mut(&number).ok_or(Unread::Busy)?;
-        body.extend_from_slice(data);
-        arriving.free -= data.len();
+        while !data.is_empty() {
+            let body = arriving.bodies.get_mut(&number).ok_or(Unread::Busy)?;
+            match body.last_mut().filter(|block| block.len() < BLOCK) {
+                None => arriving.make_room(number)?,
+                Some(block) => {
+                    let (some, rest) = data.split_at(data.len().min(BLOCK - block.len()));
+                    block.extend_from_slice(some);
+                    data = rest;
+                }
+            }
+        }
         Ok(())
     }
 
     fn complete(mut self) -> Result<Whole, Unread> {
-        let bytes = match self.number.take() {
+        let blocks = match self.number.take() {
             None => Vec::new(),
             Some(number) => {
                 let body = self.arriving.lock().bodies.remove(&number);
                 body.ok_or(Unread::Busy)?
             }
         };
-        let arriving = self.arriving.clone();
-        Ok(Whole { bytes, arriving })
+        Ok(Whole {
+            room: blocks.len() * BLOCK,
+            bytes: blocks.concat(),
+            arriving: self.arriving.clone(),
+        })
     }
 }
 
@@ -254,7 +275,7 @@ impl Drop for Part {
         let Some(number) = self.number else { return };
         let mut arriving = self.arriving.lock();
         if let Some(body) = arriving.bodies.remove(&number) {
-            arriving.free += body.len();
+            arriving.free += body.len() * BLOCK;
         }
     }
 }
@@ -300,7 +321,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_body_that_arrives_longest_gives_way_and_complete_ones_do_not() {
-        let bodies = Bodies::new(10, MIB);
+        let bodies = Bodies::new(2 * BLOCK, MIB);
         let slow = tokio::spawn({
             let bodies = bodies.clone();
             async move {
@@ -309,34 +330,35 @@ mod tests {
             }
         });
         tokio::task::yield_now().await;
-        assert_eq!(bodies.arriving.lock().free, 4);
+        assert_eq!(bodies.arriving.lock().free, BLOCK);
         let (first, _) = bodies.read(of("[1,2,3]")).await.unwrap();
-        assert_eq!((&*first, bodies.arriving.lock().free), (&b"[1,2,3]"[..], 3));
+        let (second, _) = bodies.read(of("[4,5]")).await.unwrap();
+        assert_eq!((&*first, &*second), (&b"[1,2,3]"[..], &b"[4,5]"[..]));
         let start = Instant::now();
-        let busy = bodies.read(of("[4,5]")).await.err();
+        let busy = bodies.read(of("[6]")).await.err();
         assert_eq!((busy, start.elapsed().as_secs()), (Some(Unread::Busy), 0));
         drop(first);
-        assert!(bodies.read(of("[4,5]")).await.is_ok());
+        assert!(bodies.read(of("[6]")).await.is_ok());
+        drop(second);
         assert_eq!(slow.await.unwrap(), Some(Unread::TooSlow));
-        assert_eq!(bodies.arriving.lock().free, 10);
+        assert_eq!(bodies.arriving.lock().free, 2 * BLOCK);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_gave_way_is_told_at_its_next_part() {
-        let bodies = Bodies::new(10, MIB);
+        let bodies = Bodies::new(2 * BLOCK, MIB);
         let part = || Part {
             arriving: bodies.arriving.clone(),
             number: None,
-            claimed: 0,
         };
         let (mut old, mut new) = (part(), part());
-        assert_eq!(old.push(b"0123456"), Ok(()));
-        assert_eq!(new.push(b"0123"), Ok(()));
-        assert_eq!(old.push(b"7"), Err(Unread::Busy));
-        assert_eq!(new.push(b"456789"), Ok(()));
-        assert_eq!(new.push(b"!"), Err(Unread::Busy), "more than there is");
+        assert_eq!(old.push(b"0"), Ok(()));
+        assert_eq!(new.push(b"1"), Ok(()));
+        assert_eq!(new.push(&[0; BLOCK]), Ok(()));
+        assert_eq!(old.push(b"2"), Err(Unread::Busy));
+        assert_eq!(new.push(&[0; BLOCK]), Err(Unread::Busy), "all there is");
         drop((old, new));
-        assert_eq!(bodies.arriving.lock().free, 10);
+        assert_eq!(bodies.arriving.lock().free, 2 * BLOCK);
     }
 
     #[tokio::test(start_paused = true)]
