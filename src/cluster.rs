@@ -1,5 +1,6 @@
 //! The only calls to the API server: requests, watches, leader election, events. No decisions.
 
+pub mod api_error;
 pub mod catalog;
 pub mod children;
 pub mod client;
@@ -10,6 +11,7 @@ pub mod namespaces;
 pub mod nodes;
 pub mod objects;
 pub mod published;
+mod prose;
 pub mod queue;
 pub mod shallow;
 pub mod vital;

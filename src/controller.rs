@@ -7,7 +7,7 @@ pub mod node;
 pub mod rollout;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -29,9 +29,10 @@ use crate::cluster::namespaces::Namespaces;
 use crate::cluster::nodes::{Changed, HubKey, Nodes};
 use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
-use crate::cluster::vital;
+use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::rollout::snapshot::is_forced;
+use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
 use crate::decide::desired::Desired;
 use crate::decide::node::NodeDigest;
@@ -59,9 +60,6 @@ pub const BUILT_IN: [(&str, &str); 15] = [
 
 /// How many databases may be read at a time: many may hang, and those that do not are read all the same.
 const DATABASES_MAX: usize = 100;
-
-/// How often a leader asks for hubs and forms, until it has them.
-const DEFINITIONS_RETRY: Duration = Duration::from_secs(2);
 
 /// How many keys each loop works on at a time.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +156,14 @@ impl Rendered {
     }
 }
 
+/// What people read where a reconcile panicked. The panic's own text may quote a row, so it is in the pod's log only.
+fn panic_text(rest: Duration) -> String {
+    format!(
+        "lynqgate panicked, which is a bug. It tries again in {} s. Report the panic in lynqgate's log",
+        rest.as_secs()
+    )
+}
+
 impl World {
     pub fn new(namespace: &str, objects: Objects, events: Events, metrics: Metrics) -> Arc<Self> {
         let node_queue: Queue<NodeKey> = Queue::default();
@@ -197,28 +203,26 @@ impl World {
         self.nodes.wait_listed().await;
         self.read_definitions().await;
         tracing::info!(nodes = self.nodes.keys().len(), "leading");
-        let (hubs, rollouts, nodes) = (self.clone(), self.clone(), self.clone());
         let turns = Arc::new(Semaphore::new(workers.hubs));
+        let of = || self.clone();
+        let (hubs, rollouts, nodes) = (of(), of(), of());
+        let (hubs_rest, rollouts_rest, nodes_rest) = (of(), of(), of());
         tokio::join!(
-            self.hub_queue
-                .clone()
-                .run(DATABASES_MAX, move |key| hub::reconcile(
-                    hubs.clone(),
-                    turns.clone(),
-                    key
-                )),
-            self.rollout_queue
-                .clone()
-                .run(workers.hubs, move |key| rollout::reconcile(
-                    rollouts.clone(),
-                    key
-                )),
-            self.node_queue
-                .clone()
-                .run(workers.nodes, move |key| node::reconcile(
-                    nodes.clone(),
-                    key
-                )),
+            self.hub_queue.clone().run(
+                DATABASES_MAX,
+                move |key| hub::reconcile(hubs.clone(), turns.clone(), key),
+                move |key, rest| hub::panicked(hubs_rest.clone(), key, rest),
+            ),
+            self.rollout_queue.clone().run(
+                workers.hubs,
+                move |key| rollout::reconcile(rollouts.clone(), key),
+                move |key, rest| rollout::panicked(rollouts_rest.clone(), key, rest),
+            ),
+            self.node_queue.clone().run(
+                workers.nodes,
+                move |key| node::reconcile(nodes.clone(), key),
+                move |key, rest| node::panicked(nodes_rest.clone(), key, rest),
+            ),
         );
     }
 
@@ -253,7 +257,7 @@ impl World {
                 Ok(()) => return catalog.without(&known, &listed),
                 Err(error) => {
                     tracing::warn!(kind, %error, "not leading yet: the list failed, and is tried again");
-                    tokio::time::sleep(DEFINITIONS_RETRY).await;
+                    tokio::time::sleep(Backoff::HUB.first).await;
                 }
             }
         }
@@ -345,16 +349,27 @@ impl World {
             return false;
         }
         let form = (node.key.namespace.clone(), node.form.clone());
-        let rendered = self.rendered.lock().expect("the rendered forms' lock");
+        let rendered = self.rendered.lock();
         let form = rendered.get(&form);
         form.is_some_and(|form| form.is_behind(node))
+    }
+
+    /// Nothing is kept of a node that is gone.
+    fn forget_node(&self, key: &NodeKey) {
+        self.node_memory.lock().remove(key);
+        self.holds.lock().remove(key);
+        self.looked.lock().remove(key);
+        self.unchanged.lock().remove(key);
+        self.conflicts.lock().remove(key);
+        self.namespaces.forget_node(key);
+        self.children.forget_node(key);
     }
 
     fn form_changed(&self, before: Option<&Form>, now: Option<&Form>) {
         let stays = |gone: &&Form| now.is_some_and(|now| now.uid == gone.uid);
         if let Some(gone) = before.filter(|gone| !stays(gone)) {
             let key = (gone.namespace.clone(), gone.name.clone());
-            let mut rendered = self.rendered.lock().expect("the rendered forms' lock");
+            let mut rendered = self.rendered.lock();
             rendered.remove(&key);
         }
         if let (Some(gone), None) = (before, now) {

@@ -4,6 +4,7 @@
 //! choose to the shell that carries it out.
 
 pub mod admission;
+pub mod backoff;
 pub mod child;
 pub mod content;
 pub mod desired;

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use crate::api::conditions::ConditionReason;
 
 /// Something that is as it should be.
-const NORMAL: &str = "Normal";
+pub const NORMAL: &str = "Normal";
 /// Something that a person should look at.
-const WARNING: &str = "Warning";
+pub const WARNING: &str = "Warning";
 
 /// Why an event is written, in a word. A test takes all of them from the schema, and asks docs/LYNQ.md for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]

@@ -44,6 +44,26 @@ fn yaml(documents: &[Value]) -> String {
     text
 }
 
+/// A merge patch of the installed configuration: what is wanted at a URL is no longer at a Service. The authority that the API
+/// server trusts stays, since the gate goes on answering. None where that is so already.
+pub fn without_services(installed: &Value, wanted: &Value) -> Option<Value> {
+    let mut webhooks = installed["webhooks"].as_array()?.clone();
+    let mut changed = false;
+    for webhook in &mut webhooks {
+        let is_same = |other: &&Value| other["name"] == webhook["name"];
+        let Some(wanted) = wanted["webhooks"].as_array()?.iter().find(is_same) else {
+            continue;
+        };
+        let config = webhook["clientConfig"].as_object_mut()?;
+        if config.remove("service").is_some() {
+            config.insert("url".to_owned(), wanted["clientConfig"]["url"].clone());
+            changed = true;
+        }
+    }
+    let version = &installed["metadata"]["resourceVersion"];
+    changed.then(|| json!({"metadata": {"resourceVersion": version}, "webhooks": webhooks}))
+}
+
 /// Both configurations, without the `caBundle`: that is kept by the operator.
 pub fn webhook_configurations(address: &Address) -> [Value; 2] {
     let entry = |name: &str, path: &str, resource: &str, seconds: u8| {
@@ -316,6 +336,29 @@ fn role() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_replaces_the_service_and_keeps_the_authority() {
+        let wanted = json!({"webhooks": [{"name": "a", "clientConfig": {"url": "https://x/a"}}]});
+        let installed = |config: Value| {
+            json!({"metadata": {"resourceVersion": "7"}, "webhooks": [
+                {"name": "a", "clientConfig": config}, {"name": "other", "clientConfig": {"service": {}}},
+            ]})
+        };
+        let with_service = installed(json!({"service": {"name": "s"}, "caBundle": "ca"}));
+        let mut patch = installed(json!({"url": "https://x/a", "caBundle": "ca"}));
+        assert_eq!(
+            without_services(&with_service, &wanted),
+            Some(patch.clone())
+        );
+        patch["webhooks"][0]["clientConfig"]["url"] = json!("https://old/a");
+        assert_eq!(
+            without_services(&patch, &wanted),
+            None,
+            "the apply changes it"
+        );
+        assert_eq!(without_services(&Value::Null, &wanted), None);
+    }
 
     #[test]
     fn the_manifests_in_the_repository_are_those_of_the_code() {

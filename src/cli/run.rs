@@ -11,6 +11,7 @@ use std::time::Duration;
 use flags::{OfLynq, WebhookUrl};
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use webhook_certs::WebhookCerts;
@@ -20,7 +21,7 @@ use crate::cli::manifests::{self, Address};
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
-use crate::cluster::objects::Objects;
+use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::controller::hub::rows_now;
 use crate::controller::installation::Installation;
@@ -175,12 +176,9 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let webhook_metrics = webhook::Metrics::register(&mut registry);
     let hostname = std::env::var("HOSTNAME").unwrap_or_else(|_| "lynqgate".to_owned());
     let objects = Objects::new(kube.clone());
-    let world = World::new(
-        &arguments.namespace,
-        objects.clone(),
-        Events::start(kube.clone(), Some(hostname.clone())),
-        metrics,
-    );
+    let events = Events::start(kube.clone(), Some(hostname.clone()));
+    events.register(&mut registry);
+    let world = World::new(&arguments.namespace, objects.clone(), events, metrics);
 
     registry.register_collector(Box::new(LynqMetrics {
         world: world.clone(),
@@ -413,15 +411,27 @@ fn certificates(arguments: &Arguments) -> webhook_certs::Config {
     }
 }
 
-/// Installs the webhook configurations with the URL; in a cluster the manifests do that, with the Service.
+/// Installs the webhook configurations with the URL; in a cluster the manifests do that, with the Service. Where they were
+/// installed before, the URL replaces the Service: an apply alone would leave both.
 async fn register(objects: &Objects, url: &str) -> Result<(), Error> {
     for configuration in manifests::webhook_configurations(&Address::Url(url.to_owned())) {
         let key = key_of(&configuration);
-        let applied = objects.apply(&key, &configuration, true).await;
-        applied.map_err(|reason| Error::Register {
-            name: key.name,
-            reason: reason.to_string(),
-        })?;
+        let registered = async {
+            let installed = match objects.get(&key).await {
+                Err(ApiError::NotFound(_)) => Value::Null,
+                installed => installed?,
+            };
+            if let Some(patch) = manifests::without_services(&installed, &configuration) {
+                objects.merge(&key, &patch).await?;
+            }
+            objects.apply(&key, &configuration, true).await
+        };
+        registered
+            .await
+            .map_err(|reason: ApiError| Error::Register {
+                name: key.name.clone(),
+                reason: reason.to_string(),
+            })?;
     }
     Ok(())
 }

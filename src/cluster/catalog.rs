@@ -1,7 +1,7 @@
 //! The hubs and forms of the cluster, whole: there are few of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -10,6 +10,7 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use crate::api::form::{FormSpec, FormStatus};
 use crate::api::hub::{HubSpec, HubStatus};
 use crate::cluster::gone::Gone;
+use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
 use crate::decide::version;
 
@@ -119,19 +120,18 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
     pub fn get(&self, namespace: &str, name: &str) -> Option<Shared<Spec, Status>> {
         self.entries
             .read()
-            .expect("the catalog's lock")
             .all
             .get(&(namespace.to_owned(), name.to_owned()))
             .cloned()
     }
 
     pub fn all(&self) -> Vec<Shared<Spec, Status>> {
-        let entries = self.entries.read().expect("the catalog's lock");
+        let entries = self.entries.read();
         entries.all.values().cloned().collect()
     }
 
     pub fn in_namespace(&self, namespace: &str) -> Vec<Shared<Spec, Status>> {
-        let entries = self.entries.read().expect("the catalog's lock");
+        let entries = self.entries.read();
         entries
             .all
             .range((namespace.to_owned(), String::new())..)
@@ -150,7 +150,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
     /// Takes an object that a write returned. One that is gone since stays gone.
     pub fn learn(&self, object: &Value) -> Shared<Spec, Status> {
         let entry = Arc::new(Entry::of(object));
-        let mut entries = self.entries.write().expect("the catalog's lock");
+        let mut entries = self.entries.write();
         if entries.gone.has(&entry.uid, &entry.resource_version) {
             return entry;
         }
@@ -163,7 +163,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         known: &[Shared<Spec, Status>],
         listed: &BTreeSet<String>,
     ) -> Vec<Shared<Spec, Status>> {
-        let mut entries = self.entries.write().expect("the catalog's lock");
+        let mut entries = self.entries.write();
         let missing = known.iter().filter(|entry| !listed.contains(&entry.uid));
         let mut dropped = vec![];
         for entry in missing {
@@ -182,7 +182,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
 
     /// Takes a watch event; returns what changed since the one before it.
     pub fn change(&self, change: Change) -> Vec<Changed<Spec, Status>> {
-        let mut entries = self.entries.write().expect("the catalog's lock");
+        let mut entries = self.entries.write();
         match change {
             Change::Restarted => {
                 entries.unseen = Some(entries.all.keys().cloned().collect());

@@ -1,15 +1,15 @@
 //! The objects that belong to LynqNodes, as digests: one watch for each kind that any node's content names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::api::names;
 use crate::cluster::gone::Gone;
 use crate::cluster::objects::Served;
-use crate::cluster::vital;
-use crate::cluster::watch::{Change, Which, follow};
+use crate::cluster::vital::{self, RwLock};
+use crate::cluster::watch::{Change, NoList, Which, follow};
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of};
 use crate::decide::version;
 
@@ -34,8 +34,7 @@ struct Inner {
 #[derive(Default)]
 struct Watched {
     listed: bool,
-    /// Why there is no list.
-    refused: Option<String>,
+    refused: Option<NoList>,
     /// While the watch lists anew: what it has not named yet.
     unseen: Option<BTreeSet<ObjectKey>>,
     lists: u64,
@@ -53,8 +52,8 @@ pub enum Listing {
     Complete,
     /// The node is told when that changes.
     Pending,
-    /// The same, but the API server has refused the list: why.
-    Refused(String),
+    /// The same, but the API server has refused the list.
+    Refused(NoList),
 }
 
 impl Children {
@@ -74,7 +73,7 @@ impl Children {
         node: &NodeKey,
     ) -> Listing {
         self.watch(kind, served, client);
-        let mut inner = self.inner.write().expect("the children's lock");
+        let mut inner = self.inner.write();
         let watched = inner.watched(kind);
         if watched.listed {
             return Listing::Complete;
@@ -88,7 +87,7 @@ impl Children {
 
     /// Starts a watch of the kind, if there is none.
     pub fn watch(&self, kind: &Kind, served: &Served, client: &kube::Client) {
-        let mut inner = self.inner.write().expect("the children's lock");
+        let mut inner = self.inner.write();
         if inner.kinds.contains_key(kind) {
             return;
         }
@@ -108,18 +107,22 @@ impl Children {
         });
     }
 
+    /// The node is gone, and waits for nothing.
+    pub fn forget_node(&self, node: &NodeKey) {
+        let mut inner = self.inner.write();
+        inner.ended.remove(node);
+        for watched in inner.kinds.values_mut() {
+            watched.waiting.remove(node);
+        }
+    }
+
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<Child>> {
-        self.inner
-            .read()
-            .expect("the children's lock")
-            .children
-            .get(key)
-            .cloned()
+        self.inner.read().children.get(key).cloned()
     }
 
     /// Every known object of the node.
     pub fn of_node(&self, node: &NodeKey) -> BTreeMap<ObjectKey, Arc<Child>> {
-        let inner = self.inner.read().expect("the children's lock");
+        let inner = self.inner.read();
         let keys = inner.by_node.get(node).into_iter().flatten();
         keys.filter_map(|key| Some((key.clone(), inner.children.get(key)?.clone())))
             .collect()
@@ -127,36 +130,28 @@ impl Children {
 
     /// Jobs of the node that had completed when they went, since this was asked last.
     pub fn take_ended(&self, node: &NodeKey) -> Vec<(ObjectKey, Arc<Child>)> {
-        let mut inner = self.inner.write().expect("the children's lock");
-        inner.ended.remove(node).unwrap_or_default()
+        self.inner.write().ended.remove(node).unwrap_or_default()
     }
 
     /// To be asked before a request whose reply is learnt.
     pub fn asked(&self, kind: &Kind) -> Asked {
-        let inner = self.inner.read().expect("the children's lock");
+        let inner = self.inner.read();
         Asked(inner.kinds.get(kind).map_or(0, |watched| watched.lists))
     }
 
     /// Takes an object that a write or a live read returned. One that is gone since stays gone.
     pub fn learn(&self, object: &Value, asked: Asked) -> Arc<Child> {
-        self.inner
-            .write()
-            .expect("the children's lock")
-            .learn(object, asked)
+        self.inner.write().learn(object, asked)
     }
 
     /// The object was found to be gone.
     pub fn forget(&self, key: &ObjectKey) {
-        let mut inner = self.inner.write().expect("the children's lock");
+        let mut inner = self.inner.write();
         inner.remove(key, None);
     }
 
     fn change(&self, kind: &Kind, change: Change) {
-        let touched = self
-            .inner
-            .write()
-            .expect("the children's lock")
-            .change(kind, change);
+        let touched = self.inner.write().change(kind, change);
         for node in touched {
             (self.touched)(node);
         }

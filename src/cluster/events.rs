@@ -1,4 +1,4 @@
-//! Kubernetes events about our objects, written in the background: none is worth waiting for.
+//! Kubernetes events about our objects, written in the background: none is worth waiting for. Warnings go first.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,21 @@ use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use tokio::sync::mpsc::{Sender, channel};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Duration, sleep};
 
-use crate::api::events::EventReason;
+use crate::api::events::{EventReason, NORMAL, WARNING};
 use crate::cluster::objects::{ApiError, timed};
 use crate::cluster::vital;
 use crate::decide::child::ObjectKey;
 
 /// The longest note that the API server takes, in bytes.
 const NOTE_BYTES_MAX: usize = 1024;
-/// Events that wait to be written; more than this are dropped, for they must never hold up the work.
+/// Events of each type that wait to be written; more than this are dropped, for they must never hold up the work.
 const WAITING_MAX: usize = 1_000;
 /// What the API server cannot take just now is said again, as long as that does not keep the others waiting for long.
 const TRIES: u32 = 3;
@@ -33,7 +37,14 @@ const NAME_CHARS_MAX: usize = 220;
 /// Cheap to clone; all clones write through one task.
 #[derive(Clone)]
 pub struct Events {
-    sender: Sender<Said>,
+    warnings: Sender<Said>,
+    others: Sender<Said>,
+    dropped: Family<OfType, Counter>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfType {
+    r#type: &'static str,
 }
 
 /// One thing to say.
@@ -46,14 +57,14 @@ struct Said {
 
 impl Events {
     pub fn start(client: kube::Client, instance: Option<String>) -> Self {
-        let (sender, mut receiver) = channel::<Said>(WAITING_MAX);
+        let (events, mut waiting) = lanes();
         let mut recorder = Recorder {
             client,
             instance: instance.unwrap_or_else(|| CONTROLLER.to_owned()),
             said: BTreeMap::new(),
         };
         vital::spawn(async move {
-            while let Some(said) = receiver.recv().await {
+            while let Some(said) = waiting.next().await {
                 let now = Timestamp::now();
                 for _ in 0..TRIES {
                     let Err(error) = timed(PATIENCE, recorder.write(&said, now)).await else {
@@ -68,7 +79,19 @@ impl Events {
                 }
             }
         });
-        Events { sender }
+        events
+    }
+
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "lynqgate_events_dropped",
+            "Events that were not written, because too many of their type waited for the API server",
+            self.dropped.clone(),
+        );
+        for r#type in [WARNING, NORMAL] {
+            // From 0 on: an increase of what was not there before is none.
+            drop(self.dropped.get_or_create(&OfType { r#type }));
+        }
     }
 
     pub fn tell(&self, about: &About, reason: EventReason, note: impl Into<String>) {
@@ -77,11 +100,50 @@ impl Events {
             reason,
             note: cut(note.into()),
         };
-        if self.sender.try_send(said).is_err() {
+        let r#type = reason.type_();
+        let lane = match r#type {
+            WARNING => &self.warnings,
+            _ => &self.others,
+        };
+        if lane.try_send(said).is_err() {
+            self.dropped.get_or_create(&OfType { r#type }).inc();
             tracing::debug!(
                 reason = reason.as_str(),
                 "an event was dropped: too many wait"
             );
+        }
+    }
+}
+
+/// Events that wait to be written.
+struct Waiting {
+    warnings: Receiver<Said>,
+    others: Receiver<Said>,
+}
+
+fn lanes() -> (Events, Waiting) {
+    let (warnings, of_warnings) = channel(WAITING_MAX);
+    let (others, of_others) = channel(WAITING_MAX);
+    let events = Events {
+        warnings,
+        others,
+        dropped: Family::default(),
+    };
+    let waiting = Waiting {
+        warnings: of_warnings,
+        others: of_others,
+    };
+    (events, waiting)
+}
+
+impl Waiting {
+    /// A burst of news must not keep a warning waiting, nor push it out.
+    async fn next(&mut self) -> Option<Said> {
+        tokio::select! {
+            biased;
+            Some(warning) = self.warnings.recv() => Some(warning),
+            Some(other) = self.others.recv() => Some(other),
+            else => None,
         }
     }
 }
@@ -197,7 +259,35 @@ impl About {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::encoding::text::encode;
+
     use super::*;
+
+    #[tokio::test]
+    async fn warnings_go_first_and_what_is_dropped_is_counted() {
+        let (events, mut waiting) = lanes();
+        let mut registry = Registry::default();
+        events.register(&mut registry);
+        let about = About::new("LynqNode", "shop", "acme-web", "u");
+        for _ in 0..WAITING_MAX + 3 {
+            events.tell(&about, EventReason::NodeDeleted, "news");
+        }
+        events.tell(&about, EventReason::ApplyFailed, "a warning");
+        let mut told = String::new();
+        encode(&mut told, &registry).unwrap();
+        for (type_, dropped) in [("Warning", 0), ("Normal", 3)] {
+            let line = format!("lynqgate_events_dropped_total{{type=\"{type_}\"}} {dropped}");
+            assert!(told.contains(&line), "{told}");
+        }
+        let first = waiting.next().await.map(|said| said.note);
+        assert_eq!(first.as_deref(), Some("a warning"));
+        drop(events);
+        let mut others = 0;
+        while waiting.next().await.is_some() {
+            others += 1;
+        }
+        assert_eq!(others, WAITING_MAX);
+    }
 
     #[test]
     fn a_long_note_is_cut_and_shows_it() {

@@ -1,10 +1,11 @@
 //! Which namespaces there are, so that what failed for want of one is tried again as soon as it is there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::cluster::vital::Mutex;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
 
@@ -22,20 +23,48 @@ struct Inner {
     unseen: BTreeSet<String>,
     /// Nodes to be told when something becomes of a namespace.
     waiting: BTreeMap<String, BTreeSet<NodeKey>>,
+    /// The same by node.
+    of_node: BTreeMap<NodeKey, BTreeSet<String>>,
 }
 
 impl Namespaces {
     /// What there is now; the node is told once when that changes.
     pub fn wait(&self, name: &str, node: &NodeKey) -> Option<String> {
-        let mut inner = self.inner.lock().expect("the namespaces' lock");
+        let mut inner = self.inner.lock();
         let waiting = inner.waiting.entry(name.to_owned()).or_default();
-        waiting.insert(node.clone());
+        if waiting.insert(node.clone()) {
+            let of_node = inner.of_node.entry(node.clone()).or_default();
+            of_node.insert(name.to_owned());
+        }
         inner.present.get(name).cloned()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.inner.lock().present.contains_key(name)
+    }
+
+    /// The node is gone, and waits for nothing.
+    pub fn forget_node(&self, node: &NodeKey) {
+        let mut inner = self.inner.lock();
+        for name in inner.of_node.remove(node).unwrap_or_default() {
+            if let Some(waiting) = inner.waiting.get_mut(&name) {
+                waiting.remove(node);
+                if waiting.is_empty() {
+                    inner.waiting.remove(&name);
+                }
+            }
+        }
+    }
+
+    /// Whether a node waits for it.
+    #[cfg(test)]
+    pub fn is_awaited(&self, name: &str) -> bool {
+        self.inner.lock().waiting.contains_key(name)
     }
 
     /// Takes a watch event; returns the nodes to tell.
     pub fn change(&self, change: Change) -> BTreeSet<NodeKey> {
-        let mut inner = self.inner.lock().expect("the namespaces' lock");
+        let mut inner = self.inner.lock();
         match change {
             Change::Restarted => inner.unseen = inner.present.keys().cloned().collect(),
             Change::Applied(object) => {
@@ -43,7 +72,7 @@ impl Namespaces {
                 inner.unseen.remove(&name);
                 let now = present(&object);
                 if inner.present.insert(name.clone(), now.clone()) != Some(now) {
-                    return inner.waiting.remove(&name).unwrap_or_default();
+                    return inner.told(&name);
                 }
             }
             Change::Deleted(object) => return inner.remove(&name_of(&object)),
@@ -60,7 +89,21 @@ impl Namespaces {
 impl Inner {
     fn remove(&mut self, name: &str) -> BTreeSet<NodeKey> {
         self.present.remove(name);
-        self.waiting.remove(name).unwrap_or_default()
+        self.told(name)
+    }
+
+    /// The nodes that waited for it.
+    fn told(&mut self, name: &str) -> BTreeSet<NodeKey> {
+        let nodes = self.waiting.remove(name).unwrap_or_default();
+        for node in &nodes {
+            if let Some(names) = self.of_node.get_mut(node) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.of_node.remove(node);
+                }
+            }
+        }
+        nodes
     }
 }
 
@@ -115,5 +158,34 @@ mod tests {
         assert_eq!(namespaces.change(Change::Restarted), nobody);
         assert_eq!(namespaces.change(Change::Listed), told);
         assert_eq!(namespaces.wait("other", &node), None);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_node_that_is_gone() {
+        let namespaces = Namespaces::default();
+        let node = |name: &str| NodeKey {
+            namespace: "tenants".into(),
+            name: name.into(),
+        };
+        let (gone, stays) = (node("gone"), node("stays"));
+        for name in ["its own", "shared"] {
+            namespaces.wait(name, &gone);
+            namespaces.wait(name, &gone);
+        }
+        namespaces.wait("shared", &stays);
+        namespaces.forget_node(&gone);
+        let inner = namespaces.inner.lock();
+        let waiting: Vec<_> = inner.waiting.iter().collect();
+        assert_eq!(
+            waiting,
+            [(&"shared".to_owned(), &BTreeSet::from([stays.clone()]))]
+        );
+        assert!(inner.of_node.keys().eq([&stays]));
+        drop(inner);
+        let object = json!({"metadata": {"name": "shared", "uid": "a"}});
+        let told = namespaces.change(Change::Applied(object));
+        assert_eq!(told, BTreeSet::from([stays]));
+        let inner = namespaces.inner.lock();
+        assert!(inner.waiting.is_empty() && inner.of_node.is_empty());
     }
 }

@@ -1,12 +1,13 @@
 //! The LynqNodes of the cluster, as digests kept by a watch.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use crate::cluster::gone::Gone;
+use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
@@ -48,17 +49,12 @@ impl Default for Nodes {
 
 impl Nodes {
     pub fn get(&self, key: &NodeKey) -> Option<Arc<NodeDigest>> {
-        self.inner
-            .read()
-            .expect("the nodes' lock")
-            .nodes
-            .get(key)
-            .cloned()
+        self.inner.read().nodes.get(key).cloned()
     }
 
     /// The nodes of one hub, by name.
     pub fn of_hub(&self, hub: &HubKey) -> Vec<Arc<NodeDigest>> {
-        let inner = self.inner.read().expect("the nodes' lock");
+        let inner = self.inner.read();
         let names = inner.by_hub.get(hub).into_iter().flatten();
         let key = |name: &String| NodeKey {
             namespace: hub.0.clone(),
@@ -70,18 +66,12 @@ impl Nodes {
     }
 
     pub fn all(&self) -> Vec<Arc<NodeDigest>> {
-        let inner = self.inner.read().expect("the nodes' lock");
+        let inner = self.inner.read();
         inner.nodes.values().cloned().collect()
     }
 
     pub fn keys(&self) -> Vec<NodeKey> {
-        self.inner
-            .read()
-            .expect("the nodes' lock")
-            .nodes
-            .keys()
-            .cloned()
-            .collect()
+        self.inner.read().nodes.keys().cloned().collect()
     }
 
     /// Until the first list is complete.
@@ -93,12 +83,12 @@ impl Nodes {
 
     /// To be asked before a node is written that may be new.
     pub fn asked(&self) -> Asked {
-        Asked(self.inner.read().expect("the nodes' lock").lists)
+        Asked(self.inner.read().lists)
     }
 
     /// Takes a node that may be new. One that a list since then does not have is gone, or the watch is about to name it.
     pub fn learn_new(&self, object: &Value, asked: Asked) -> Arc<NodeDigest> {
-        let mut inner = self.inner.write().expect("the nodes' lock");
+        let mut inner = self.inner.write();
         let key = key_of(object);
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
         if inner.nodes.get(&key).is_none_or(|known| known.uid != uid) {
@@ -118,7 +108,7 @@ impl Nodes {
     /// Takes an object that a write returned: what we wrote ourselves is known without waiting for the watch. One that is
     /// gone since stays gone.
     pub fn learn(&self, object: &Value) -> Arc<NodeDigest> {
-        let mut inner = self.inner.write().expect("the nodes' lock");
+        let mut inner = self.inner.write();
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         if inner.gone.has(text("uid"), text("resourceVersion")) {
             return Arc::new(NodeDigest::of(object, None));
@@ -128,7 +118,7 @@ impl Nodes {
 
     /// Takes a watch event; returns the nodes whose digest changed, as they were before and are now.
     pub fn change(&self, change: Change) -> Vec<Changed> {
-        let mut inner = self.inner.write().expect("the nodes' lock");
+        let mut inner = self.inner.write();
         match change {
             Change::Restarted => {
                 inner.unseen = Some(inner.nodes.keys().cloned().collect());

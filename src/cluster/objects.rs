@@ -1,7 +1,7 @@
 //! Requests for single objects, as JSON. Every one has a time limit, and every failure a kind that callers can act on.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -11,61 +11,20 @@ use kube::api::{
 };
 use kube::core::{GroupVersionKind, Request};
 use kube::discovery::{self, Scope as ApiScope};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::cluster::published::Published;
 use crate::decide::child::texts::Texts;
+use crate::cluster::vital::Mutex;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
-use crate::decide::refusal::{is_denied, misfit, without_values};
+
+pub use crate::cluster::api_error::ApiError;
 
 /// Objects of one page of a list.
 const LIST_PAGE: u32 = 500;
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ApiError {
-    /// The object is not there, or the namespace that it would be in.
-    #[error("{0}")]
-    NotFound(String),
-    /// The object changed meanwhile, or somebody else owns a field.
-    #[error("{0}")]
-    Conflict(String),
-    /// The API server, an admission webhook or RBAC refuses it; the text says why.
-    #[error("{0}")]
-    Refused(String),
-    /// Whether it happened is not known.
-    #[error("{0}")]
-    Unavailable(String),
-}
-
-impl From<kube::Error> for ApiError {
-    fn from(error: kube::Error) -> Self {
-        ApiError::of(error, &[])
-    }
-}
-
-impl ApiError {
-    /// `known` are texts that everybody may read.
-    fn of(error: kube::Error, known: &[&str]) -> Self {
-        let kube::Error::Api(status) = error else {
-            return ApiError::Unavailable(error.to_string());
-        };
-        let message = without_values(&status.message, known);
-        match status.code {
-            // Somebody's webhook may answer with any code; none of them says what became of the object.
-            404 | 409 if is_denied(&message) => ApiError::Refused(message),
-            404 => ApiError::NotFound(message),
-            409 => ApiError::Conflict(message),
-            408 | 429 | 500..=599 => match misfit(&message) {
-                Some(misfit) => ApiError::Refused(misfit),
-                None => ApiError::Unavailable(format!("{message} ({})", status.code)),
-            },
-            _ => ApiError::Refused(message),
-        }
-    }
-}
 
 /// A kind as the cluster serves it.
 #[derive(Clone, Debug)]
@@ -149,10 +108,7 @@ impl Objects {
                     resource,
                     scope,
                 };
-                self.served
-                    .lock()
-                    .expect("the kinds' lock")
-                    .insert(kind.clone(), served.clone());
+                self.served.lock().insert(kind.clone(), served.clone());
                 Ok(Some(served))
             }
             Ok(None) | Err(ApiError::NotFound(_)) => Ok(None),
@@ -171,17 +127,13 @@ impl Objects {
 
     /// Whether the cluster still serves a kind, for one whose object was answered with "not found".
     pub async fn still_served(&self, kind: &Kind) -> Result<bool, ApiError> {
-        self.served.lock().expect("the kinds' lock").remove(kind);
+        self.served.lock().remove(kind);
         Ok(self.served(kind).await?.is_some())
     }
 
     /// The same without asking the API server.
     pub fn known(&self, kind: &Kind) -> Option<Served> {
-        self.served
-            .lock()
-            .expect("the kinds' lock")
-            .get(kind)
-            .cloned()
+        self.served.lock().get(kind).cloned()
     }
 
     pub async fn get(&self, key: &ObjectKey) -> Result<Value, ApiError> {
@@ -286,6 +238,33 @@ impl Objects {
             ..self.patch_params()
         };
         self.send(request.patch_subresource("status", name, &params, &Patch::Merge(patch)))
+            .await
+    }
+
+    /// Writes these fields of the status of this very object, not of another of its name; null takes a field away. A merge patch
+    /// cannot say which object it means: the API server ignores what it says of the uid of a custom resource.
+    pub async fn patch_status(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        fields: &Value,
+    ) -> Result<Value, ApiError> {
+        let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            let path = format!("/status/{field}");
+            patch.push(json!({"op": "add", "path": path, "value": value}));
+            if value.is_null() {
+                patch.push(json!({"op": "remove", "path": path}));
+            }
+        }
+        let patch = serde_json::from_value(patch.into()).expect("a JSON patch");
+        let (request, name) = self.locate(key).await?;
+        let params = PatchParams {
+            field_manager: Some(names::STATUS_MANAGER.into()),
+            ..self.patch_params()
+        };
+        let patch = Patch::Json::<()>(patch);
+        self.send(request.patch_subresource("status", name, &params, &patch))
             .await
     }
 

@@ -1,14 +1,18 @@
-//! A queue of keys: each is worked on by one worker at a time, however often it is added, now or later.
+//! A queue of keys: each is worked on by one worker at a time, however often it is added, now or later. A key whose work panics
+//! rests; the others go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant};
 
-use crate::cluster::vital;
+use crate::cluster::vital::{self, Mutex};
+use crate::decide::backoff::Backoff;
 
 /// What is to be done later than this is not done by this process.
 const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -33,6 +37,8 @@ struct State<K> {
     order: [BTreeSet<(Instant, K)>; 2],
     /// Keys being worked on; what is added meanwhile waits until that is over.
     running: BTreeSet<K>,
+    /// Keys whose work panicked: how often in a row, and until when they rest. Nothing makes them due before.
+    resting: BTreeMap<K, (u32, Instant)>,
 }
 
 impl<K> Clone for Queue<K> {
@@ -49,6 +55,7 @@ impl<K: Ord + Clone> Default for Queue<K> {
             due: BTreeMap::new(),
             order: [BTreeSet::new(), BTreeSet::new()],
             running: BTreeSet::new(),
+            resting: BTreeMap::new(),
         };
         Queue {
             inner: Arc::new(Inner {
@@ -76,7 +83,10 @@ impl<K: Ord + Clone> Queue<K> {
     }
 
     fn add_at(&self, key: K, mut turn: Turn) {
-        let mut state = self.inner.state.lock().expect("the queue's lock");
+        let mut state = self.inner.state.lock();
+        if let Some((_, until)) = state.resting.get(&key) {
+            turn.1 = turn.1.max(*until);
+        }
         if let Some(present) = state.due.get(&key).copied() {
             // What can wait must not be put off by what comes later, nor the other way round.
             turn = (turn.0 && present.0, turn.1.min(present.1));
@@ -91,21 +101,40 @@ impl<K: Ord + Clone> Queue<K> {
         self.inner.changed.notify_one();
     }
 
-    /// Works forever, on up to `workers` keys at a time; dropped, it stops what is under way. `work` says when to look at
-    /// the key again. A panic in it ends the process: a loop that has failed inside must start anew, not go on half-way.
-    pub async fn run<F, Fut>(self, workers: usize, work: F)
-    where
+    /// Works forever, on up to `workers` keys at a time; dropped, it stops what is under way. `work` says when to reconcile
+    /// the key again. A panic in it rests the key and leaves the others alone; `panicked` hears of it at once, and how long
+    /// the key rests.
+    pub async fn run<Work, Working, Panicked, Telling>(
+        self,
+        workers: usize,
+        work: Work,
+        panicked: Panicked,
+    ) where
         K: Send + Sync + 'static,
-        F: Fn(K) -> Fut,
-        Fut: Future<Output = Option<Duration>> + Send + 'static,
+        Work: Fn(K) -> Working,
+        Working: Future<Output = Option<Duration>> + Send + 'static,
+        Panicked: Fn(K, Duration) -> Telling + Clone + Send + Sync + 'static,
+        Telling: Future<Output = ()> + Send,
     {
         let mut under_way = JoinSet::new();
         loop {
             tokio::select! {
                 key = self.next(), if under_way.len() < workers => {
-                    let (queue, done) = (self.clone(), work(key.clone()));
+                    let (queue, work, panicked) = (self.clone(), work(key.clone()), panicked.clone());
                     under_way.spawn(async move {
-                        let again = done.await;
+                        let again = match AssertUnwindSafe(work).catch_unwind().await {
+                            Ok(again) => {
+                                queue.went_well(&key);
+                                again
+                            }
+                            Err(_) => {
+                                let rest = queue.rest(&key);
+                                let telling = async { panicked(key.clone(), rest).await };
+                                // That it cannot be told is in the log, like every panic.
+                                let _ = AssertUnwindSafe(telling).catch_unwind().await;
+                                Some(rest)
+                            }
+                        };
                         queue.done(&key);
                         if let Some(delay) = again {
                             queue.add_after(key, delay);
@@ -119,7 +148,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Keys that are due and not worked on yet.
     pub fn depth(&self) -> usize {
-        let state = self.inner.state.lock().expect("the queue's lock");
+        let state = self.inner.state.lock();
         let now = Instant::now();
         let due =
             |order: &BTreeSet<(Instant, K)>| order.iter().take_while(|(at, _)| *at <= now).count();
@@ -129,7 +158,7 @@ impl<K: Ord + Clone> Queue<K> {
     async fn next(&self) -> K {
         loop {
             let wait = {
-                let mut state = self.inner.state.lock().expect("the queue's lock");
+                let mut state = self.inner.state.lock();
                 let now = Instant::now();
                 let idle = |(_, key): &&(Instant, K)| !state.running.contains(key);
                 let firsts = [0, 1].map(|last| state.order[last].iter().find(idle).cloned());
@@ -157,13 +186,25 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
+    /// Returns for how long.
+    fn rest(&self, key: &K) -> Duration {
+        let mut state = self.inner.state.lock();
+        let times = state.resting.get(key).map_or(0, |(times, _)| *times) + 1;
+        let wait = Backoff::PANIC.after(times);
+        let until = Instant::now() + wait;
+        state.resting.insert(key.clone(), (times, until));
+        if let Some((last, at)) = state.due.remove(key) {
+            state.order[usize::from(last)].remove(&(at, key.clone()));
+        }
+        wait
+    }
+
+    fn went_well(&self, key: &K) {
+        self.inner.state.lock().resting.remove(key);
+    }
+
     fn done(&self, key: &K) {
-        self.inner
-            .state
-            .lock()
-            .expect("the queue's lock")
-            .running
-            .remove(key);
+        self.inner.state.lock().running.remove(key);
         self.inner.changed.notify_one();
     }
 }
@@ -199,6 +240,53 @@ mod tests {
         for expected in ["needed", "shown, and then needed", "shown"] {
             assert_eq!(queue.next().await, expected);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_panics_rests_and_the_others_go_on() {
+        let queue: Queue<&str> = Queue::default();
+        let start = Instant::now();
+        let turns: Arc<Mutex<Vec<(&str, u64)>>> = Arc::default();
+        let rests: Arc<Mutex<Vec<u64>>> = Arc::default();
+        queue.add("bad");
+        queue.add("good");
+        let (again, worked, rested) = (queue.clone(), turns.clone(), rests.clone());
+        let running = tokio::spawn(queue.run(
+            1,
+            move |key| {
+                worked.lock().push((key, start.elapsed().as_secs()));
+                let (times, queue) = (worked.lock().len(), again.clone());
+                async move {
+                    // An event that comes while it is worked on, and one that comes while it rests.
+                    if times < 3 {
+                        queue.add("bad");
+                    }
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    assert!(key != "bad" || times == 8, "planted");
+                    (key == "good").then(|| Duration::from_secs(20))
+                }
+            },
+            move |key, rest| {
+                rested.lock().push(rest.as_secs());
+                async move { panic!("planted while {key} is told") }
+            },
+        ));
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        running.abort();
+        assert_eq!(*rests.lock(), [30, 60], "told each time");
+        assert_eq!(
+            *turns.lock(),
+            [
+                ("bad", 0),
+                ("good", 1),
+                ("good", 22),
+                ("bad", 31),
+                ("good", 43),
+                ("good", 64),
+                ("good", 85),
+                ("bad", 92)
+            ]
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 //! so that it starts anew.
 
 use std::future::Future;
+use std::sync::{LockResult, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::task::JoinError;
 
@@ -14,7 +15,7 @@ pub fn spawn(future: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(async move { check(task.await) });
 }
 
-/// Ends the process if the task panicked; the panic itself is in the log already.
+/// Ends the process if the task panicked; the panic itself is in the log already. What a queue works on is not among these.
 pub fn check(ended: Result<(), JoinError>) {
     if ended.is_err_and(|error| error.is_panic()) {
         end("a part of lynqgate failed inside");
@@ -25,4 +26,42 @@ pub fn check(ended: Result<(), JoinError>) {
 pub fn end(why: &str) -> ! {
     tracing::error!("{why}; the process ends, and its pod starts it anew");
     std::process::exit(CANNOT_GO_ON);
+}
+
+/// A lock around something that the process remembers. A panic under the lock may leave a change half made, and no decision may
+/// use that, so the process ends. Rendering, planning and requests run without a lock. Only the digest of an object is made under
+/// one: a memory that lacks an object is not true either.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub fn new(value: T) -> Self {
+        Mutex(std::sync::Mutex::new(value))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        unharmed(self.0.lock())
+    }
+}
+
+/// The same for many readers.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(std::sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub fn new(value: T) -> Self {
+        RwLock(std::sync::RwLock::new(value))
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        unharmed(self.0.read())
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        unharmed(self.0.write())
+    }
+}
+
+fn unharmed<Guard>(locked: LockResult<Guard>) -> Guard {
+    locked.unwrap_or_else(|_| end("a part of lynqgate failed inside while it changed its memory"))
 }

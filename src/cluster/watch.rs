@@ -28,7 +28,15 @@ pub enum Change {
     Deleted(Value),
     Listed,
     /// The API server does not allow the list, or has failed to answer it a few times; it is tried again.
-    Refused(String),
+    Refused(NoList),
+}
+
+/// Why there is no list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoList {
+    pub why: String,
+    /// The operator lacks the right.
+    pub forbidden: bool,
 }
 
 /// Which objects of a kind.
@@ -92,16 +100,22 @@ pub async fn follow(
             Err(watcher::Error::InitialListFailed(error))
                 if is_refusal(&error) || failed >= LASTING =>
             {
-                let message = match error {
-                    kube::Error::Api(status) => status.message,
+                let no_list = match error {
+                    kube::Error::Api(status) => NoList {
+                        forbidden: status.is_forbidden(),
+                        why: status.message,
+                    },
                     // It may have the reply in it.
-                    error => error.to_string().chars().take(300).collect(),
+                    error => NoList {
+                        forbidden: false,
+                        why: error.to_string().chars().take(300).collect(),
+                    },
                 };
-                if told.as_ref() != Some(&message) {
-                    tracing::warn!(kind = %resource.kind, message, "the API server answers no list; it is tried again");
-                    told = Some(message.clone());
+                if told.as_ref() != Some(&no_list) {
+                    tracing::warn!(kind = %resource.kind, message = no_list.why, "the API server answers no list; it is tried again");
+                    told = Some(no_list.clone());
                 }
-                on_change(Change::Refused(message));
+                on_change(Change::Refused(no_list));
                 // The watcher's own pause starts anew with each list.
                 tokio::time::sleep(Duration::from_secs(failed.min(LIST_PAUSE_MAX).into())).await;
             }

@@ -24,8 +24,9 @@ use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
-use crate::controller::{Rendered, Said, World};
+use crate::controller::{Rendered, Said, World, panic_text};
 use crate::decide::admission::trial::HubSays;
+use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
 use crate::decide::desired::{Desired, Lack};
 use crate::decide::hub_sync::{self, Seen};
@@ -63,34 +64,19 @@ struct Compiled {
     form: Result<Arc<CompiledForm>, String>,
 }
 
-/// A failed sync is tried again after the hub's interval, and at the latest after this.
-const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Rows are read at least once a week, whatever the hub says, unless it says never.
 const INTERVAL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A node that so many syncs could not write is not waited for.
 const LASTING: u32 = 3;
-/// A sync that was interrupted when the rows were known.
-const RETRY_SOON: Duration = Duration::from_secs(2);
-/// The longest time between two tries to write a node: when an API server is back, nobody should wait long.
-const RETRY_LATER: Duration = Duration::from_secs(15);
 /// The release loop says within this that a rollout goes on, or is not waited for.
 const REOPENED_WITHIN: Duration = Duration::from_secs(2);
 
 /// `turns` bounds how many hubs render and write at a time. Reading needs no turn: a database that hangs holds up its own
 /// hub and no other.
 pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) -> Option<Duration> {
-    let mut memory = world
-        .hub_memory
-        .lock()
-        .expect("the hubs' memory")
-        .remove(&key)
-        .unwrap_or_default();
+    let mut memory = world.hub_memory.lock().remove(&key).unwrap_or_default();
     let Some(hub) = world.hubs.get(&key.0, &key.1) else {
-        world
-            .deletions_held
-            .lock()
-            .expect("the deletions' lock")
-            .remove(&key);
+        world.deletions_held.lock().remove(&key);
         return None;
     };
     if memory.uid != hub.uid {
@@ -100,12 +86,19 @@ pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) ->
         };
     }
     let again = sync(&world, &turns, &hub, &mut memory).await;
-    world
-        .hub_memory
-        .lock()
-        .expect("the hubs' memory")
-        .insert(key, memory);
+    world.hub_memory.lock().insert(key, memory);
     again
+}
+
+/// The sync of a hub panicked. Its memory is lost, as with a restart, and its nodes stay as they are.
+pub async fn panicked(world: Arc<World>, key: HubKey, rest: Duration) {
+    world.metrics.panicked("lynqhub");
+    let why = panic_text(rest);
+    tracing::error!(hub = ?key, "the sync panicked: {why}");
+    if let Some(hub) = world.hubs.get(&key.0, &key.1) {
+        let error = ApiError::Unavailable(why);
+        report::interrupted(&world, &hub, &mut Memory::default(), &error).await;
+    }
 }
 
 /// The rows of a hub as they are now, and what it says of its forms, for whoever is not its loop; or why there are none.
@@ -152,13 +145,16 @@ async fn sync(
         }
     };
     let interval = interval(&spec.source.sync_interval);
-    let retry = interval.map_or(RETRY_MAX, |interval| interval.min(RETRY_MAX));
+    let retry = interval
+        .into_iter()
+        .chain([Backoff::HUB_REFUSED.longest])
+        .min();
     let rows = match source::read_rows(world, hub, &spec, &mut memory.source).await {
         Ok(rows) => rows,
         Err(problem) => {
             // Nothing is changed and nothing deleted, and the counts stay as they were.
             let say_again = report::problem(world, hub, memory, problem).await;
-            return say_again.into_iter().chain([retry]).min();
+            return say_again.into_iter().chain(retry).min();
         }
     };
     let _turn = turns.acquire().await.expect("it is never closed");
@@ -176,10 +172,10 @@ async fn sync(
         Ok(wait) => wait.into_iter().chain(interval).min(),
         Err(error) => {
             report::interrupted(world, &current, memory, &error).await;
-            Some(match error {
-                ApiError::Unavailable(_) | ApiError::Conflict(_) => RETRY_SOON,
-                ApiError::NotFound(_) | ApiError::Refused(_) => retry,
-            })
+            match error.may_pass() {
+                true => Some(Backoff::HUB.first),
+                false => retry,
+            }
         }
     }
 }
@@ -205,7 +201,7 @@ async fn act(
     }
     note_planned(world, &key, memory, &plan, &rows_hash);
     let held = plan.held.as_ref().map(ToString::to_string);
-    (world.deletions_held.lock().expect("the deletions' lock")).insert(key.clone(), held.is_some());
+    (world.deletions_held.lock()).insert(key.clone(), held.is_some());
     if !plan.writes.is_empty() {
         reopen(world, &key, &plan.desired).await;
     }
@@ -267,12 +263,11 @@ async fn act(
     let of_hub = key.clone();
     world.rollout_queue.add(key);
     let waits = failures.iter().map(|failure| {
-        let longest = if failure.retry {
-            RETRY_LATER
-        } else {
-            RETRY_MAX
+        let backoff = match failure.retry {
+            true => Backoff::HUB,
+            false => Backoff::HUB_REFUSED,
         };
-        longest.min(RETRY_SOON * 2u32.pow(failure.times.min(10) - 1))
+        backoff.after(failure.times)
     });
     // Seen while they were being written, it was no reason for another sync.
     let behind = world
@@ -280,7 +275,7 @@ async fn act(
         .of_hub(&of_hub)
         .iter()
         .any(|node| world.is_behind(node));
-    let behind = behind.then_some(RETRY_SOON);
+    let behind = behind.then_some(Backoff::HUB.first);
     Ok(waits.chain(behind).chain(say_again).min())
 }
 
@@ -480,7 +475,7 @@ fn note_planned(
     plan: &hub_sync::Plan,
     rows_hash: &str,
 ) {
-    let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
+    let mut rendered = world.rendered.lock();
     for (name, compiled) in &memory.compiled {
         let Some(form) = current(world, hub, name, compiled) else {
             continue;
@@ -518,7 +513,7 @@ fn note_rendered(
     unwritten: &BTreeSet<(String, String)>,
 ) {
     let rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
-    let mut rendered = world.rendered.lock().expect("the rendered forms' lock");
+    let mut rendered = world.rendered.lock();
     let of_hub = (hub.namespace.clone(), hub.name.clone());
     for (name, compiled) in &memory.compiled {
         let Some(form) = current(world, &of_hub, name, compiled) else {
@@ -574,7 +569,7 @@ async fn release_hub(world: &World, hub: &Hub, memory: &mut Memory) -> Option<Du
             .await
         {
             report::stays(world, hub, memory, &error);
-            return Some(RETRY_LATER);
+            return Some(Backoff::HUB.longest);
         }
     }
     None

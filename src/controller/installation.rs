@@ -92,7 +92,9 @@ impl Installation {
                     Change::Listed if there => return,
                     // What the list did not name is not there.
                     Change::Listed | Change::Deleted(_) => judge(None),
-                    Change::Refused(why) => Some(format!("{what} cannot be read: {why}")),
+                    Change::Refused(no_list) => {
+                        Some(format!("{what} cannot be read: {}", no_list.why))
+                    }
                 };
                 note(&problems, &what, problem);
             })

@@ -3,7 +3,7 @@
 pub mod lynq;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::api::resource::ConflictPolicy;
 use crate::cluster::nodes::HubKey;
+use crate::cluster::vital::Mutex;
 use crate::decide::rollout::Way;
 use crate::decide::rollout::status::FormState;
 
@@ -31,6 +32,11 @@ struct Applied {
 struct Reconciled {
     controller: &'static str,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfLoop {
+    controller: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -113,6 +119,7 @@ struct Inner {
     syncs: Family<Synced, Counter>,
     looks: Family<Looked, Histogram, fn() -> Histogram>,
     reconciled: Family<Reconciled, Counter>,
+    panics: Family<OfLoop, Counter>,
 }
 
 impl Default for Inner {
@@ -139,6 +146,7 @@ impl Default for Inner {
                 Histogram::new([0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0])
             }),
             reconciled: Family::default(),
+            panics: Family::default(),
         }
     }
 }
@@ -151,7 +159,7 @@ impl Inner {
             form: form.form.clone(),
             reason,
         };
-        let mut reasons = self.reasons.lock().expect("the reasons' lock");
+        let mut reasons = self.reasons.lock();
         for reason in reasons.remove(form).unwrap_or_default() {
             if !waiting.contains_key(reason) {
                 self.waiting.remove(&of(reason));
@@ -253,6 +261,15 @@ impl Metrics {
             "Turns of the loops, by their result",
             inner.reconciled.clone(),
         );
+        registry.register(
+            "lynqgate_panics",
+            "Reconciles that panicked; their key rests from 30 s up to 10 min, and a node counts as not ready meanwhile",
+            inner.panics.clone(),
+        );
+        for controller in ["lynqhub", "lynqform", "lynqnode"] {
+            // From 0 on: an increase of what was not there before is none.
+            drop(inner.panics.get_or_create(&OfLoop { controller }));
+        }
         registry.register(
             "lynqgate_hub_syncs",
             "Reads of a hub's rows",
@@ -373,6 +390,12 @@ impl Metrics {
         let result = if good { "success" } else { "error" };
         let turn = Reconciled { controller, result };
         self.inner.reconciled.get_or_create(&turn).inc();
+    }
+
+    pub fn panicked(&self, controller: &'static str) {
+        let turn = OfLoop { controller };
+        self.inner.panics.get_or_create(&turn).inc();
+        self.reconciled(controller, false);
     }
 
     pub fn bypassed(&self) {

@@ -27,14 +27,15 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::apply::Target;
 use crate::controller::node::kinds::Kinds;
-use crate::controller::{Looked, World};
+use crate::controller::{Looked, World, panic_text};
+use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope, fields_hash};
 use crate::decide::node::{Facts, NodeDigest, live_content};
 use crate::decide::node_plan::applies::Applies;
 use crate::decide::node_plan::news::Trouble;
 use crate::decide::node_plan::record::{self, Record};
 use crate::decide::node_plan::{self, Failure, Premise, Rest, Seen, untold_delay};
-use crate::decide::readiness::Readiness;
+use crate::decide::readiness::{Readiness, Reason};
 use crate::decide::rollout::Live;
 
 /// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
@@ -88,39 +89,23 @@ struct GateTry {
 
 /// Rounds of one look; each applies what the one before it made possible.
 const ROUNDS_MAX: usize = 50;
-const RETRY_FIRST: SignedDuration = SignedDuration::from_secs(2);
 /// How often an object whose state is not true is sent through the gate, which may not answer, or not be installed.
 const GATE_EVERY: SignedDuration = SignedDuration::from_secs(10);
 /// After so many looks in vain it is no accident any more: it is told, and what can be done is done.
 const LASTING: u32 = 3;
-const CONFLICT_RETRY: Duration = Duration::from_millis(200);
 /// So many conflicts in a row are none: something else answers with that code.
 const CONFLICTS_MAX: u32 = 10;
-const FAILED_RETRY: Duration = Duration::from_secs(2);
-const FAILED_RETRY_MAX: Duration = Duration::from_secs(30);
 /// How many requests one node may have under way.
 const REQUESTS_MAX: usize = 8;
 
 pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
     let Some(node) = world.nodes.get(&key) else {
-        world
-            .node_memory
-            .lock()
-            .expect("the nodes' memory")
-            .remove(&key);
-        world.children.take_ended(&key);
-        world.holds.lock().expect("the holds' lock").remove(&key);
-        world.looked.lock().expect("the looks' lock").remove(&key);
-        let mut unchanged = world.unchanged.lock().expect("the takeovers' lock");
-        unchanged.remove(&key);
-        let mut conflicts = world.conflicts.lock().expect("the conflicts' lock");
-        conflicts.remove(&key);
+        world.forget_node(&key);
         return None;
     };
     let memory = world
         .node_memory
         .lock()
-        .expect("the nodes' memory")
         .remove(&key)
         .filter(|memory| memory.uid == node.uid)
         .unwrap_or_else(|| Memory {
@@ -151,22 +136,36 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         // The object changed under us; its event brings us back, and this is for the case that it has come already.
         Err(ApiError::Conflict(_)) if look.memory.conflicts < CONFLICTS_MAX => {
             look.memory.conflicts += 1;
-            Some(CONFLICT_RETRY)
+            Some(Backoff::CONFLICT.first)
         }
         Err(error) => {
             tracing::warn!(node = %key, %error, "the node could not be looked after; trying again");
             look.note_failed(&error.to_string()).await;
-            let doubled = look.memory.failed_looks.clamp(1, 10) - 1;
-            Some(FAILED_RETRY_MAX.min(FAILED_RETRY * 2u32.pow(doubled)))
+            Some(Backoff::NODE.after(look.memory.failed_looks))
         }
     };
     let memory = look.memory;
-    world
-        .node_memory
-        .lock()
-        .expect("the nodes' memory")
-        .insert(key, memory);
+    world.node_memory.lock().insert(key, memory);
     again
+}
+
+/// The reconcile of a node panicked. Its memory is lost, as with a restart. From here on, until a reconcile goes through, the node
+/// counts as not ready, so that it takes a place in the window.
+pub async fn panicked(world: Arc<World>, key: NodeKey, rest: Duration) {
+    let look = Look {
+        world: &world,
+        key: key.clone(),
+        memory: Memory::default(),
+    };
+    let text = format!(
+        "lynqgate cannot reconcile it, and it counts as not ready: {}",
+        panic_text(rest)
+    );
+    world.metrics.panicked("lynqnode");
+    tracing::error!(node = %key, "{text}");
+    if let Some(node) = world.nodes.get(&key) {
+        look.note_in_vain(&node, text, true).await;
+    }
 }
 
 struct Look<'a> {
@@ -178,6 +177,8 @@ struct Look<'a> {
 impl Look<'_> {
     /// Returns when to look again, events aside.
     async fn go(&mut self, mut node: Arc<NodeDigest>) -> Result<Option<Timestamp>, ApiError> {
+        #[cfg(debug_assertions)]
+        planted(&self.key);
         // The hub completes what Lynq recorded.
         if node.is_not_taken_over() {
             self.memory.record = None;
@@ -238,11 +239,15 @@ impl Look<'_> {
                 self.memory.record = Some(plan.record.clone());
                 self.note_outcomes(&node, &plan, now);
                 let wake_at = plan.wake_at;
-                let due = self.report(&node, status, now).await?;
+                let is_unseen = |child: &Arc<Child>| {
+                    matches!(child.readiness.reason(), Some(Reason::NotObserved { .. }))
+                };
+                let unseen = children.iter().flatten().any(is_unseen);
+                let due = self.report(&node, status, unseen, now).await?;
                 self.note_looked(&node, None);
                 if kinds.unknown {
-                    // The next look goes the same way, and asks sooner than others.
-                    return Ok(now.checked_add(RETRY_FIRST * 5).ok());
+                    // The next look goes the same way.
+                    return Ok(now.checked_add(Backoff::UNASKED.first).ok());
                 }
                 (self.memory.failed_looks, self.memory.conflicts) = (0, 0);
                 let pods_at = self.look_at_pods(&node, &keys, &children).await;
@@ -333,7 +338,7 @@ impl Look<'_> {
 
     /// The release loop may wait for the last first look.
     fn note_looked(&self, node: &NodeDigest, in_vain: Option<String>) {
-        let mut looked = self.world.looked.lock().expect("the looks' lock");
+        let mut looked = self.world.looked.lock();
         let before = looked.get(&self.key);
         let is_news = before.is_none_or(|before| before.in_vain != in_vain);
         let same = before.filter(|before| before.in_vain.is_some() == in_vain.is_some());
@@ -360,18 +365,24 @@ impl Look<'_> {
         let text = format!(
             "lynqgate cannot look after it: {why}. It counts as not ready until that is mended, and is tried again, at the latest after 30 s"
         );
-        if self.memory.failed_looks == LASTING {
+        let is_news = self.memory.failed_looks == LASTING;
+        self.note_in_vain(&node, text, is_news).await;
+    }
+
+    /// From here on the node counts as not ready; its status follows.
+    async fn note_in_vain(&self, node: &NodeDigest, text: String, is_news: bool) {
+        self.note_looked(node, Some(text.clone()));
+        if is_news {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
             self.world
                 .events
                 .tell(&about, EventReason::LookFailed, text.clone());
         }
-        let status = node_plan::status::in_vain(&node, &text, Timestamp::now());
-        self.note_looked(&node, Some(text));
+        let status = node_plan::status::in_vain(node, &text, Timestamp::now());
         if *node.status != status {
             // It may be the very thing that fails.
-            let patch = json!({"status": {"conditions": status.conditions}});
-            if let Ok(written) = self.world.objects.merge_status(&self.own(), &patch).await {
+            let told = json!({"conditions": status.conditions});
+            if let Ok(written) = self.write_status(node, &told).await {
                 self.world.nodes.learn(&written);
             }
         }
@@ -523,6 +534,12 @@ impl Look<'_> {
     }
 }
 
+/// For the test of panics: the reconcile of a node with this name panics. A release does not have it.
+#[cfg(debug_assertions)]
+fn planted(node: &NodeKey) {
+    assert!(!node.name.starts_with("planted-panic-"), "planted");
+}
+
 /// A resource that is to be applied now.
 struct Apply {
     index: usize,
@@ -561,3 +578,6 @@ fn key_in(facts: &Facts, scope: Scope) -> ObjectKey {
         name: facts.name.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

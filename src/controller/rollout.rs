@@ -24,7 +24,8 @@ use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::takeover::still_changes_nothing;
 use crate::controller::rollout::refused::{NotReleased, Refused};
-use crate::controller::{Rendered, Said, World};
+use crate::controller::{Rendered, Said, World, panic_text};
+use crate::decide::backoff::Backoff;
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
@@ -57,19 +58,12 @@ pub struct Memory {
 const PASSES_MAX: usize = 20;
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
-/// A workload that looked ready and was not: its own event comes sooner, as a rule.
-const UNCONFIRMED_RETRY: Duration = Duration::from_secs(1);
 
 /// By namespace and name of the form.
 type RenderedForms = BTreeMap<(String, String), Rendered>;
 
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
-    let memory = world
-        .rollout_memory
-        .lock()
-        .expect("the rollouts' memory")
-        .remove(&key)
-        .unwrap_or_default();
+    let memory = world.rollout_memory.lock().remove(&key).unwrap_or_default();
     let mut look = Look {
         world: &world,
         key: key.clone(),
@@ -87,19 +81,29 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
             again
         }
         Err(ApiError::NotFound(_)) if world.hubs.get(&key.0, &key.1).is_none() => None,
-        Err(ApiError::Conflict(_)) => Some(Duration::from_millis(100)),
+        Err(ApiError::Conflict(_)) => Some(Backoff::CONFLICT.first),
         Err(error) => Some(look.interrupted(&error)),
     };
     let memory = look.memory;
     if world.hubs.get(&key.0, &key.1).is_none() {
         return again;
     }
-    world
-        .rollout_memory
-        .lock()
-        .expect("the rollouts' memory")
-        .insert(key, memory);
+    world.rollout_memory.lock().insert(key, memory);
     again
+}
+
+/// A pass of a hub's release loop panicked. Its memory is lost, as with a restart; nothing of the hub is released while it rests.
+pub async fn panicked(world: Arc<World>, key: HubKey, rest: Duration) {
+    world.metrics.panicked("lynqform");
+    let why = panic_text(rest);
+    tracing::error!(hub = ?key, "the release loop panicked: {why}");
+    if let Some(hub) = world.hubs.get(&key.0, &key.1) {
+        let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+        let text = format!("nothing of this hub is released: {why}");
+        world
+            .events
+            .tell(&about, EventReason::ReleasesInterrupted, text);
+    }
 }
 
 /// One pass of a look: what was seen, and what the planner made of it.
@@ -168,7 +172,7 @@ impl Look<'_> {
                 let is_hidden =
                     |(uid, hub): (&String, &String)| *hub == self.key.1 && !there.contains(uid);
                 if listed.iter().any(is_hidden) {
-                    return Ok(Some(UNCONFIRMED_RETRY));
+                    return Ok(Some(Backoff::RELEASE.first));
                 }
             }
             self.forget_refused(&snapshot);
@@ -214,12 +218,12 @@ impl Look<'_> {
                     Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
                 });
                 let refused = (!plan.releases.is_empty()).then(|| self.back_off());
-                let retry = unconfirmed.then_some(UNCONFIRMED_RETRY).or(refused);
+                let retry = unconfirmed.then_some(Backoff::RELEASE.first).or(refused);
                 return Ok([carried.again, wake, retry].into_iter().flatten().min());
             }
         }
         Ok(Some(if unconfirmed {
-            UNCONFIRMED_RETRY
+            Backoff::RELEASE.first
         } else {
             Duration::ZERO
         }))
@@ -277,7 +281,7 @@ impl Look<'_> {
     /// The forms, their nodes, and what they were rendered to, of one moment: no sync begins or ends meanwhile.
     fn view(&self) -> (Vec<Arc<Form>>, Vec<Arc<NodeDigest>>, RenderedForms) {
         let world = self.world;
-        let rendered = world.rendered.lock().expect("the rendered forms' lock");
+        let rendered = world.rendered.lock();
         let of_form = |form: &Arc<Form>| {
             let key = (form.namespace.clone(), form.name.clone());
             Some((key.clone(), rendered.get(&key)?.clone()))
@@ -345,7 +349,7 @@ impl Look<'_> {
                 form.outdated |= form.unwritten_before > 0;
             }
         }
-        let unchanged = self.world.unchanged.lock().expect("the takeovers' lock");
+        let unchanged = self.world.unchanged.lock();
         let rendered = |node: &&Arc<NodeDigest>| node.rendered_hash.is_some();
         let unknown = |node: &&Arc<NodeDigest>| node.live == Live::Unknown && rendered(node);
         for node in nodes.iter().filter(unknown) {
@@ -363,11 +367,7 @@ impl Look<'_> {
 
     /// What the last sync found; after a restart, until there was one, what the one before it found.
     fn deletions_held(&self, hub: Option<&Hub>) -> bool {
-        let held = self
-            .world
-            .deletions_held
-            .lock()
-            .expect("the deletions' lock");
+        let held = self.world.deletions_held.lock();
         held.get(&self.key).copied().unwrap_or_else(|| {
             hub.is_some_and(|hub| conditions::is_true(&hub.status.conditions, "DeletionsHeld"))
         })
@@ -534,7 +534,7 @@ impl Look<'_> {
                 }
                 Err(error) => {
                     tracing::warn!(node = name, %error, "what is newer of it could not be read; it is tried again");
-                    again = Some(UNCONFIRMED_RETRY);
+                    again = Some(Backoff::RELEASE.first);
                 }
             }
         }
@@ -544,9 +544,16 @@ impl Look<'_> {
     /// Whose word is lost keeps a slot for longer than it must, should the ledger be lost as well.
     async fn say_freed(&self, freed: &[Freed]) {
         for some in freed.chunks(REQUESTS_MAX) {
-            let said = some.iter().map(|Freed { node, release }| async move {
+            let said = some.iter().map(|Freed { node, uid, release }| async move {
+                let (namespace, name) = (self.key.0.clone(), node.clone());
+                let now = self.world.nodes.get(&NodeKey { namespace, name });
+                // One that was deleted and made again meanwhile must not inherit it.
+                let Some(now) = now.filter(|now| now.uid == *uid) else {
+                    return;
+                };
                 let key = ObjectKey::own("LynqNode", &self.key.0, node);
-                let patch = json!({"status": {"freedRelease": release}});
+                let version = json!({"resourceVersion": now.resource_version});
+                let patch = json!({"metadata": version, "status": {"freedRelease": release}});
                 match self.world.objects.merge_status(&key, &patch).await {
                     Ok(object) => drop(self.world.nodes.learn(&object)),
                     Err(error) => {
@@ -560,7 +567,7 @@ impl Look<'_> {
 
     /// The node loop shows the reasons in the nodes' statuses.
     fn remember_holds(&self, nodes: &[Arc<NodeDigest>], plan: &Plan) {
-        let mut holds = self.world.holds.lock().expect("the holds' lock");
+        let mut holds = self.world.holds.lock();
         for node in nodes {
             let new = plan
                 .waiting

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
+use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, Kind, ObjectKey};
 use crate::decide::content::hash_value;
 use crate::decide::graph::{Graph, GraphError, State, Step, Vertex};
@@ -25,15 +26,6 @@ use crate::decide::node_plan::record::{Record, key_of};
 pub use crate::decide::node_plan::take_down::{Deletion, TakeDown, plan_deletion};
 use crate::decide::readiness::{Readiness, Reason};
 use crate::decide::rollout::Live;
-
-/// No event tells that a kind was installed.
-const KIND_RETRY: SignedDuration = SignedDuration::from_secs(30);
-
-/// Nor does one tell a node that an object which it wants is no longer another's, or there at all.
-const OWNER_RETRY: SignedDuration = SignedDuration::from_secs(30);
-
-/// Nothing tells of what has no label of ours, or of what a webhook or a quota refuses: the longest time between two tries.
-pub const RETRY_LAST: SignedDuration = SignedDuration::from_secs(60);
 
 /// How the last apply of a resource ended, where it failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -329,9 +321,9 @@ pub fn unknown_kind(Kind { api_version, kind }: &Kind, error: &str) -> String {
     )
 }
 
-/// What is said of one whose objects the operator cannot list; `refusal` is the API server's.
-pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str) -> String {
-    let next = match refusal.contains("forbidden") {
+/// What is said of one whose objects the operator cannot list; `refusal` is the API server's, `forbidden` that a right is missing.
+pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str, forbidden: bool) -> String {
+    let next = match forbidden {
         true => "grant it get, list, watch, create, patch, update and delete on them",
         false => "it is tried again",
     };
@@ -371,7 +363,7 @@ fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> As
         return settled(State::ApplyFailed, error.clone());
     }
     if let Some(reason) = seen.unavailable {
-        let wake_at = now.checked_add(KIND_RETRY).ok();
+        let wake_at = now.checked_add(Backoff::NO_EVENT.first).ok();
         return Assessed {
             wake_at,
             ..settled(State::ApplyFailed, reason.to_owned())
@@ -383,7 +375,7 @@ fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> As
         return settled(State::Ready, String::new());
     }
     // What is to be tried again later than that was put off by a clock that was ahead.
-    let last = now.checked_add(RETRY_LAST).unwrap_or(now);
+    let last = now.checked_add(Backoff::APPLY.longest).unwrap_or(now);
     let holds = |failure: &&Failure| {
         (now < failure.retry_at && failure.retry_at <= last) && failure.premise == seen.premise
     };
@@ -417,7 +409,7 @@ fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> As
     if let Some(why) = refused(child, node, seen.facts.conflict_policy, recorded) {
         return Assessed {
             conflict: true,
-            wake_at: now.checked_add(OWNER_RETRY).ok(),
+            wake_at: now.checked_add(Backoff::NO_EVENT.first).ok(),
             ..settled(State::ApplyFailed, why)
         };
     }

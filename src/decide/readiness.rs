@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use object::Object;
 pub use probe::Probe;
-pub use reason::{NOT_YET_SEEN, Reason};
+pub use reason::Reason;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {

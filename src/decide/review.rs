@@ -24,7 +24,7 @@ pub struct Request {
     pub old_object: Option<Value>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct UserInfo {
     #[serde(default)]
     pub username: String,
@@ -87,6 +87,53 @@ struct Addressed {
     uid: String,
 }
 
+/// serde_json reads less than so many levels.
+const LEVELS_MAX: usize = 128;
+
+/// Bytes of memory that JSON takes once it is read, about. A body of a few megabytes may take a hundred times as much.
+pub fn weight(json: &[u8]) -> usize {
+    /// A map of serde_json has room for 11 values in its first allocation.
+    const MAP: usize = 640;
+    /// A value of a list, or of a large map.
+    const VALUE: usize = 96;
+    const TEXT: usize = 32;
+    let weigh = |byte| match byte {
+        b'{' => MAP,
+        b'[' | b',' => VALUE,
+        b'"' => TEXT / 2,
+        _ => 0,
+    };
+    json.len() + outside_texts(json).map(weigh).sum::<usize>()
+}
+
+fn depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in outside_texts(json) {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}
+
+/// The bytes of JSON that are in no text, and the quotes around those.
+fn outside_texts(json: &[u8]) -> impl Iterator<Item = u8> {
+    let (mut in_text, mut escaped) = (false, false);
+    json.iter().copied().filter(move |byte| {
+        let inside = in_text;
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            _ => {}
+        }
+        !inside || !in_text
+    })
+}
+
 /// Reads the body. Only what is certain to have no usable uid is an error without one.
 pub fn read(body: &[u8]) -> Result<Request, Malformed> {
     let error = match serde_json::from_slice::<Review<Request>>(body) {
@@ -97,7 +144,7 @@ pub fn read(body: &[u8]) -> Result<Request, Malformed> {
         return Err(Malformed::NotJson(position(&error)));
     };
     let request = addressed(review, |request| &request.uid)?;
-    let reason = match error.to_string().starts_with("recursion limit") {
+    let reason = match depth(body) >= LEVELS_MAX {
         true => format!(
             "it is nested too deeply: a manifest may have {DEPTH_MAX} levels, itself included"
         ),
@@ -321,6 +368,19 @@ mod tests {
             let error = read(body.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(said), "{name}: {error}");
         }
+    }
+
+    #[test]
+    fn what_is_in_a_text_weighs_only_its_length() {
+        for (json, values) in [
+            ("[]", 96),
+            (r#"{"a":[1,2]}"#, 640 + 2 * 96 + 32),
+            (r#"["{[,\"{[,\\",7]"#, 2 * 96 + 32),
+            ("\"no end {{{", 16),
+        ] {
+            assert_eq!(weight(json.as_bytes()), json.len() + values, "{json}");
+        }
+        assert_eq!(depth(br#"{"a":[{"[[":1},[[]]],"b":[]}"#), 4);
     }
 
     #[test]

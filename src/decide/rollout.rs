@@ -97,6 +97,7 @@ impl Way {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Freed {
     pub node: String,
+    pub uid: String,
     /// The version that its release carried.
     pub release: String,
 }
@@ -429,6 +430,7 @@ impl Pass<'_> {
             let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
             (unsaid && !has_slot).then(|| Freed {
                 node: name.clone(),
+                uid: node.uid.clone(),
                 release: flight.release.clone(),
             })
         };

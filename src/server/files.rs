@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::{default_provider, sign::any_supported_type};
@@ -11,6 +11,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+
+use crate::cluster::vital::Mutex;
 
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", file.display())]
@@ -88,7 +90,7 @@ fn changed_at(file: &Path) -> Option<Changed> {
 
 impl ResolvesServerCert for Files {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let mut loaded = self.loaded.lock().expect("the certificate's lock");
+        let mut loaded = self.loaded.lock();
         if changed_at(&self.certificate) != loaded.at {
             match load(&self.certificate, &self.key) {
                 Ok(newer) => *loaded = newer,

@@ -2,7 +2,7 @@
 //! is (TokenReview), and whether they may (SubjectAccessReview).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use crate::cluster::objects::{ApiError, Objects};
+use crate::cluster::vital::Mutex;
 use crate::decide::child::key_of;
 
 const PATH: &str = "/metrics";
@@ -88,7 +89,7 @@ impl Access {
     async fn refused(&self, token: &str) -> Result<Option<Refused>, ApiError> {
         let now = Instant::now();
         {
-            let mut answers = self.answers.lock().expect("the answers' lock");
+            let mut answers = self.answers.lock();
             if let Some((_, answer)) = answers.get(token).filter(|(until, _)| *until > now) {
                 return Ok(answer.clone());
             }
@@ -102,7 +103,7 @@ impl Access {
             None => ALLOWED_FOR,
             Some(_) => DENIED_FOR,
         };
-        let mut answers = self.answers.lock().expect("the answers' lock");
+        let mut answers = self.answers.lock();
         answers.insert(token.to_owned(), (now + holds, answer.clone()));
         Ok(answer)
     }

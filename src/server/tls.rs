@@ -23,6 +23,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 /// An API server keeps a handful of connections; this is for a crowd of strangers.
 const CONNECTIONS_MAX: usize = 2_000;
+/// What one connection has read and nobody has asked for yet: with many, each would fill more.
+const BUFFER_MAX: usize = 16 * 1024;
 /// What is under way at the end has this long.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -88,6 +90,7 @@ where
     let accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
     let stream = accepted.ok()?.ok()?;
     let connection = http1::Builder::new()
+        .max_buf_size(BUFFER_MAX)
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));

@@ -1,16 +1,18 @@
 //! The admission webhook for LynqNodes: HTTP in, the gate's decision out. Fails closed: whatever goes wrong denies.
 
 pub mod authors;
+pub mod bodies;
 pub mod definitions;
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -21,20 +23,16 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
-use tokio::task::block_in_place;
 
 use crate::api::names;
 use crate::api::policy::{Rollout, Skew};
-use crate::decide::admission::{Verdict, rights};
+use crate::decide::admission::Verdict;
+use crate::decide::admission::rights::{self, Right};
 use crate::decide::gate::{self, Write};
-use crate::decide::review::{self, Answer, Malformed, Refusal};
+use crate::decide::review::{self, Answer, Malformed, Refusal, UserInfo};
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
-
-/// An AdmissionReview has the object twice, and a held object has its content twice: the largest seen was 4.3 MB.
-pub const BODY_MAX: usize = 7 * 1024 * 1024;
-/// The API server waits 5 s for an answer; a body that takes longer is nobody's.
-const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+use crate::server::webhook::bodies::{Bodies, Unread};
 
 /// The policy of a form, by namespace and name, for the warning that a held write gets.
 pub type PolicyOf = Arc<dyn Fn(&str, &str) -> Option<Policy> + Send + Sync>;
@@ -105,22 +103,26 @@ impl Metrics {
 
 /// The outcome of what cannot be judged.
 const MALFORMED: &str = "malformed";
+/// The outcome of a body for which no room is left.
+const BUSY: &str = "busy";
 /// The outcome of a decision that panicked, which denies.
 const PANIC: &str = "panic";
+
+type Served = Arc<(Webhook, Bodies)>;
 
 pub fn router(webhook: Webhook) -> Router {
     Router::new()
         .route(names::MUTATE_NODE_PATH, post(mutate))
         .route(names::VALIDATE_NODE_PATH, post(validate))
-        .with_state(Arc::new(webhook))
+        .with_state(Arc::new((webhook, Bodies::of_gate())))
 }
 
-async fn mutate(State(webhook): State<Arc<Webhook>>, request: Request<Body>) -> Response {
-    answer(&webhook, request, Half::Mutating).await
+async fn mutate(State(served): State<Served>, request: Request<Body>) -> Response {
+    answer(&served, request, Half::Mutating).await
 }
 
-async fn validate(State(webhook): State<Arc<Webhook>>, request: Request<Body>) -> Response {
-    answer(&webhook, request, Half::Validating).await
+async fn validate(State(served): State<Served>, request: Request<Body>) -> Response {
+    answer(&served, request, Half::Validating).await
 }
 
 /// The two webhooks: what is asked before other webhooks had their say, and after.
@@ -224,19 +226,24 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
     }
 }
 
-async fn answer(webhook: &Webhook, request: Request<Body>, half: Half) -> Response {
-    let body = match read_body(request).await {
-        Ok(body) => body,
-        Err((status, reason)) => return refuse(&webhook.metrics, half.label(), status, reason),
+async fn answer(
+    (webhook, bodies): &(Webhook, Bodies),
+    request: Request<Body>,
+    half: Half,
+) -> Response {
+    let judged = match bodies.read(request).await {
+        // The room for others is free again before anybody is asked.
+        Ok((body, _room)) => judge(webhook, half, &body),
+        Err(unread) => return unread_body(&webhook.metrics, half.label(), &unread),
     };
-    match judge(webhook, half, &body) {
+    match judged {
         Ok(Judged {
             uid,
             mut answer,
-            request,
+            needs,
         }) => {
-            if let (Half::Validating, Some(request)) = (half, request) {
-                ask_author(webhook, &request, &mut answer).await;
+            if let Some(needs) = needs {
+                ask_author(webhook, needs, &mut answer).await;
             }
             reply(&answer, &uid)
         }
@@ -252,55 +259,51 @@ async fn answer(webhook: &Webhook, request: Request<Body>, half: Half) -> Respon
     }
 }
 
-/// The body, or how to answer what has none that can be read.
-async fn read_body(request: Request<Body>) -> Result<Bytes, (StatusCode, String)> {
-    let type_ = request.headers().get(CONTENT_TYPE);
-    let type_ = type_
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let media = type_.split(';').next().unwrap_or_default().trim();
-    if !media.eq_ignore_ascii_case("application/json") {
-        let reason = "send application/json".to_owned();
-        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
-    }
-    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(request.into_body(), BODY_MAX)).await {
-        Ok(Ok(body)) => Ok(body),
-        Err(_) => Err((
-            StatusCode::REQUEST_TIMEOUT,
-            format!("the body did not come in {} s", BODY_TIMEOUT.as_secs()),
-        )),
-        // The only other error is a client that went away, which reads no answer.
-        Ok(Err(_)) => Err((
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body has more than {BODY_MAX} bytes"),
-        )),
-    }
-}
-
-/// What is answered to a request, and the request itself, as far as it can be read.
+/// What is answered to a request, unless its author lacks rights.
 pub struct Judged {
     pub uid: String,
     pub answer: Answer,
-    request: Option<review::Request>,
+    needs: Option<Needs>,
 }
 
+/// It is kept while the API server is asked, when the room of the body is others' already.
+const USER_MAX: usize = 64 * 1024;
+
 /// By hand, too, nobody makes lynqgate do what they may not do.
-async fn ask_author(webhook: &Webhook, request: &review::Request, answer: &mut Answer) {
-    let (Some(authors), Some(new)) = (&webhook.authors, &request.object) else {
+struct Needs {
+    user: UserInfo,
+    rights: BTreeSet<Right>,
+    namespace: String,
+}
+
+impl Needs {
+    fn of(webhook: &Webhook, request: &review::Request) -> Option<Self> {
+        let (authors, new) = (webhook.authors.as_ref()?, request.object.as_ref()?);
+        let writes = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
+        let user = &request.user_info;
+        if !writes || !request.sub_resource.is_empty() || user.username == authors.operator {
+            return None;
+        }
+        let namespace = new["metadata"]["namespace"].as_str();
+        Some(Needs {
+            user: user.clone(),
+            rights: rights::of_node(request.old_object.as_ref(), new),
+            namespace: namespace.unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+async fn ask_author(webhook: &Webhook, needs: Needs, answer: &mut Answer) {
+    let Some(authors) = &webhook.authors else {
         return;
     };
-    let writes = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
-    if !writes || !request.sub_resource.is_empty() || answer.denied.is_some() {
-        return;
-    }
-    let user = &request.user_info;
-    if user.username == authors.operator {
-        return;
-    }
-    let needed = block_in_place(|| rights::of_node(request.old_object.as_ref(), new));
-    let home = new["metadata"]["namespace"].as_str().unwrap_or_default();
+    let Needs {
+        user,
+        rights,
+        namespace,
+    } = needs;
     let mut verdict = Verdict::default();
-    let missing = authors.missing(user, needed, home, "lynqnode").await;
+    let missing = authors.missing(&user, rights, &namespace, "lynqnode").await;
     authors.judge(missing, &mut verdict);
     match verdict.denied {
         Some(why) => *answer = Answer::deny(Refusal::Forbidden, why),
@@ -319,20 +322,37 @@ pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<Judged, Malfo
             return Ok(Judged {
                 uid: uid.clone(),
                 answer: denied,
-                request: None,
+                needs: None,
             });
         }
         Err(malformed) => return Err(malformed),
     };
-    let (outcome, answer) = catch_unwind(AssertUnwindSafe(|| decided(webhook, &request, half))).unwrap_or_else(|_| {
-        (PANIC, Answer::deny(Refusal::Forbidden, "lynqgate failed inside while it decided on this write; see its log, and report it"))
+    let decide = || {
+        let (outcome, answer) = decided(webhook, &request, half);
+        let asks = half == Half::Validating && answer.denied.is_none();
+        match asks.then(|| Needs::of(webhook, &request)).flatten() {
+            Some(needs) if needs.user.review(Value::Null).to_string().len() > USER_MAX => {
+                let text = format!(
+                    "a user with more than {USER_MAX} bytes of groups and extra fields cannot be judged"
+                );
+                (MALFORMED, Answer::deny(Refusal::BadRequest, text), None)
+            }
+            needs => (outcome, answer, needs),
+        }
+    };
+    let (outcome, answer, needs) = catch_unwind(AssertUnwindSafe(decide)).unwrap_or_else(|_| {
+        let denied = Answer::deny(
+            Refusal::Forbidden,
+            "lynqgate failed inside while it decided on this write; see its log, and report it",
+        );
+        (PANIC, denied, None)
     });
     webhook.metrics.decided(half.label(), outcome);
     webhook.metrics.took(start.elapsed());
     Ok(Judged {
         uid: request.uid.clone(),
         answer,
-        request: Some(request),
+        needs,
     })
 }
 
@@ -382,6 +402,18 @@ fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'stati
             operator: &webhook.operator,
         },
     )
+}
+
+fn unread_body(metrics: &Metrics, webhook: &'static str, unread: &Unread) -> Response {
+    let (status, reason) = unread.answer();
+    if *unread != Unread::Busy {
+        return refuse(metrics, webhook, status, reason);
+    }
+    // Whoever floods the port must not flood the log as well; the API server logs its own.
+    tracing::debug!(webhook, reason);
+    metrics.decided(webhook, BUSY);
+    // The API server sends it again by itself, as long as the webhook's time is not over.
+    (status, [(RETRY_AFTER, "1")], reason).into_response()
 }
 
 fn refuse(

@@ -140,7 +140,7 @@ fn bodies(bytes: usize, case: &str) -> Vec<Bytes> {
 /// The operator's server with one more route, on threads of its own until the process ends.
 fn serve(config: ServerConfig, null_answer: Arc<std::sync::OnceLock<Bytes>>) -> SocketAddr {
     let null = move |request: Request<Body>| async move {
-        match to_bytes(request.into_body(), webhook::BODY_MAX).await {
+        match to_bytes(request.into_body(), webhook::bodies::BODY_MAX).await {
             Ok(_) => Ok((
                 [(CONTENT_TYPE, "application/json")],
                 null_answer.get().cloned().unwrap_or_default(),

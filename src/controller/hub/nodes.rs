@@ -39,7 +39,7 @@ pub struct Failure {
 
 impl Failure {
     pub fn new(name: &str, node: Option<(String, String)>, error: &ApiError) -> Self {
-        let retry = matches!(error, ApiError::Unavailable(_) | ApiError::Conflict(_));
+        let retry = error.may_pass();
         Failure {
             name: name.to_owned(),
             message: error.to_string(),

@@ -12,9 +12,10 @@ use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
+use crate::controller::hub::Memory;
 use crate::controller::hub::nodes::Failure;
 use crate::controller::hub::source::{Problem, rows_read};
-use crate::controller::hub::{Memory, RETRY_MAX, RETRY_SOON};
+use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
 use crate::decide::findings::{Findings, Subject};
 use crate::decide::hub_sync::rows_hash;
@@ -273,9 +274,8 @@ async fn write_status(
         }
         Err(error) => {
             tracing::warn!(hub = hub.name, %error, "the hub's status could not be written");
-            let may_go = matches!(error, ApiError::Unavailable(_) | ApiError::Conflict(_));
-            memory.unsaid = failed + 1;
-            may_go.then(|| RETRY_MAX.min(RETRY_SOON * 2u32.pow(failed.min(10))))
+            memory.unsaid = failed.saturating_add(1);
+            error.may_pass().then(|| Backoff::HUB.after(memory.unsaid))
         }
     }
 }

@@ -190,7 +190,7 @@ fn nodes(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Erro
     let help = "Writes that met an object or a field of somebody else's";
     let mut metric =
         encoder.encode_descriptor("lynqnode_conflicts", help, None, MetricType::Counter)?;
-    let conflicts = world.conflicts.lock().expect("the conflicts' lock");
+    let conflicts = world.conflicts.lock();
     for (node, of_node) in conflicts.iter() {
         for ((kind, policy), times) in of_node {
             let labels: [Label<'_>; 4] = [

@@ -189,16 +189,8 @@ async fn send(
 
 /// Whether that is what the API server says where the object of this name has another uid, or is gone.
 fn may_be_another(error: &ApiError) -> bool {
-    match error {
-        ApiError::NotFound(_) => true,
-        ApiError::Conflict(text) => !text.starts_with(FIELDS_TAKEN),
-        ApiError::Refused(text) => text.contains("metadata.uid"),
-        ApiError::Unavailable(_) => false,
-    }
+    matches!(error, ApiError::NotFound(_) | ApiError::Conflict(_))
 }
-
-/// How the API server begins where other managers own fields.
-const FIELDS_TAKEN: &str = "Apply failed with ";
 
 /// The error with what to do about it.
 async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<ApiError, ApiError> {
@@ -206,8 +198,8 @@ async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<Ap
         ApiError::NotFound(_) if !world.objects.still_served(&key.kind).await? => {
             ApiError::NotFound(node_plan::missing_kind(&key.kind))
         }
-        ApiError::NotFound(text)
-            if !key.namespace.is_empty() && text.starts_with("namespaces \"") =>
+        ApiError::NotFound(_)
+            if !key.namespace.is_empty() && !world.namespaces.has(&key.namespace) =>
         {
             ApiError::NotFound(format!(
                 "there is no namespace {:?}; create it, for example as a resource that this one depends on, or correct \
@@ -216,7 +208,7 @@ async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<Ap
             ))
         }
         // In the API server's words: which manager, and which fields.
-        ApiError::Conflict(text) if text.starts_with(FIELDS_TAKEN) => ApiError::Conflict(format!(
+        ApiError::FieldsTaken(text) => ApiError::FieldsTaken(format!(
             "{text}; conflictPolicy: Force takes the fields over, and ignoreFields leaves them to others"
         )),
         error => error,

@@ -12,13 +12,11 @@ use crate::cluster::objects::ApiError;
 use crate::controller::node::kinds::Kinds;
 use crate::controller::node::takeover::not_taken_over;
 use crate::controller::node::{LASTING, Look};
+use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan;
 use crate::decide::node_plan::status;
-
-/// No event tells of a right that was given, or of a finalizer that hangs.
-const RETRY: SignedDuration = SignedDuration::from_secs(30);
 
 /// Most objects go within moments, and a status for each that goes would cost more than it tells.
 const TOLD_EVERY: SignedDuration = SignedDuration::from_secs(5);
@@ -32,7 +30,7 @@ impl Look<'_> {
             return Ok(None);
         };
         let of = |facts: &Facts| kinds.key(facts).ok();
-        let mut again = Timestamp::now().checked_add(RETRY).ok();
+        let mut again = Timestamp::now().checked_add(Backoff::NO_EVENT.first).ok();
         let not_taken_over = loop {
             let not_taken_over = not_taken_over(self.world, node).await?;
             let children = self.world.children.of_node(&self.key).into_iter();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::children::Listing;
 use crate::cluster::objects::ApiError;
+use crate::cluster::watch::NoList;
 use crate::controller::World;
 use crate::controller::node::{Key, key_in};
 use crate::decide::child::{Kind, Scope};
@@ -68,9 +69,9 @@ impl Kinds {
                             pending = true;
                             continue;
                         }
-                        Listing::Refused(why) => {
+                        Listing::Refused(NoList { why, forbidden }) => {
                             kinds.unlisted.insert(kind.clone());
-                            Err(node_plan::unlistable_kind(kind, &why))
+                            Err(node_plan::unlistable_kind(kind, &why, forbidden))
                         }
                     }
                 }

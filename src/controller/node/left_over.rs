@@ -9,11 +9,10 @@ use crate::api::events::EventReason;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::{LASTING, Look, apply};
+use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, ObjectKey};
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{NodePlan, TakeDown};
-
-const RETRY: Duration = Duration::from_secs(30);
 
 pub type Memory = BTreeMap<ObjectKey, LeftOver>;
 
@@ -81,7 +80,10 @@ impl Look<'_> {
                 .events
                 .tell(&about, EventReason::DeletionFailed, message.clone());
         }
-        let wait = if told { RETRY } else { Duration::ZERO };
+        let wait = match told {
+            true => Backoff::NO_EVENT.first,
+            false => Duration::ZERO,
+        };
         let left = LeftOver {
             message,
             retry_at: Instant::now() + wait,

@@ -8,13 +8,12 @@ use crate::api::events::EventReason;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::node::{Look, RETRY_FIRST, ResourceMemory};
+use crate::controller::node::{Look, ResourceMemory};
+use crate::decide::backoff::Backoff;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
 use crate::decide::node_plan::news::Trouble;
-use crate::decide::node_plan::{
-    self, Failure, FailureKind, NodePlan, Premise, RETRY_LAST, StepKind, news,
-};
+use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Premise, StepKind, news};
 
 /// What the loop remembers of what it told.
 #[derive(Default)]
@@ -108,12 +107,13 @@ pub fn note(
         }
         Err(error) => error,
     };
-    let wait = RETRY_LAST.min(RETRY_FIRST * 2_i32.saturating_pow(memory.failures.min(10)));
-    memory.failures += 1;
-    let kind = if matches!(error, ApiError::Conflict(_)) {
-        FailureKind::Conflict
-    } else {
-        FailureKind::Refused
+    memory.failures = memory.failures.saturating_add(1);
+    let wait = Backoff::APPLY.after(memory.failures);
+    let kind = match error {
+        ApiError::Conflict(_) | ApiError::FieldsTaken(_) => FailureKind::Conflict,
+        ApiError::NotFound(_) | ApiError::Refused(_) | ApiError::Unavailable(_) => {
+            FailureKind::Refused
+        }
     };
     let failure = Failure {
         kind,
@@ -133,7 +133,7 @@ fn fail(
     failure: Failure,
 ) {
     if failure.kind == FailureKind::Conflict {
-        let mut conflicts = world.conflicts.lock().expect("the conflicts' lock");
+        let mut conflicts = world.conflicts.lock();
         let of_node = conflicts.entry(node.key.clone()).or_default();
         *of_node
             .entry((facts.kind.kind.clone(), facts.conflict_policy))

@@ -31,7 +31,6 @@ const NEWS_AFTER: Duration = Duration::from_secs(10);
 
 /// A whole fleet may be down.
 static LOOKS: Semaphore = Semaphore::const_new(4);
-const BUSY_RETRY: Duration = Duration::from_secs(10);
 
 /// The obstacle is one of the first pods' as a rule, or of all.
 const PODS_MAX: u32 = 50;
@@ -67,7 +66,7 @@ impl Memory {
         if self.again_at > now {
             return false;
         }
-        self.again_at = now + BUSY_RETRY;
+        self.again_at = now + Backoff::UNASKED.first;
         let Ok(_permit) = LOOKS.try_acquire() else {
             return false;
         };

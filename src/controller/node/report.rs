@@ -13,7 +13,6 @@ use crate::controller::node::Look;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::status;
 use crate::decide::node_plan::status::HoldReason;
-use crate::decide::readiness::NOT_YET_SEEN;
 use crate::decide::rollout::{Live, Way};
 
 /// A controller mostly answers at once, and what it says is worth more than that it has not yet.
@@ -72,7 +71,7 @@ impl Look<'_> {
 
     /// Why the node is held, if the release planner has said so.
     pub fn hold(&mut self, node: &NodeDigest, now: Timestamp) -> Option<HoldReason> {
-        let holds = self.world.holds.lock().expect("the holds' lock");
+        let holds = self.world.holds.lock();
         let hold = holds.get(&self.key).copied();
         let memory = &mut self.memory.report;
         let patience = status::patience(hold);
@@ -86,11 +85,12 @@ impl Look<'_> {
         hold
     }
 
-    /// Writes the status when it is due; returns when it will be, if not yet.
+    /// Writes the status when it is due; returns when it will be, if not yet. `unseen`: a controller has not seen an object yet.
     pub async fn report(
         &mut self,
         node: &NodeDigest,
         mut new: NodeStatus,
+        unseen: bool,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, ApiError> {
         let not_taken_over = node.is_not_taken_over();
@@ -108,10 +108,6 @@ impl Look<'_> {
             return Ok(Some(due));
         }
         let news = new.observed_start_time != node.status.observed_start_time;
-        let unseen = new
-            .conditions
-            .iter()
-            .any(|c| c.message.contains(NOT_YET_SEEN));
         let memory = &mut self.memory.report;
         if news && unseen {
             let since = *memory.unseen_since.get_or_insert(now);
@@ -127,8 +123,8 @@ impl Look<'_> {
         }
         // The release loop's own.
         (new.slot_given_up, new.freed_release) = (None, None);
-        let mut patch = json!({"status": new});
-        // A merge patch must name what it takes away.
+        let mut told = json!(new);
+        // A patch must name what it takes away.
         for field in [
             "observedHash",
             "observedStartTime",
@@ -138,21 +134,33 @@ impl Look<'_> {
             "completedJobs",
             "appliedFieldsHash",
         ] {
-            if patch["status"].get(field).is_none() {
-                patch["status"][field] = Value::Null;
+            if told.get(field).is_none() {
+                told[field] = Value::Null;
             }
         }
         // The hub may have completed what Lynq recorded.
-        if not_taken_over && let Some(status) = patch["status"].as_object_mut() {
+        if not_taken_over && let Some(status) = told.as_object_mut() {
             status.remove("appliedResources");
             status.remove("appliedKinds");
         }
-        let written = self.world.objects.merge_status(&self.own(), &patch).await?;
+        let written = self.write_status(node, &told).await?;
         self.memory.report.written = Some(now);
         self.world.nodes.learn(&written);
         self.world
             .rollout_queue
             .add((self.key.namespace.clone(), node.hub.clone()));
         Ok(None)
+    }
+
+    /// Writes to the status of this very node: one that was deleted and made again meanwhile must not inherit it.
+    pub async fn write_status(&self, node: &NodeDigest, told: &Value) -> Result<Value, ApiError> {
+        let (objects, key) = (&self.world.objects, self.own());
+        if *node.status != NodeStatus::default() {
+            return objects.patch_status(&key, &node.uid, told).await;
+        }
+        // There may be no status yet that a patch could go to.
+        let version = json!({"resourceVersion": node.resource_version});
+        let patch = json!({"metadata": version, "status": told});
+        objects.merge_status(&key, &patch).await
     }
 }

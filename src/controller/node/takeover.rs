@@ -27,7 +27,7 @@ impl Look<'_> {
         let concerned = node.live == Live::Unknown && node.rendered_hash.is_some();
         if !concerned {
             if self.memory.taken_over.take().is_some() {
-                let mut found = self.world.unchanged.lock().expect("the takeovers' lock");
+                let mut found = self.world.unchanged.lock();
                 found.remove(&self.key);
             }
             if node.live != Live::Unknown
@@ -48,7 +48,7 @@ impl Look<'_> {
         };
         self.forget_row(node).await?;
         {
-            let mut found = self.world.unchanged.lock().expect("the takeovers' lock");
+            let mut found = self.world.unchanged.lock();
             found.insert(self.key.clone(), (node.desired.clone(), unchanged));
         }
         let hub = (self.key.namespace.clone(), node.hub.clone());
@@ -89,7 +89,7 @@ pub async fn still_changes_nothing(world: &World, key: &NodeKey) -> Result<bool,
     let object = world.objects.get(&own).await?;
     let unchanged = changes_nothing(world, &node, &object).await? == Some(true);
     if !unchanged {
-        let mut found = world.unchanged.lock().expect("the takeovers' lock");
+        let mut found = world.unchanged.lock();
         found.insert(key.clone(), (node.desired.clone(), false));
     }
     Ok(unchanged)

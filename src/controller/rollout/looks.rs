@@ -77,7 +77,7 @@ impl Watched {
 impl Look<'_> {
     /// A node that was looked at in vain is not ready; and what one in flight was before the first look nobody has seen.
     pub fn believe_looks(&mut self, snapshot: &mut Snapshot, nodes: &[Arc<NodeDigest>]) {
-        let looked = self.world.looked.lock().expect("the looks' lock");
+        let looked = self.world.looked.lock();
         for node in nodes {
             if let Some(looked) = looked.get(&node.key)
                 && let Some(why) = &looked.in_vain
@@ -122,7 +122,7 @@ impl Look<'_> {
         if self.memory.surveyed {
             return BTreeSet::new();
         }
-        let looked = self.world.looked.lock().expect("the looks' lock");
+        let looked = self.world.looked.lock();
         let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains_key(&node.key);
         let unlooked = nodes.iter().filter(unlooked);
         let unlooked: BTreeSet<String> = unlooked.map(|node| node.key.name.clone()).collect();

@@ -9,19 +9,14 @@ use jiff::Timestamp;
 use crate::api::events::EventReason;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::rollout::{Look, UNCONFIRMED_RETRY};
+use crate::controller::rollout::Look;
+use crate::decide::backoff::Backoff;
 use crate::decide::rollout::{Refusal, Release, Snapshot};
 
 /// After so many tries a release that does not go through gives its slot to others.
 pub const LASTING: u32 = 3;
 /// So many conflicts in a row are none: something else answers with that code.
 pub const CONFLICTS_MAX: u32 = 5;
-/// The longest time between two tries of releases that do not go through.
-const REFUSED_RETRY_MAX: Duration = Duration::from_secs(30);
-
-pub fn refused_retry(times: u32) -> Duration {
-    REFUSED_RETRY_MAX.min(UNCONFIRMED_RETRY * 2u32.saturating_pow(times.clamp(1, 10) - 1))
-}
 
 pub struct Refused {
     hash: String,
@@ -63,7 +58,7 @@ impl Look<'_> {
                 .events
                 .tell(&about, EventReason::ReleasesInterrupted, note);
         }
-        refused_retry(times)
+        Backoff::RELEASE.after(times)
     }
 
     /// Why the ledger cannot be written, once that is no accident any more.
@@ -75,7 +70,7 @@ impl Look<'_> {
     /// What the API server has refused it may go on to refuse.
     pub fn back_off(&mut self) -> Duration {
         self.memory.refusals += 1;
-        refused_retry(self.memory.refusals)
+        Backoff::RELEASE.after(self.memory.refusals)
     }
 
     pub fn remember_refused(
@@ -95,14 +90,14 @@ impl Look<'_> {
                 Some(NotReleased::Conflict(why)) => {
                     conflicts = before.as_ref().map_or(0, |before| before.conflicts) + 1;
                     let lasting = conflicts.checked_sub(CONFLICTS_MAX);
-                    let wait = lasting.map(|more| Instant::now() + refused_retry(more));
+                    let wait = lasting.map(|more| Instant::now() + Backoff::RELEASE.after(more));
                     // It says less than a refusal of the same content before it.
                     let refusal = before
                         .filter(|before| before.retry_at.is_some() && before.hash == release.hash);
                     (refusal.map_or(why, |before| before.why), wait)
                 }
                 Some(NotReleased::Refused(why)) => {
-                    (why, Some(Instant::now() + refused_retry(times)))
+                    (why, Some(Instant::now() + Backoff::RELEASE.after(times)))
                 }
             };
             let hash = release.hash.clone();

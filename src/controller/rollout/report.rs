@@ -15,8 +15,9 @@ use crate::cluster::catalog::Form;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING, refused_retry};
+use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING};
 use crate::controller::rollout::{Look, Pass, REQUESTS_MAX};
+use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::NodeDigest;
 use crate::decide::rollout::Plan;
@@ -54,7 +55,7 @@ impl Turn {
     fn wait(&self, every: Duration) -> Option<Duration> {
         let every = match self.failed {
             0 => every,
-            times => refused_retry(times),
+            times => Backoff::RELEASE.after(times),
         };
         let since = self.last?.elapsed();
         (since < every).then(|| every - since)
@@ -121,10 +122,14 @@ impl Look<'_> {
         written: &mut Written,
     ) -> Option<Duration> {
         self.note_formless(nodes, plan, written);
+        let forms = self.world.forms_of(&self.key);
+        written
+            .forms
+            .retain(|name, _| forms.iter().any(|form| form.name == *name));
         let edited = edited_of(nodes);
         let mut again: Option<Duration> = None;
         let mut due = vec![];
-        for form in self.world.forms_of(&self.key) {
+        for form in forms {
             // One that was made anew meanwhile is another.
             if !planned.iter().any(|planned| planned.uid == form.uid) {
                 continue;
@@ -185,7 +190,7 @@ impl Look<'_> {
                         again = again.into_iter().chain([FORM_STATUS_EVERY]).min();
                         continue;
                     }
-                    Err(ApiError::Conflict(_) | ApiError::NotFound(_) | ApiError::Refused(_)) => {}
+                    Err(_) => {}
                 }
                 if !matches!(ended, Err(ApiError::Conflict(_))) {
                     turn.conflicts = 0;
@@ -290,11 +295,7 @@ impl Look<'_> {
                 format!("LynqHub {name:?}: {error}"),
             ));
         }
-        let rendered = self
-            .world
-            .rendered
-            .lock()
-            .expect("the rendered forms' lock");
+        let rendered = self.world.rendered.lock();
         let error = rendered
             .get(&(form.namespace.clone(), form.name.clone()))?
             .error

@@ -3,9 +3,6 @@
 
 use crate::decide::readiness::rolling::Availability;
 
-/// Of a controller that is late, or not there.
-pub const NOT_YET_SEEN: &str = "is not yet seen by its controller";
-
 /// `name` is the object's own name; its kind and namespace stand where the reason is shown.
 ///
 /// thiserror writes the sentences; waiting is no error, and nothing returns a reason as one.
@@ -17,7 +14,7 @@ pub enum Reason {
     #[error("{name}: being deleted; it is applied again once it is gone")]
     Terminating { name: String },
     /// `observed` is `None` while the controller has never reported.
-    #[error("{name}: generation {generation} {}, {}", NOT_YET_SEEN, last_seen(.observed))]
+    #[error("{name}: generation {generation} is not yet seen by its controller, {}", last_seen(.observed))]
     NotObserved {
         name: String,
         generation: i64,

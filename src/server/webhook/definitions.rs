@@ -25,7 +25,8 @@ use crate::decide::admission::{Verdict, hub};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
 use crate::decide::rows::Rows;
 use crate::server::webhook::authors::Authors;
-use crate::server::webhook::{MALFORMED, Metrics, read_body, refuse, reply};
+use crate::server::webhook::bodies::Bodies;
+use crate::server::webhook::{MALFORMED, Metrics, refuse, reply, unread_body};
 
 /// For the rows; three times as much for all of the trial. The API server waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -54,17 +55,19 @@ pub fn router(definitions: Definitions) -> Router {
         // The defaults that Lynq's webhooks filled in stand in the schemas. Its configurations may still name these.
         .route(names::MUTATE_FORM_PATH, post(nothing_to_add))
         .route(names::MUTATE_HUB_PATH, post(nothing_to_add))
-        .with_state(Arc::new(definitions))
+        .with_state(Arc::new((definitions, Bodies::of_definitions())))
 }
 
-async fn validate_form(State(all): State<Arc<Definitions>>, request: Request<Body>) -> Response {
+type Served = Arc<(Definitions, Bodies)>;
+
+async fn validate_form(State(all): State<Served>, request: Request<Body>) -> Response {
     answer(&all, request, "form", async |request| {
-        all.form(request).await
+        all.0.form(request).await
     })
     .await
 }
 
-async fn validate_hub(State(all): State<Arc<Definitions>>, request: Request<Body>) -> Response {
+async fn validate_hub(State(all): State<Served>, request: Request<Body>) -> Response {
     answer(&all, request, "hub", async |request| {
         let new = request.object.as_ref().unwrap_or(&Value::Null);
         hub::judge(request.old_object.as_ref(), new)
@@ -72,21 +75,23 @@ async fn validate_hub(State(all): State<Arc<Definitions>>, request: Request<Body
     .await
 }
 
-async fn nothing_to_add(State(all): State<Arc<Definitions>>, request: Request<Body>) -> Response {
+async fn nothing_to_add(State(all): State<Served>, request: Request<Body>) -> Response {
     answer(&all, request, "defaults", async |_| Verdict::default()).await
 }
 
 async fn answer(
-    all: &Definitions,
+    (all, bodies): &(Definitions, Bodies),
     request: Request<Body>,
     label: &'static str,
     judge: impl AsyncFnOnce(&review::Request) -> Verdict,
 ) -> Response {
-    let body = match read_body(request).await {
-        Ok(body) => body,
-        Err((status, reason)) => return refuse(&all.metrics, label, status, reason),
+    let (body, _room) = match bodies.read(request).await {
+        Ok(read) => read,
+        Err(unread) => return unread_body(&all.metrics, label, &unread),
     };
-    let request = match review::read(&body) {
+    let read = review::read(&body);
+    drop(body);
+    let request = match read {
         Ok(request) => request,
         Err(ref malformed @ Malformed::Request { ref uid, .. }) => {
             all.metrics.decided(label, MALFORMED);

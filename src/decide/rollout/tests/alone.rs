@@ -122,7 +122,8 @@ fn it_is_said_of_the_slot_that_this_very_write_frees() {
     let freed = plan(&snapshot, at(1)).freed;
     let release = "99".to_owned();
     let node = "n0".to_owned();
-    assert_eq!(freed, [Freed { node, release }]);
+    let uid = snapshot.nodes["n0"].uid.clone();
+    assert_eq!(freed, [Freed { node, uid, release }]);
 
     // Whoever gets a slot in it has one, whatever the old ledger had.
     let mut again = fleet("XA", 1);

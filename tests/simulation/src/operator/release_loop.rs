@@ -204,7 +204,7 @@ impl Look {
                 };
             }
             Stage::Freed { left } => {
-                if let Some(Freed { node, release }) = left.pop() {
+                if let Some(Freed { node, release, .. }) = left.pop() {
                     let request = Request::Freed {
                         name: node,
                         release,

@@ -1,0 +1,171 @@
+//! What became of a request that failed, as callers can act on it: by the reason and the causes in the API server's status.
+
+use kube::core::Status;
+use kube::core::response::{StatusCause, reason};
+
+use crate::cluster::prose::{is_denied, misfit};
+use crate::decide::refusal::without_values;
+
+/// The reason of a cause: another manager owns the field that an apply would change.
+const OF_ANOTHER_MANAGER: &str = "FieldManagerConflict";
+/// The API server could not do it, or not now.
+const OF_A_FAULT: [&str; 5] = [
+    reason::TIMEOUT,
+    reason::SERVER_TIMEOUT,
+    reason::TOO_MANY_REQUESTS,
+    reason::INTERNAL_ERROR,
+    reason::SERVICE_UNAVAILABLE,
+];
+/// No update may change it: the object of this name is another one by now.
+const UID: &str = "metadata.uid";
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// The object is not there, or the namespace that it would be in.
+    #[error("{0}")]
+    NotFound(String),
+    /// The object changed meanwhile, or is another one of its name.
+    #[error("{0}")]
+    Conflict(String),
+    /// Other managers own fields that the apply would change; the text says which.
+    #[error("{0}")]
+    FieldsTaken(String),
+    /// The API server, an admission webhook or RBAC refuses it; the text says why.
+    #[error("{0}")]
+    Refused(String),
+    /// Whether it happened is not known.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        ApiError::of(error, &[])
+    }
+}
+
+impl ApiError {
+    /// The same request may go through in a moment.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, ApiError::Unavailable(_) | ApiError::Conflict(_))
+    }
+
+    /// `known` are texts that everybody may read.
+    pub fn of(error: kube::Error, known: &[&str]) -> Self {
+        let kube::Error::Api(status) = error else {
+            return ApiError::Unavailable(error.to_string());
+        };
+        let message = without_values(&status.message, known);
+        let reason = reason_of(&status);
+        let is_absence = reason == reason::NOT_FOUND;
+        let is_conflict = [reason::CONFLICT, reason::ALREADY_EXISTS].contains(&reason);
+        if (is_absence || is_conflict) && is_denied(&message) {
+            ApiError::Refused(message)
+        } else if is_absence {
+            ApiError::NotFound(message)
+        } else if has_cause(&status, |cause| cause.reason == OF_ANOTHER_MANAGER) {
+            ApiError::FieldsTaken(message)
+        } else if is_conflict || has_cause(&status, |cause| cause.field == UID) {
+            ApiError::Conflict(message)
+        } else if let Some(misfit) = misfit(&message) {
+            ApiError::Refused(misfit)
+        } else if OF_A_FAULT.contains(&reason) {
+            ApiError::Unavailable(format!("{message} ({})", status.code))
+        } else {
+            ApiError::Refused(message)
+        }
+    }
+}
+
+/// By the code where there is no reason of Kubernetes, as from a path that is not served, or from a proxy. (The methods of kube's
+/// `Status` do not look at the code.)
+fn reason_of(status: &Status) -> &str {
+    match status.code {
+        _ if reason::is_known(&status.reason) => &status.reason,
+        404 => reason::NOT_FOUND,
+        409 => reason::CONFLICT,
+        408 | 429 | 500..=599 => reason::SERVICE_UNAVAILABLE,
+        _ => reason::UNKNOWN,
+    }
+}
+
+fn has_cause(status: &Status, is_it: impl Fn(&StatusCause) -> bool) -> bool {
+    let details = status.details.iter();
+    details.flat_map(|details| &details.causes).any(is_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn of(status: Value) -> ApiError {
+        let status: Status = serde_json::from_value(status).expect("a status");
+        ApiError::of(kube::Error::Api(Box::new(status)), &[])
+    }
+
+    #[test]
+    fn the_reason_and_the_causes_count_and_the_code_where_there_is_none() {
+        let text = || "x".to_owned();
+        let uid = json!({"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]});
+        let taken = json!({"causes": [{"reason": "FieldManagerConflict", "field": ".data.a"}]});
+        let webhook = "admission webhook \"other.example.com\" denied the request: no";
+        let misfit = "failed to create typed patch object (a/b; v1, Kind=X): .c: expected list";
+        for (status, expected) in [
+            (
+                json!({"code": 404, "reason": "NotFound", "message": "x"}),
+                ApiError::NotFound(text()),
+            ),
+            (
+                json!({"code": 404, "reason": "Failed to parse error data", "message": "x"}),
+                ApiError::NotFound(text()),
+            ),
+            (
+                json!({"code": 409, "reason": "Conflict", "message": "x"}),
+                ApiError::Conflict(text()),
+            ),
+            (
+                json!({"code": 409, "reason": "AlreadyExists", "message": "x"}),
+                ApiError::Conflict(text()),
+            ),
+            (
+                json!({"code": 409, "reason": "Conflict", "message": "x", "details": taken}),
+                ApiError::FieldsTaken(text()),
+            ),
+            (
+                json!({"code": 422, "reason": "Invalid", "message": "x", "details": uid}),
+                ApiError::Conflict(text()),
+            ),
+            (
+                json!({"code": 422, "reason": "Invalid", "message": "x"}),
+                ApiError::Refused(text()),
+            ),
+            (
+                json!({"code": 404, "reason": "NotFound", "message": webhook}),
+                ApiError::Refused(webhook.to_owned()),
+            ),
+            (
+                json!({"code": 500, "reason": "Forbidden", "message": "x"}),
+                ApiError::Refused(text()),
+            ),
+            (
+                json!({"code": 429, "reason": "TooManyRequests", "message": "x"}),
+                ApiError::Unavailable("x (429)".to_owned()),
+            ),
+            (
+                json!({"code": 502, "message": "x"}),
+                ApiError::Unavailable("x (502)".to_owned()),
+            ),
+            (
+                json!({"code": 500, "message": misfit}),
+                ApiError::Refused(
+                    "the manifest does not fit its kind: .c: expected list; correct the template"
+                        .to_owned(),
+                ),
+            ),
+        ] {
+            assert_eq!(of(status.clone()), expected, "{status}");
+        }
+    }
+}

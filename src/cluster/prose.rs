@@ -1,0 +1,119 @@
+//! What only the API server's prose tells. Everything else about an error comes from the fields of its status; a new release of
+//! Kubernetes may change these sentences, so that `tests/errors.rs` has a real API server say them.
+
+use crate::api::names;
+
+/// Whether a webhook other than ours has refused the request. It may have chosen any code and reason, and no field of the status
+/// names the webhook.
+pub fn is_denied(message: &str) -> bool {
+    let webhook = message
+        .strip_prefix("admission webhook \"")
+        .and_then(|rest| rest.split_once("\" denied the request"));
+    webhook.is_some_and(|(name, _)| {
+        name != names::MUTATING_WEBHOOK && name != names::VALIDATING_WEBHOOK
+    })
+}
+
+/// What server-side apply says of a manifest that is no object of its kind. Its status has the code 500, as a fault of the server
+/// has, and neither a reason nor causes. None for anything else.
+pub fn misfit(message: &str) -> Option<String> {
+    let why = if message.starts_with("failed to create typed patch object (") {
+        message.split_once("): ")?.1
+    } else if message.starts_with("failed to convert new object (") {
+        let (_, why) = message.split_once(" to proper version: ")?;
+        why.rsplit_once("error decoding from json: ")
+            .map_or(why, |(_, why)| why)
+    } else {
+        return None;
+    };
+    // A text of more than one line is printed as it is: what is no path of a field is the rest of one.
+    let is_path = |line: &str| line.starts_with("  .") || line.starts_with("  [");
+    let lines = why.lines().filter(|line| *line != "errors:").enumerate();
+    let own = lines.filter(|(n, line)| *n == 0 || is_path(line));
+    let lines: Vec<String> = own.map(|(_, line)| kind_of_value(line.trim())).collect();
+    let why = lines.join("; ");
+    Some(format!(
+        "the manifest does not fit its kind: {why}; correct the template"
+    ))
+}
+
+/// What was found in the place of something simple is printed whole; its kind is enough.
+fn kind_of_value(line: &str) -> String {
+    let Some((before, value)) = line.split_once(", got &") else {
+        return line.to_owned();
+    };
+    let kind = match value.split_once("Value:") {
+        Some((_, value)) if value.starts_with("map[") => "a map",
+        Some((_, value)) if value.starts_with("[]") => "a list",
+        _ => "something else",
+    };
+    format!("{before}, got {kind}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_is_no_conflict_and_no_absence_unless_it_is_ours() {
+        for (message, denied) in [
+            (
+                "admission webhook \"quiet.example.com\" denied the request: no",
+                true,
+            ),
+            (
+                "admission webhook \"mlynqnode.kb.io\" denied the request: stale release",
+                false,
+            ),
+            ("configmaps \"acme\" not found", false),
+            (
+                "Operation cannot be fulfilled on lynqnodes.operator.lynq.sh \"acme-web\"",
+                false,
+            ),
+        ] {
+            assert_eq!(is_denied(message), denied, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_misfit_is_told_from_a_fault_of_the_server() {
+        let cases = [
+            (
+                "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): .spec.replicas: expected numeric \
+                 (int or float), got string",
+                Some(
+                    "the manifest does not fit its kind: .spec.replicas: expected numeric (int or float), got string; \
+                     correct the template",
+                ),
+            ),
+            (
+                "failed to convert new object (ns/web; /v1, Kind=Secret) to proper version: unable to convert unstructured \
+                 object to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 6",
+                Some(
+                    "the manifest does not fit its kind: illegal base64 data at input byte 6; correct the template",
+                ),
+            ),
+            (
+                "failed to create typed patch object (ns/web; /v1, Kind=ConfigMap): errors:\n  .data.x: expected string, got \
+                 &value.valueUnstructured{Value:[]interface {}{\"s3cret, got &x\\ny\"}}\n  .data.y: expected string, got \
+                 &value.valueUnstructured{Value:map[string]interface {}{\"y\":\"s3cret\"}}",
+                Some(
+                    "the manifest does not fit its kind: .data.x: expected string, got a list; .data.y: expected \
+                     string, got a map; correct the template",
+                ),
+            ),
+            (
+                "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): errors:\n  .spec.paused: expected \
+                 boolean, got &{a\ns3cret}\n  .spec.replicas: expected numeric (int or float), got string",
+                Some(
+                    "the manifest does not fit its kind: .spec.paused: expected boolean, got something else; .spec.replicas: \
+                     expected numeric (int or float), got string; correct the template",
+                ),
+            ),
+            ("etcdserver: request timed out", None),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(misfit(message).as_deref(), expected);
+        }
+    }
+}

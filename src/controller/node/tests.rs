@@ -1,0 +1,62 @@
+//! What the node loop keeps, and what it says at once, without an API server.
+
+use std::convert::Infallible;
+
+use kube::client::Body;
+
+use super::*;
+use crate::cluster::events::Events;
+use crate::cluster::objects::Objects;
+use crate::controller::metrics::Metrics;
+
+/// A world whose API server never answers.
+fn world() -> Arc<World> {
+    let silent = tower::service_fn(|_: http::Request<Body>| {
+        std::future::pending::<Result<http::Response<Body>, Infallible>>()
+    });
+    let client = kube::Client::new(silent, "default");
+    let events = Events::start(client.clone(), None);
+    World::new(Objects::new(client), events, Metrics::default())
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_node_that_is_gone() {
+    let world = world();
+    let key = NodeKey {
+        namespace: "tenants".to_owned(),
+        name: "acme-web".to_owned(),
+    };
+    let looked = Looked {
+        in_vain: None,
+        since: Timestamp::UNIX_EPOCH,
+    };
+    world
+        .node_memory
+        .lock()
+        .insert(key.clone(), Memory::default());
+    world.looked.lock().insert(key.clone(), looked);
+    let unchanged = ("hash".to_owned(), true);
+    world.unchanged.lock().insert(key.clone(), unchanged);
+    world.conflicts.lock().insert(key.clone(), BTreeMap::new());
+    world.namespaces.wait("acme", &key);
+    assert_eq!(reconcile(world.clone(), key.clone()).await, None);
+    assert!(world.node_memory.lock().is_empty());
+    assert!(world.holds.lock().is_empty());
+    assert!(world.looked.lock().is_empty());
+    assert!(world.unchanged.lock().is_empty());
+    assert!(world.conflicts.lock().is_empty());
+    assert!(!world.namespaces.is_awaited("acme"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_reconcile_panicked_is_not_ready_before_anybody_answers() {
+    let world = world();
+    let node = serde_json::json!({"metadata": {"namespace": "tenants", "name": "acme-web", "uid": "u", "resourceVersion": "1"}, "spec": {"uid": "acme", "templateRef": "web"}});
+    let key = world.nodes.learn(&node).key.clone();
+    let told = panicked(world.clone(), key.clone(), Duration::from_secs(30));
+    let told = tokio::time::timeout(Duration::from_millis(1), told).await;
+    assert!(told.is_err(), "its status is still on its way");
+    let looked = world.looked.lock();
+    let why = looked[&key].in_vain.as_deref().unwrap_or_default();
+    assert!(why.contains("panicked") && why.contains("in 30 s"), "{why}");
+}
