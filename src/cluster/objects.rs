@@ -9,15 +9,16 @@ use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams,
     PostParams, Preconditions, PropagationPolicy,
 };
+use kube::core::response::{Status, reason};
 use kube::core::{GroupVersionKind, Request};
-use kube::discovery::{self, Scope as ApiScope};
+use kube::discovery::{self, Discovery, Scope as ApiScope};
 use serde_json::Value;
 
 use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
-use crate::decide::refusal::{is_denied, misfit, without_values};
+use crate::decide::refusal::{is_denied, is_webhooks, misfit, without_values};
 
 /// Objects of one page of a list.
 const LIST_PAGE: u32 = 500;
@@ -33,6 +34,9 @@ pub enum ApiError {
     /// The API server, an admission webhook or RBAC refuses it; the text says why.
     #[error("{0}")]
     Refused(String),
+    /// The same, because of what is in the request: sent again, it is refused again.
+    #[error("{0}")]
+    Invalid(String),
     /// Whether it happened is not known.
     #[error("{0}")]
     Unavailable(String),
@@ -57,12 +61,24 @@ impl ApiError {
             404 => ApiError::NotFound(message),
             409 => ApiError::Conflict(message),
             408 | 429 | 500..=599 => match misfit(&message) {
-                Some(misfit) => ApiError::Refused(misfit),
+                Some(misfit) => ApiError::Invalid(misfit),
                 None => ApiError::Unavailable(format!("{message} ({})", status.code)),
             },
+            _ if is_of_object(&status) => ApiError::Invalid(message),
             _ => ApiError::Refused(message),
         }
     }
+}
+
+/// Whether the API server's own rules for the object refuse it. A policy names no field, and a webhook may answer with anything.
+fn is_of_object(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let by_rule = match status.reason.as_str() {
+        reason::INVALID => causes.into_iter().any(|cause| !cause.field.is_empty()),
+        reason::BAD_REQUEST => true,
+        _ => false,
+    };
+    by_rule && !is_webhooks(&status.message)
 }
 
 /// A kind as the cluster serves it.
@@ -83,6 +99,8 @@ pub struct Objects {
     pub client: Client,
     /// The API server stores nothing of what is written.
     dry_run: bool,
+    /// It refuses fields that the kind does not have, however they are written.
+    strict: bool,
     /// What the errors may say, beside everybody's words.
     known: Option<Known>,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
@@ -93,6 +111,7 @@ impl Objects {
         Objects {
             client,
             dry_run: false,
+            strict: false,
             known: None,
             served: Arc::default(),
         }
@@ -102,6 +121,14 @@ impl Objects {
     pub fn dry_run(&self) -> Self {
         Objects {
             dry_run: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same, but a field that the kind does not have is refused, and not dropped.
+    pub fn strict(&self) -> Self {
+        Objects {
+            strict: true,
             ..self.clone()
         }
     }
@@ -194,6 +221,59 @@ impl Objects {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Hands over name and metadata of all objects of a kind that these labels select; the API server sends no more of them.
+    pub async fn metadata(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        labels: &str,
+        mut each: impl FnMut(&str, &Value),
+    ) -> Result<(), ApiError> {
+        let api = self.api(kind, namespace).await?;
+        let mut params = ListParams::default().labels(labels).limit(LIST_PAGE);
+        loop {
+            let page = timed(REQUEST_TIMEOUT, api.list_metadata(&params)).await?;
+            for object in page.items {
+                let mut metadata = object.metadata;
+                metadata.managed_fields = None;
+                let name = metadata.name.clone().unwrap_or_default();
+                each(&name, &serde_json::to_value(metadata).expect("it is JSON"));
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The OpenAPI v3 document of the kind's group and version.
+    pub async fn schema(&self, kind: &Kind) -> Result<Value, ApiError> {
+        let path = match kind.group() {
+            "" => format!("/openapi/v3/api/{}", kind.api_version),
+            _ => format!("/openapi/v3/apis/{}", kind.api_version),
+        };
+        let request = http::Request::get(path).body(vec![]);
+        let request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
+        timed(REQUEST_TIMEOUT, self.client.request(request)).await
+    }
+
+    /// Every kind that the cluster serves, in every version.
+    pub async fn kinds(&self) -> Result<Vec<Kind>, ApiError> {
+        let all = Discovery::new(self.client.clone()).run_aggregated();
+        let all = timed(REQUEST_TIMEOUT, all).await?;
+        let groups = all.groups();
+        let versions = groups.flat_map(|group| {
+            let versions = group.versions();
+            versions.flat_map(|version| group.versioned_resources(version))
+        });
+        Ok(versions
+            .map(|(resource, _)| Kind {
+                api_version: resource.api_version,
+                kind: resource.kind,
+            })
+            .collect())
     }
 
     /// Objects of a kind that these labels select, no more than about `most`, as the API server's cache has them.
@@ -338,7 +418,10 @@ impl Objects {
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Value, ApiError> {
-        let request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
+        let mut request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
+        if self.strict && request.method() != http::Method::GET {
+            *request.uri_mut() = strictly(request.uri());
+        }
         let request = self.client.request::<Value>(request);
         within(REQUEST_TIMEOUT, request, |error| {
             let Some((form, node)) = &self.known else {
@@ -349,6 +432,13 @@ impl Objects {
         })
         .await
     }
+}
+
+/// The parameter that not all of the client's requests have.
+fn strictly(uri: &http::Uri) -> http::Uri {
+    let and = if uri.query().is_some() { '&' } else { '?' };
+    let strict = format!("{uri}{and}fieldValidation=Strict");
+    strict.parse().unwrap_or_else(|_| uri.clone())
 }
 
 /// The collection's path; an empty namespace is for cluster-scoped kinds.

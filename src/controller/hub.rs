@@ -2,7 +2,7 @@
 
 mod nodes;
 mod report;
-mod seed;
+pub mod seed;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,7 +178,7 @@ async fn sync(
             report::interrupted(world, &current, memory, &error).await;
             Some(match error {
                 ApiError::Unavailable(_) | ApiError::Conflict(_) => RETRY_SOON,
-                ApiError::NotFound(_) | ApiError::Refused(_) => retry,
+                ApiError::NotFound(_) | ApiError::Refused(_) | ApiError::Invalid(_) => retry,
             })
         }
     }

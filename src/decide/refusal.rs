@@ -122,6 +122,22 @@ pub fn is_denied(message: &str) -> bool {
     })
 }
 
+/// Whether a webhook had its say, be it a denial, or that it takes no dry runs.
+pub fn is_webhooks(message: &str) -> bool {
+    message.starts_with("admission webhook \"")
+}
+
+/// What is wrong, without the object that it is said of: who reads it knows that already.
+pub fn bare(message: &str) -> &str {
+    let misfit = message.strip_prefix(MISFIT);
+    let misfit = misfit.and_then(|why| why.strip_suffix(CORRECT));
+    let invalid = || message.split_once("\" is invalid: ").map(|(_, why)| why);
+    misfit.or_else(invalid).unwrap_or(message)
+}
+
+const MISFIT: &str = "the manifest does not fit its kind: ";
+const CORRECT: &str = "; correct the template";
+
 /// What server-side apply says of a manifest that is no object of its kind, with the status 500; None for anything else.
 pub fn misfit(message: &str) -> Option<String> {
     let why = if message.starts_with("failed to create typed patch object (") {
@@ -139,9 +155,7 @@ pub fn misfit(message: &str) -> Option<String> {
     let own = lines.filter(|(n, line)| *n == 0 || is_path(line));
     let lines: Vec<String> = own.map(|(_, line)| kind_of_value(line.trim())).collect();
     let why = lines.join("; ");
-    Some(format!(
-        "the manifest does not fit its kind: {why}; correct the template"
-    ))
+    Some(format!("{MISFIT}{why}{CORRECT}"))
 }
 
 /// What was found in the place of something simple is printed whole; its kind is enough.
@@ -152,6 +166,8 @@ fn kind_of_value(line: &str) -> String {
     let kind = match value.split_once("Value:") {
         Some((_, value)) if value.starts_with("map[") => "a map",
         Some((_, value)) if value.starts_with("[]") => "a list",
+        Some((_, "true}" | "false}")) => "a boolean",
+        Some((_, value)) if value.trim_end_matches('}').parse::<f64>().is_ok() => "a number",
         _ => "something else",
     };
     format!("{before}, got {kind}")
@@ -318,6 +334,28 @@ mod tests {
             told, "Invalid value: (value): found 2: [every day]",
             "the form says it"
         );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_its_object() {
+        for (message, why) in [
+            (
+                "the manifest does not fit its kind: .a: no; correct the template",
+                ".a: no",
+            ),
+            (
+                "Service \"t0-app\" is invalid: spec.x: Required value",
+                "spec.x: Required value",
+            ),
+            ("spec: no", "spec: no"),
+        ] {
+            assert_eq!(bare(message), why);
+        }
+        assert!(is_webhooks(
+            "admission webhook \"x.example.com\" does not support dry run"
+        ));
+        let policy = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'x' denied request";
+        assert!(!is_webhooks(policy));
     }
 
     #[test]

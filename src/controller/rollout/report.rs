@@ -185,7 +185,12 @@ impl Look<'_> {
                         again = again.into_iter().chain([FORM_STATUS_EVERY]).min();
                         continue;
                     }
-                    Err(ApiError::Conflict(_) | ApiError::NotFound(_) | ApiError::Refused(_)) => {}
+                    Err(
+                        ApiError::Conflict(_)
+                        | ApiError::NotFound(_)
+                        | ApiError::Refused(_)
+                        | ApiError::Invalid(_),
+                    ) => {}
                 }
                 if !matches!(ended, Err(ApiError::Conflict(_))) {
                     turn.conflicts = 0;
