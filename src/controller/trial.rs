@@ -46,10 +46,7 @@ pub async fn live_nodes(
 ) -> Result<LiveNodes, ApiError> {
     let kind = ObjectKey::own("LynqNode", namespace, "").kind;
     let labels = format!("{}={hub}", names::LABEL_HUB);
-    let mut nodes = LiveNodes {
-        seed: seed::known(objects, namespace, hub).await?,
-        ..LiveNodes::default()
-    };
+    let mut nodes = LiveNodes::new(seed::known(objects, namespace, hub).await?);
     let each = |name: &str, metadata: &Value| nodes.add(name, metadata);
     objects.metadata(&kind, namespace, &labels, each).await?;
     Ok(nodes)

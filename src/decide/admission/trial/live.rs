@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::api::{names, stamp};
 
 /// The nodes of a hub, by name; of all of its forms, for no label says which form is whose.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LiveNodes {
     /// What the hub's random values are drawn from; None before its first sync.
     pub seed: Option<[u8; 32]>,
@@ -25,6 +25,13 @@ pub struct LiveNode {
 }
 
 impl LiveNodes {
+    pub fn new(seed: Option<[u8; 32]>) -> Self {
+        LiveNodes {
+            seed,
+            nodes: BTreeMap::new(),
+        }
+    }
+
     /// Takes a node of which no more than its metadata is known. One that is being deleted is made anew.
     pub fn add(&mut self, name: &str, metadata: &Value) {
         if !metadata["deletionTimestamp"].is_null() {
@@ -64,7 +71,7 @@ mod tests {
 
     #[test]
     fn nodes_are_read_from_their_metadata() {
-        let mut nodes = LiveNodes::default();
+        let mut nodes = LiveNodes::new(None);
         let of = |live: &str, desired: &str| {
             json!({"annotations": {
                 names::LIVE_HASH: live, names::DESIRED_HASH: desired, names::FIRST_SEEN: "1970-01-01T00:00:01.000Z",

@@ -149,10 +149,7 @@ fn a_change_is_compared_with_what_runs() {
     let (good, bad) = (form("a{{ randAlpha 4 }}", ""), form("b", ""));
     // A bad edit reached three of twenty.
     let reached = |until: usize| {
-        let mut nodes = LiveNodes {
-            seed: Some([7; 32]),
-            ..LiveNodes::default()
-        };
+        let mut nodes = LiveNodes::new(Some([7; 32]));
         for (number, row) in rows.rows.values().enumerate() {
             let live = if number < until { &bad } else { &good };
             nodes.add(&node_name(&row.uid, "web"), &node(Some(live), &bad, row));
@@ -182,10 +179,7 @@ fn a_change_is_compared_with_what_runs() {
     );
     assert_eq!(other.samples.len(), 1);
     // A row that is new beside them.
-    let mut fewer = LiveNodes {
-        seed: Some([7; 32]),
-        ..LiveNodes::default()
-    };
+    let mut fewer = LiveNodes::new(Some([7; 32]));
     for row in rows.rows.values().skip(1) {
         fewer.add(&node_name(&row.uid, "web"), &node(Some(&good), &good, row));
     }
@@ -200,10 +194,7 @@ fn a_form_whose_nodes_are_there_adopts_them() {
     let rows = rows(&[("a", "pro"), ("b", "pro"), ("c", "pro")]);
     let (same, other) = (form("x", ""), form("y", ""));
     let with = |live: &[&Value]| {
-        let mut nodes = LiveNodes {
-            seed: Some([7; 32]),
-            ..LiveNodes::default()
-        };
+        let mut nodes = LiveNodes::new(Some([7; 32]));
         for (row, live) in rows.rows.values().zip(live) {
             nodes.add(&node_name(&row.uid, "web"), &node(Some(live), live, row));
         }

@@ -521,7 +521,11 @@ fn what_failed_is_not_waited_for() {
     let failed = BTreeSet::from(["web".to_owned()]);
     let of_form = |failed: &BTreeSet<String>| {
         let explained = ask(&snapshot, 1, None, |asked| {
-            form(&Asked { failed, ..*asked })
+            form(&Asked {
+                failed,
+                unread: None,
+                ..*asked
+            })
         });
         explained.next.unwrap()
     };
