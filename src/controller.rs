@@ -5,6 +5,7 @@ pub mod installation;
 pub mod metrics;
 pub mod node;
 pub mod rollout;
+pub mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

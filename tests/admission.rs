@@ -10,6 +10,7 @@ mod other_webhooks;
 mod schema;
 mod sizes;
 pub mod tls;
+mod trials;
 mod upgrades;
 
 use std::collections::BTreeMap;

@@ -168,6 +168,8 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
             plan.forms.insert(form, state.with_edited(&edited));
         }
     }
+    let failed = nodes.iter().filter(|node| node.has_failed());
+    let failed = failed.map(|node| node.form.clone()).collect();
     let asked = Asked {
         namespace,
         snapshot: &snapshot,
@@ -181,6 +183,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         unwritten: hub
             .as_ref()
             .and_then(|hub| says(hub, "WriteFailed", "True")),
+        failed: &failed,
         leader,
         now,
     };

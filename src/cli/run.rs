@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use webhook_certs::WebhookCerts;
 
 use crate::api::names;
@@ -28,11 +28,12 @@ use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
 use crate::controller::rollout::snapshot::is_forced;
+use crate::controller::trial::{live_nodes, try_on_server};
 use crate::controller::{Workers, World};
 use crate::decide::child::key_of;
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
-use crate::server::webhook::definitions::{self, Definitions};
+use crate::server::webhook::definitions::{self, Definitions, Turns};
 use crate::server::{files, metrics, probes, tls, webhook};
 
 /// Of a flag that is given twice, the last counts, as with Go's flags.
@@ -90,6 +91,9 @@ pub struct Arguments {
     /// that makes lynqgate make or change.
     #[arg(long, default_value = "enforce")]
     authorize_forms: Authorize,
+    /// What becomes of a form that could not be tried on all of its rows within a few seconds, such as while its database is away.
+    #[arg(long, default_value = "warn")]
+    untried_forms: Untried,
     /// The user name of the operator, where it is not the one of its own credentials.
     #[arg(long)]
     operator_user: Option<String>,
@@ -115,6 +119,14 @@ enum Authorize {
     Warn,
     /// Nobody is asked.
     Off,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Untried {
+    /// It is stored, with a warning.
+    Warn,
+    /// It is refused.
+    Deny,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -229,10 +241,13 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     });
     let of_definitions = definitions::router(Definitions {
         rows_of: rows_of(&world),
+        nodes_of: nodes_of(&world),
+        try_on_server: on_server(&world),
         authors: authors.clone(),
         metrics: webhook_metrics.clone(),
         namespace: arguments.namespace.clone(),
-        trials: Arc::new(Semaphore::new(1)),
+        deny_untried: arguments.untried_forms == Untried::Deny,
+        turns: Turns::default(),
     });
     let of_nodes = webhook::router(webhook::Webhook {
         operator,
@@ -373,6 +388,25 @@ fn rows_of(world: &Arc<World>) -> definitions::RowsOf {
     Arc::new(move |namespace, hub| {
         let world = world.clone();
         Box::pin(async move { rows_now(&world, &namespace, &hub).await })
+    })
+}
+
+fn nodes_of(world: &World) -> definitions::NodesOf {
+    let objects = world.objects.clone();
+    Arc::new(move |namespace, hub| {
+        let objects = objects.clone();
+        Box::pin(async move {
+            let nodes = live_nodes(&objects, &namespace, &hub).await;
+            nodes.map_err(|error| error.to_string())
+        })
+    })
+}
+
+fn on_server(world: &World) -> definitions::TryOnServer {
+    let objects = world.objects.clone();
+    Arc::new(move |form, samples, limit| {
+        let objects = objects.clone();
+        Box::pin(async move { try_on_server(&objects, form, &samples, limit).await })
     })
 }
 

@@ -3,7 +3,7 @@
 use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
 
-use crate::cluster::prose::{is_denied, misfit};
+use crate::cluster::prose::{is_denied, is_webhooks, misfit};
 use crate::decide::refusal::without_values;
 
 /// The reason of a cause: another manager owns the field that an apply would change.
@@ -33,6 +33,9 @@ pub enum ApiError {
     /// The API server, an admission webhook or RBAC refuses it; the text says why.
     #[error("{0}")]
     Refused(String),
+    /// The same, because of what is in the request: sent again, it is refused again.
+    #[error("{0}")]
+    Invalid(String),
     /// Whether it happened is not known.
     #[error("{0}")]
     Unavailable(String),
@@ -68,9 +71,11 @@ impl ApiError {
         } else if is_conflict || has_cause(&status, |cause| cause.field == UID) {
             ApiError::Conflict(message)
         } else if let Some(misfit) = misfit(&message) {
-            ApiError::Refused(misfit)
+            ApiError::Invalid(misfit)
         } else if OF_A_FAULT.contains(&reason) {
             ApiError::Unavailable(format!("{message} ({})", status.code))
+        } else if is_of_object(&status) {
+            ApiError::Invalid(message)
         } else {
             ApiError::Refused(message)
         }
@@ -87,6 +92,16 @@ fn reason_of(status: &Status) -> &str {
         408 | 429 | 500..=599 => reason::SERVICE_UNAVAILABLE,
         _ => reason::UNKNOWN,
     }
+}
+
+/// Whether the API server's own rules for the object refuse it. A policy names no field, and a webhook may answer with anything.
+fn is_of_object(status: &Status) -> bool {
+    let by_rule = match status.reason.as_str() {
+        reason::INVALID => has_cause(status, |cause| !cause.field.is_empty()),
+        reason::BAD_REQUEST => true,
+        _ => false,
+    };
+    by_rule && !is_webhooks(&status.message)
 }
 
 fn has_cause(status: &Status, is_it: impl Fn(&StatusCause) -> bool) -> bool {
@@ -142,6 +157,10 @@ mod tests {
                 ApiError::Refused(text()),
             ),
             (
+                json!({"code": 422, "reason": "Invalid", "message": "x", "details": {"causes": [{"field": "spec.x"}]}}),
+                ApiError::Invalid(text()),
+            ),
+            (
                 json!({"code": 404, "reason": "NotFound", "message": webhook}),
                 ApiError::Refused(webhook.to_owned()),
             ),
@@ -159,7 +178,7 @@ mod tests {
             ),
             (
                 json!({"code": 500, "message": misfit}),
-                ApiError::Refused(
+                ApiError::Invalid(
                     "the manifest does not fit its kind: .c: expected list; correct the template"
                         .to_owned(),
                 ),

@@ -10,13 +10,13 @@ use kube::api::{
     PostParams, Preconditions, PropagationPolicy,
 };
 use kube::core::{GroupVersionKind, Request};
-use kube::discovery::{self, Scope as ApiScope};
+use kube::discovery::{self, Discovery, Scope as ApiScope};
 use serde_json::{Value, json};
 
 use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
-use crate::cluster::published::Published;
+use crate::cluster::published::{self, Published};
 use crate::decide::child::texts::Texts;
 use crate::cluster::vital::Mutex;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
@@ -44,6 +44,8 @@ pub struct Objects {
     pub client: Client,
     /// The API server stores nothing of what is written.
     dry_run: bool,
+    /// It refuses fields that the kind does not have, however they are written.
+    strict: bool,
     /// What the errors may say, beside everybody's words.
     known: Option<Known>,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
@@ -55,6 +57,7 @@ impl Objects {
         Objects {
             client,
             dry_run: false,
+            strict: false,
             known: None,
             served: Arc::default(),
             published: Published::default(),
@@ -65,6 +68,14 @@ impl Objects {
     pub fn dry_run(&self) -> Self {
         Objects {
             dry_run: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same, but a field that the kind does not have is refused, and not dropped.
+    pub fn strict(&self) -> Self {
+        Objects {
+            strict: true,
             ..self.clone()
         }
     }
@@ -159,6 +170,53 @@ impl Objects {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Hands over name and metadata of all objects of a kind that these labels select; the API server sends no more of them.
+    pub async fn metadata(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        labels: &str,
+        mut each: impl FnMut(&str, &Value),
+    ) -> Result<(), ApiError> {
+        let api = self.api(kind, namespace).await?;
+        let mut params = ListParams::default().labels(labels).limit(LIST_PAGE);
+        loop {
+            let page = timed(REQUEST_TIMEOUT, api.list_metadata(&params)).await?;
+            for object in page.items {
+                let mut metadata = object.metadata;
+                metadata.managed_fields = None;
+                let name = metadata.name.clone().unwrap_or_default();
+                each(&name, &serde_json::to_value(metadata).expect("it is JSON"));
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The OpenAPI v3 document of the kind's group and version.
+    pub async fn schema(&self, kind: &Kind) -> Result<Value, ApiError> {
+        published::document(&self.client, kind).await
+    }
+
+    /// Every kind that the cluster serves, in every version.
+    pub async fn kinds(&self) -> Result<Vec<Kind>, ApiError> {
+        let all = Discovery::new(self.client.clone()).run_aggregated();
+        let all = timed(REQUEST_TIMEOUT, all).await?;
+        let groups = all.groups();
+        let versions = groups.flat_map(|group| {
+            let versions = group.versions();
+            versions.flat_map(|version| group.versioned_resources(version))
+        });
+        Ok(versions
+            .map(|(resource, _)| Kind {
+                api_version: resource.api_version,
+                kind: resource.kind,
+            })
+            .collect())
     }
 
     /// The first page of the objects of a core kind that are selected.
@@ -335,7 +393,10 @@ impl Objects {
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<Value, ApiError> {
-        let request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
+        let mut request = request.map_err(|e| ApiError::Refused(e.to_string()))?;
+        if self.strict && request.method() != http::Method::GET {
+            *request.uri_mut() = strictly(request.uri());
+        }
         let request = self.client.request::<Value>(request);
         within(REQUEST_TIMEOUT, request, |error| {
             let Some((form, node)) = &self.known else {
@@ -346,6 +407,13 @@ impl Objects {
         })
         .await
     }
+}
+
+/// The parameter that not all of the client's requests have.
+fn strictly(uri: &http::Uri) -> http::Uri {
+    let and = if uri.query().is_some() { '&' } else { '?' };
+    let strict = format!("{uri}{and}fieldValidation=Strict");
+    strict.parse().unwrap_or_else(|_| uri.clone())
 }
 
 /// The collection's path; an empty namespace is for cluster-scoped kinds.

@@ -2,6 +2,7 @@
 //! Kubernetes may change these sentences, so that `tests/errors.rs` has a real API server say them.
 
 use crate::api::names;
+use crate::decide::refusal::{CORRECT, MISFIT};
 
 /// Whether a webhook other than ours has refused the request. It may have chosen any code and reason, and no field of the status
 /// names the webhook.
@@ -12,6 +13,11 @@ pub fn is_denied(message: &str) -> bool {
     webhook.is_some_and(|(name, _)| {
         name != names::MUTATING_WEBHOOK && name != names::VALIDATING_WEBHOOK
     })
+}
+
+/// Whether a webhook had its say, be it a denial, or that it takes no dry runs.
+pub fn is_webhooks(message: &str) -> bool {
+    message.starts_with("admission webhook \"")
 }
 
 /// What server-side apply says of a manifest that is no object of its kind. Its status has the code 500, as a fault of the server
@@ -32,9 +38,7 @@ pub fn misfit(message: &str) -> Option<String> {
     let own = lines.filter(|(n, line)| *n == 0 || is_path(line));
     let lines: Vec<String> = own.map(|(_, line)| kind_of_value(line.trim())).collect();
     let why = lines.join("; ");
-    Some(format!(
-        "the manifest does not fit its kind: {why}; correct the template"
-    ))
+    Some(format!("{MISFIT}{why}{CORRECT}"))
 }
 
 /// What was found in the place of something simple is printed whole; its kind is enough.
@@ -45,6 +49,8 @@ fn kind_of_value(line: &str) -> String {
     let kind = match value.split_once("Value:") {
         Some((_, value)) if value.starts_with("map[") => "a map",
         Some((_, value)) if value.starts_with("[]") => "a list",
+        Some((_, "true}" | "false}")) => "a boolean",
+        Some((_, value)) if value.trim_end_matches('}').parse::<f64>().is_ok() => "a number",
         _ => "something else",
     };
     format!("{before}, got {kind}")
@@ -73,6 +79,11 @@ mod tests {
         ] {
             assert_eq!(is_denied(message), denied, "{message}");
         }
+        assert!(is_webhooks(
+            "admission webhook \"x.example.com\" does not support dry run"
+        ));
+        let policy = "configmaps \"x\" is forbidden: ValidatingAdmissionPolicy 'x' denied request";
+        assert!(!is_webhooks(policy));
     }
 
     #[test]

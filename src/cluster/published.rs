@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::cluster::client::REQUEST_TIMEOUT;
-use crate::cluster::objects::timed;
+use crate::cluster::objects::{ApiError, timed};
 use crate::decide::child::Kind;
 use crate::decide::child::texts::Texts;
 
@@ -33,12 +33,7 @@ impl Published {
         if let Some((_, texts)) = known {
             return texts.clone();
         }
-        let path = match kind.api_version.contains('/') {
-            true => format!("/openapi/v3/apis/{}", kind.api_version),
-            false => format!("/openapi/v3/api/{}", kind.api_version),
-        };
-        let request = http::Request::get(path).body(Vec::new()).ok()?;
-        let document = timed(REQUEST_TIMEOUT, client.request::<Value>(request)).await;
+        let document = document(client, kind).await;
         let (kept, texts) = match &document {
             Ok(document) => (KEPT, Texts::of(document, kind).map(Arc::new)),
             Err(error) => {
@@ -49,4 +44,15 @@ impl Published {
         all.insert(kind.clone(), (Instant::now() + kept, texts.clone()));
         texts
     }
+}
+
+/// The OpenAPI v3 document of the kind's group and version.
+pub async fn document(client: &Client, kind: &Kind) -> Result<Value, ApiError> {
+    let path = match kind.group() {
+        "" => format!("/openapi/v3/api/{}", kind.api_version),
+        _ => format!("/openapi/v3/apis/{}", kind.api_version),
+    };
+    let request = http::Request::get(path).body(Vec::new());
+    let request = request.map_err(|error| ApiError::Refused(error.to_string()))?;
+    timed(REQUEST_TIMEOUT, client.request(request)).await
 }

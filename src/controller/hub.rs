@@ -2,7 +2,7 @@
 
 mod nodes;
 mod report;
-mod seed;
+pub mod seed;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};

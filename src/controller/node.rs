@@ -1,6 +1,6 @@
 //! The node loop: brings the live content of one LynqNode into the cluster, and its state into the node's status.
 
-mod apply;
+pub mod apply;
 pub mod confirm;
 mod delete;
 mod kinds;

@@ -4,7 +4,7 @@
 mod answer;
 mod next;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
 
@@ -41,6 +41,8 @@ pub struct Asked<'a> {
     pub unread: Option<String>,
     /// Why it could not write nodes, of whatever form, as its condition WriteFailed says.
     pub unwritten: Option<&'a str>,
+    /// Forms of which a node has a resource that was refused, or was not ready in its time: to wait mends neither.
+    pub failed: &'a BTreeSet<String>,
     pub now: Timestamp,
 }
 
@@ -143,7 +145,7 @@ impl Asked<'_> {
             let formless = !self.snapshot.forms.contains_key(&node.form);
             explanation.next = match broken {
                 true if formless => Some(next::MEND_FORMLESS.to_owned()),
-                true if late => Some(next::MEND_NODE.to_owned()),
+                true if late || node.has_failed() => Some(next::MEND_NODE.to_owned()),
                 true => Some(format!(
                     "nothing, if it becomes ready soon; else {}",
                     next::MEND_NODE
@@ -269,6 +271,7 @@ impl Asked<'_> {
             explanation.why = Some(rollout.message.clone());
             let mends = match state.unrendered {
                 true => next::UNRENDERED,
+                false if self.failed.contains(name) => next::without_waiting(next::MEND),
                 false => next::MEND,
             };
             explanation.next = (rollout.updating_nodes > 0).then(|| mends.to_owned());
@@ -358,7 +361,10 @@ impl Asked<'_> {
         }
         explanation.reason = Some(reason.code().to_owned());
         explanation.why = Some(reason.to_string());
-        explanation.next = Some(reason.next().to_owned());
+        explanation.next = Some(match self.failed.contains(form) {
+            true => next::without_waiting(reason.next()).to_owned(),
+            false => reason.next().to_owned(),
+        });
         if let Reason::Soaking { holders, .. } = reason {
             let free = holders.free_at.map(|at| self.at(at));
             explanation.expected = free.map(|at| format!("the next slot is free {at}"));

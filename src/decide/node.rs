@@ -400,6 +400,11 @@ impl NodeDigest {
     pub fn is_ready(&self) -> bool {
         conditions::is_true(&self.status.conditions, "Ready")
     }
+
+    /// A resource of the live content was refused, or was not ready in its time.
+    pub fn has_failed(&self) -> bool {
+        self.status_is_current() && self.status.failed_resources > 0
+    }
 }
 
 /// Of what a hub of ours wrote last; none where Lynq has written since. It is back where its annotations are, and the content is

@@ -1,6 +1,7 @@
 //! A form rendered for one row: every text of it once, by the hub. What comes out is resolved content; the values of a
 //! row are never parsed as templates.
 
+mod hints;
 pub mod namespaces;
 mod syntax;
 mod tree;
@@ -21,6 +22,7 @@ use crate::decide::rows::Row;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
 use crate::decide::template::{Engine, Inputs, Rendered, Template, public};
+use hints::hinted;
 use tree::Tree;
 
 /// A form whose templates are parsed; rendered for thousands of rows.
@@ -318,20 +320,6 @@ fn host_of(url: &str) -> String {
     rendered
         .map(|rendered| rendered.into_text())
         .unwrap_or_default()
-}
-
-/// Go's message for an unknown variable does not say where variables come from.
-fn hinted(message: String, variables: &BTreeMap<String, String>) -> String {
-    const UNKNOWN: &str = "map has no entry for key \"";
-    let name = message
-        .rsplit_once(UNKNOWN)
-        .and_then(|(_, rest)| rest.strip_suffix('"'));
-    match name {
-        Some(name) if !variables.contains_key(name) && message.contains(&format!("<.{name}")) => {
-            format!("{message}; the hub's extraValueMappings have no such variable")
-        }
-        _ => message,
-    }
 }
 
 /// Whether rows, or the hour, may have a say in this text, whatever the engine: what marks a template of Go's marks one of

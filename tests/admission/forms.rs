@@ -8,7 +8,7 @@ use crate::cluster::{Options, etcd};
 use crate::operator::Operator;
 
 /// What `kubectl apply` says, and whether it was taken.
-async fn apply(cluster: &Cluster, object: &Value, flags: &[&str]) -> Result<(bool, String)> {
+pub async fn apply(cluster: &Cluster, object: &Value, flags: &[&str]) -> Result<(bool, String)> {
     let arguments = [&["apply", "-f", "-"], flags].concat();
     let outcome = cluster
         .kubectl(&arguments, Some(&object.to_string()))
@@ -16,7 +16,7 @@ async fn apply(cluster: &Cluster, object: &Value, flags: &[&str]) -> Result<(boo
     Ok((outcome.success, outcome.stdout + &outcome.stderr))
 }
 
-async fn refused(cluster: &Cluster, object: &Value, why: &str, flags: &[&str]) -> Result<()> {
+pub async fn refused(cluster: &Cluster, object: &Value, why: &str, flags: &[&str]) -> Result<()> {
     let (taken, said) = apply(cluster, object, flags).await?;
     ensure!(
         !taken && said.contains(why),
@@ -25,7 +25,7 @@ async fn refused(cluster: &Cluster, object: &Value, why: &str, flags: &[&str]) -
     Ok(())
 }
 
-async fn taken(cluster: &Cluster, object: &Value, warning: &str, flags: &[&str]) -> Result<()> {
+pub async fn taken(cluster: &Cluster, object: &Value, warning: &str, flags: &[&str]) -> Result<()> {
     let (taken, said) = apply(cluster, object, flags).await?;
     ensure!(
         taken && said.contains(warning),
@@ -35,7 +35,7 @@ async fn taken(cluster: &Cluster, object: &Value, warning: &str, flags: &[&str])
 }
 
 /// A form of one ConfigMap a tenant.
-fn maps(fleet: &Fleet, value: &str) -> Value {
+pub fn maps(fleet: &Fleet, value: &str) -> Value {
     json!({
         "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
         "metadata": {"name": "maps", "namespace": fleet.namespace},
@@ -355,12 +355,14 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whether_authors_are_asked_for_is_a_flag() -> Result<()> {
+async fn whether_authors_are_asked_for_and_untried_forms_let_in_are_flags() -> Result<()> {
     let cluster = Cluster::start(Options::default()).await?;
     let said = "user \"bob\" may not create configmaps in namespace";
     for (mode, warned) in [("warn", true), ("off", false)] {
         let flag = format!("--authorize-forms={mode}");
-        let operator = Operator::start(&cluster, mode, &[&flag]).await?;
+        let untried = if warned { "warn" } else { "deny" };
+        let untried = format!("--untried-forms={untried}");
+        let operator = Operator::start(&cluster, mode, &[&flag, &untried]).await?;
         operator.ready().await?;
         let fleet = Fleet::new(&cluster, mode, 1).await?;
         for command in [
@@ -393,6 +395,19 @@ async fn whether_authors_are_asked_for_is_a_flag() -> Result<()> {
             taken && text.contains(said) == warned,
             "{mode}: {taken} {text}"
         );
+        // The other flag: what could not be tried on its rows.
+        let mut elsewhere = form.clone();
+        elsewhere["spec"]["hubId"] = json!("nowhere");
+        elsewhere["metadata"]["name"] = json!("elsewhere");
+        let said = "not tried on the rows: there is no LynqHub \"nowhere\"";
+        match warned {
+            true => taken(&cluster, &elsewhere, said, &["--as=bob"]).await?,
+            false => {
+                refused(&cluster, &elsewhere, said, &["--as=bob"]).await?;
+                let why = "lynqgate runs with --untried-forms=deny";
+                refused(&cluster, &elsewhere, why, &["--as=bob"]).await?;
+            }
+        }
         fleet.retire().await?;
         operator.process.kill().context("the operator ends")?;
     }

@@ -1,4 +1,5 @@
-//! Resources that render, and that the API server does not take: the node says which and why, and the others go on.
+//! Resources that render, and that the API server does not take, where the form is stored all the same: the node says which and
+//! why, and the others go on.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -221,7 +222,9 @@ async fn refuse(
         "configMaps": [config_map("good", "{{ .uid }}-good", "x")],
         "manifests": [resource],
     });
-    fleet.apply(&form(&fleet, "mixed", &spec)).await?;
+    let mut mixed = form(&fleet, "mixed", &spec);
+    mixed["metadata"]["annotations"] = json!({"lynq.sh/allow-render-errors": "true"});
+    fleet.apply(&mixed).await?;
     let node = ("LynqNode", "t0-mixed");
     let degraded = format!("LynqNode has 1 failed resources: {said}");
     fleet

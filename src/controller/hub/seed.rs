@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::api::names;
 use crate::cluster::catalog::Hub;
-use crate::cluster::objects::ApiError;
+use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::World;
 use crate::controller::hub::source::{secret_bytes, secret_key};
 use crate::decide::child::ObjectKey;
@@ -12,7 +12,7 @@ use crate::decide::child::ObjectKey;
 /// The secret that random template functions draw from: made once for each hub, so that no sync changes a password.
 pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
     use base64::Engine;
-    let key = secret_key(&hub.namespace, &format!("{}-lynq-seed", hub.name));
+    let key = key_of(&hub.namespace, &hub.name);
     let owner = json!({
         "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqHub", "name": hub.name, "uid": hub.uid,
     });
@@ -38,14 +38,35 @@ pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
         }
         Err(error) => return Err(error),
     };
-    let bytes = secret_bytes(&secret, "seed").and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-    bytes.ok_or_else(|| {
+    bytes_of(&secret).ok_or_else(|| {
         ApiError::Refused(format!(
             "Secret {:?} has no 32 bytes under key \"seed\", from which the templates' random values are made; restore \
              it, or delete it: then they all change",
             key.name
         ))
     })
+}
+
+/// The same for whoever makes none; None where there is none yet.
+pub async fn known(
+    objects: &Objects,
+    namespace: &str,
+    hub: &str,
+) -> Result<Option<[u8; 32]>, ApiError> {
+    match objects.get(&key_of(namespace, hub)).await {
+        Ok(secret) => Ok(bytes_of(&secret)),
+        Err(ApiError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn key_of(namespace: &str, hub: &str) -> ObjectKey {
+    secret_key(namespace, &format!("{hub}-lynq-seed"))
+}
+
+fn bytes_of(secret: &Value) -> Option<[u8; 32]> {
+    let bytes = secret_bytes(secret, "seed")?;
+    bytes.try_into().ok()
 }
 
 /// A hub made anew, by hand or out of a backup, finds the Secret of the one before it, which the garbage collector is about to

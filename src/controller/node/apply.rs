@@ -56,12 +56,30 @@ pub async fn apply(
     }
 }
 
-/// The object as it would be.
+/// The object as it would be. `recorded`: the node's record names it.
 pub async fn dry_run(
     objects: &Objects,
     node: &NodeDigest,
-    resource: &Resource,
-    key: &ObjectKey,
+    (resource, key): (&Resource, &ObjectKey),
+    recorded: bool,
+) -> Result<Value, ApiError> {
+    let target = Target {
+        resource,
+        key,
+        child: None,
+        recorded,
+    };
+    match write(&objects.dry_run(), node, &target).await? {
+        Written::Kept(object) => Ok(object),
+        Written::Sent(sent) => sent,
+    }
+}
+
+/// The object as it would be if there were none of its name.
+pub async fn dry_run_anew(
+    objects: &Objects,
+    node: &NodeDigest,
+    (resource, key): (&Resource, &ObjectKey),
 ) -> Result<Value, ApiError> {
     let target = Target {
         resource,
@@ -69,10 +87,7 @@ pub async fn dry_run(
         child: None,
         recorded: false,
     };
-    match write(&objects.dry_run(), node, &target).await? {
-        Written::Kept(object) => Ok(object),
-        Written::Sent(sent) => sent,
-    }
+    send(&objects.dry_run(), node, &target, Found::Nothing).await
 }
 
 enum Written {
@@ -90,7 +105,7 @@ async fn write(
     let Target { resource, key, .. } = *target;
     let tie = tie(resource, &node.key, &node.uid, &key.namespace);
     if let Some(why) = tie.impossible() {
-        return Err(ApiError::Refused(why));
+        return Err(ApiError::Invalid(why));
     }
     let once = resource.creation_policy == CreationPolicy::Once;
     let written_back =

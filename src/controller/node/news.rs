@@ -111,9 +111,10 @@ pub fn note(
     let wait = Backoff::APPLY.after(memory.failures);
     let kind = match error {
         ApiError::Conflict(_) | ApiError::FieldsTaken(_) => FailureKind::Conflict,
-        ApiError::NotFound(_) | ApiError::Refused(_) | ApiError::Unavailable(_) => {
-            FailureKind::Refused
-        }
+        ApiError::NotFound(_)
+        | ApiError::Refused(_)
+        | ApiError::Invalid(_)
+        | ApiError::Unavailable(_) => FailureKind::Refused,
     };
     let failure = Failure {
         kind,

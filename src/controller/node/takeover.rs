@@ -273,7 +273,7 @@ impl Foreseen {
             self.unclear(&key.to_string(), why);
             return Ok(());
         }
-        match apply::dry_run(objects, node, resource, key).await {
+        match apply::dry_run(objects, node, (resource, key), false).await {
             Ok(applied) => {
                 let (object, fields) = (key.clone(), takeover::changed(&live, &applied));
                 if !ours {
@@ -398,7 +398,9 @@ async fn label(world: &World, node: &NodeDigest, live: &Value) -> Result<Child, 
             Ok(Child::of(&labelled))
         }
         // What it is in the way of is said once it is released.
-        Err(ApiError::NotFound(_) | ApiError::Refused(_)) => Ok(Child::of(live)),
+        Err(ApiError::NotFound(_) | ApiError::Refused(_) | ApiError::Invalid(_)) => {
+            Ok(Child::of(live))
+        }
         Err(error) => Err(error),
     }
 }

@@ -1,6 +1,9 @@
 //! A form tried on the rows there are, before it is stored: for whom it does not render, and how much it changes.
 
+pub mod live;
 mod objects;
+pub mod refused;
+pub mod sample;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +14,16 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
+use crate::decide::admission::trial::live::{LiveNode, LiveNodes};
 use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
+use crate::decide::admission::trial::refused::Findings;
+use crate::decide::admission::trial::sample::{Offer, Sample, Samples};
 use crate::decide::child::{NodeKey, kind_of};
 use crate::decide::content;
 use crate::decide::render::{CompiledForm, RowInputs};
 use crate::decide::review::{MESSAGE_MAX, WARNING_MAX};
 use crate::decide::rows::names::node_name;
-use crate::decide::rows::{Row, Rows};
+use crate::decide::rows::Rows;
 
 /// How many rows an answer names.
 const ROWS_SHOWN: usize = 5;
@@ -34,8 +40,14 @@ pub struct Trial {
     unwritten: usize,
     /// Rows that did not render before either.
     broken_before: usize,
-    /// Nodes whose content changes.
+    /// Nodes whose content changes, those that are made included.
     changed: usize,
+    /// The nodes that there are were compared with.
+    nodes_known: bool,
+    /// Rows that have no node yet, as far as the nodes are known.
+    made: usize,
+    /// Held nodes that run already what the change makes of them.
+    kept: usize,
     /// Whether there was something to compare with.
     compared: bool,
     /// The groups of the order in which there is a row, by their conditions.
@@ -46,8 +58,12 @@ pub struct Trial {
     restarts: BTreeMap<String, usize>,
     objects: Objects,
     pub hub: HubSays,
-    /// Nodes that still run older content: perhaps what this goes back to.
-    pub held: u64,
+    /// What the API server is to be asked about.
+    pub samples: Vec<Sample>,
+    /// What it said.
+    pub findings: Findings,
+    /// Why it is compared with what the form was, and not with what runs.
+    pub unlisted: Option<String>,
 }
 
 /// What the hub says of all of its forms.
@@ -57,25 +73,41 @@ pub struct HubSays {
     pub forced: bool,
 }
 
-/// `go_on` is asked before each row.
+/// `live`: None where what the form was is what runs, as far as anybody knows. `go_on` is asked before each row.
 pub fn of(
     change: &Change,
     rows: &Rows,
     (namespace, hub, form): (&str, &str, &str),
+    live: Option<&LiveNodes>,
     go_on: &dyn Fn() -> bool,
 ) -> Trial {
     let mut trial = Trial {
         rows: rows.rows.len(),
         compared: change.old.is_some(),
+        nodes_known: live.is_some(),
         ..Trial::default()
     };
-    let mut claims = Claims::default();
+    let (mut claims, mut samples) = (Claims::default(), Samples::default());
     for row in rows.rows.values() {
         if !go_on() {
             break;
         }
         trial.tried += 1;
-        let inputs = inputs(row, hub, form);
+        let home = NodeKey {
+            namespace: namespace.to_owned(),
+            name: node_name(&row.uid, form),
+        };
+        let node = live.and_then(|live| live.get(&home.name));
+        let is_made = live.is_some() && node.is_none();
+        let inputs = RowInputs {
+            hub,
+            form,
+            row,
+            first_seen: node
+                .and_then(|node| node.first_seen)
+                .unwrap_or(Timestamp::UNIX_EPOCH),
+            seed: live.and_then(|live| live.seed).unwrap_or_default(),
+        };
         let render = |form: &CompiledForm| form.render(&inputs);
         let (new, errors) = render(&change.new);
         let old = change.old.as_ref().map(|old| render(old));
@@ -101,15 +133,18 @@ pub fn of(
         trial
             .broken
             .extend(cause.map(|cause| (row.uid.clone(), cause)));
-        let changed = old
-            .as_ref()
-            .is_none_or(|old| content::hash(Some(old)) != content::hash(Some(&new)));
+        let hash = content::hash(Some(&new));
+        let of_old = old.as_ref().map(|old| content::hash(Some(old)));
+        let runs = |node: &LiveNode| node.live == hash.as_str();
+        let changed = match node {
+            Some(node) => !runs(node),
+            None => is_made || of_old.as_ref() != Some(&hash),
+        };
         trial.changed += usize::from(changed);
+        trial.made += usize::from(is_made);
+        let is_kept = |node: &LiveNode| node.is_held && runs(node);
+        trial.kept += usize::from(node.is_some_and(is_kept));
         if written {
-            let home = NodeKey {
-                namespace: namespace.to_owned(),
-                name: node_name(&row.uid, form),
-            };
             let of = |form| Rendering {
                 form,
                 inputs: &inputs,
@@ -120,27 +155,32 @@ pub fn of(
                 .objects
                 .claim(row, &of(&change.new), &named, &mut claims);
             // While something of a node does not render, nothing of it is deleted.
-            if let (Some(old), Some(content), true) = (&change.old, &old, renders && changed) {
+            let goes = renders && changed && !is_made;
+            if let (Some(old), Some(content), true) = (&change.old, &old, goes) {
                 let before = of(old).objects(content);
                 trial.objects.compare(&of(old), &before, &named);
             }
+            let offer = Offer {
+                row: &row.uid,
+                node: &home,
+                has_node: !is_made,
+                new: &new,
+                old: old.as_ref(),
+            };
+            samples.offer(&offer, |resource| of(&change.new).name(resource));
         }
-        if let Some(old) = old {
-            trial.count_restarts(&old, &new);
+        if let Some(old) = old.filter(|_| changed && !is_made) {
+            // What runs may be neither.
+            let is_old = |node: &LiveNode| {
+                of_old
+                    .as_ref()
+                    .is_some_and(|hash| node.live == hash.as_str())
+            };
+            trial.count_restarts(&old, &new, node.is_none_or(is_old));
         }
     }
+    trial.samples = samples.finish();
     trial
-}
-
-/// The same for both renderings: random values and times do not differ between them.
-fn inputs<'a>(row: &'a Row, hub: &'a str, form: &'a str) -> RowInputs<'a> {
-    RowInputs {
-        hub,
-        form,
-        row,
-        first_seen: Timestamp::UNIX_EPOCH,
-        seed: [0; 32],
-    }
 }
 
 fn resources(content: &Value) -> impl Iterator<Item = &Value> {
@@ -149,7 +189,8 @@ fn resources(content: &Value) -> impl Iterator<Item = &Value> {
 }
 
 impl Trial {
-    fn count_restarts(&mut self, old: &Value, new: &Value) {
+    /// `is_old`: what runs is the old content.
+    fn count_restarts(&mut self, old: &Value, new: &Value, is_old: bool) {
         let template = |resource: &Value| resource["spec"]["spec"]["template"].clone();
         for resource in resources(new) {
             let kind = kind_of(&resource["spec"]).kind;
@@ -157,7 +198,7 @@ impl Trial {
                 continue;
             }
             let before = resources(old).find(|other| other["id"] == resource["id"]);
-            if before.is_some_and(|before| template(before) != template(resource)) {
+            if before.is_some_and(|before| !is_old || template(before) != template(resource)) {
                 *self.restarts.entry(kind).or_default() += 1;
             }
         }
@@ -167,25 +208,38 @@ impl Trial {
     pub fn verdict(&self, allowed: bool, policy: &Rollout, forced: bool) -> Verdict {
         let stays = self.stays();
         let warned = |broken: String| format!("{stays}, for {broken}");
-        let refused = |broken: String| {
-            format!(
+        let all_fail = self.broken.len() == self.tried;
+        let refused = |broken: String| match all_fail {
+            true => format!("{broken}. Correct the template, or the rows"),
+            false => format!(
                 "{broken}. Correct the template, or the rows; or annotate the form with {}=\"{}\": then {stays}",
                 names::ALLOW_RENDER_ERRORS,
                 names::TRUE
-            )
+            ),
         };
         let (warned, denied) = match allowed {
             true => (self.told(warned, WARNING_MAX), None),
-            false => (None, self.told(refused, MESSAGE_MAX)),
+            false => {
+                let unrendered = self.told(refused, MESSAGE_MAX);
+                (None, unrendered.or_else(|| self.findings.refused()))
+            }
         };
-        Verdict {
-            denied,
-            warnings: self
-                .reached(policy, forced)
-                .into_iter()
-                .chain(warned)
-                .collect(),
-        }
+        // An answer has room for a few: what fails comes first.
+        let mut warnings = self.reached(policy, forced);
+        let fails = warned.into_iter().chain(self.findings.warnings(allowed));
+        let first = warnings.len().min(1);
+        warnings.splice(first..first, fails.collect::<Vec<_>>());
+        Verdict { denied, warnings }
+    }
+
+    /// How far it got, where it did not try every row.
+    pub fn untried(&self) -> Option<String> {
+        (self.tried < self.rows).then(|| {
+            format!(
+                "tried on {} of {} rows, there was no time for more: that it renders for the others is not known",
+                self.tried, self.rows
+            )
+        })
     }
 
     /// What becomes of the nodes that it does not render for.
@@ -236,12 +290,10 @@ impl Trial {
             warnings.push(self.reach(policy, forced));
         }
         warnings.extend(self.objects.warnings(self.tried == self.rows));
-        if self.tried < self.rows {
-            warnings.push(format!(
-                "tried on {} of {} rows, there was no time for more: that it renders for the others is not known",
-                self.tried, self.rows
-            ));
-        }
+        warnings.extend(self.untried());
+        warnings.extend(self.unlisted.as_ref().map(|why| {
+            format!("compared with what the form was, not with what its nodes run: {why}")
+        }));
         for (number, group) in policy.order.iter().enumerate() {
             let all = self.tried == self.rows && self.tried > 0;
             if group.when.is_some() && !self.groups.contains(&number) && all {
@@ -264,19 +316,8 @@ impl Trial {
     }
 
     fn reach(&self, policy: &Rollout, forced: bool) -> String {
-        let (changed, tried) = (self.changed, self.tried);
-        let nodes = match tried < self.rows {
-            true => format!("the {} tried", counted(tried, "node")),
-            false => counted(tried, "node"),
-        };
-        let what = match self.compared {
-            false => format!("makes {nodes}"),
-            true => format!(
-                "changes {changed} of {nodes} ({} identical)",
-                tried - changed
-            ),
-        };
-        let mut said = vec![what];
+        let changed = self.changed;
+        let mut said = vec![self.what()];
         let at_once = !self.compared && policy.creation == Creation::Immediate;
         // How many nodes a percentage of the hub's is, its other forms know.
         let of_hub = match self.hub.skew {
@@ -322,15 +363,46 @@ impl Trial {
         }
         let restarts = self.restarts.iter();
         said.extend(restarts.map(|(kind, n)| format!("up to {} restart", counted(*n, kind))));
-        if self.held > 0 && changed > 0 {
-            said.push(match self.held {
-                1 => "1 is held, and is left alone if it runs this already".to_owned(),
-                held => {
-                    format!("{held} are held, and whoever of them runs this already is left alone")
-                }
-            });
-        }
         said.join("; ")
+    }
+
+    /// What becomes of the nodes.
+    fn what(&self) -> String {
+        let there = self.tried - self.made;
+        let changed = self.changed - self.made;
+        let made = match self.made {
+            0 => String::new(),
+            made => format!(", makes {made}"),
+        };
+        let nodes = |count: usize| match self.tried < self.rows {
+            true => format!("the {} tried", counted(count, "node")),
+            false => counted(count, "node"),
+        };
+        match (self.compared, self.kept) {
+            _ if there == 0 => format!("makes {}", nodes(self.tried)),
+            (true, kept) if kept > 0 => {
+                let keep = if kept == 1 { "keeps" } else { "keep" };
+                let change = if changed == 1 { "changes" } else { "change" };
+                format!(
+                    "takes the change back: {} {keep} what runs, {changed} {change}{made}",
+                    counted(kept, "held tenant")
+                )
+            }
+            (true, _) => format!(
+                "changes {changed} of {} ({} identical){made}",
+                nodes(there),
+                there - changed
+            ),
+            (false, _) if !self.nodes_known => format!("makes {}", nodes(self.tried)),
+            (false, _) => {
+                let change = match changed {
+                    0 => String::new(),
+                    1 => " (1 changes)".to_owned(),
+                    changed => format!(" ({changed} change)"),
+                };
+                format!("adopts {}{change}{made}", counted(there, "existing node"))
+            }
+        }
     }
 }
 
@@ -349,252 +421,4 @@ fn plural(n: usize, what: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use serde_json::json;
-
-    use super::*;
-    use crate::decide::admission::form;
-    use crate::decide::rows::RowCount;
-
-    pub fn rows(all: &[(&str, &str)]) -> Rows {
-        let row = |(uid, plan): &(&str, &str)| {
-            let variables = BTreeMap::from([("plan".to_owned(), plan.to_string())]);
-            let row = Row {
-                uid: uid.to_string(),
-                variables,
-            };
-            (uid.to_string(), row)
-        };
-        Rows {
-            read: RowCount(all.len() as u64),
-            rows: all.iter().map(row).collect(),
-            inactive: BTreeSet::new(),
-            skipped: vec![],
-            protected: BTreeSet::new(),
-            unidentified: 0,
-        }
-    }
-
-    fn form(plan: &str, namespace: &str) -> Value {
-        json!({"metadata": {"name": "web"}, "spec": {"hubId": "h", "deployments": [{
-            "id": "app", "nameTemplate": "{{ .uid }}", "targetNamespace": namespace,
-            "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1, "template": {"x": plan}}},
-        }]}})
-    }
-
-    pub fn changed(old: Option<&Value>, new: &Value) -> Option<Change> {
-        form::judge(old, new, jiff::Timestamp::UNIX_EPOCH).change
-    }
-
-    pub fn tried(old: Option<&Value>, new: &Value, rows: &Rows) -> Trial {
-        let change = changed(old, new).unwrap();
-        of(&change, rows, ("tenants", "h", "web"), &|| true)
-    }
-
-    fn window(skew: u32) -> Rollout {
-        Rollout {
-            max_skew: Skew::Count(skew),
-            ..Rollout::default()
-        }
-    }
-
-    #[test]
-    fn a_change_says_how_far_it_reaches() {
-        let rows = rows(&[("a", "pro"), ("b", "free"), ("c", "free")]);
-        let old = form("{{ .plan }}", "");
-        let new = form(
-            "{{ if eq .plan \"free\" }}none{{ else }}{{ .plan }}{{ end }}",
-            "",
-        );
-        let trial = tried(Some(&old), &new, &rows);
-        assert_eq!(trial.broken(1), None);
-        assert_eq!(
-            trial.reached(&window(1), false),
-            [
-                "changes 2 of 3 nodes (1 identical); maxSkew 1: at least 2 waves; up to 2 Deployments restart"
-            ]
-        );
-        assert_eq!(
-            trial.reached(&window(0), false),
-            [
-                "changes 2 of 3 nodes (1 identical); no maxSkew: all at once; up to 2 Deployments restart"
-            ]
-        );
-        let of_hub = |own, hub| {
-            let hub = HubSays {
-                skew: hub,
-                forced: false,
-            };
-            let trial = Trial {
-                hub,
-                ..trial.clone()
-            };
-            trial.reached(&window(own), false)[0]
-                .split("; ")
-                .nth(1)
-                .unwrap()
-                .to_owned()
-        };
-        let hub = "the hub's maxSkew 1: at least 2 waves";
-        assert_eq!(of_hub(0, Skew::Count(1)), hub);
-        assert_eq!(of_hub(2, Skew::Count(1)), hub);
-        assert_eq!(of_hub(1, Skew::Count(2)), "maxSkew 1: at least 2 waves");
-        let percent = "the hub's maxSkew 50%: at least 1 wave";
-        assert_eq!(of_hub(0, Skew::Percent(50)), percent);
-        let back = Trial {
-            held: 2,
-            ..trial.clone()
-        };
-        assert_eq!(
-            back.reached(&window(1), false),
-            [
-                "changes 2 of 3 nodes (1 identical); maxSkew 1: at least 2 waves; up to 2 Deployments restart; 2 are held, and \
-                 whoever of them runs this already is left alone"
-            ]
-        );
-        let one = Trial {
-            held: 1,
-            ..trial.clone()
-        };
-        let told = "; 1 is held, and is left alone if it runs this already";
-        assert!(one.reached(&window(1), false)[0].ends_with(told));
-        let created = tried(None, &new, &rows);
-        assert_eq!(
-            created.reached(&window(2), false),
-            ["makes 3 nodes; maxSkew 2: at least 2 waves"]
-        );
-        let second = |said: Vec<String>| said[0].split("; ").nth(1).map(str::to_owned);
-        let on = |what| {
-            Some(format!(
-                "lynq.sh/force-rollout is on the {what}: all at once"
-            ))
-        };
-        assert_eq!(second(trial.reached(&window(1), true)), on("form"));
-        let mut of_forced = trial.clone();
-        of_forced.hub.forced = true;
-        assert_eq!(second(of_forced.reached(&window(1), false)), on("hub"));
-        let ordered: Rollout =
-            serde_json::from_value(json!({"order": [{"name": "first", "when": "x"}]})).unwrap();
-        let groups = "no maxSkew: a group of rollout.order at a time";
-        assert_eq!(
-            second(trial.reached(&ordered, false)).as_deref(),
-            Some(groups)
-        );
-        let mut same = old.clone();
-        same["spec"]["rollout"] = json!({"maxSkew": 5});
-        assert!(changed(Some(&old), &same).is_none());
-    }
-
-    /// A canary that is none would go with all the others.
-    #[test]
-    fn a_group_without_rows_is_told_and_so_is_a_condition_that_is_none() {
-        let rows = rows(&[("a", "pro"), ("b", "free")]);
-        let said = |when: &str| {
-            let mut form = form("x", "");
-            form["spec"]["rollout"] =
-                json!({"maxSkew": 1, "order": [{"name": "first", "when": when}]});
-            let change = changed(None, &form).unwrap();
-            let policy = change.spec.rollout.clone().unwrap();
-            of(&change, &rows, ("tenants", "h", "web"), &|| true).verdict(false, &policy, false)
-        };
-        assert_eq!(said("{{ eq .plan \"pro\" }}").warnings.len(), 1);
-        let nobody = &said("{{ eq .plan \"prod\" }}").warnings[1];
-        assert_eq!(nobody, "rollout.order: no row is in the group \"first\"");
-        let odd = &said("{{ .plan }}").warnings[2];
-        assert_eq!(
-            odd,
-            "rollout.order[0].when gives neither true nor false for row a, which counts as false"
-        );
-    }
-
-    #[test]
-    fn what_a_change_breaks_is_refused_and_what_was_broken_is_not() {
-        let rows = rows(&[
-            ("a", "pro"),
-            ("b", ""),
-            ("c", ""),
-            ("d", ""),
-            ("e", ""),
-            ("f", ""),
-            ("g", ""),
-        ]);
-        let good = form("{{ .plan }}", "");
-        let bad = form("{{ if eq .plan \"\" }}{{ fail \"no plan\" }}{{ end }}", "");
-        let verdict = |trial: &Trial, allowed| trial.verdict(allowed, &window(1), false);
-        let broken = tried(Some(&good), &bad, &rows);
-        let refusal = verdict(&broken, false).denied.unwrap();
-        assert!(
-            refusal.starts_with("it does not render for 6 of 7 rows: row b: resource 'app': ")
-                && refusal.ends_with(
-                    "no plan; likewise c, d, e, f and 1 more. Correct the template, or the rows; or annotate the form with \
-                     lynq.sh/allow-render-errors=\"true\": then the resources that do not render stay as they are, the others of \
-                     those nodes change"
-                ),
-            "{refusal}"
-        );
-        let allowed = verdict(&broken, true);
-        assert_eq!(allowed.denied, None);
-        let kept = "the resources that do not render stay as they are, the others of those nodes change, for it does not render for 6 of 7 rows: row b";
-        assert!(allowed.warnings[1].starts_with(kept));
-        let long = bad.to_string().replace("no plan", &"no plan ".repeat(40));
-        let long = tried(Some(&good), &serde_json::from_str(&long).unwrap(), &rows);
-        let warning = &verdict(&long, true).warnings[1];
-        assert!(
-            warning.starts_with(kept) && warning.trim_end().ends_with("no plan"),
-            "{warning}"
-        );
-        assert!(verdict(&tried(None, &bad, &rows), false).denied.is_some());
-        // Whose turn is not known, is not written at all.
-        let grouped = |mut form: Value, when: &str| {
-            form["spec"]["rollout"] = json!({"order": [{"name": "first", "when": when}]});
-            verdict(&tried(Some(&good), &form, &rows), true).warnings[1].clone()
-        };
-        let fails = "{{ if eq .uid \"b\" }}{{ fail \"no\" }}{{ end }}";
-        for (form, said) in [
-            (
-                &good,
-                "those nodes stay as they are, for it does not render for 1 of 7 rows: row b: order[0].when: ",
-            ),
-            (
-                &bad,
-                "the resources that do not render stay as they are (and 1 node as a whole), the others of those nodes change, for it \
-                 does not render for 6 of 7 rows: row b",
-            ),
-        ] {
-            let warned = grouped(form.clone(), fails);
-            assert!(warned.starts_with(said), "{warned}");
-        }
-        let mut again = bad.clone();
-        again["spec"]["deployments"][0]["spec"]["spec"]["replicas"] = json!(2);
-        let trial = tried(Some(&bad), &again, &rows);
-        let verdict = verdict(&trial, false);
-        assert_eq!(verdict.denied, None);
-        assert!(verdict.warnings[1].starts_with("6 rows did not render before"));
-    }
-
-    #[test]
-    fn kinds_have_their_plurals() {
-        for (kind, plural) in [
-            ("Deployment", "2 Deployments"),
-            ("NetworkPolicy", "2 NetworkPolicies"),
-            ("Gateway", "2 Gateways"),
-            ("Ingress", "2 Ingresses"),
-        ] {
-            assert_eq!(counted(2, kind), plural);
-            assert_eq!(counted(1, kind), format!("1 {kind}"));
-        }
-    }
-
-    #[test]
-    fn how_far_it_got_is_said() {
-        let rows = rows(&[("a", "x"), ("b", "y")]);
-        let change = changed(None, &form("x", "")).unwrap();
-        let first = std::cell::Cell::new(true);
-        let trial = of(&change, &rows, ("tenants", "h", "web"), &|| {
-            first.replace(false)
-        });
-        assert!(trial.reached(&window(0), false)[1].starts_with("tried on 1 of 2 rows"));
-    }
-}
+mod tests;

@@ -18,6 +18,14 @@ pub const MEND: &str = "nothing, if those nodes become ready soon (kubectl descr
 pub const MEND_FAILED: &str =
     "correct the form, or remove what stands in the way of the nodes that failed";
 
+/// What is left to do about a node that failed, however long anybody waits: the same without that.
+pub fn without_waiting(next: &str) -> &str {
+    match next.split_once("; else ") {
+        Some((wait, other)) if wait.starts_with("nothing, if ") => other,
+        _ => next,
+    }
+}
+
 pub const UNREAD: &str = "mend what keeps the hub from its rows: they are read again within a minute, and what waits goes on";
 
 /// Of a node that no row asks for.

@@ -1,7 +1,8 @@
 //! The admission webhooks for forms and hubs. What the object itself tells is judged first; a changed form is then tried on
 //! the rows there are, and its author asked for, both within a short time: who edits at night does not wait for a database.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -10,42 +11,106 @@ use axum::extract::State;
 use axum::http::Request;
 use axum::response::Response;
 use axum::routing::post;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
+use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::rights;
+use crate::decide::admission::trial::live::{LiveNodes, runs_everywhere};
+use crate::decide::admission::trial::refused::Findings;
+use crate::decide::admission::trial::sample::Sample;
 use crate::decide::admission::trial::{self, HubSays, Trial};
 use crate::decide::admission::{Verdict, hub};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
+use crate::cluster::vital::Mutex;
 use crate::decide::rows::Rows;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::bodies::Bodies;
 use crate::server::webhook::{MALFORMED, Metrics, refuse, reply, unread_body};
 
-/// For the rows; three times as much for all of the trial. The API server waits 10 s.
+/// For the rows, for rendering, and for what the API server is asked; three times as much for all of the trial. The API server
+/// waits 10 s.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What the answer itself takes.
+const ANSWER: Duration = Duration::from_millis(100);
 
 /// The rows of a hub, by namespace and name, and its window; or why there are none.
 pub type RowsOf = Arc<
     dyn Fn(String, String) -> BoxFuture<'static, Result<(Rows, HubSays), String>> + Send + Sync,
 >;
 
+/// The nodes of a hub, by namespace and name; or why nobody knows them.
+pub type NodesOf =
+    Arc<dyn Fn(String, String) -> BoxFuture<'static, Result<LiveNodes, String>> + Send + Sync>;
+
+/// What the API server says of a form's resources, within a time.
+pub type TryOnServer =
+    Arc<dyn Fn(Arc<FormSpec>, Vec<Sample>, Duration) -> BoxFuture<'static, Findings> + Send + Sync>;
+
 #[derive(Clone)]
 pub struct Definitions {
     pub rows_of: RowsOf,
+    pub nodes_of: NodesOf,
+    pub try_on_server: TryOnServer,
     /// None asks nothing of whoever writes a form.
     pub authors: Option<Authors>,
     pub metrics: Metrics,
     /// The operator's own.
     pub namespace: String,
-    /// One trial at a time.
-    pub trials: Arc<Semaphore>,
+    /// A form that could not be tried on all of its rows is refused; else there is a warning.
+    pub deny_untried: bool,
+    pub turns: Turns,
+}
+
+/// A hub has one trial at a time, so that its rows are in memory once; what one hub waits for keeps no other waiting. Of all
+/// trials one at a time renders: that takes a processor, and the gate needs one, too.
+#[derive(Clone)]
+pub struct Turns {
+    of_hubs: Arc<Mutex<BTreeMap<HubKey, Weak<Semaphore>>>>,
+    renders: Arc<Semaphore>,
+}
+
+/// Namespace and name.
+type HubKey = (String, String);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Turns {
+            of_hubs: Arc::default(),
+            renders: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
+
+impl Turns {
+    async fn of_hub(&self, hub: HubKey) -> OwnedSemaphorePermit {
+        let turn = {
+            let mut all = self.of_hubs.lock();
+            all.retain(|_, turn| turn.strong_count() > 0);
+            let known = all.get(&hub).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let turn = Arc::new(Semaphore::new(1));
+                all.insert(hub, Arc::downgrade(&turn));
+                turn
+            })
+        };
+        acquire(turn).await
+    }
+
+    async fn render(&self) -> OwnedSemaphorePermit {
+        acquire(self.renders.clone()).await
+    }
+}
+
+async fn acquire(turn: Arc<Semaphore>) -> OwnedSemaphorePermit {
+    let turn = turn.acquire_owned().await;
+    turn.expect("the semaphore is never closed")
 }
 
 pub fn router(definitions: Definitions) -> Router {
@@ -148,14 +213,20 @@ impl Definitions {
         if verdict.denied.is_some() {
             return verdict;
         }
-        let tried = self.tried(&change, text("namespace"), text("name"));
+        let before = request.old_object.as_ref();
+        let is_known = before.is_some_and(runs_everywhere);
+        let deadline = Instant::now() + 3 * PATIENCE;
+        let tried = self.tried(
+            &change,
+            text("namespace"),
+            text("name"),
+            !is_known,
+            deadline,
+        );
         let tried = timeout(3 * PATIENCE, tried).await;
         let too_late = || Err(format!("it took more than {} s", 3 * PATIENCE.as_secs()));
-        match tried.unwrap_or_else(|_| too_late()) {
-            Ok(mut trial) => {
-                let before = request.old_object.as_ref();
-                let held = before.map(|old| &old["status"]["rollout"]["heldNodes"]);
-                trial.held = held.and_then(Value::as_u64).unwrap_or_default();
+        let untried = match tried.unwrap_or_else(|_| too_late()) {
+            Ok(trial) => {
                 let policy = change.spec.rollout.clone().unwrap_or_default();
                 let is_on = |name| new["metadata"]["annotations"][name] == names::TRUE;
                 let (allowed, forced) = (
@@ -165,42 +236,94 @@ impl Definitions {
                 let found = trial.verdict(allowed, &policy, forced);
                 verdict.denied = found.denied;
                 verdict.warnings.extend(found.warnings);
+                trial.untried()
             }
             Err(why) => {
-                let warning = format!("not tried on the rows: {why}");
-                verdict.warnings.push(warning);
+                let untried = format!("not tried on the rows: {why}");
+                verdict.warnings.push(untried.clone());
+                Some(untried)
             }
+        };
+        if let Some(untried) = untried.filter(|_| self.deny_untried && verdict.denied.is_none()) {
+            verdict.denied = Some(format!(
+                "{untried}. Apply the form again when its rows can be read and rendered in time; lynqgate runs with --untried-forms=deny"
+            ));
         }
         verdict
     }
 
-    async fn tried(&self, change: &Change, namespace: &str, name: &str) -> Result<Trial, String> {
-        // Rendering takes a processor, and the gate needs one, too.
-        let turn = self.trials.clone().acquire_owned().await;
-        let turn = turn.expect("the semaphore is never closed");
+    async fn tried(
+        &self,
+        change: &Change,
+        namespace: &str,
+        name: &str,
+        look_at_nodes: bool,
+        deadline: Instant,
+    ) -> Result<Trial, String> {
         let hub = change.spec.hub_id.clone();
-        let rows = (self.rows_of)(namespace.to_owned(), hub.clone());
-        let too_late = || {
-            Err(format!(
-                "the rows did not come within {} s",
-                PATIENCE.as_secs()
-            ))
-        };
-        let rows = timeout(PATIENCE, rows).await;
+        let key = (namespace.to_owned(), hub.clone());
+        let turn = self.turns.of_hub(key.clone()).await;
+        let nodes = look_at_nodes.then(|| (self.nodes_of)(key.0.clone(), key.1.clone()));
+        let nodes = OptionFuture::from(nodes.map(|nodes| timeout(PATIENCE, nodes)));
+        let rows = timeout(PATIENCE, (self.rows_of)(key.0, key.1));
+        let (rows, nodes) = tokio::join!(rows, nodes);
+        let within = format!("within {} s", PATIENCE.as_secs());
+        let too_late = || Err(format!("the rows did not come {within}"));
         let (rows, of_hub) = rows.unwrap_or_else(|_| too_late())?;
-        let (change, name) = (change.clone(), name.to_owned());
+        let (nodes, unlisted) = match nodes {
+            None => (None, None),
+            Some(Ok(Ok(nodes))) => (Some(nodes), None),
+            Some(Ok(Err(why))) => (None, Some(why)),
+            Some(Err(_)) => (None, Some(format!("they were not listed {within}"))),
+        };
+        let render = self.turns.render().await;
+        let (change_tried, name) = (change.clone(), name.to_owned());
         let namespace = namespace.to_owned();
         let trial = spawn_blocking(move || {
             let start = Instant::now();
-            let mut trial = trial::of(&change, &rows, (&namespace, &hub, &name), &|| {
+            let place = (namespace.as_str(), hub.as_str(), name.as_str());
+            let mut trial = trial::of(&change_tried, &rows, place, nodes.as_ref(), &|| {
                 start.elapsed() < PATIENCE
             });
-            drop(turn);
+            drop((render, turn));
             trial.hub = of_hub;
+            trial.unlisted = unlisted;
             trial
         });
         // A row that takes long ends beside the answer.
         let failed = |_| "lynqgate failed inside; see its log, and report it".to_owned();
-        trial.await.map_err(failed)
+        let mut trial = trial.await.map_err(failed)?;
+        let samples = std::mem::take(&mut trial.samples);
+        if !samples.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now() + ANSWER);
+            let asked = (self.try_on_server)(change.spec.clone(), samples, left.min(PATIENCE));
+            trial.findings = asked.await;
+        }
+        Ok(trial)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub(name: &str) -> HubKey {
+        ("tenants".to_owned(), name.to_owned())
+    }
+
+    /// A database that hangs keeps its own hub's trials waiting.
+    #[tokio::test]
+    async fn a_hub_waits_for_its_own_trial_and_for_no_others() {
+        let turns = Turns::default();
+        let first = turns.of_hub(hub("slow")).await;
+        let soon = Duration::from_millis(50);
+        assert!(timeout(soon, turns.of_hub(hub("slow"))).await.is_err());
+        let other = timeout(soon, turns.of_hub(hub("other"))).await;
+        assert!(other.is_ok());
+        drop((first, other));
+        let again = timeout(soon, turns.of_hub(hub("slow"))).await;
+        assert!(again.is_ok());
+        let known = turns.of_hubs.lock().len();
+        assert_eq!(known, 1, "what nobody waits for is forgotten");
     }
 }

@@ -41,6 +41,7 @@ pub fn ask(
             .collect(),
         unread: None,
         unwritten: None,
+        failed: &BTreeSet::new(),
         now: at(second),
     })
 }
@@ -472,6 +473,7 @@ fn edited_content_is_not_the_newest() {
         invalid: &BTreeMap::new(),
         unread: None,
         unwritten: None,
+        failed: &BTreeSet::new(),
         now: at(1),
     };
     let state = form(&asked).state;
@@ -495,6 +497,7 @@ fn explain_says_first_that_nobody_leads() {
             invalid: &BTreeMap::new(),
             unread: None,
             unwritten: None,
+            failed: &BTreeSet::new(),
             now: at(1),
         };
         for told in [form(&asked), asked.node(&ready_node("n0", 0))] {
@@ -509,4 +512,40 @@ fn explain_says_first_that_nobody_leads() {
             );
         }
     }
+}
+
+/// To wait mends neither a refusal nor a time that is over.
+#[test]
+fn what_failed_is_not_waited_for() {
+    let snapshot = fleet("xA", 1);
+    let failed = BTreeSet::from(["web".to_owned()]);
+    let of_form = |failed: &BTreeSet<String>| {
+        let explained = ask(&snapshot, 1, None, |asked| {
+            form(&Asked {
+                failed,
+                unread: None,
+                ..*asked
+            })
+        });
+        explained.next.unwrap()
+    };
+    let waits = "nothing, if those nodes become ready soon";
+    assert!(of_form(&BTreeSet::new()).starts_with(waits));
+    let next = of_form(&failed);
+    assert!(next.starts_with("correct the form"), "{next}");
+
+    let mut node = ready_node("n0", 0);
+    let mut status = (*node.status).clone();
+    status.conditions[0].status = "False".into();
+    node.status = Arc::new(status.clone());
+    let of_node = |node: &NodeDigest| {
+        ask(&snapshot, 1, None, |asked| asked.node(node))
+            .next
+            .unwrap()
+    };
+    assert!(of_node(&node).starts_with("nothing, if it becomes ready soon; else correct"));
+    status.failed_resources = 1;
+    node.status = Arc::new(status);
+    let next = of_node(&node);
+    assert!(next.starts_with("correct the form or the row"), "{next}");
 }

@@ -156,7 +156,7 @@ fn what_a_change_makes_go_is_told_before_it_goes() {
     let change = changed(Some(&old), &new).unwrap();
     let left = std::cell::Cell::new(3);
     let go_on = || left.replace(left.get() - 1) > 1;
-    let trial = of(&change, &three, ("tenants", "h", "web"), &go_on);
+    let trial = of(&change, &three, ("tenants", "h", "web"), None, &go_on);
     let least =
         format!("deletes at least 2 PersistentVolumeClaims (acme-data and globex-data){GONE}");
     assert_eq!(said(&trial), [least]);
@@ -245,6 +245,6 @@ fn what_two_rows_both_name_is_told() {
     let left = std::cell::Cell::new(4);
     let go_on = || left.replace(left.get() - 1) > 1;
     let four = rows(&[("a", ""), ("b", ""), ("c", ""), ("d", "")]);
-    let trial = of(&change, &four, ("tenants", "h", "web"), &go_on);
+    let trial = of(&change, &four, ("tenants", "h", "web"), None, &go_on);
     assert!(said(&trial)[0].contains("(and at least 1 more such clash)"));
 }

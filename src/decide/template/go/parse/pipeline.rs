@@ -1,5 +1,6 @@
 //! Pipelines, commands and operands: what stands inside an action. Knows no blocks.
 
+use crate::decide::near::did_you_mean;
 use crate::decide::template::TemplateError;
 use crate::decide::template::functions;
 use crate::decide::template::go::ast::{Assignment, Callee, Command, Operand, Pipe, Quoted, Term};
@@ -225,7 +226,9 @@ impl<'t> Parser<'t> {
         callee.map(Term::Function).ok_or_else(|| {
             self.error(functions::refusal(token.text).unwrap_or_else(|| {
                 let quoted = quote(token.text.as_bytes());
-                format!("function {quoted} not defined")
+                let known = functions::all().map(|function| function.name);
+                let meant = did_you_mean(token.text, known);
+                format!("function {quoted} not defined{meant}")
             }))
         })
     }

@@ -1,0 +1,289 @@
+//! What the trial of a form asks the API server: what its nodes run, and whether it would take the objects that the form makes.
+//! Everything is read live, for a replica that does not lead has no caches; nothing is stored.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use crate::api::form::FormSpec;
+use crate::api::names;
+use crate::cluster::objects::{ApiError, Objects, Served};
+use crate::controller::hub::seed;
+use crate::controller::node::apply::{dry_run, dry_run_anew};
+use crate::decide::admission::trial::live::LiveNodes;
+use crate::decide::admission::trial::refused::{Findings, Found, NO_TIME, OWN_KIND};
+use crate::decide::admission::trial::sample::Sample;
+use crate::decide::child::{Kind, NodeKey, ObjectKey, Scope, manifest, object_key};
+use crate::decide::near::meant_kind;
+use crate::decide::node::NodeDigest;
+use crate::decide::node_plan::record::Record;
+use crate::decide::refusal::bare;
+use crate::decide::schema;
+use crate::decide::template::public;
+
+/// Resources that are tried at a time.
+const REQUESTS_MAX: usize = 8;
+/// An object of this name is tried where it matters that there is none.
+const NO_OBJECT: &str = "lynqgate-trial";
+/// Of a node that is not there yet.
+const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
+/// What the operator does with the objects of a kind.
+const VERBS: [&str; 7] = [
+    "get", "list", "watch", "create", "patch", "update", "delete",
+];
+
+/// The nodes of a hub as they are, by their metadata alone; or why nobody knows.
+pub async fn live_nodes(
+    objects: &Objects,
+    namespace: &str,
+    hub: &str,
+) -> Result<LiveNodes, ApiError> {
+    let kind = ObjectKey::own("LynqNode", namespace, "").kind;
+    let labels = format!("{}={hub}", names::LABEL_HUB);
+    let mut nodes = LiveNodes::new(seed::known(objects, namespace, hub).await?);
+    let each = |name: &str, metadata: &Value| nodes.add(name, metadata);
+    objects.metadata(&kind, namespace, &labels, each).await?;
+    Ok(nodes)
+}
+
+/// What the API server says of each resource, as far as it does so within the time.
+pub async fn try_on_server(
+    objects: &Objects,
+    form: Arc<FormSpec>,
+    samples: &[Sample],
+    limit: Duration,
+) -> Findings {
+    let deadline = Instant::now() + limit;
+    let trial = Trial {
+        text: serde_json::to_string(&*form).unwrap_or_default(),
+        form,
+        objects,
+        schemas: Mutex::default(),
+    };
+    let mut found: Vec<Option<Found>> = vec![None; samples.len()];
+    if let Ok(nodes) = timeout_at(deadline, trial.nodes(samples)).await {
+        let tried = samples.iter().enumerate().map(|(number, sample)| {
+            let (trial, node) = (&trial, nodes.get(&sample.node));
+            async move {
+                match node {
+                    Some(Ok(node)) => (number, trial.found(node, sample).await),
+                    Some(Err(why)) => (number, Found::NotNow(why.clone())),
+                    None => (number, Found::Untried(NO_TIME)),
+                }
+            }
+        });
+        // As a list: the compiler does not see otherwise that all of them may go to other threads.
+        let tried = stream::iter(Vec::from_iter(tried));
+        let mut tried = tried.buffer_unordered(REQUESTS_MAX);
+        while let Ok(Some((number, what))) = timeout_at(deadline, tried.next()).await {
+            found[number] = Some(what);
+        }
+    }
+    let mut findings = Findings::default();
+    for (sample, found) in samples.iter().zip(found) {
+        findings.add(sample, found.unwrap_or(Found::Untried(NO_TIME)));
+    }
+    findings
+}
+
+struct Trial<'a> {
+    objects: &'a Objects,
+    form: Arc<FormSpec>,
+    /// The form's own words: everybody may read them.
+    text: String,
+    /// By apiVersion; one is asked for at a time, for each is large.
+    schemas: Mutex<BTreeMap<String, Arc<Value>>>,
+}
+
+impl Trial<'_> {
+    /// The nodes of the samples; one that is not there yet as it will be, but for its uid.
+    async fn nodes(&self, samples: &[Sample]) -> BTreeMap<NodeKey, Result<NodeDigest, String>> {
+        let mut nodes = BTreeMap::new();
+        for NodeKey { namespace, name } in samples.iter().map(|sample| &sample.node) {
+            let key = NodeKey {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            };
+            if nodes.contains_key(&key) {
+                continue;
+            }
+            let own = ObjectKey::own("LynqNode", namespace, name);
+            let node = match self.objects.get(&own).await {
+                Ok(object) => Ok(NodeDigest::of(&object, None)),
+                Err(ApiError::NotFound(_)) => {
+                    let metadata = json!({"namespace": namespace, "name": name, "uid": NO_UID});
+                    Ok(NodeDigest::of(&json!({ "metadata": metadata }), None))
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            nodes.insert(key, node);
+        }
+        nodes
+    }
+
+    async fn found(&self, node: &NodeDigest, sample: &Sample) -> Found {
+        let kind = sample.kind();
+        if let Some(why) = kind.impossible() {
+            return Found::Refused(why);
+        }
+        let served = match self.objects.served(&kind).await {
+            Ok(Some(served)) => served,
+            Ok(None) if sample.brings_kind => return Found::Untried(OWN_KIND),
+            Ok(None) => return Found::Refused(self.no_kind(node, &kind).await),
+            Err(error) => return Found::NotNow(error.to_string()),
+        };
+        let resource = &sample.resource;
+        if let Some(fault) = schema::unknown_metadata(&resource.spec) {
+            return Found::Refused(fault.to_string());
+        }
+        let key = object_key(resource, &node.key, served.scope);
+        if key.impossible().is_some() {
+            let why = "no object can have its name or namespace; correct their templates, or the row's values";
+            return Found::Refused(why.to_owned());
+        }
+        let recorded = Record::of(&node.status).names(&key);
+        let strict = self.strict(node);
+        let error = match dry_run(&strict, node, (resource, &key), recorded).await {
+            Ok(_) => return Found::Good,
+            Err(error) => error,
+        };
+        match error {
+            ApiError::Invalid(why) => {
+                let is_there = self.objects.get(&key).await.is_ok();
+                let why = self.why(node, sample, &served, &why).await;
+                // What a new object would be taken with is refused for what the present one has.
+                match is_there && self.anew(node, sample, None).await.is_ok() {
+                    true => Found::Fixed(why),
+                    false => Found::Refused(why),
+                }
+            }
+            ApiError::NotFound(_) if !key.namespace.is_empty() => {
+                self.without_namespace(node, sample, &served, &key).await
+            }
+            ApiError::Refused(why) => {
+                let missing = self.missing_right(&served, &key.namespace).await;
+                Found::NotNow(missing.unwrap_or(why))
+            }
+            error => Found::NotNow(error.to_string()),
+        }
+    }
+
+    /// The namespace is not there yet: what is wrong with the object itself the form's own namespace tells as well.
+    async fn without_namespace(
+        &self,
+        node: &NodeDigest,
+        sample: &Sample,
+        served: &Served,
+        key: &ObjectKey,
+    ) -> Found {
+        match self.anew(node, sample, Some(&node.key.namespace)).await {
+            Err(ApiError::Invalid(why)) => {
+                Found::Refused(self.why(node, sample, served, &why).await)
+            }
+            _ if sample.makes_namespace => Found::Good,
+            _ => Found::NotNow(format!(
+                "there is no namespace {:?}; create it, for example as a resource of this form, or correct targetNamespace",
+                self.shown(node, &key.namespace)
+            )),
+        }
+    }
+
+    /// The resource as an object of a name that nobody uses.
+    async fn anew(
+        &self,
+        node: &NodeDigest,
+        sample: &Sample,
+        namespace: Option<&str>,
+    ) -> Result<Value, ApiError> {
+        let mut resource = sample.resource.clone();
+        NO_OBJECT.clone_into(&mut resource.name_template);
+        if let Some(namespace) = namespace {
+            namespace.clone_into(&mut resource.target_namespace);
+        }
+        let served = self.objects.served(&sample.kind()).await?;
+        let scope = served.map_or(Scope::Namespaced, |served| served.scope);
+        let key = object_key(&resource, &node.key, scope);
+        dry_run_anew(&self.strict(node), node, (&resource, &key)).await
+    }
+
+    fn strict(&self, node: &NodeDigest) -> Objects {
+        let strict = self.objects.strict();
+        strict.knowing(Some(self.form.clone()), &node.key.name)
+    }
+
+    /// What is wrong, by the kind's schema where that says it, for it names the place; else in the API server's words.
+    async fn why(
+        &self,
+        node: &NodeDigest,
+        sample: &Sample,
+        served: &Served,
+        refusal: &str,
+    ) -> String {
+        let kind = sample.kind();
+        let document = self.schema(&kind).await;
+        let object = manifest(&sample.resource, &node.key, &node.uid, served.scope, None);
+        let faults = schema::faults(&document, &kind, &object);
+        match faults.as_slice() {
+            [] => bare(refusal).to_owned(),
+            [only] => only.to_string(),
+            [first, more @ ..] => format!("{first} (and {} more)", more.len()),
+        }
+    }
+
+    async fn schema(&self, kind: &Kind) -> Arc<Value> {
+        let mut schemas = self.schemas.lock().await;
+        if let Some(known) = schemas.get(&kind.api_version) {
+            return known.clone();
+        }
+        // Without it the API server's own words must do.
+        let document = self.objects.schema(kind).await.unwrap_or_default();
+        let document = Arc::new(document);
+        schemas.insert(kind.api_version.clone(), document.clone());
+        document
+    }
+
+    async fn no_kind(&self, node: &NodeDigest, kind: &Kind) -> String {
+        let known = self.objects.kinds().await.unwrap_or_default();
+        let named = self.shown(node, &format!("{} in {}", kind.kind, kind.api_version));
+        format!(
+            "the cluster has no kind {named}{}",
+            meant_kind(kind, &known)
+        )
+    }
+
+    /// The first of the operator's own rights to such objects that is missing, with the rule that gives them.
+    async fn missing_right(&self, served: &Served, namespace: &str) -> Option<String> {
+        let resource = &served.resource;
+        for verb in VERBS {
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {},
+                "spec": {"resourceAttributes": {
+                    "group": resource.group, "version": resource.version, "resource": resource.plural,
+                    "verb": verb, "namespace": namespace,
+                }},
+            });
+            if self.objects.may(&review).await.ok()? {
+                continue;
+            }
+            return Some(format!(
+                "lynqgate may not {verb} {}; add to its ClusterRole apiGroups: [{:?}], resources: [{:?}], verbs: [{}]",
+                resource.plural,
+                resource.group,
+                resource.plural,
+                VERBS.join(", ")
+            ));
+        }
+        None
+    }
+
+    /// Without what only a row says.
+    fn shown(&self, node: &NodeDigest, text: &str) -> String {
+        public::shown(text, &[&self.text, &node.key.name])
+    }
+}

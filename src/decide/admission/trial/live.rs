@@ -1,0 +1,113 @@
+//! The hub's nodes as they are, so that a change is compared with what runs and not with what was to run.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::api::{names, stamp};
+
+/// The nodes of a hub, by name; of all of its forms, for no label says which form is whose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveNodes {
+    /// What the hub's random values are drawn from; None before its first sync.
+    pub seed: Option<[u8; 32]>,
+    nodes: BTreeMap<String, LiveNode>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveNode {
+    /// The hash of what runs, as the gate has it; empty where nothing was released, or nobody knows.
+    pub live: String,
+    /// It holds another content.
+    pub is_held: bool,
+    pub first_seen: Option<Timestamp>,
+}
+
+impl LiveNodes {
+    pub fn new(seed: Option<[u8; 32]>) -> Self {
+        LiveNodes {
+            seed,
+            nodes: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a node of which no more than its metadata is known. One that is being deleted is made anew.
+    pub fn add(&mut self, name: &str, metadata: &Value) {
+        if !metadata["deletionTimestamp"].is_null() {
+            return;
+        }
+        let annotation = |name: &str| metadata["annotations"][name].as_str().unwrap_or_default();
+        let live = annotation(names::LIVE_HASH).to_owned();
+        let node = LiveNode {
+            is_held: annotation(names::DESIRED_HASH) != live,
+            first_seen: stamp::parse(annotation(names::FIRST_SEEN)),
+            live,
+        };
+        self.nodes.insert(name.to_owned(), node);
+    }
+
+    pub fn get(&self, name: &str) -> Option<&LiveNode> {
+        self.nodes.get(name)
+    }
+}
+
+/// Whether the form as it is stored is what runs everywhere, so that nobody needs to look at its nodes.
+pub fn runs_everywhere(form: &Value) -> bool {
+    let (generation, status) = (&form["metadata"]["generation"], &form["status"]);
+    let rollout = &status["rollout"];
+    !generation.is_null()
+        && status["observedGeneration"] == *generation
+        && rollout["targetGeneration"] == *generation
+        && rollout["phase"] == "Complete"
+        && rollout["heldNodes"] == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nodes_are_read_from_their_metadata() {
+        let mut nodes = LiveNodes::new(None);
+        let of = |live: &str, desired: &str| {
+            json!({"annotations": {
+                names::LIVE_HASH: live, names::DESIRED_HASH: desired, names::FIRST_SEEN: "1970-01-01T00:00:01.000Z",
+            }})
+        };
+        nodes.add("same", &of("1:a", "1:a"));
+        nodes.add("held", &of("1:a", "1:b"));
+        nodes.add("new", &json!({"annotations": {names::DESIRED_HASH: "1:b"}}));
+        let mut going = of("1:a", "1:a");
+        going["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        nodes.add("going", &going);
+        let held = |name: &str| nodes.get(name).map(|node| node.is_held);
+        assert_eq!(
+            ["same", "held", "new", "going"].map(held),
+            [Some(false), Some(true), Some(true), None]
+        );
+        let first = nodes.get("same").and_then(|node| node.first_seen);
+        assert_eq!(first.map(|at| at.as_second()), Some(1));
+    }
+
+    #[test]
+    fn a_form_that_is_complete_runs_everywhere() {
+        let form = |generation: i64, phase: &str, held: u64| {
+            json!({
+                "metadata": {"generation": generation},
+                "status": {"observedGeneration": 2, "rollout": {"targetGeneration": 2, "phase": phase, "heldNodes": held}},
+            })
+        };
+        assert!(runs_everywhere(&form(2, "Complete", 0)));
+        for other in [
+            form(3, "Complete", 0),
+            form(2, "InProgress", 0),
+            form(2, "Complete", 1),
+            json!({}),
+        ] {
+            assert!(!runs_everywhere(&other), "{other}");
+        }
+    }
+}

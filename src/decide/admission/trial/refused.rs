@@ -1,0 +1,266 @@
+//! What the API server said of the resources that were tried on it, for whoever applies the form.
+
+use std::collections::BTreeSet;
+
+use crate::api::names;
+use crate::decide::admission::trial::sample::Sample;
+use crate::decide::admission::trial::{counted, plural};
+
+/// How many resources an answer names.
+const RESOURCES_SHOWN: usize = 3;
+/// What is said of one, and of each where there are several: what to do stands behind it.
+const ONE_CHARS_MAX: usize = 700;
+const EACH_CHARS_MAX: usize = 240;
+
+/// What came of one resource.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    Good,
+    /// No API server with these kinds takes the object, whenever it is sent: why.
+    Refused(String),
+    /// The API server would take it as a new object, and does not change the one that is there: why.
+    Fixed(String),
+    /// It may be taken another time: why not now.
+    NotNow(String),
+    /// It was not asked about: why.
+    Untried(&'static str),
+}
+
+/// All that was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    tried: usize,
+    refused: Vec<Finding>,
+    not_now: Vec<Finding>,
+    /// How many, by why.
+    untried: Vec<(&'static str, usize)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Finding {
+    id: String,
+    /// The whole of it, for people.
+    text: String,
+}
+
+/// Why something was not tried.
+pub const NO_TIME: &str = "there was no time for more";
+pub const OWN_KIND: &str = "the form itself installs their kind";
+
+impl Findings {
+    pub fn add(&mut self, sample: &Sample, found: Found) {
+        self.tried += usize::from(!matches!(found, Found::Untried(_)));
+        match found {
+            Found::Good => {}
+            Found::Refused(why) => add(&mut self.refused, sample, &why),
+            Found::Fixed(why) => {
+                let why = format!(
+                    "{why}. That cannot be changed on the object that is there: {}",
+                    ways_out(sample)
+                );
+                add(&mut self.refused, sample, &why);
+            }
+            Found::NotNow(why) => add(&mut self.not_now, sample, &why),
+            Found::Untried(why) => match self.untried.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, count)) => *count += 1,
+                None => self.untried.push((why, 1)),
+            },
+        }
+    }
+
+    /// Why the form is not to be stored; None where the API server takes all of it.
+    pub fn refused(&self) -> Option<String> {
+        let named = named(&self.refused)?;
+        let end = if named.ends_with('?') { "" } else { "." };
+        Some(format!(
+            "the API server refuses {named}{end} Correct the form or the row; to store it as it is, annotate it with {}=\"{}\": these \
+             resources then fail when their nodes are released",
+            names::ALLOW_RENDER_ERRORS,
+            names::TRUE
+        ))
+    }
+
+    /// `allowed`: what is refused is stored all the same.
+    pub fn warnings(&self, allowed: bool) -> Vec<String> {
+        let refused = named(&self.refused).filter(|_| allowed);
+        let refused = refused.map(|named| format!("the API server refuses {named}"));
+        let not_now = named(&self.not_now).map(|named| format!("cannot be applied now: {named}"));
+        let untried = self.untried.iter().map(|(why, count)| {
+            format!(
+                "{} of {} not tried on the API server: {why}",
+                count,
+                counted(self.tried + self.untried_count(), "resource")
+            )
+        });
+        refused.into_iter().chain(not_now).chain(untried).collect()
+    }
+
+    fn untried_count(&self) -> usize {
+        self.untried.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// One cause for each resource, that of the first row.
+fn add(findings: &mut Vec<Finding>, sample: &Sample, why: &str) {
+    let id = &sample.resource.id;
+    if findings.iter().any(|finding| finding.id == *id) {
+        return;
+    }
+    let kind = &sample.kind().kind;
+    findings.push(Finding {
+        id: id.clone(),
+        text: format!(
+            "resource '{id}' ({kind}, row {}): {}",
+            sample.row,
+            why.trim_end_matches('.')
+        ),
+    });
+}
+
+fn named(findings: &[Finding]) -> Option<String> {
+    let (first, rest) = findings.split_first()?;
+    if rest.is_empty() {
+        return Some(cut(&first.text, ONE_CHARS_MAX));
+    }
+    let shown = findings.iter().take(RESOURCES_SHOWN);
+    let shown: Vec<String> = shown
+        .map(|finding| cut(&finding.text, EACH_CHARS_MAX))
+        .collect();
+    let more = match findings.len() - shown.len() {
+        0 => String::new(),
+        more => {
+            let ids: BTreeSet<&str> = findings[shown.len()..]
+                .iter()
+                .map(|finding| finding.id.as_str())
+                .collect();
+            let ids: Vec<&str> = ids.into_iter().take(RESOURCES_SHOWN).collect();
+            format!(
+                "; and {more} more {}: {}",
+                plural(more, "resource"),
+                ids.join(", ")
+            )
+        }
+    };
+    Some(format!("{}{more}", shown.join("; ")))
+}
+
+fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{} […]", &text[..end]),
+    }
+}
+
+/// What can be done about a field that can be set only once.
+fn ways_out(sample: &Sample) -> String {
+    let (kind, name) = (&sample.kind().kind, &sample.shown);
+    match kind.as_str() {
+        "Job" => "put a version into its nameTemplate, so that another Job runs".to_owned(),
+        "StatefulSet" => format!(
+            "give it another nameTemplate; or, to keep its pods, store the form with the annotation below, and when a node is released \
+             run kubectl delete statefulset --cascade=orphan {name} (lynqgate creates it again)"
+        ),
+        "PersistentVolumeClaim" => {
+            "give it another nameTemplate and move the data; only the requested size may grow"
+                .to_owned()
+        }
+        _ => format!(
+            "give it another nameTemplate; or store the form with the annotation below, and when a node is released delete \
+             {kind} {name} (lynqgate creates it again)"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::child::NodeKey;
+
+    fn sample(id: &str, kind: &str) -> Sample {
+        let resource = json!({"id": id, "spec": {"apiVersion": "v1", "kind": kind}});
+        Sample {
+            row: "acme".into(),
+            node: NodeKey {
+                namespace: "tenants".into(),
+                name: "acme-web".into(),
+            },
+            resource: serde_json::from_value(resource).unwrap(),
+            shown: format!("acme-{id}"),
+            brings_kind: false,
+            makes_namespace: false,
+        }
+    }
+
+    const NEXT: &str = ". Correct the form or the row; to store it as it is, annotate it with lynq.sh/allow-render-errors=\"true\": \
+                        these resources then fail when their nodes are released";
+
+    #[test]
+    fn each_refused_resource_is_named_once_with_its_cause() {
+        let mut all = Findings::default();
+        assert_eq!((all.refused(), all.warnings(false)), (None, vec![]));
+        all.add(&sample("map", "ConfigMap"), Found::Good);
+        assert_eq!((all.refused(), all.warnings(false)), (None, vec![]));
+        let refuse = |all: &mut Findings, id: &str| {
+            let why = format!("spec.{id}: unknown field");
+            all.add(&sample(id, "Deployment"), Found::Refused(why));
+        };
+        refuse(&mut all, "app");
+        refuse(&mut all, "app");
+        let one =
+            "the API server refuses resource 'app' (Deployment, row acme): spec.app: unknown field";
+        assert_eq!(all.refused().unwrap(), format!("{one}{NEXT}"));
+        assert_eq!(all.warnings(true), [one]);
+        assert_eq!(all.warnings(false), Vec::<String>::new());
+        ["b", "c", "d", "e"].map(|id| refuse(&mut all, id));
+        let said = all.refused().unwrap();
+        assert!(said.contains("; resource 'c' (Deployment, row acme): spec.c: unknown field; and 2 more resources: d, e. "), "{said}");
+        assert!(said.chars().count() < crate::decide::review::MESSAGE_MAX);
+    }
+
+    #[test]
+    fn what_may_be_taken_another_time_is_a_warning() {
+        let mut all = Findings::default();
+        let why = "exceeded quota: small".to_owned();
+        all.add(&sample("app", "Deployment"), Found::NotNow(why));
+        for id in ["b", "c"] {
+            all.add(&sample(id, "Widget"), Found::Untried(OWN_KIND));
+        }
+        all.add(&sample("d", "ConfigMap"), Found::Untried(NO_TIME));
+        assert_eq!(all.refused(), None);
+        assert_eq!(
+            all.warnings(false),
+            [
+                "cannot be applied now: resource 'app' (Deployment, row acme): exceeded quota: small",
+                "2 of 4 resources not tried on the API server: the form itself installs their kind",
+                "1 of 4 resources not tried on the API server: there was no time for more",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_changed_has_a_way_out() {
+        let said = |kind: &str| {
+            let mut all = Findings::default();
+            let why = "spec.selector: field is immutable".to_owned();
+            all.add(&sample("app", kind), Found::Fixed(why));
+            all.refused().unwrap()
+        };
+        for (kind, words) in [
+            (
+                "Deployment",
+                "when a node is released delete Deployment acme-app (lynqgate creates it again)",
+            ),
+            (
+                "StatefulSet",
+                "kubectl delete statefulset --cascade=orphan acme-app",
+            ),
+            ("Job", "there: put a version into its nameTemplate"),
+            ("PersistentVolumeClaim", "move the data"),
+        ] {
+            let said = said(kind);
+            assert!(said.contains(words) && said.ends_with(NEXT), "{said}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Cases for what a trial counts and says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::*;
+use crate::decide::admission::form;
+use crate::decide::rows::{Row, RowCount};
+
+pub fn rows(all: &[(&str, &str)]) -> Rows {
+    let row = |(uid, plan): &(&str, &str)| {
+        let variables = BTreeMap::from([("plan".to_owned(), plan.to_string())]);
+        let row = Row {
+            uid: uid.to_string(),
+            variables,
+        };
+        (uid.to_string(), row)
+    };
+    Rows {
+        read: RowCount(all.len() as u64),
+        rows: all.iter().map(row).collect(),
+        inactive: BTreeSet::new(),
+        skipped: vec![],
+        protected: BTreeSet::new(),
+        unidentified: 0,
+    }
+}
+
+fn form(plan: &str, namespace: &str) -> Value {
+    json!({"metadata": {"name": "web"}, "spec": {"hubId": "h", "deployments": [{
+        "id": "app", "nameTemplate": "{{ .uid }}", "targetNamespace": namespace,
+        "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1, "template": {"x": plan}}},
+    }]}})
+}
+
+pub fn changed(old: Option<&Value>, new: &Value) -> Option<Change> {
+    form::judge(old, new, jiff::Timestamp::UNIX_EPOCH).change
+}
+
+pub fn tried(old: Option<&Value>, new: &Value, rows: &Rows) -> Trial {
+    let change = changed(old, new).unwrap();
+    of(&change, rows, ("tenants", "h", "web"), None, &|| true)
+}
+
+fn window(skew: u32) -> Rollout {
+    Rollout {
+        max_skew: Skew::Count(skew),
+        ..Rollout::default()
+    }
+}
+
+#[test]
+fn a_change_says_how_far_it_reaches() {
+    let rows = rows(&[("a", "pro"), ("b", "free"), ("c", "free")]);
+    let old = form("{{ .plan }}", "");
+    let new = form(
+        "{{ if eq .plan \"free\" }}none{{ else }}{{ .plan }}{{ end }}",
+        "",
+    );
+    let trial = tried(Some(&old), &new, &rows);
+    assert_eq!(trial.broken(1), None);
+    assert_eq!(
+        trial.reached(&window(1), false),
+        [
+            "changes 2 of 3 nodes (1 identical); maxSkew 1: at least 2 waves; up to 2 Deployments restart"
+        ]
+    );
+    assert_eq!(
+        trial.reached(&window(0), false),
+        [
+            "changes 2 of 3 nodes (1 identical); no maxSkew: all at once; up to 2 Deployments restart"
+        ]
+    );
+    let of_hub = |own, hub| {
+        let hub = HubSays {
+            skew: hub,
+            forced: false,
+        };
+        let trial = Trial {
+            hub,
+            ..trial.clone()
+        };
+        trial.reached(&window(own), false)[0]
+            .split("; ")
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    let hub = "the hub's maxSkew 1: at least 2 waves";
+    assert_eq!(of_hub(0, Skew::Count(1)), hub);
+    assert_eq!(of_hub(2, Skew::Count(1)), hub);
+    assert_eq!(of_hub(1, Skew::Count(2)), "maxSkew 1: at least 2 waves");
+    let percent = "the hub's maxSkew 50%: at least 1 wave";
+    assert_eq!(of_hub(0, Skew::Percent(50)), percent);
+    let created = tried(None, &new, &rows);
+    assert_eq!(
+        created.reached(&window(2), false),
+        ["makes 3 nodes; maxSkew 2: at least 2 waves"]
+    );
+    let second = |said: Vec<String>| said[0].split("; ").nth(1).map(str::to_owned);
+    let on = |what| {
+        Some(format!(
+            "lynq.sh/force-rollout is on the {what}: all at once"
+        ))
+    };
+    assert_eq!(second(trial.reached(&window(1), true)), on("form"));
+    let mut of_forced = trial.clone();
+    of_forced.hub.forced = true;
+    assert_eq!(second(of_forced.reached(&window(1), false)), on("hub"));
+    let ordered: Rollout =
+        serde_json::from_value(json!({"order": [{"name": "first", "when": "x"}]})).unwrap();
+    let groups = "no maxSkew: a group of rollout.order at a time";
+    assert_eq!(
+        second(trial.reached(&ordered, false)).as_deref(),
+        Some(groups)
+    );
+    let mut same = old.clone();
+    same["spec"]["rollout"] = json!({"maxSkew": 5});
+    assert!(changed(Some(&old), &same).is_none());
+}
+
+/// The metadata of a node with what runs, and what is held, as the forms render it for the row.
+fn node(live: Option<&Value>, desired: &Value, row: &Row) -> Value {
+    let hash = |form: &Value| {
+        let inputs = RowInputs {
+            hub: "h",
+            form: "web",
+            row,
+            first_seen: Timestamp::UNIX_EPOCH,
+            seed: [7; 32],
+        };
+        let (content, _) = changed(None, form).unwrap().new.render(&inputs);
+        content::hash(Some(&content)).to_string()
+    };
+    json!({"annotations": {names::LIVE_HASH: live.map(hash), names::DESIRED_HASH: hash(desired)}})
+}
+
+fn tried_live(old: Option<&Value>, new: &Value, rows: &Rows, live: &LiveNodes) -> Trial {
+    let change = changed(old, new).unwrap();
+    of(&change, rows, ("tenants", "h", "web"), Some(live), &|| true)
+}
+
+#[test]
+fn a_change_is_compared_with_what_runs() {
+    let names: Vec<String> = (0..20).map(|n| format!("t{n:02}")).collect();
+    let names: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "pro")).collect();
+    let rows = rows(&names);
+    let (good, bad) = (form("a{{ randAlpha 4 }}", ""), form("b", ""));
+    // A bad edit reached three of twenty.
+    let reached = |until: usize| {
+        let mut nodes = LiveNodes::new(Some([7; 32]));
+        for (number, row) in rows.rows.values().enumerate() {
+            let live = if number < until { &bad } else { &good };
+            nodes.add(&node_name(&row.uid, "web"), &node(Some(live), &bad, row));
+        }
+        nodes
+    };
+    let said = |trial: &Trial| trial.reached(&window(2), false);
+    let back = tried_live(Some(&bad), &good, &rows, &reached(3));
+    assert_eq!(
+        said(&back),
+        [
+            "takes the change back: 17 held tenants keep what runs, 3 change; maxSkew 2: at least 2 waves; up to 3 Deployments restart"
+        ]
+    );
+    let none = tried_live(Some(&bad), &good, &rows, &reached(0));
+    assert_eq!(
+        said(&none),
+        ["takes the change back: 20 held tenants keep what runs, 0 change"]
+    );
+    // Neither the one nor the other: what runs may restart wherever it is.
+    let other = tried_live(Some(&bad), &form("c", ""), &rows, &reached(3));
+    assert_eq!(
+        said(&other),
+        [
+            "changes 20 of 20 nodes (0 identical); maxSkew 2: at least 10 waves; up to 20 Deployments restart"
+        ]
+    );
+    assert_eq!(other.samples.len(), 1);
+    // A row that is new beside them.
+    let mut fewer = LiveNodes::new(Some([7; 32]));
+    for row in rows.rows.values().skip(1) {
+        fewer.add(&node_name(&row.uid, "web"), &node(Some(&good), &good, row));
+    }
+    let made = tried_live(Some(&good), &bad, &rows, &fewer);
+    assert!(said(&made)[0].starts_with(
+        "changes 19 of 19 nodes (0 identical), makes 1; maxSkew 2: at least 10 waves; up to 19"
+    ));
+}
+
+#[test]
+fn a_form_whose_nodes_are_there_adopts_them() {
+    let rows = rows(&[("a", "pro"), ("b", "pro"), ("c", "pro")]);
+    let (same, other) = (form("x", ""), form("y", ""));
+    let with = |live: &[&Value]| {
+        let mut nodes = LiveNodes::new(Some([7; 32]));
+        for (row, live) in rows.rows.values().zip(live) {
+            nodes.add(&node_name(&row.uid, "web"), &node(Some(live), live, row));
+        }
+        nodes
+    };
+    let said = |nodes: &LiveNodes| {
+        let trial = tried_live(None, &same, &rows, nodes);
+        trial.reached(&window(2), false)[0].clone()
+    };
+    assert_eq!(
+        said(&with(&[&same, &same, &same])),
+        "adopts 3 existing nodes"
+    );
+    assert_eq!(
+        said(&with(&[&same, &other])),
+        "adopts 2 existing nodes (1 changes), makes 1; maxSkew 2: at least 1 wave"
+    );
+    assert_eq!(
+        said(&with(&[])),
+        "makes 3 nodes; maxSkew 2: at least 2 waves"
+    );
+}
+
+/// A canary that is none would go with all the others.
+#[test]
+fn a_group_without_rows_is_told_and_so_is_a_condition_that_is_none() {
+    let rows = rows(&[("a", "pro"), ("b", "free")]);
+    let said = |when: &str| {
+        let mut form = form("x", "");
+        form["spec"]["rollout"] = json!({"maxSkew": 1, "order": [{"name": "first", "when": when}]});
+        let change = changed(None, &form).unwrap();
+        let policy = change.spec.rollout.clone().unwrap();
+        of(&change, &rows, ("tenants", "h", "web"), None, &|| true).verdict(false, &policy, false)
+    };
+    assert_eq!(said("{{ eq .plan \"pro\" }}").warnings.len(), 1);
+    let nobody = &said("{{ eq .plan \"prod\" }}").warnings[1];
+    assert_eq!(nobody, "rollout.order: no row is in the group \"first\"");
+    let odd = &said("{{ .plan }}").warnings[2];
+    assert_eq!(
+        odd,
+        "rollout.order[0].when gives neither true nor false for row a, which counts as false"
+    );
+}
+
+#[test]
+fn what_a_change_breaks_is_refused_and_what_was_broken_is_not() {
+    let rows = rows(&[
+        ("a", "pro"),
+        ("b", ""),
+        ("c", ""),
+        ("d", ""),
+        ("e", ""),
+        ("f", ""),
+        ("g", ""),
+    ]);
+    let good = form("{{ .plan }}", "");
+    let bad = form("{{ if eq .plan \"\" }}{{ fail \"no plan\" }}{{ end }}", "");
+    let verdict = |trial: &Trial, allowed| trial.verdict(allowed, &window(1), false);
+    let broken = tried(Some(&good), &bad, &rows);
+    let refusal = verdict(&broken, false).denied.unwrap();
+    assert!(
+        refusal.starts_with("it does not render for 6 of 7 rows: row b: resource 'app': ")
+            && refusal.ends_with(
+                "no plan; likewise c, d, e, f and 1 more. Correct the template, or the rows; or annotate the form with \
+                 lynq.sh/allow-render-errors=\"true\": then the resources that do not render stay as they are, the others of \
+                 those nodes change"
+            ),
+        "{refusal}"
+    );
+    let allowed = verdict(&broken, true);
+    assert_eq!(allowed.denied, None);
+    let kept = "the resources that do not render stay as they are, the others of those nodes change, for it does not render for 6 of 7 rows: row b";
+    assert!(allowed.warnings[1].starts_with(kept));
+    let long = bad.to_string().replace("no plan", &"no plan ".repeat(40));
+    let long = tried(Some(&good), &serde_json::from_str(&long).unwrap(), &rows);
+    let warning = &verdict(&long, true).warnings[1];
+    assert!(
+        warning.starts_with(kept) && warning.trim_end().ends_with("no plan"),
+        "{warning}"
+    );
+    assert!(verdict(&tried(None, &bad, &rows), false).denied.is_some());
+    // Whose turn is not known, is not written at all.
+    let grouped = |mut form: Value, when: &str| {
+        form["spec"]["rollout"] = json!({"order": [{"name": "first", "when": when}]});
+        verdict(&tried(Some(&good), &form, &rows), true).warnings[1].clone()
+    };
+    let fails = "{{ if eq .uid \"b\" }}{{ fail \"no\" }}{{ end }}";
+    for (form, said) in [
+        (
+            &good,
+            "those nodes stay as they are, for it does not render for 1 of 7 rows: row b: order[0].when: ",
+        ),
+        (
+            &bad,
+            "the resources that do not render stay as they are (and 1 node as a whole), the others of those nodes change, for it \
+             does not render for 6 of 7 rows: row b",
+        ),
+    ] {
+        let warned = grouped(form.clone(), fails);
+        assert!(warned.starts_with(said), "{warned}");
+    }
+    let mut again = bad.clone();
+    again["spec"]["deployments"][0]["spec"]["spec"]["replicas"] = json!(2);
+    let trial = tried(Some(&bad), &again, &rows);
+    let verdict = verdict(&trial, false);
+    assert_eq!(verdict.denied, None);
+    assert!(verdict.warnings[1].starts_with("6 rows did not render before"));
+}
+
+#[test]
+fn kinds_have_their_plurals() {
+    for (kind, plural) in [
+        ("Deployment", "2 Deployments"),
+        ("NetworkPolicy", "2 NetworkPolicies"),
+        ("Gateway", "2 Gateways"),
+        ("Ingress", "2 Ingresses"),
+    ] {
+        assert_eq!(counted(2, kind), plural);
+        assert_eq!(counted(1, kind), format!("1 {kind}"));
+    }
+}
+
+#[test]
+fn how_far_it_got_is_said() {
+    let rows = rows(&[("a", "x"), ("b", "y")]);
+    let change = changed(None, &form("x", "")).unwrap();
+    let first = std::cell::Cell::new(true);
+    let trial = of(&change, &rows, ("tenants", "h", "web"), None, &|| {
+        first.replace(false)
+    });
+    assert!(trial.reached(&window(0), false)[1].starts_with("tried on 1 of 2 rows"));
+}
