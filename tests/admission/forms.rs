@@ -127,7 +127,7 @@ async fn a_change_says_how_far_it_reaches_and_one_that_breaks_rows_is_refused() 
     taken(cluster, &away, "makes 4 nodes", &dry).await?;
     // The operator's own namespace matches, and is not meant.
     let mut own = maps(&fleet, "x");
-    let system = r#"lynq-{{ if eq .plan "pro" }}system{{ end }}"#;
+    let system = r#"lynq-{{ printf "system" }}"#;
     own["spec"]["configMaps"][0]["targetNamespace"] = json!(system);
     let why = "which is reserved. List that name itself in allowedNamespaces";
     refused(cluster, &own, why, &dry).await?;
