@@ -22,8 +22,8 @@ use crate::decide::child::{NodeKey, kind_of};
 use crate::decide::content;
 use crate::decide::render::{CompiledForm, RowInputs};
 use crate::decide::review::{MESSAGE_MAX, WARNING_MAX};
-use crate::decide::rows::names::node_name;
 use crate::decide::rows::Rows;
+use crate::decide::rows::names::node_name;
 
 /// How many rows an answer names.
 const ROWS_SHOWN: usize = 5;

@@ -213,7 +213,9 @@ mod tests {
         assert_eq!(all.refused().unwrap(), format!("{one}{NEXT}"));
         assert_eq!(all.warnings(true), [one]);
         assert_eq!(all.warnings(false), Vec::<String>::new());
-        ["b", "c", "d", "e"].map(|id| refuse(&mut all, id));
+        for id in ["b", "c", "d", "e"] {
+            refuse(&mut all, id);
+        }
         let said = all.refused().unwrap();
         assert!(said.contains("; resource 'c' (Deployment, row acme): spec.c: unknown field; and 2 more resources: d, e. "), "{said}");
         assert!(said.chars().count() < crate::decide::review::MESSAGE_MAX);
