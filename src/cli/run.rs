@@ -17,12 +17,13 @@ use webhook_certs::WebhookCerts;
 
 use crate::api::names;
 use crate::cli::manifests::{self, Address};
+use crate::cluster::catalog::Hub;
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
 use crate::cluster::objects::Objects;
 use crate::cluster::vital;
-use crate::controller::hub::rows_now;
+use crate::controller::hub::{self, rows_now};
 use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
@@ -32,6 +33,7 @@ use crate::decide::child::key_of;
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::definitions::{self, Definitions};
+use crate::server::webhook::reach::RowsAs;
 use crate::server::{files, metrics, probes, tls, webhook};
 
 /// Of a flag that is given twice, the last counts, as with Go's flags.
@@ -229,7 +231,9 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         enforce: arguments.authorize_forms == Authorize::Enforce,
     });
     let of_definitions = definitions::router(Definitions {
+        objects: objects.clone(),
         rows_of: rows_of(&world),
+        rows_as: rows_as(&world),
         authors: authors.clone(),
         metrics: webhook_metrics.clone(),
         trials: Arc::new(Semaphore::new(1)),
@@ -373,6 +377,14 @@ fn rows_of(world: &Arc<World>) -> definitions::RowsOf {
     Arc::new(move |namespace, hub| {
         let world = world.clone();
         Box::pin(async move { rows_now(&world, &namespace, &hub).await })
+    })
+}
+
+fn rows_as(world: &Arc<World>) -> RowsAs {
+    let world = world.clone();
+    Arc::new(move |hub| {
+        let world = world.clone();
+        Box::pin(async move { hub::rows_as(&world, &Hub::of(&hub)).await })
     })
 }
 

@@ -370,7 +370,7 @@ mod tests {
         Rows {
             read: RowCount(all.len() as u64),
             rows: all.iter().map(row).collect(),
-            inactive: BTreeSet::new(),
+            inactive: 0,
             skipped: vec![],
             protected: BTreeSet::new(),
             unidentified: 0,
