@@ -31,6 +31,7 @@ use lynqgate::datasource::database::{Limits, Settings, Tls};
 use lynqgate::datasource::mysql::Mysql;
 use lynqgate::datasource::postgresql::Postgresql;
 use lynqgate::datasource::{DataSource, SourceError};
+use lynqgate::decide::rows::activity::Words;
 use lynqgate::decide::rows::{Columns, RowCount};
 
 use crate::cluster::database::{self, Database, Options, Product, READER};
@@ -44,6 +45,7 @@ fn columns(extra: &[&str]) -> Columns {
         extra: (extra.iter())
             .map(|column| ((*column).to_owned(), (*column).to_owned()))
             .collect(),
+        words: Words::default(),
     }
 }
 

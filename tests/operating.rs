@@ -29,9 +29,13 @@ pub async fn run(cluster: &Cluster, commands: &str) -> Result<()> {
 }
 
 async fn fleet(cluster: &Cluster, prefix: &str) -> Result<Fleet> {
-    let fleet = Fleet::new(cluster, prefix, 2).await?;
-    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
-    fleet.complete(2, SOON).await?;
+    fleet_of(cluster, prefix, 2).await
+}
+
+async fn fleet_of(cluster: &Cluster, prefix: &str, rows: usize) -> Result<Fleet> {
+    let fleet = Fleet::new(cluster, prefix, rows).await?;
+    fleet.apply(&fleet.form("web:1", json!(rows), 0)).await?;
+    fleet.complete(rows, SOON).await?;
     Ok(fleet)
 }
 
@@ -50,14 +54,15 @@ async fn the_commands_of_the_page_do_what_it_says() -> Result<()> {
     let cluster = Cluster::start(Options::default()).await?;
     let operator = Operator::start(&cluster, "operator", &[]).await?;
 
-    let all = fleet(&cluster, "uninstalled").await?;
+    // More than go unasked.
+    let all = fleet_of(&cluster, "uninstalled", 6).await?;
     run(&cluster, &commands("uninstall with all tenants")?).await?;
     for kind in ["LynqHub", "LynqForm", "LynqNode", "Deployment"] {
         let left = all.names(kind).await?;
         ensure!(left.is_empty(), "{kind}: {left:?}");
     }
 
-    let stuck = fleet(&cluster, "stuck").await?;
+    let stuck = fleet_of(&cluster, "stuck", 6).await?;
     operator.process.kill()?;
     let namespace = ["delete", "namespace", &stuck.namespace, "--wait=false"];
     cluster.kubectl(&namespace, None).await?.expect_success()?;
@@ -69,7 +74,7 @@ async fn the_commands_of_the_page_do_what_it_says() -> Result<()> {
         Ok(())
     })
     .await?;
-    ensure!(stuck.names("LynqNode").await?.len() == 2);
+    ensure!(stuck.names("LynqNode").await?.len() == 6);
     let of_page = commands("a namespace that does not go")?;
     let lines = of_page.replace(
         "NAMESPACE=tenants",

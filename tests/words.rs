@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::join_all;
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use serde_json::{Value, json};
 
 use crate::cluster::wait;
@@ -120,10 +121,24 @@ impl Fleet {
     /// The last syncs of a test that is over would load the machine until the end of the run.
     pub async fn retire(&self) -> Result<()> {
         for hub in self.names("LynqHub").await? {
-            self.api("LynqHub")
-                .delete(&hub, &Default::default())
-                .await?;
+            let params = DeleteParams::default();
+            let delete = async || self.delete_hub(&hub, &params).await;
+            wait::until("the hub is deleted", HEARD, delete).await?;
         }
+        Ok(())
+    }
+
+    /// Confirms that its nodes go with it.
+    pub async fn delete_hub(&self, hub: &str, params: &DeleteParams) -> Result<()> {
+        let of_hub = ListParams::default().labels(&format!("lynq.sh/hub={hub}"));
+        let nodes = self.api("LynqNode").list_metadata(&of_hub).await?.items;
+        let going = |node: &ObjectMeta| node.deletion_timestamp.is_some();
+        let stays = nodes.iter().filter(|node| !going(&node.metadata));
+        let count = stays.count().to_string();
+        let confirmed =
+            json!({"metadata": {"annotations": {"lynq.sh/confirm-hub-deletion": count}}});
+        self.merge("LynqHub", hub, &confirmed).await?;
+        self.api("LynqHub").delete(hub, params).await?;
         Ok(())
     }
 }

@@ -54,13 +54,22 @@ pub struct HubSpec {
     pub source: Source,
     /// Which columns make a row a tenant.
     pub value_mappings: ValueMappings,
-    /// More template variables: name of the variable, and the column that it comes from.
+    /// More template variables: name of the variable, and the column that it comes from. A name consists of letters, digits and
+    /// underscores, and is none that every row has (uid, activate, host, hostOrUrl, hubId, templateRef).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_value_mappings: BTreeMap<String, String>,
+    /// Values of the activate column that make a row active. Default: 1, true, yes. Case, and white space around a value, do not
+    /// count. A row whose value is neither active nor inactive is undecided: its nodes are neither made nor deleted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub active_values: Vec<String>,
+    /// Values of the activate column that make a row inactive, compared like activeValues. Default: 0, false, no, off, n, f and the
+    /// empty text, which is also NULL. No value may be in both lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inactive_values: Vec<String>,
     /// A window over all forms of this hub, beside the forms' own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<HubRollout>,
-    /// How many nodes a sync may delete without being asked.
+    /// How many nodes a sync may delete or make without being asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<Guard>,
 }
@@ -209,7 +218,7 @@ pub struct ValueMappings {
     /// Column with the tenant's unique id; becomes part of names, so it must be a DNS label.
     #[schemars(length(min = 1))]
     pub uid: String,
-    /// Column that says whether the tenant is active: 1, true, TRUE, True, yes, YES or Yes.
+    /// Column that says whether the tenant is active: see activeValues and inactiveValues.
     #[schemars(length(min = 1))]
     pub activate: String,
     /// Deprecated: column with a host or URL; use extraValueMappings and the toHost function.
@@ -249,6 +258,11 @@ pub struct Guard {
         deserialize_with = "read_max_deletions"
     )]
     pub max_deletions: Option<Skew>,
+    /// The most nodes that one sync may make. Default: as many as the hub has, and at least 100; 1000 for a hub without nodes.
+    /// More than that is held until the annotation lynq.sh/confirm-creations names the count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_creations: Option<i32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -266,7 +280,8 @@ pub struct HubStatus {
     /// Nodes that are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<i32>,
-    /// Nodes that are not ready.
+    /// Nodes that failed: something of them could not be applied or was not ready in time, or they were not ready by the deadline of
+    /// their rollout. Nodes that only wait are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<i32>,
     /// Rows that were left out because they cannot be a tenant.

@@ -89,8 +89,11 @@ pub const ROW_HASH: &str = "lynq.sh/row-hash";
 /// When the hub first saw this row: what `now` means in its templates.
 pub const FIRST_SEEN: &str = "lynq.sh/first-seen";
 
-/// On a LynqHub: how many deletions the user has agreed to.
+/// On a LynqHub: how many deletions, or creations, of one sync the user has agreed to.
 pub const CONFIRM_DELETIONS: &str = "lynq.sh/confirm-deletions";
+pub const CONFIRM_CREATIONS: &str = "lynq.sh/confirm-creations";
+/// On a LynqHub: how many nodes may go with it when it is deleted. No sync takes it off.
+pub const CONFIRM_HUB_DELETION: &str = "lynq.sh/confirm-hub-deletion";
 
 /// On a child object.
 pub const DELETION_POLICY: &str = "lynq.sh/deletion-policy";

@@ -101,6 +101,20 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
         5,
     );
     gate["reinvocationPolicy"] = json!("IfNeeded");
+    let mut of_hubs = entry(names::HUB_WEBHOOK, names::VALIDATE_HUB_PATH, "lynqhubs", 10);
+    of_hubs["rules"][0]["operations"] = json!(["CREATE", "UPDATE", "DELETE"]);
+    // Where a namespace is deleted, nobody is asked; its controller has one of two names.
+    of_hubs["matchConditions"] = json!([
+        {
+            "name": "not-terminating",
+            "expression": "object == null ? !has(oldObject.metadata.deletionTimestamp) : !has(object.metadata.deletionTimestamp)",
+        },
+        {
+            "name": "not-with-its-namespace",
+            "expression": "request.operation != 'DELETE' || !(request.userInfo.username in \
+                           ['system:serviceaccount:kube-system:namespace-controller', 'system:kube-controller-manager'])",
+        },
+    ]);
     let validating = vec![
         entry(
             names::VALIDATING_WEBHOOK,
@@ -114,7 +128,7 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
             "lynqforms",
             10,
         ),
-        entry(names::HUB_WEBHOOK, names::VALIDATE_HUB_PATH, "lynqhubs", 5),
+        of_hubs,
     ];
     [
         configuration(

@@ -155,6 +155,7 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
     found.broken_forms = broken;
     found.deletions_held = plan.held.as_ref().map(ToString::to_string);
+    found.creations_held = plan.creations_held.as_ref().map(ToString::to_string);
     found.rows_skipped = some(plan.skipped.to_string());
     found.render_failed = some(plan.render_errors.to_string());
     for deletion in plan.deletes {

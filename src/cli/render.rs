@@ -13,6 +13,7 @@ use crate::cli::schema;
 use crate::cluster::catalog::{Form, Hub};
 use crate::decide::admission::{form, hub};
 use crate::decide::hub_sync::{self, Seen};
+use crate::decide::rows::activity::Words;
 use crate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
 
 #[derive(clap::Args)]
@@ -114,8 +115,8 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
                 name: form.hub_id.clone(),
                 uid: String::new(),
                 skew: Default::default(),
-                max_deletions: None,
-                confirmation: None,
+                deletions: hub_sync::Allowance::default(),
+                creations: hub_sync::Allowance::default(),
                 seed: [0; 32],
             },
             forms: &forms,
@@ -135,7 +136,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             Output::Json => print(serde_json::to_string_pretty(&node)? + "\n")?,
         }
     }
-    if !rows.inactive.is_empty() {
+    if rows.inactive > 0 {
         tell("the row is inactive: it gets no node");
     }
     for findings in [&plan.skipped, &plan.render_errors] {
@@ -206,12 +207,13 @@ fn rows(path: &Path, hub: Option<&Hub>) -> Result<Rows, Box<dyn std::error::Erro
     let mut row = mapping.fields.clone();
     let columns = match hub {
         Some(hub) => {
-            let spec = hub.spec.as_ref().map_err(|reason| Error::Object {
+            let invalid = |reason| Error::Object {
                 kind: "lynqhub",
                 name: hub.name.clone(),
-                reason: reason.clone(),
-            })?;
-            Columns::of(spec)
+                reason,
+            };
+            let spec = hub.spec.clone().map_err(invalid)?;
+            Columns::of(&spec).map_err(invalid)?
         }
         None => {
             row.entry("activate").or_insert(json!("1"));
@@ -225,6 +227,7 @@ fn rows(path: &Path, hub: Option<&Hub>) -> Result<Rows, Box<dyn std::error::Erro
                     .contains_key("hostOrUrl")
                     .then(|| "hostOrUrl".to_owned()),
                 extra: extra.map(|name| (name.clone(), name.clone())).collect(),
+                words: Words::default(),
             }
         }
     };
@@ -247,5 +250,5 @@ fn rows(path: &Path, hub: Option<&Hub>) -> Result<Rows, Box<dyn std::error::Erro
     };
     let mut collector = Collector::new(&columns);
     collector.push(raw);
-    Ok(collector.finish(RowCount(1)))
+    Ok(collector.finish(RowCount(1))?)
 }

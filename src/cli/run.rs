@@ -18,12 +18,13 @@ use webhook_certs::WebhookCerts;
 
 use crate::api::names;
 use crate::cli::manifests::{self, Address};
+use crate::cluster::catalog::Hub;
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
-use crate::controller::hub::rows_now;
+use crate::controller::hub::{self, rows_now};
 use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
@@ -34,6 +35,7 @@ use crate::decide::child::key_of;
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::definitions::{self, Definitions, Turns};
+use crate::server::webhook::reach::RowsAs;
 use crate::server::{files, metrics, probes, tls, webhook};
 
 /// Of a flag that is given twice, the last counts, as with Go's flags.
@@ -240,9 +242,11 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         enforce: arguments.authorize_forms == Authorize::Enforce,
     });
     let of_definitions = definitions::router(Definitions {
+        objects: objects.clone(),
         rows_of: rows_of(&world),
         nodes_of: nodes_of(&world),
         try_on_server: on_server(&world),
+        rows_as: rows_as(&world),
         authors: authors.clone(),
         metrics: webhook_metrics.clone(),
         namespace: arguments.namespace.clone(),
@@ -407,6 +411,14 @@ fn on_server(world: &World) -> definitions::TryOnServer {
     Arc::new(move |form, samples, limit| {
         let objects = objects.clone();
         Box::pin(async move { try_on_server(&objects, form, &samples, limit).await })
+    })
+}
+
+fn rows_as(world: &Arc<World>) -> RowsAs {
+    let world = world.clone();
+    Arc::new(move |hub| {
+        let world = world.clone();
+        Box::pin(async move { hub::rows_as(&world, &Hub::of(&hub)).await })
     })
 }
 

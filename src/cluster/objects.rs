@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams,
-    PostParams, Preconditions, PropagationPolicy,
+    Api, ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, ObjectMeta, Patch,
+    PatchParams, PostParams, Preconditions, PropagationPolicy,
 };
 use kube::core::{GroupVersionKind, Request};
 use kube::discovery::{self, Discovery, Scope as ApiScope};
@@ -236,6 +236,31 @@ impl Objects {
         Ok(objects
             .map(|object| object.expect("objects are JSON"))
             .collect())
+    }
+
+    /// The metadata of the objects of a kind in a namespace that this owner has, and that are not being deleted.
+    pub async fn owned(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        owner: &str,
+    ) -> Result<Vec<ObjectMeta>, ApiError> {
+        let api = self.api(kind, namespace).await?;
+        let mut params = ListParams::default().limit(LIST_PAGE);
+        let mut owned = vec![];
+        loop {
+            let page = timed(REQUEST_TIMEOUT, api.list_metadata(&params)).await?;
+            let objects = page.items.into_iter().map(|object| object.metadata);
+            let is_owned = |object: &ObjectMeta| {
+                let mut owners = object.owner_references.iter().flatten();
+                object.deletion_timestamp.is_none() && owners.any(|other| other.uid == owner)
+            };
+            owned.extend(objects.filter(is_owned));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(owned),
+            }
+        }
     }
 
     async fn api(&self, kind: &Kind, namespace: &str) -> Result<Api<DynamicObject>, ApiError> {

@@ -14,13 +14,11 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::block_in_place;
 
-use crate::api::events::EventReason;
 use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::policy::seconds_of;
 use crate::api::{conditions, names};
 use crate::cluster::catalog::{Form, Hub};
-use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
@@ -118,14 +116,20 @@ pub async fn rows_now(
         Err(error) => return Err(error.to_string()),
     };
     let spec = hub.spec.clone()?;
-    let rows = source::read_rows(world, &hub, &spec, &mut None).await;
+    let rows = rows_as(world, &hub).await;
     let skew = spec.rollout.as_ref().map(|rollout| rollout.max_skew);
     let says = HubSays {
         skew: skew.unwrap_or_default(),
         forced: is_forced(&hub.annotations),
     };
     rows.map(|rows| (rows, says))
-        .map_err(|problem| problem.message)
+}
+
+/// The rows that a hub reads which may not be stored.
+pub async fn rows_as(world: &World, hub: &Hub) -> Result<Rows, String> {
+    let spec = hub.spec.clone()?;
+    let rows = source::read_rows(world, hub, &spec, &mut None).await;
+    rows.map_err(|problem| problem.message)
 }
 
 /// One sync; returns when the next one is due.
@@ -193,7 +197,14 @@ async fn act(
         Some(seed) => seed,
         None => *memory.seed.insert(seed::seed(world, hub).await?),
     };
-    let (plan, forms, broken) = decide(world, hub, spec, rows, memory, seed);
+    let (mut plan, forms, broken) = decide(world, hub, spec, rows, memory, seed);
+    let mut failures = vec![];
+    let makes = plan.writes.iter().any(|write| write.makes);
+    let waits = plan.creations_held.is_some();
+    if let Err(failure) = nodes::spend(world, hub, names::CONFIRM_CREATIONS, waits, makes).await {
+        failures.push(failure);
+        plan.writes.retain(|write| !write.makes);
+    }
 
     let rows_hash = hub_sync::rows_hash(spec);
     if !plan.writes.is_empty() {
@@ -205,30 +216,12 @@ async fn act(
     if !plan.writes.is_empty() {
         reopen(world, &key, &plan.desired).await;
     }
-    let mut failures: Vec<Failure> = nodes::write_nodes(world, (&key, said), &plan.writes).await;
-    // Spent before it is used, and not kept for later: else it would let as many go that nobody has looked at.
-    let mut deletes = plan.deletes.as_slice();
-    if hub.annotations.contains_key(names::CONFIRM_DELETIONS) && plan.held.is_none() {
-        let patch = json!({"metadata": {"annotations": {names::CONFIRM_DELETIONS: null}}});
-        let key = ObjectKey::own("LynqHub", &hub.namespace, &hub.name);
-        let spent = world.objects.merge(&key, &patch).await;
-        match &spent {
-            Ok(object) => drop(world.hubs.learn(object)),
-            Err(error) => {
-                failures.push(Failure::new(&format!("LynqHub {}", hub.name), None, error));
-                deletes = &[];
-            }
-        }
-        if plan.deletes.is_empty() && spent.is_ok() {
-            let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
-            let note = format!(
-                "{} was taken off: no deletions are held",
-                names::CONFIRM_DELETIONS
-            );
-            world
-                .events
-                .tell(&about, EventReason::ConfirmationNotNeeded, note);
-        }
+    failures.extend(nodes::write_nodes(world, (&key, said), &plan.writes).await);
+    let (mut deletes, waits) = (plan.deletes.as_slice(), plan.held.is_some());
+    let goes = !deletes.is_empty();
+    if let Err(failure) = nodes::spend(world, hub, names::CONFIRM_DELETIONS, waits, goes).await {
+        failures.push(failure);
+        deletes = &[];
     }
     failures.extend(nodes::delete_nodes(world, hub, deletes).await);
     for failure in &mut failures {
@@ -251,7 +244,8 @@ async fn act(
     let desired = plan.desired.values().map(|nodes| nodes.count()).sum();
     let report = Report {
         source: spec.source.type_,
-        held,
+        deletions_held: held,
+        creations_held: plan.creations_held.as_ref().map(ToString::to_string),
         skipped_rows: rows.skipped.len(),
         skipped: &plan.skipped,
         render_errors: &plan.render_errors,
@@ -366,6 +360,8 @@ fn decide(
     let forced = is_forced(&hub.annotations);
     let (forms, broken) = block_in_place(|| compile_forms(world, &key, forced, memory));
     let nodes = world.nodes.of_hub(&key);
+    let annotation = |name: &str| hub.annotations.get(name).cloned();
+    let (deletions, creations) = hub_sync::allowances(spec, &annotation);
     let view = hub_sync::Hub {
         namespace: hub.namespace.clone(),
         name: hub.name.clone(),
@@ -375,8 +371,8 @@ fn decide(
             .as_ref()
             .map(|r| r.max_skew)
             .unwrap_or_default(),
-        max_deletions: spec.guard.as_ref().and_then(|g| g.max_deletions),
-        confirmation: hub.annotations.get(names::CONFIRM_DELETIONS).cloned(),
+        deletions,
+        creations,
         seed,
     };
     let foreign = |node: &crate::decide::child::NodeKey| {

@@ -180,6 +180,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::decide::rows::activity::Words;
 
     fn columns() -> Columns {
         Columns {
@@ -187,6 +188,7 @@ mod tests {
             activate: "active".into(),
             host_or_url: None,
             extra: BTreeMap::from([("plan".into(), "plan".into())]),
+            words: Words::default(),
         }
     }
 

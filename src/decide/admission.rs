@@ -3,12 +3,14 @@
 
 pub mod form;
 pub mod hub;
+pub mod reach;
 pub mod rights;
 pub mod trial;
 
 use serde_json::Value;
 
 use crate::api::{names, stamp};
+use crate::decide::rows::guard;
 
 /// What is said of a write.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,15 +46,20 @@ fn misspelled(object: &Value) -> Vec<String> {
             names::RESUME
         )
     });
-    let confirm = annotation(names::CONFIRM_DELETIONS).filter(|text| text.parse::<u64>().is_err());
-    let confirm = confirm.map(|text| {
-        format!(
-            "{}: {text:?} is no number of deletions, and confirms none",
-            names::CONFIRM_DELETIONS
-        )
+    let confirmations = [
+        (names::CONFIRM_DELETIONS, "deletions"),
+        (names::CONFIRM_CREATIONS, "creations"),
+        (names::CONFIRM_HUB_DELETION, "nodes"),
+    ];
+    let confirmed = confirmations.into_iter().filter_map(|(name, what)| {
+        let text = annotation(name).filter(|text| guard::count(text).is_none())?;
+        Some(format!(
+            "{name}: {text:?} is no number of {what}, and confirms none"
+        ))
     });
-    [force, allow, resume, confirm]
+    [force, allow, resume]
         .into_iter()
         .flatten()
+        .chain(confirmed)
         .collect()
 }

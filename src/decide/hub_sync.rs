@@ -17,7 +17,7 @@ use crate::decide::findings::{Findings, Subject};
 use crate::decide::node::NodeDigest;
 use crate::decide::render::{CompiledForm, RowInputs};
 use crate::decide::rollout::{Live, Way, is_ungated};
-use crate::decide::rows::guard::{Deletions, Held, Verdict, guard};
+use crate::decide::rows::guard::{Asked, Direction, Held, Verdict, guard};
 use crate::decide::rows::names::node_name;
 use crate::decide::rows::{Row, Rows};
 
@@ -28,11 +28,60 @@ pub struct Hub {
     pub name: String,
     pub uid: String,
     pub skew: Skew,
-    pub max_deletions: Option<Skew>,
-    /// The annotation `lynq.sh/confirm-deletions`.
-    pub confirmation: Option<String>,
+    pub deletions: Allowance,
+    pub creations: Allowance,
     /// The secret that repeatable random values are drawn from.
     pub seed: [u8; 32],
+}
+
+/// What the hub says about many nodes at once.
+#[derive(Clone, Debug, Default)]
+pub struct Allowance {
+    /// Of `spec.guard`.
+    pub max: Option<Skew>,
+    /// The annotation that confirms more.
+    pub confirmation: Option<String>,
+}
+
+impl Allowance {
+    /// Why so many of them wait, if they do.
+    pub fn held(&self, direction: Direction, existing: usize, count: usize) -> Option<Held> {
+        // Unlike a window it has no upper limit.
+        let max = self.max.map(|max| match max {
+            Skew::Count(count) => count.into(),
+            Skew::Percent(percent) => (existing as u64 * u64::from(percent) / 100).max(1),
+        });
+        let verdict = guard(&Asked {
+            direction,
+            existing: existing as u64,
+            count: count as u64,
+            max,
+            confirmation: self.confirmation.as_deref(),
+        });
+        match verdict {
+            Verdict::Allow => None,
+            Verdict::Held(held) => Some(held),
+        }
+    }
+}
+
+/// What a hub allows of deletions, and of creations. `annotation`: of the hub.
+pub fn allowances(
+    spec: &HubSpec,
+    annotation: &dyn Fn(&str) -> Option<String>,
+) -> (Allowance, Allowance) {
+    let guard = spec.guard.as_ref();
+    let deletions = Allowance {
+        max: guard.and_then(|guard| guard.max_deletions),
+        confirmation: annotation(names::CONFIRM_DELETIONS),
+    };
+    let creations = Allowance {
+        max: guard
+            .and_then(|guard| guard.max_creations)
+            .map(|max| Skew::Count(max.max(0).unsigned_abs())),
+        confirmation: annotation(names::CONFIRM_CREATIONS),
+    };
+    (deletions, creations)
 }
 
 /// Changes exactly when the hub would make other rows of what is in its source.
@@ -41,11 +90,16 @@ pub fn rows_hash(spec: &HubSpec) -> String {
         sync_interval: String::new(),
         ..spec.source.clone()
     };
-    content::hash_value(&json!([
-        source,
-        spec.value_mappings,
-        spec.extra_value_mappings
-    ]))
+    let mut makes = vec![
+        json!(source),
+        json!(spec.value_mappings),
+        json!(spec.extra_value_mappings),
+    ];
+    let words = [&spec.active_values, &spec.inactive_values];
+    if words.iter().any(|words| !words.is_empty()) {
+        makes.push(json!(words));
+    }
+    content::hash_value(&json!(makes))
 }
 
 /// What every node is labelled with.
@@ -110,6 +164,8 @@ pub struct NodeWrite {
     pub form: String,
     pub uid: String,
     pub object: Value,
+    /// The node is not there yet.
+    pub makes: bool,
     /// What lets it go with the write itself, if something does.
     pub way: Option<Way>,
 }
@@ -129,6 +185,8 @@ pub struct Plan {
     pub deletes: Vec<NodeDeletion>,
     /// Deletions that wait for the user.
     pub held: Option<Held>,
+    /// Creations that wait for the user.
+    pub creations_held: Option<Held>,
     /// The nodes that there should be, by form.
     pub desired: BTreeMap<String, Arc<Desired>>,
     /// Rows that are left out, of all forms or of one, and nodes that are somebody else's.
@@ -167,19 +225,13 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         !node.deleting && (node.live != Live::None || is_gone(seen, node))
     };
     let existing = seen.nodes.iter().filter(counts).count();
-    let verdict = guard(&Deletions {
-        existing: existing as u64,
-        to_delete: gone.len() as u64,
+    let deletions = Direction::Deletions {
         without_form: gone.iter().filter(|node| !has_form(seen, node)).count() as u64,
         unidentified: seen.rows.unidentified,
-        max: seen.hub.max_deletions.map(|max| allowed(max, existing)),
-        confirmation: seen.hub.confirmation.as_deref(),
-    });
-    match verdict {
-        Verdict::Allow => {
-            plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
-        }
-        Verdict::Held(held) => plan.held = Some(held),
+    };
+    plan.held = seen.hub.deletions.held(deletions, existing, gone.len());
+    if plan.held.is_none() {
+        plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
     }
     let form_names: BTreeSet<&str> = seen.forms.keys().map(String::as_str).collect();
     let colliding: BTreeMap<(String, String), String> = seen
@@ -193,6 +245,23 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         .iter()
         .map(|node| (node.key.name.as_str(), node))
         .collect();
+    let key_of = |row: &Row, form: &str| NodeKey {
+        namespace: seen.hub.namespace.clone(),
+        name: node_name(&row.uid, form),
+    };
+    let is_new = |row: &&Row, form: &String| {
+        let key = key_of(row, form);
+        !existing.contains_key(key.name.as_str())
+            && !colliding.contains_key(&(row.uid.clone(), form.clone()))
+            && (seen.foreign)(&key).is_none()
+    };
+    let new_of = |form| {
+        let rows = seen.rows.rows.values();
+        rows.filter(|row| is_new(row, form)).count()
+    };
+    let there = seen.nodes.iter().filter(|node| !node.deleting).count();
+    let new = seen.forms.keys().map(new_of).sum();
+    plan.creations_held = (seen.hub.creations).held(Direction::Creations, there, new);
     let mut desired_nodes = BTreeMap::new();
     for (form_name, form) in seen.forms {
         let mut desired = Desired::default();
@@ -202,8 +271,8 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
                     .add(Subject::Row, format!("{:?}", row.uid), reason);
                 continue;
             }
-            let name = node_name(&row.uid, form_name);
-            let node = existing.get(name.as_str()).copied();
+            let key = key_of(row, form_name);
+            let node = existing.get(key.name.as_str()).copied();
             // Where its row's own condition fails, it is as if it were to go first.
             let unrendered = || Wanted {
                 rendered_hash: None,
@@ -212,15 +281,12 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
                     .group(&inputs(seen, form_name, row, now))
                     .map_or(Some(0), |(group, _)| group),
             };
-            if node.is_some_and(|node| node.deleting) {
-                plan.unwritten.insert((form_name.clone(), name.clone()));
-                desired.insert(name, unrendered());
+            let waits = || plan.creations_held.is_some() && is_new(&row, form_name);
+            if node.is_some_and(|node| node.deleting) || waits() {
+                plan.unwritten.insert((form_name.clone(), key.name.clone()));
+                desired.insert(key.name, unrendered());
                 continue;
             }
-            let key = NodeKey {
-                namespace: seen.hub.namespace.clone(),
-                name,
-            };
             let others = node.filter(|node| node.form != *form_name || node.row_uid != row.uid);
             let taken = match ((seen.foreign)(&key), others) {
                 (Some(hub), _) if hub.is_empty() => Some(format!(
@@ -313,14 +379,6 @@ fn deletion(seen: &Seen, node: &NodeDigest) -> NodeDeletion {
 
 fn has_form(seen: &Seen, node: &NodeDigest) -> bool {
     seen.forms.contains_key(&node.form)
-}
-
-/// How many of the nodes one sync may delete. Unlike a window it has no upper limit.
-fn allowed(max: Skew, existing: usize) -> u64 {
-    match max {
-        Skew::Count(count) => count.into(),
-        Skew::Percent(percent) => (existing as u64 * u64::from(percent) / 100).max(1),
-    }
 }
 
 fn inputs<'a>(
@@ -468,6 +526,7 @@ fn render_node(
         form: form_name.to_owned(),
         uid: row.uid.clone(),
         object,
+        makes: node.is_none(),
         way: goes.then_some(match form.forced {
             true => Way::Forced,
             false => Way::Ungated,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::conditions::Condition;
+use crate::api::conditions::{Condition, ConditionReason};
 use crate::api::node::NodeStatus;
 use crate::api::policy::{Rollout, delay};
 use crate::api::resource::{
@@ -401,9 +401,15 @@ impl NodeDigest {
         conditions::is_true(&self.status.conditions, "Ready")
     }
 
-    /// A resource of the live content was refused, or was not ready in its time.
+    /// Its status tells of something that failed: what only waits, or is on its way, did not.
     pub fn has_failed(&self) -> bool {
-        self.status_is_current() && self.status.failed_resources > 0
+        let ready = self.status.conditions.iter().find(|c| c.type_ == "Ready");
+        let word = ready.and_then(|ready| ConditionReason::named(&ready.reason));
+        let is_wrong = matches!(
+            word,
+            Some(ConditionReason::DependencyError | ConditionReason::LookFailed)
+        );
+        !self.is_ready() && !self.deleting && (is_wrong || self.status.failed_resources > 0)
     }
 }
 

@@ -22,6 +22,9 @@ pub struct Request {
     pub object: Option<Value>,
     #[serde(default)]
     pub old_object: Option<Value>,
+    /// Of the operation itself.
+    #[serde(default)]
+    pub options: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

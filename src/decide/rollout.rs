@@ -17,7 +17,7 @@ mod stalled;
 pub mod status;
 mod window;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -140,6 +140,8 @@ pub struct Plan {
     /// Nodes that are to be read: somebody has seen a newer version of them.
     pub behind: Vec<String>,
     pub waiting: BTreeMap<String, Reason>,
+    /// Nodes that were not ready by their deadlines.
+    pub failed: BTreeSet<String>,
     pub forms: BTreeMap<String, status::FormState>,
     /// The hub's window over all of its forms; None where there is none, and while the hub is forced.
     pub hub_window: Option<usize>,
@@ -195,6 +197,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         pass.wake(state.wake_at);
         pass.plan.forms.insert(name.clone(), state);
     }
+    let failed = pass.failed.values().flat_map(|failed| &failed.names);
+    pass.plan.failed = failed.cloned().collect();
     pass.plan
 }
 

@@ -4,6 +4,7 @@
 //! Bad input costs the row its update, never its node: what is skipped is named with a reason, and the uids that
 //! a skipped row may stand for are `protected`, so that nobody deletes their nodes.
 
+pub mod activity;
 pub mod guard;
 pub mod names;
 pub mod reason;
@@ -15,8 +16,12 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use crate::api::hub::HubSpec;
+use activity::{Activity, Words};
 
 pub use reason::{SkipReason, SkippedRow};
+
+/// Rows that may get a node, of one result. More are not kept in memory: the sync fails.
+pub const ROWS_MAX: u64 = 100_000;
 
 /// Longest text of one column of an active row, in bytes. A node's whole content may be 600 KiB.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -27,18 +32,35 @@ pub struct Columns {
     pub uid: String,
     pub activate: String,
     pub host_or_url: Option<String>,
-    /// Template variable to column. A variable named `uid`, `activate` or `hostOrUrl` overrides that one.
+    /// Template variable to column. None has the name of a variable that the hub gives anyway.
     pub extra: BTreeMap<String, String>,
+    /// What the column `activate` may say.
+    pub words: Words,
 }
 
+/// Variables that a row has whatever the hub maps.
+const OF_EVERY_ROW: [&str; 4] = ["uid", "activate", "host", "hostOrUrl"];
+
 impl Columns {
-    pub fn of(hub: &HubSpec) -> Self {
-        Columns {
+    /// Fails where the hub leaves open which column a variable comes from, or whether a row is active.
+    pub fn of(hub: &HubSpec) -> Result<Self, String> {
+        let mut shadows = hub.extra_value_mappings.keys();
+        if let Some(name) = shadows.find(|name| OF_EVERY_ROW.contains(&name.as_str())) {
+            let instead = match name.as_str() {
+                "uid" | "activate" => format!("it is the column in valueMappings.{name}"),
+                _ => "it is made of valueMappings.hostOrUrl".to_owned(),
+            };
+            return Err(format!(
+                "extraValueMappings.{name}: every row has a variable of this name: {instead}. Give the mapping another name"
+            ));
+        }
+        Ok(Columns {
             uid: hub.value_mappings.uid.clone(),
             activate: hub.value_mappings.activate.clone(),
             host_or_url: hub.value_mappings.host_or_url().map(str::to_owned),
             extra: hub.extra_value_mappings.clone(),
-        }
+            words: Words::of(hub)?,
+        })
     }
 
     /// The distinct columns to select, in the order in which [`RawRow::values`] carries them.
@@ -98,23 +120,15 @@ impl Row {
     }
 }
 
-/// Lynq's rule: exactly these seven spellings, not trimmed, not case folded.
-pub fn is_active(activate: &[u8]) -> bool {
-    matches!(
-        activate,
-        b"1" | b"true" | b"TRUE" | b"True" | b"yes" | b"YES" | b"Yes"
-    )
-}
-
 /// What a complete result means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
     pub read: RowCount,
     /// Active rows by uid.
     pub rows: BTreeMap<String, Row>,
-    /// Valid uids all of whose rows are inactive.
-    pub inactive: BTreeSet<String>,
-    /// Active rows that cannot be used, by row number.
+    /// How many rows are switched off.
+    pub inactive: u64,
+    /// Rows that are not switched off and cannot be used, by row number.
     pub skipped: Vec<SkippedRow>,
     /// Uids that a skipped row stands for or probably means: existing nodes of these stay exactly as they are.
     pub protected: BTreeSet<String>,
@@ -129,19 +143,29 @@ impl Rows {
     }
 }
 
-/// Takes the rows of one result as they arrive, and keeps only what is needed of them.
+/// A result of which nothing may be kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "too many rows: more than {ROWS_MAX} are active or undecided. Nothing was changed. Correct the table, or read a view that has fewer \
+     rows"
+)]
+pub struct TooManyRows;
+
+/// Takes the rows of one result as they arrive, and keeps only what is needed of them, of [`ROWS_MAX`] at most.
 ///
 /// A result that broke off must not reach [`Collector::finish`]: drop the collector with the error.
 #[derive(Debug)]
 pub struct Collector {
     layout: Layout,
     active: BTreeMap<String, Vec<Candidate>>,
-    inactive: BTreeSet<String>,
+    inactive: u64,
+    /// Rows that are not switched off.
+    kept: u64,
     skipped: Vec<SkippedRow>,
     unidentified: u64,
 }
 
-/// The row of an active uid, before it is known whether others claim the same uid.
+/// The row of a uid that is not switched off, before it is known whether others claim the same uid.
 #[derive(Debug)]
 struct Candidate {
     number: u64,
@@ -154,24 +178,29 @@ impl Collector {
         Self {
             layout: Layout::new(columns),
             active: BTreeMap::new(),
-            inactive: BTreeSet::new(),
+            inactive: 0,
+            kept: 0,
             skipped: Vec::new(),
             unidentified: 0,
         }
     }
 
     pub fn push(&mut self, raw: RawRow) {
-        let uid = raw.value(self.layout.uid);
         let activate = raw.value(self.layout.activate).unwrap_or_default();
-        // Text that cannot be read may have been a "1": such a row is not taken for a switched-off one.
-        if !is_active(activate) && std::str::from_utf8(activate).is_ok() {
-            if let Some(uid) = uid.and_then(|bytes| uid::parse(bytes).ok()) {
-                self.inactive.insert(uid.to_owned());
-            }
+        let activity = self.layout.words.judge(activate);
+        if activity == Activity::Inactive {
+            self.inactive += 1;
             return;
         }
+        self.kept += 1;
+        if self.is_over() {
+            self.active.clear();
+            self.skipped.clear();
+            return;
+        }
+        let uid = raw.value(self.layout.uid);
         let shown = uid.map(uid::shown).unwrap_or_default();
-        match (uid.and_then(uid::meant), self.layout.row(&raw)) {
+        match (uid.and_then(uid::meant), self.layout.row(&raw, activity)) {
             (Some(meant), row) => self.active.entry(meant).or_default().push(Candidate {
                 number: raw.number,
                 shown,
@@ -186,7 +215,15 @@ impl Collector {
         }
     }
 
-    pub fn finish(self, read: RowCount) -> Rows {
+    /// There were too many rows: no more of them need be read.
+    pub fn is_over(&self) -> bool {
+        self.kept > ROWS_MAX
+    }
+
+    pub fn finish(self, read: RowCount) -> Result<Rows, TooManyRows> {
+        if self.is_over() {
+            return Err(TooManyRows);
+        }
         let mut done = Rows {
             read,
             rows: BTreeMap::new(),
@@ -212,9 +249,7 @@ impl Collector {
             }
         }
         done.skipped.sort_by_key(|row| row.number);
-        done.inactive
-            .retain(|uid| !done.rows.contains_key(uid) && !done.protected.contains(uid));
-        done
+        Ok(done)
     }
 }
 
@@ -232,6 +267,7 @@ struct Layout {
     host_or_url: Option<usize>,
     extra: Vec<(String, usize)>,
     names: Vec<String>,
+    words: Words,
 }
 
 impl Layout {
@@ -251,14 +287,20 @@ impl Layout {
                 .map(|(variable, column)| (variable.clone(), index(column)))
                 .collect(),
             names: names.into_iter().map(str::to_owned).collect(),
+            words: columns.words.clone(),
         }
     }
 
-    fn row(&self, raw: &RawRow) -> Result<Row, SkipReason> {
+    fn row(&self, raw: &RawRow, activity: Activity) -> Result<Row, SkipReason> {
         let uid = uid::parse(raw.value(self.uid).ok_or(SkipReason::UidNull)?)?;
+        let activate = self.text(raw, self.activate)?;
+        if activity == Activity::Undecided {
+            let column = self.names[self.activate].clone();
+            return Err(SkipReason::ActivateUndecided { column });
+        }
         let mut variables = BTreeMap::from([
             ("uid".to_owned(), uid.to_owned()),
-            ("activate".to_owned(), self.text(raw, self.activate)?),
+            ("activate".to_owned(), activate),
         ]);
         if let Some(index) = self.host_or_url {
             let value = self.text(raw, index)?;

@@ -3,6 +3,7 @@
 pub mod authors;
 pub mod bodies;
 pub mod definitions;
+pub mod reach;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

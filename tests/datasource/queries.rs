@@ -100,7 +100,8 @@ async fn a_column_mapped_twice_is_read_once(product: Product) {
     assert_eq!(read(&source, &columns).await.expect("rows")[0].len(), 3);
     let mut collector = Collector::new(&columns);
     let read = source.rows(&columns, |row| collector.push(row)).await;
-    let rows = collector.finish(read.expect("rows")).rows;
+    let rows = collector.finish(read.expect("rows"));
+    let rows = rows.expect("one row").rows;
     let variables = &rows["acme"].variables;
     assert_eq!(
         ["hostOrUrl", "a", "b"].map(|name| variables[name].as_str()),

@@ -3,7 +3,7 @@
 mod mariadb_types;
 mod postgresql_types;
 
-use lynqgate::decide::rows::is_active;
+use lynqgate::decide::rows::activity::{Activity, Words};
 
 use crate::cluster::database::Product;
 use crate::datasource::{columns, create, query, read, settings, shared, source};
@@ -106,6 +106,7 @@ async fn a_boolean_switches_a_row(product: Product) {
         ("switch_bit", "BIT(1)", bit),
         ("switch_int", "INT", ("1", "0")),
         ("switch_text", "VARCHAR(9)", ("'yes'", "'no'")),
+        ("switch_padded", "CHAR(9)", ("'1'", "' n'")),
     ] {
         let statements = [
             format!("CREATE TABLE t (uid INT, activate {kind})"),
@@ -115,8 +116,12 @@ async fn a_boolean_switches_a_row(product: Product) {
         let source = source(product, settings(database, name, "t"));
         let rows = read(&source, &columns(&[])).await.expect("rows");
         for row in rows {
-            let active = is_active(row[1].as_ref().expect("no NULL").as_bytes());
-            assert_eq!(active, row[0].as_deref() == Some("1"), "{kind}: {row:?}");
+            let activity = Words::default().judge(row[1].as_ref().expect("no NULL").as_bytes());
+            let expected = match row[0].as_deref() {
+                Some("1") => Activity::Active,
+                _ => Activity::Inactive,
+            };
+            assert_eq!(activity, expected, "{kind}: {row:?}");
         }
     }
 }

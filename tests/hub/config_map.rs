@@ -68,6 +68,33 @@ async fn rows_of_a_config_map_are_as_good_as_a_tables() -> Result<()> {
     )
     .await?;
 
+    // As people write it: white space does not count, and what is neither active nor inactive decides nothing.
+    let spelled = more
+        .replace("t0,1,", "t0, 1,")
+        .replace("t1,1,", "t1,Y,")
+        .replace("t2,yes,", "t2,on,")
+        .replace("t3,0,", "t3,T,");
+    ensure!(spelled != more, "{more}");
+    let nodes = fleet.versions(&["LynqNode"]).await?;
+    write(&fleet, "rows.csv", &spelled).await?;
+    let skipped = ("RowsSkipped", "True", "UnusableRows");
+    let said = "Rows \"t1\", \"t2\", \"t3\": column \"active\" has a value that is neither active nor inactive, so its nodes stay as \
+                they are; write 1 or 0, or list the value in the hub's activeValues or inactiveValues";
+    fleet.says(hub, skipped, said).await?;
+    ensure!(
+        fleet.versions(&["LynqNode"]).await? == nodes,
+        "a node changed"
+    );
+    // The hub's own words: the rows are what they were before.
+    let words = json!({"activeValues": ["1", "y ", "ON"], "inactiveValues": ["t"]});
+    fleet.change("LynqHub", "tenants", &words).await?;
+    let usable = ("RowsSkipped", "False", "AllRowsUsable");
+    fleet.says(hub, usable, "").await?;
+    fleet.complete(3, SOON).await?;
+    let words = json!({"activeValues": null, "inactiveValues": null});
+    fleet.change("LynqHub", "tenants", &words).await?;
+    fleet.says(hub, skipped, said).await?;
+
     // What cannot be read changes nothing, and is told.
     write(&fleet, "rows.csv", "id,active,url,plan,image\nt0,1,x\n").await?;
     let said = format!(

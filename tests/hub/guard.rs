@@ -1,4 +1,4 @@
-//! The guard: many nodes at once go only when somebody says how many.
+//! The guard: many nodes at once go, or are made, only when somebody says how many.
 
 use anyhow::{Result, ensure};
 use futures::FutureExt;
@@ -57,21 +57,33 @@ async fn many_nodes_go_only_when_the_count_is_confirmed() -> Result<()> {
             form_changed_while_deletions_are_held(cluster).boxed_local(),
         ),
         ("own limit", own_limit(cluster).boxed_local()),
+        (
+            "a join without a condition",
+            a_join_without_a_condition(cluster).boxed_local(),
+        ),
     ])
     .await
 }
 
+const DELETIONS: &str = "lynq.sh/confirm-deletions";
+const CREATIONS: &str = "lynq.sh/confirm-creations";
+
 async fn confirm(fleet: &Fleet, count: &str) -> Result<()> {
-    let annotation = json!({"metadata": {"annotations": {"lynq.sh/confirm-deletions": count}}});
+    annotate(fleet, DELETIONS, count).await
+}
+
+async fn annotate(fleet: &Fleet, annotation: &str, count: &str) -> Result<()> {
+    let annotation = json!({"metadata": {"annotations": {annotation: count}}});
     fleet.merge("LynqHub", "tenants", &annotation).await
 }
 
-/// The annotation lets one sync delete.
+/// The annotation lets one sync delete, or make.
 async fn until_spent(fleet: &Fleet) -> Result<()> {
     wait::until("the confirmation is spent", SOON, async || {
         let hub = fleet.get("LynqHub", "tenants").await?;
-        let left = &hub["metadata"]["annotations"]["lynq.sh/confirm-deletions"];
-        ensure!(left.is_null(), "{left}");
+        let all = &hub["metadata"]["annotations"];
+        let left = [DELETIONS, CREATIONS].map(|annotation| &all[annotation]);
+        ensure!(left.iter().all(|left| left.is_null()), "{left:?}");
         Ok(())
     })
     .await
@@ -322,5 +334,90 @@ async fn own_limit(cluster: &Cluster) -> Result<()> {
         )
         .await?;
     fleet.until_names("LynqNode", &[]).await?;
+    fleet.retire().await
+}
+
+/// Of a million rows nothing is kept; of as many as can be kept nothing is made before their count is confirmed. What is there changes as
+/// ever.
+async fn a_join_without_a_condition(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    for (view, each) in [("million", 499_999), ("few", 75)] {
+        let statement = format!(
+            "CREATE VIEW {view} AS SELECT id, active, url, 'big' plan, image FROM tenants UNION ALL \
+             SELECT CONCAT(id, '-', seq), active, url, plan, image FROM tenants, seq_1_to_{each}"
+        );
+        fleet.database.execute(&statement).await?;
+    }
+    let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    // Who applies it is told beforehand.
+    let mut hub = fleet.hub();
+    hub["spec"]["source"]["mysql"]["table"] = json!("few");
+    let try_it = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+        "-f",
+        "-",
+    ];
+    let tried = cluster.kubectl(&try_it, Some(&hub.to_string())).await?;
+    for said in [
+        "with the rows that it reads now, this hub, of 2 tenants, makes 150 (t0-1, t0-10, t0-11 and 147 more), changes 2 (t0, t1)",
+        "150 new nodes wait: a sync of a hub with 2 nodes makes at most 100 (spec.guard.maxCreations).",
+    ] {
+        ensure!(
+            tried.success && tried.stderr.contains(said),
+            "{}",
+            tried.stderr
+        );
+    }
+    // Read when the hub changes, and not every second.
+    let reads = |table: &str| json!({"source": {"syncInterval": "0s", "mysql": {"table": table}}});
+    fleet
+        .change("LynqHub", "tenants", &reads("million"))
+        .await?;
+    let said = "too many rows: more than 100000 are active or undecided. Nothing was changed. Correct \
+                the table, or read a view that has fewer rows";
+    let failed = ("Ready", "False", "DatabaseConnectionFailed");
+    fleet.says(HUB, failed, said).await?;
+    ensure!(
+        fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,
+        "nothing is written"
+    );
+
+    let guard = json!({"guard": {"maxCreations": 5}});
+    fleet.change("LynqHub", "tenants", &guard).await?;
+    fleet.change("LynqHub", "tenants", &reads("few")).await?;
+    let held = ("CreationsHeld", "True", "TooManyCreations");
+    let said = "150 new nodes wait: spec.guard.maxCreations allows 5 at a time. Correct the rows, or, if they shall be made, annotate the hub with lynq.sh/confirm-creations=\"150\"";
+    fleet.says(HUB, held, said).await?;
+    fleet.event("tenants", "CreationsHeld", said).await?;
+    until_maps(&fleet, &[("t0-app", "big"), ("t1-app", "big")]).await?;
+    let not_complete = ("RolloutComplete", "False", "InProgress");
+    let missing = "the newest content is not written to t0-1-web, t0-10-web, t0-11-web, t0-12-web, t0-13-web and 145 more: if that lasts, see the hub's conditions; 2/2 updated, 0 not ready yet, 0 held";
+    fleet
+        .says(("LynqForm", "web"), not_complete, missing)
+        .await?;
+    annotate(&fleet, CREATIONS, "149").await?;
+    let other = said.replace(
+        "at a time.",
+        "at a time and lynq.sh/confirm-creations confirms 149.",
+    );
+    fleet.says(HUB, held, &other).await?;
+    fleet.until_names("LynqNode", &["t0-web", "t1-web"]).await?;
+
+    let fewer = "CREATE OR REPLACE VIEW few AS SELECT id, active, url, 'big' plan, image FROM tenants UNION ALL \
+                 SELECT CONCAT(id, '-', seq), active, url, plan, image FROM tenants, seq_1_to_3";
+    fleet.database.execute(fewer).await?;
+    annotate(&fleet, CREATIONS, "6").await?;
+    let made = [
+        "t0-1-web", "t0-2-web", "t0-3-web", "t0-web", "t1-1-web", "t1-2-web", "t1-3-web", "t1-web",
+    ];
+    fleet.until_names("LynqNode", &made).await?;
+    until_spent(&fleet).await?;
+    fleet
+        .says(HUB, ("CreationsHeld", "False", "NothingHeld"), "")
+        .await?;
+    fleet.complete(8, SOON).await?;
     fleet.retire().await
 }

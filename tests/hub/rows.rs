@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, wait};
@@ -152,10 +152,41 @@ async fn a_deleted_form_takes_its_nodes_along(cluster: &Cluster) -> Result<()> {
     fleet.retire().await
 }
 
-/// Whoever deletes the hub says so: the guard does not ask.
+/// In the foreground they go before it does: what keeps them is that its deletion is refused, until their count is confirmed.
 async fn a_deleted_hub_takes_its_nodes_along(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 7).await?;
-    fleet.retire().await?;
+    let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
+    let hubs = fleet.api("LynqHub");
+    for confirmed in [json!(null), json!("6")] {
+        let annotation =
+            json!({"metadata": {"annotations": {"lynq.sh/confirm-hub-deletion": confirmed}}});
+        fleet.merge("LynqHub", "tenants", &annotation).await?;
+        let refused = hubs.delete("tenants", &DeleteParams::foreground()).await;
+        let refused = refused.err().context("the nodes would go")?.to_string();
+        let says = match confirmed.as_str() {
+            Some(count) => format!(" lynq.sh/confirm-hub-deletion says {count:?}."),
+            None => String::new(),
+        };
+        let said = format!(
+            "LynqHub {0}/tenants: its 7 nodes and their objects would be deleted with it: t0-web, t1-web, t2-web and 4 more.{says} If \
+             they shall go, run `kubectl annotate --overwrite lynqhub tenants -n {0} lynq.sh/confirm-hub-deletion=7`, and delete the \
+             hub again",
+            fleet.namespace
+        );
+        ensure!(refused.contains(&said), "{refused}");
+    }
+    ensure!(
+        fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,
+        "nothing is deleted"
+    );
+    let orphan = DeleteParams {
+        dry_run: true,
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    hubs.delete("tenants", &orphan).await?;
+    let foreground = DeleteParams::foreground();
+    fleet.delete_hub("tenants", &foreground).await?;
     fleet.until_names("LynqNode", &[]).await?;
     until_maps(&fleet, &[]).await?;
     let said =

@@ -12,6 +12,8 @@ const ROWS_SKIPPED: &[Place] = &[("LynqHub", "RowsSkipped")];
 const RENDER_FAILED: &[Place] = &[("LynqHub", "RenderFailed")];
 const WRITE_FAILED: &[Place] = &[("LynqHub", "WriteFailed")];
 const DELETIONS_HELD: &[Place] = &[("LynqHub", "DeletionsHeld")];
+const CREATIONS_HELD: &[Place] = &[("LynqHub", "CreationsHeld")];
+const NOT_HELD_BY_HUB: &[Place] = &[("LynqHub", "DeletionsHeld"), ("LynqHub", "CreationsHeld")];
 const VALID: &[Place] = &[("LynqForm", "Valid")];
 // What is not valid has no rollout that could be complete.
 const INVALID: &[Place] = &[("LynqForm", "Valid"), ("LynqForm", "RolloutComplete")];
@@ -42,6 +44,7 @@ pub enum ConditionReason {
     NodesNotWritten,
     NothingHeld,
     TooManyDeletions,
+    TooManyCreations,
 
     ValidationPassed,
     ValidationFailed,
@@ -127,8 +130,9 @@ impl ConditionReason {
             Self::TemplateErrors => ("TemplateErrors", RENDER_FAILED),
             Self::AllWritten => ("AllWritten", WRITE_FAILED),
             Self::NodesNotWritten => ("NodesNotWritten", WRITE_FAILED),
-            Self::NothingHeld => ("NothingHeld", DELETIONS_HELD),
+            Self::NothingHeld => ("NothingHeld", NOT_HELD_BY_HUB),
             Self::TooManyDeletions => ("TooManyDeletions", DELETIONS_HELD),
+            Self::TooManyCreations => ("TooManyCreations", CREATIONS_HELD),
 
             Self::ValidationPassed => ("ValidationPassed", VALID),
             Self::ValidationFailed => ("ValidationFailed", INVALID),

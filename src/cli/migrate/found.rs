@@ -141,6 +141,9 @@ pub struct Found {
     /// Deletions that wait for a confirmation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletions_held: Option<String>,
+    /// Creations that wait for a confirmation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creations_held: Option<String>,
     /// Rows that get no node, and nodes that are somebody else's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows_skipped: Option<String>,
@@ -161,6 +164,7 @@ impl Found {
             broken_forms: BTreeMap::new(),
             deletions: BTreeMap::new(),
             deletions_held: None,
+            creations_held: None,
             rows_skipped: None,
             render_failed: None,
         }
@@ -262,6 +266,7 @@ impl fmt::Display for Found {
         }
         for (name, said) in [
             ("deletions", &self.deletions_held),
+            ("creations", &self.creations_held),
             ("rows without a node", &self.rows_skipped),
             ("not rendered", &self.render_failed),
         ] {

@@ -209,3 +209,35 @@ pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) ->
     }
     failures
 }
+
+/// Takes a confirmation off the hub, unless what it is to confirm still `waits`. Else it would let as many nodes through at a later
+/// sync that nobody has looked at. `used`: this sync does something that it may have confirmed, and must not where this fails.
+pub async fn spend(
+    world: &World,
+    hub: &Hub,
+    annotation: &'static str,
+    waits: bool,
+    used: bool,
+) -> Result<(), Failure> {
+    if waits || !hub.annotations.contains_key(annotation) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"annotations": {annotation: null}}});
+    let key = ObjectKey::own("LynqHub", &hub.namespace, &hub.name);
+    match world.objects.merge(&key, &patch).await {
+        Ok(object) => drop(world.hubs.learn(&object)),
+        Err(error) => return Err(Failure::new(&format!("LynqHub {}", hub.name), None, &error)),
+    }
+    if !used {
+        let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
+        let what = match annotation {
+            names::CONFIRM_CREATIONS => "creations",
+            _ => "deletions",
+        };
+        let note = format!("{annotation} was taken off: no {what} are held");
+        world
+            .events
+            .tell(&about, EventReason::ConfirmationNotNeeded, note);
+    }
+    Ok(())
+}

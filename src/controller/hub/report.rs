@@ -23,8 +23,9 @@ use crate::decide::hub_sync::rows_hash;
 /// A sync that knew the rows.
 pub struct Report<'a> {
     pub source: SourceType,
-    /// Why deletions wait, if they do.
-    pub held: Option<String>,
+    /// Why deletions, or creations, wait, if they do.
+    pub deletions_held: Option<String>,
+    pub creations_held: Option<String>,
     pub skipped_rows: usize,
     pub skipped: &'a Findings,
     pub render_errors: &'a Findings,
@@ -71,6 +72,12 @@ const DELETIONS: Complaint = Complaint {
     good: ConditionReason::NothingHeld,
     event: EventReason::DeletionsHeld,
 };
+const CREATIONS: Complaint = Complaint {
+    type_: "CreationsHeld",
+    bad: ConditionReason::TooManyCreations,
+    good: ConditionReason::NothingHeld,
+    event: EventReason::CreationsHeld,
+};
 
 impl Complaint {
     fn state(&self, text: &str) -> ConditionState {
@@ -114,8 +121,13 @@ pub async fn synced(
         say(world, hub, memory, &complaint, findings.sentences());
         states.push(complaint.state(&findings.to_string()));
     }
-    say(world, hub, memory, &DELETIONS, report.held.clone());
-    states.push(DELETIONS.state(report.held.as_deref().unwrap_or_default()));
+    for (complaint, held) in [
+        (DELETIONS, &report.deletions_held),
+        (CREATIONS, &report.creations_held),
+    ] {
+        say(world, hub, memory, &complaint, held.clone());
+        states.push(complaint.state(held.as_deref().unwrap_or_default()));
+    }
     let counts = Counts {
         forms: report.forms as i32,
         desired: report.desired as i32,

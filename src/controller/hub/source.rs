@@ -2,6 +2,7 @@
 //! call. Decides nothing about the rows, and never shows a password.
 
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::api::conditions::ConditionReason;
 use crate::api::hub::{ConfigMapKey, HubSpec, SecretKey, SourceTls, SourceType, TlsMode};
@@ -12,7 +13,7 @@ use crate::datasource::config_map::{ConfigMap, Format};
 use crate::datasource::database::{Limits, Password, Server, Settings, Tls};
 use crate::datasource::{DataSource, SourceError};
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::rows::{Collector, Columns, Rows};
+use crate::decide::rows::{Collector, Columns, RowCount, Rows};
 
 /// Why there are no rows.
 pub struct Problem {
@@ -62,7 +63,7 @@ pub async fn read_rows(
     spec: &HubSpec,
     known: &mut Option<Known>,
 ) -> Result<Rows, Problem> {
-    let columns = Columns::of(spec);
+    let columns = Columns::of(spec).map_err(Problem::invalid)?;
     let source = &spec.source;
     match source.type_ {
         SourceType::Mysql => {
@@ -114,7 +115,7 @@ async fn read_database(
     if !was_known {
         open(world, hub, server, known).await?;
     }
-    match collect(opened(known), columns).await {
+    let collected = match collect(opened(known), columns).await {
         Err(denied @ (SourceError::AccessDenied { .. } | SourceError::Tls { .. })) if was_known => {
             // The same password once more could lock the user out.
             match open(world, hub, server, known).await? {
@@ -123,8 +124,8 @@ async fn read_database(
             }
         }
         other => other,
-    }
-    .map_err(|error| Problem::source(error.code(), error.to_string()))
+    };
+    finish(collected, "")
 }
 
 fn opened(known: &Option<Known>) -> &DataSource {
@@ -155,14 +156,38 @@ async fn read_config_map(
         format,
         text: text.to_owned(),
     });
-    let rows = collect(&source, columns).await;
-    rows.map_err(|error| Problem::source(error.code(), format!("{named}: {error}")))
+    finish(collect(&source, columns).await, &format!("{named}: "))
 }
 
-async fn collect(source: &DataSource, columns: &Columns) -> Result<Rows, SourceError> {
+/// Ends as soon as there are too many rows: what is left of the result goes with its connection.
+async fn collect(
+    source: &DataSource,
+    columns: &Columns,
+) -> Result<(Collector, RowCount), SourceError> {
     let mut collector = Collector::new(columns);
-    let count = source.rows(columns, |row| collector.push(row)).await?;
-    Ok(collector.finish(count))
+    let over = Notify::new();
+    let on_row = |row| {
+        collector.push(row);
+        if collector.is_over() {
+            over.notify_one();
+        }
+    };
+    let count = tokio::select! {
+        biased;
+        () = over.notified() => RowCount(0),
+        count = source.rows(columns, on_row) => count?,
+    };
+    Ok((collector, count))
+}
+
+fn finish(
+    collected: Result<(Collector, RowCount), SourceError>,
+    named: &str,
+) -> Result<Rows, Problem> {
+    let (collector, count) =
+        collected.map_err(|error| Problem::source(error.code(), format!("{named}{error}")))?;
+    let rows = collector.finish(count);
+    rows.map_err(|error| Problem::source("TooManyRows", format!("{named}{error}")))
 }
 
 /// Brings the source to what the hub and its Secret say now; returns whether that is something new. Does not connect yet.

@@ -85,7 +85,7 @@ fn hubs(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error
     };
     of_hubs("hub_desired", "Nodes that there should be", |s| s.desired)?;
     of_hubs("hub_ready", "Nodes that are ready", |s| s.ready)?;
-    of_hubs("hub_failed", "Nodes that are not ready", |s| s.failed)
+    of_hubs("hub_failed", "Nodes that failed", |s| s.failed)
 }
 
 fn forms(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {

@@ -96,7 +96,11 @@ impl Look<'_> {
         let Pass { hub, nodes, .. } = pass;
         let forms = self.write_forms((forms, nodes), pass.plan, written).await;
         let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
-        let failed = nodes.len() as i32 - ready;
+        let is_late = |node: &NodeDigest| pass.plan.failed.contains(&node.key.name);
+        let failed = nodes
+            .iter()
+            .filter(|node| node.has_failed() || is_late(node));
+        let failed = failed.count() as i32;
         if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
             return forms;
         }

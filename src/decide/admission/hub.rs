@@ -3,8 +3,11 @@
 use serde_json::Value;
 
 use crate::api::hub::{HubSpec, SourceType};
+use crate::api::names;
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::identifier::{MYSQL, POSTGRESQL, Table};
+use crate::decide::rows::Columns;
+use crate::decide::rows::guard::{self, ALWAYS_ALLOWED};
 
 pub fn judge(old: Option<&Value>, new: &Value) -> Verdict {
     let mut verdict = Verdict {
@@ -59,10 +62,65 @@ fn refusal(spec: &Value) -> Option<String> {
         return Some(format!("{type_}.{field} is required"));
     }
     match serde_json::from_value::<HubSpec>(spec.clone()) {
-        Ok(hub) => no_name(&hub),
+        Ok(hub) => no_name(&hub)
+            .or_else(|| Columns::of(&hub).err())
+            .or_else(|| no_variable(&hub)),
         Err(error) => Some(format!("spec: {error}")),
     }
 }
+
+/// What no template can name, or never sees.
+fn no_variable(hub: &HubSpec) -> Option<String> {
+    let mut wrong = hub.extra_value_mappings.keys().filter_map(|name| {
+        let why = match name.as_str() {
+            "hubId" => "templates have the name of the hub under it. Give the mapping another name",
+            "templateRef" => "templates have the name of the form under it. Give the mapping another name",
+            name if !is_identifier(name) => {
+                "it is not the name of a template variable. Use letters, digits and underscores, and do not begin with a digit"
+            }
+            _ => return None,
+        };
+        Some(format!("extraValueMappings.{name}: {why}"))
+    });
+    wrong.next()
+}
+
+/// As Go's templates read a name after a dot.
+fn is_identifier(name: &str) -> bool {
+    let is_part = |character: char| character == '_' || character.is_alphanumeric();
+    let begins = |first: char| first == '_' || first.is_alphabetic();
+    name.starts_with(begins) && name.chars().all(is_part)
+}
+
+/// Whether a hub may be deleted that has these nodes: they go with it, whatever finalizer it has. `options`: of the deletion.
+pub fn judge_deletion(hub: &Value, options: &Value, nodes: &[String]) -> Verdict {
+    let count = nodes.len() as u64;
+    let confirmed = &hub["metadata"]["annotations"][names::CONFIRM_HUB_DELETION];
+    let is_confirmed = confirmed.as_str().and_then(guard::count) == Some(count);
+    let leaves_them = options["propagationPolicy"] == "Orphan";
+    if count <= ALWAYS_ALLOWED || is_confirmed || leaves_them {
+        return Verdict::default();
+    }
+    let text = |field: &str| hub["metadata"][field].as_str().unwrap_or_default();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let shown = nodes[..SHOWN_MAX].join(", ");
+    let more = nodes.len() - SHOWN_MAX;
+    let confirms = match confirmed.as_str() {
+        Some(other) => format!(" {} says {other:?}.", names::CONFIRM_HUB_DELETION),
+        None => String::new(),
+    };
+    Verdict {
+        denied: Some(format!(
+            "LynqHub {namespace}/{name}: its {count} nodes and their objects would be deleted with it: {shown} and {more} more.{confirms} \
+             If they shall go, run `kubectl annotate --overwrite lynqhub {name} -n {namespace} {}={count}`, and delete the hub again",
+            names::CONFIRM_HUB_DELETION
+        )),
+        warnings: vec![],
+    }
+}
+
+/// Names in a refusal.
+const SHOWN_MAX: usize = 3;
 
 /// What no database has a name like.
 fn no_name(hub: &HubSpec) -> Option<String> {
@@ -180,6 +238,81 @@ mod tests {
         assert_eq!(judge(None, &hub(spec)).denied, Some(said));
     }
 
+    #[test]
+    fn a_mapping_that_no_template_can_use_is_refused() {
+        let denied = |name: &str| {
+            let mut spec = good();
+            spec["extraValueMappings"] = json!({"plan": "plan", name: "column"});
+            judge(None, &hub(spec)).denied.unwrap_or_default()
+        };
+        for name in [
+            "planId",
+            "plan_id",
+            "_",
+            "p1",
+            "Uid",
+            "gr\u{f6}\u{df}e",
+            "hubid",
+        ] {
+            assert_eq!(denied(name), "", "{name:?}");
+        }
+        for name in ["plan-id", "plan id", "1plan", "", "a.b", "{{", "a\u{a0}"] {
+            let said =
+                format!("extraValueMappings.{name}: it is not the name of a template variable");
+            assert!(
+                denied(name).starts_with(&said),
+                "{name:?}: {}",
+                denied(name)
+            );
+        }
+        for (name, said) in [
+            ("uid", "every row has a variable of this name"),
+            ("activate", "every row has a variable of this name"),
+            ("host", "every row has a variable of this name"),
+            ("hostOrUrl", "every row has a variable of this name"),
+            ("hubId", "templates have the name of the hub under it"),
+            (
+                "templateRef",
+                "templates have the name of the form under it",
+            ),
+        ] {
+            let said = format!("extraValueMappings.{name}: {said}");
+            assert!(denied(name).starts_with(&said), "{}", denied(name));
+        }
+        let mut spec = good();
+        spec["activeValues"] = json!(["Y", "off"]);
+        let said = "\"off\" is in spec.activeValues and in the default of spec.inactiveValues. Set spec.inactiveValues without it";
+        assert_eq!(judge(None, &hub(spec)).denied.as_deref(), Some(said));
+    }
+
+    #[test]
+    fn a_hub_with_many_nodes_goes_once_their_count_is_confirmed() {
+        let denied = |count: usize, confirmed: Value, options: Value| {
+            let nodes: Vec<String> = (0..count).map(|n| format!("t{n}-web")).collect();
+            let mut hub = json!({"metadata": {"namespace": "shop", "name": "tenants"}});
+            hub["metadata"]["annotations"] = json!({"lynq.sh/confirm-hub-deletion": confirmed});
+            judge_deletion(&hub, &options, &nodes).denied
+        };
+        let (none, plain) = (Value::Null, json!({"propagationPolicy": "Foreground"}));
+        let end = "If they shall go, run `kubectl annotate --overwrite lynqhub tenants -n shop lynq.sh/confirm-hub-deletion=41`, and delete \
+                   the hub again";
+        let begin = "LynqHub shop/tenants: its 41 nodes and their objects would be deleted with it: t0-web, t1-web, t2-web and 38 more.";
+        assert_eq!(denied(0, none.clone(), plain.clone()), None);
+        assert_eq!(denied(5, none.clone(), plain.clone()), None);
+        assert!(denied(6, none.clone(), plain.clone()).is_some());
+        assert_eq!(
+            denied(41, none.clone(), plain.clone()),
+            Some(format!("{begin} {end}"))
+        );
+        for other in ["40", "all", "+41", "41 ", ""] {
+            let said = format!("{begin} lynq.sh/confirm-hub-deletion says {other:?}. {end}");
+            assert_eq!(denied(41, json!(other), plain.clone()), Some(said));
+        }
+        assert_eq!(denied(41, json!("41"), plain), None);
+        let orphans = json!({"propagationPolicy": "Orphan"});
+        assert_eq!(denied(41, none, orphans), None, "they stay");
+    }
+
     /// A stored one may be changed beside its spec, however bad that is.
     #[test]
     fn what_is_stored_already_is_not_judged_again() {
@@ -194,11 +327,13 @@ mod tests {
         hub["spec"]["valueMappings"]["hostOrUrl"] = json!("url");
         hub["metadata"]["annotations"] = json!({
             "lynq.sh/force-rollout": "yes", "lynq.sh/confirm-deletions": "all", "lynq.sh/resume": "yesterday",
+            "lynq.sh/confirm-creations": "+5",
         });
         let warnings = judge(None, &hub).warnings;
         for said in [
             "\"yes\" forces nothing",
-            "\"all\" is no number",
+            "\"all\" is no number of deletions",
+            "\"+5\" is no number of creations",
             "\"yesterday\" is no point in time",
             "hostOrUrl is deprecated",
         ] {

@@ -32,12 +32,12 @@ pub const UNREAD: &str = "mend what keeps the hub from its rows: they are read a
 pub const CONFIRM: &str =
     "mend the rows of the hub, or confirm its deletions: its condition DeletionsHeld says how";
 
-pub const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld (kubectl describe lynqhub): they \
-                         say why, and of which nodes; correct the form or the rows, or confirm the deletions. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
+pub const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed, DeletionsHeld and CreationsHeld (kubectl describe \
+                         lynqhub): they say why, and of which nodes; correct the form or the rows, or confirm the deletions or creations. What is being deleted waits for its finalizers (kubectl describe lynqnode)";
 
 /// Beside what the others wait for.
-pub const ALSO_UNWRITTEN: &str = "; of the nodes that are not written the hub's conditions say why: RenderFailed, RowsSkipped, WriteFailed and DeletionsHeld \
-                              (kubectl describe lynqhub)";
+pub const ALSO_UNWRITTEN: &str = "; of the nodes that are not written the hub's conditions say why: RenderFailed, RowsSkipped, WriteFailed, \
+                              DeletionsHeld and CreationsHeld (kubectl describe lynqhub)";
 
 pub const UNRENDERED: &str = "correct the form or the rows: the hub's condition RenderFailed (kubectl describe lynqhub) and those nodes' own \
                           (kubectl describe lynqnode) say what does not render or cannot be applied";
@@ -48,7 +48,7 @@ pub const GOING: &str = "nothing, if it is gone soon; else see its finalizers an
 pub const STAYS_READY: &str = "nothing, as long as it stays ready";
 
 pub const NO_NODES: &str = "nothing, if rows are to come, or were read a moment ago; else see the table, and the hub's \
-                        conditions (kubectl describe lynqhub): Ready, RowsSkipped, RenderFailed, WriteFailed";
+                        conditions (kubectl describe lynqhub): Ready, RowsSkipped, RenderFailed, WriteFailed, CreationsHeld";
 
 /// What is left to do, by the reason of the form's condition Valid.
 pub fn correction(code: &str) -> &'static str {

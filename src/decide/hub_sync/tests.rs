@@ -1,21 +1,28 @@
 //! Cases for what a sync remembers, and for what it says is still to be written.
 
 use super::*;
+use crate::decide::rows::activity::Words;
 use crate::decide::rows::{Collector, Columns, RawRow, RowCount};
 
 fn rows<const N: usize>(uids: [usize; N]) -> Rows {
+    rows_of(&uids)
+}
+
+fn rows_of(uids: &[usize]) -> Rows {
     let mut collector = Collector::new(&Columns {
         uid: "uid".into(),
         activate: "active".into(),
         host_or_url: None,
         extra: BTreeMap::new(),
+        words: Words::default(),
     });
     for (uid, number) in uids.iter().zip(1..) {
         let values = [format!("t{uid}"), "1".to_owned()];
         let values = values.map(|value| Some(value.into_bytes())).to_vec();
         collector.push(RawRow { number, values });
     }
-    collector.finish(RowCount(N as u64))
+    let rows = collector.finish(RowCount(uids.len() as u64));
+    rows.expect("not too many rows")
 }
 
 fn form(generation: i64, image: &str) -> BTreeMap<String, Form> {
@@ -54,8 +61,8 @@ fn hub() -> Hub {
         name: "hub".into(),
         uid: "uid".into(),
         skew: Skew::default(),
-        max_deletions: None,
-        confirmation: None,
+        deletions: Allowance::default(),
+        creations: Allowance::default(),
         seed: [7; 32],
     }
 }
@@ -180,4 +187,68 @@ fn what_lynq_left_is_held_by_the_first_write() {
         })
         .collect();
     assert_eq!(told, [(false, false), (true, true)]);
+}
+
+/// As many rows as a cross join gives: none of them gets a node, and what is there changes as ever.
+#[test]
+fn too_many_new_nodes_are_not_made_and_keep_no_other_waiting() {
+    let (old, new) = (form(1, "web:1"), form(2, "web:2"));
+    let before = sync(&old, &rows([0, 1]), &[], &Rendered::new());
+    let nodes = written(&before);
+    let many = rows_of(&Vec::from_iter(0..152));
+    let held = sync(&new, &many, &nodes, &before.rendered);
+    let written: Vec<&str> = held
+        .writes
+        .iter()
+        .map(|write| write.name.as_str())
+        .collect();
+    assert_eq!(written, ["t0-web", "t1-web"]);
+    assert!(held.writes.iter().all(|write| !write.makes));
+    assert_eq!(
+        held.creations_held.as_ref().map(|held| held.count),
+        Some(150)
+    );
+    assert_eq!(unwritten(&held).len(), 150);
+    assert_eq!(
+        held.desired["web"].count(),
+        152,
+        "a rollout is not complete without them"
+    );
+    assert_eq!(held.rendered.len(), 2, "nothing is rendered for them");
+
+    let confirmed = |count: &str| {
+        let mut hub = hub();
+        hub.creations.confirmation = Some(count.to_owned());
+        plan(
+            &seen(&hub, &new, &many, &nodes, &before.rendered),
+            Timestamp::UNIX_EPOCH,
+        )
+    };
+    assert_eq!(confirmed("149").writes.len(), 2);
+    let all = confirmed("150");
+    assert_eq!((all.writes.len(), unwritten(&all).len()), (152, 0));
+    assert_eq!(all.writes.iter().filter(|write| write.makes).count(), 150);
+
+    let first = sync(&new, &many, &[], &Rendered::new());
+    assert_eq!(first.writes.len(), 152, "the first sync of a hub");
+}
+
+#[test]
+fn words_are_part_of_what_makes_rows() {
+    let hub = |spec: Value| {
+        let mut hub = json!({"source": {"type": "configMap"}, "valueMappings": {"uid": "id", "activate": "on"}});
+        let fields = spec.as_object().cloned().unwrap_or_default();
+        hub.as_object_mut().expect("a spec").extend(fields);
+        rows_hash(&serde_json::from_value(hub).expect("a hub"))
+    };
+    let hashes = [
+        json!({}),
+        json!({"activeValues": ["y"]}),
+        json!({"inactiveValues": ["y"]}),
+        json!({"activeValues": ["y"], "inactiveValues": ["n"]}),
+    ];
+    let hashes = BTreeSet::from_iter(hashes.map(hub));
+    assert_eq!(hashes.len(), 4);
+    let guarded = hub(json!({"guard": {"maxCreations": 3}}));
+    assert!(hashes.contains(&guarded), "the guard makes no other rows");
 }

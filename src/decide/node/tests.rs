@@ -53,6 +53,30 @@ fn a_slot_is_over_by_what_it_was_taken_for() {
     }
 }
 
+#[test]
+fn what_waits_did_not_fail() {
+    let of = |ready: &str, reason: &str, failed: i32| {
+        let condition = json!({
+            "type": "Ready", "status": ready, "reason": reason, "message": "", "lastTransitionTime": "2026-03-01T12:00:00Z",
+        });
+        let status = json!({"conditions": [condition], "failedResources": failed});
+        NodeDigest::of(&json!({"metadata": {"uid": "u"}, "status": status}), None).has_failed()
+    };
+    for (ready, reason, failed, expected) in [
+        ("True", "Reconciled", 0, false),
+        ("False", "NotReleased", 0, false),
+        ("False", "NotAllResourcesReady", 0, false),
+        ("False", "Deleting", 0, false),
+        ("False", "ResourcesFailed", 1, true),
+        ("False", "DependencyError", 0, true),
+        ("False", "LookFailed", 0, true),
+    ] {
+        assert_eq!(of(ready, reason, failed), expected, "{reason}");
+    }
+    let new = NodeDigest::of(&json!({"metadata": {"uid": "u"}}), None);
+    assert!(!new.has_failed(), "nobody has looked at it");
+}
+
 /// An upgrade of the operator may bring another hash; nobody's state changes with it.
 #[test]
 fn hashes_of_another_version_are_read_as_the_gate_rebases_them() {

@@ -147,7 +147,7 @@ mod tests {
         Rows {
             read: RowCount(active.len() as u64),
             rows: active.iter().map(row).collect(),
-            inactive: BTreeSet::new(),
+            inactive: 0,
             skipped: Vec::new(),
             protected: protected.iter().map(|uid| (*uid).to_owned()).collect(),
             unidentified: 0,

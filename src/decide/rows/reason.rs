@@ -3,7 +3,7 @@
 use crate::decide::rows::VALUE_BYTES_MAX;
 use crate::decide::rows::uid::UID_CHARS_MAX;
 
-/// One way for an active row to be unusable.
+/// One way for a row that is not switched off to be unusable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum SkipReason {
     #[error("the uid is NULL; fill it in, or deactivate the row")]
@@ -29,6 +29,10 @@ pub enum SkipReason {
     )]
     UidDuplicate { rows: u64 },
     #[error(
+        "column {column:?} has a value that is neither active nor inactive, so its nodes stay as they are; write 1 or 0, or list the value in the hub's activeValues or inactiveValues"
+    )]
+    ActivateUndecided { column: String },
+    #[error(
         "column {column:?} does not hold UTF-8 text; map a text column, or convert it in a view"
     )]
     ValueNotText { column: String },
@@ -49,6 +53,7 @@ impl SkipReason {
             Self::UidNotText => "UidNotText",
             Self::UidInvalid => "UidInvalid",
             Self::UidDuplicate { .. } => "UidDuplicate",
+            Self::ActivateUndecided { .. } => "ActivateUndecided",
             Self::ValueNotText { .. } => "ValueNotText",
             Self::ValueTooLarge { .. } => "ValueTooLarge",
         }

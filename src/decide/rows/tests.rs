@@ -12,6 +12,7 @@ fn columns() -> Columns {
             ("alias".into(), "id".into()),
             ("planId".into(), "plan".into()),
         ]),
+        words: Words::default(),
     }
 }
 
@@ -35,7 +36,8 @@ fn collect(given: &[Given<'_>]) -> Rows {
                 .to_vec(),
         });
     }
-    collector.finish(RowCount(given.len() as u64))
+    let rows = collector.finish(RowCount(given.len() as u64));
+    rows.expect("not too many rows")
 }
 
 fn codes(rows: &Rows) -> Vec<(u64, &'static str)> {
@@ -46,21 +48,6 @@ fn codes(rows: &Rows) -> Vec<(u64, &'static str)> {
 
 fn set(uids: &[&str]) -> BTreeSet<String> {
     uids.iter().map(|uid| (*uid).to_owned()).collect()
-}
-
-#[test]
-fn truthiness() {
-    let active = ["1", "true", "TRUE", "True", "yes", "YES", "Yes"];
-    let inactive = [
-        "", "0", "2", "tRuE", "yEs", "on", "ON", "y", "t", "T", "Y", " 1", "1 ", "1\n", "01",
-        "1.0", "\u{1}", "false", "no",
-    ];
-    for text in active {
-        assert!(is_active(text.as_bytes()), "{text:?} is active");
-    }
-    for text in inactive {
-        assert!(!is_active(text.as_bytes()), "{text:?} is inactive");
-    }
 }
 
 #[test]
@@ -96,28 +83,73 @@ fn variables_of_a_row() {
 }
 
 #[test]
-fn extra_variables_override_and_host_is_absent_when_empty() {
+fn host_is_absent_when_empty() {
     let columns = Columns {
         host_or_url: Some("url".into()),
-        extra: BTreeMap::from([("uid".into(), "url".into())]),
+        extra: BTreeMap::new(),
         ..columns()
     };
-    let variables = |url: &[u8]| {
+    for (url, expected) in [("https://a.example", Some("https://a.example")), ("", None)] {
         let mut collector = Collector::new(&columns);
         collector.push(RawRow {
             number: 1,
-            values: vec![
-                Some(b"acme".to_vec()),
-                Some(b"1".to_vec()),
-                Some(url.to_vec()),
-            ],
+            values: ["acme", "1", url].map(|value| Some(value.into())).to_vec(),
         });
-        collector.finish(RowCount(1)).rows["acme"].variables.clone()
+        let rows = collector.finish(RowCount(1)).expect("one row").rows;
+        let found = rows["acme"].variables.get("hostOrUrl").map(String::as_str);
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_mapping_never_takes_the_place_of_a_variable_of_every_row() {
+    let of = |name: &str| {
+        let hub = serde_json::json!({
+            "source": {"type": "configMap"}, "valueMappings": {"uid": "id", "activate": "on"},
+            "extraValueMappings": {name: "plan"},
+        });
+        Columns::of(&serde_json::from_value(hub).expect("a hub"))
     };
-    let with = variables(b"https://a.example");
-    assert_eq!(with["uid"], "https://a.example", "an extra variable wins");
-    assert_eq!(with["hostOrUrl"], "https://a.example");
-    assert_eq!(variables(b"").get("hostOrUrl"), None);
+    assert_eq!(of("uidOfOld").expect("no shadow").extra["uidOfOld"], "plan");
+    let end = ". Give the mapping another name";
+    for (name, said) in [
+        ("uid", "it is the column in valueMappings.uid"),
+        ("activate", "it is the column in valueMappings.activate"),
+        ("host", "it is made of valueMappings.hostOrUrl"),
+        ("hostOrUrl", "it is made of valueMappings.hostOrUrl"),
+    ] {
+        let begin = format!("extraValueMappings.{name}: every row has a variable of this name: ");
+        assert_eq!(of(name), Err(format!("{begin}{said}{end}")));
+    }
+}
+
+/// Active and undecided rows alike; those that are switched off cost nothing.
+#[test]
+fn more_rows_than_a_hub_may_have_are_not_kept() {
+    let push = |collector: &mut Collector, number: u64, activate: &str| {
+        let values = [&format!("t{number}"), activate, ""];
+        let values = values.map(|value| Some(value.as_bytes().to_vec())).to_vec();
+        collector.push(RawRow { number, values });
+    };
+    let mut collector = Collector::new(&columns());
+    for number in 1..=ROWS_MAX {
+        push(
+            &mut collector,
+            number,
+            if number % 2 == 0 { "1" } else { "Y" },
+        );
+        push(&mut collector, ROWS_MAX + number, "0");
+    }
+    assert_eq!(collector.kept, ROWS_MAX);
+    push(&mut collector, 2 * ROWS_MAX + 1, "Y");
+    assert!(collector.active.is_empty() && collector.skipped.is_empty());
+    assert!(collector.is_over());
+    let said = collector.finish(RowCount(0)).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "too many rows: more than 100000 are active or undecided. Nothing was changed. Correct the table, or read a view that \
+         has fewer rows"
+    );
 }
 
 #[test]
@@ -130,7 +162,7 @@ fn active_inactive_and_gone() {
     ]);
     assert_eq!(rows.read, RowCount(4));
     assert_eq!(rows.rows.keys().collect::<Vec<_>>(), ["a"]);
-    assert_eq!(rows.inactive, set(&["b"]));
+    assert_eq!(rows.inactive, 3);
     assert_eq!(
         codes(&rows),
         [],
@@ -291,6 +323,49 @@ fn skipped_and_protected() {
             0,
         ),
         (
+            "a word that decides nothing protects the uid",
+            vec![(Some(b"a"), Some(b"Y"), None), some("b")],
+            &["b"],
+            &[(1, "ActivateUndecided")],
+            &["a"],
+            0,
+        ),
+        (
+            "an undecided row beside an active one of its uid",
+            vec![(Some(b"a"), Some(b"on"), None), some("a"), some("b")],
+            &["b"],
+            &[(1, "ActivateUndecided"), (2, "UidDuplicate")],
+            &["a"],
+            0,
+        ),
+        (
+            "an undecided row beside an inactive one",
+            vec![(Some(b"a"), Some(b"on"), None), off("a")],
+            &[],
+            &[(1, "ActivateUndecided")],
+            &["a"],
+            0,
+        ),
+        (
+            "an undecided row without uid may be anybody's",
+            vec![(None, Some(b"2"), None)],
+            &[],
+            &[(1, "UidNull")],
+            &[],
+            1,
+        ),
+        (
+            "white space around the word",
+            vec![
+                (Some(b"a"), Some(b" 1"), None),
+                (Some(b"b"), Some(b"0   "), None),
+            ],
+            &["a"],
+            &[],
+            &[],
+            0,
+        ),
+        (
             "a value over the limit",
             vec![(Some(b"a"), Some(b"1"), Some(&large))],
             &[],
@@ -331,13 +406,6 @@ fn skipped_and_protected() {
 }
 
 #[test]
-fn a_protected_uid_is_not_called_inactive() {
-    let rows = collect(&[off("a"), some("A")]);
-    assert_eq!(rows.inactive, set(&[]));
-    assert_eq!(rows.protected, set(&["a"]));
-}
-
-#[test]
 fn messages_show_the_uid_and_no_other_value() {
     let secret = b"s3cret\xff";
     let cases: &[(Given<'_>, &str)] = &[
@@ -349,6 +417,11 @@ fn messages_show_the_uid_and_no_other_value() {
             (Some(b"acme\x1b[2J"), Some(b"1"), Some(secret)),
             "\"acme\\u{1b}[2J\": the uid cannot be part of a Kubernetes name; use lower-case letters, digits, '-' and \
              '.', beginning and ending with a letter or digit",
+        ),
+        (
+            (Some(b"acme"), Some(b"s3cret"), None),
+            "\"acme\": column \"on\" has a value that is neither active nor inactive, so its nodes stay as they are; write 1 or 0, \
+             or list the value in the hub's activeValues or inactiveValues",
         ),
         (
             (Some(b"acme"), Some(b"1"), Some(secret)),

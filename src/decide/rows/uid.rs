@@ -69,7 +69,7 @@ fn cut(mut shown: String) -> String {
 }
 
 /// NUL counts as white space: fixed-length binary columns are padded with it.
-fn trimmed(text: &str) -> &str {
+pub(super) fn trimmed(text: &str) -> &str {
     text.trim_matches(|character: char| character.is_whitespace() || character == '\0')
 }
 

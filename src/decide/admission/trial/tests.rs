@@ -20,7 +20,7 @@ pub fn rows(all: &[(&str, &str)]) -> Rows {
     Rows {
         read: RowCount(all.len() as u64),
         rows: all.iter().map(row).collect(),
-        inactive: BTreeSet::new(),
+        inactive: 0,
         skipped: vec![],
         protected: BTreeSet::new(),
         unidentified: 0,

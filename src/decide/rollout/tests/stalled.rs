@@ -21,6 +21,8 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
         (state.rollout.phase, state.rollout.failed_nodes),
         (Phase::InProgress, 2)
     );
+    let late = plan(&stuck(), at(600)).failed;
+    assert!(late.iter().eq(["n0", "n1"]), "{late:?}");
     assert_eq!(
         state.rollout.message,
         "2/4 updated, 2 not ready yet, 2 held: stalled: the window of 2 is full; not ready: n0, n1; whatever is in flight or broke since is \

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use lynqgate::api::form::FormSpec;
 use lynqgate::api::names;
 use lynqgate::decide::desired::Desired;
-use lynqgate::decide::hub_sync::{self, NodeDeletion, NodeWrite, Seen};
+use lynqgate::decide::hub_sync::{self, Allowance, NodeDeletion, NodeWrite, Seen};
 use lynqgate::decide::render::CompiledForm;
+use lynqgate::decide::rows::activity::Words;
 use lynqgate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
 use lynqgate_plants::Plant;
 
@@ -145,8 +146,11 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
         name: HUB.to_owned(),
         uid: "uid-hub".to_owned(),
         skew: hub.skew,
-        max_deletions: None,
-        confirmation: hub.confirmation.clone(),
+        deletions: Allowance {
+            max: None,
+            confirmation: hub.confirmation.clone(),
+        },
+        creations: Allowance::default(),
         seed: [7; 32],
     };
     let nodes: Vec<_> = process.nodes.values().cloned().collect();
@@ -164,7 +168,10 @@ fn begin(world: &mut World, p: usize) -> Option<Box<Sync>> {
     let held = plan.held.as_ref().map(|held| held.count);
     if let Some(count) = held.filter(|_| world.settings.mutant == Some(Plant::DeleteOnEmptyRows)) {
         let hub = hub_sync::Hub {
-            confirmation: Some(count.to_string()),
+            deletions: Allowance {
+                max: None,
+                confirmation: Some(count.to_string()),
+            },
             ..seen_hub.clone()
         };
         plan = hub_sync::plan(&Seen { hub: &hub, ..seen }, process.now(world.time));
@@ -235,6 +242,7 @@ fn rows(world: &mut World) -> Option<Rows> {
         activate: "active".into(),
         host_or_url: None,
         extra: BTreeMap::new(),
+        words: Words::default(),
     };
     let mut collector = Collector::new(&columns);
     let mut number = 0;
@@ -246,7 +254,8 @@ fn rows(world: &mut World) -> Option<Rows> {
             values: vec![Some(uid.clone().into_bytes()), Some(active.into())],
         });
     }
-    Some(collector.finish(RowCount(number)))
+    let rows = collector.finish(RowCount(number));
+    Some(rows.expect("the simulation has few rows"))
 }
 
 impl Sync {
