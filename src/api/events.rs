@@ -34,6 +34,7 @@ pub enum EventReason {
 
     // Of a node.
     Forced,
+    Edited,
     PastTheGate,
     LookFailed,
     TemplateAppliedSuccess,
@@ -90,6 +91,7 @@ impl EventReason {
             Self::RolloutStalled => ("RolloutStalled", WARNING),
 
             Self::Forced => ("Forced", NORMAL),
+            Self::Edited => ("Edited", NORMAL),
             Self::PastTheGate => ("PastTheGate", WARNING),
             Self::LookFailed => ("LookFailed", WARNING),
             Self::TemplateAppliedSuccess => ("TemplateAppliedSuccess", NORMAL),
