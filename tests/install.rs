@@ -43,10 +43,8 @@ async fn a_fresh_cluster_takes_every_overlay() -> Result<()> {
     }
     // The fence names the operator of each, in another namespace too.
     let named = |name: &str| {
-        json!(format!(
-            "{:?} == request.userInfo.username + \":\"",
-            format!("system:serviceaccount:{name}:")
-        ))
+        let literal = format!("system:serviceaccount:{name}:");
+        json!(format!("{literal:?} == request.userInfo.username + \":\""))
     };
     let installed = named("lynq-system:lynq-controller-manager");
     assert_eq!(operators[0], named("tenancy:releaser"));
