@@ -1,14 +1,108 @@
 //! The second fence: what is refused while the webhooks are away, and what becomes of a write that got past both.
 
 use anyhow::{Context, Result, ensure};
-use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};
-use crate::operator::Operator;
+use crate::operating::{commands, run};
+use crate::operator::{self, Operator};
 use crate::tenants::{Fleet, SOON};
 
 const NODE: &str = "t0-web";
+
+/// As earlier versions installed it, but for its other rules: it learned from a ConfigMap who the operator is.
+const WITH_PARAMETER: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: lynq-system}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: lynqgate-identity, namespace: lynq-system}
+data: {username: "system:serviceaccount:lynq-system:lynq-controller-manager"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: lynqgate-fence}
+spec:
+  failurePolicy: Fail
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [operator.lynq.sh], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [lynqnodes]}
+  variables:
+  - {name: operator, expression: request.userInfo.username == params.data.username}
+  validations:
+  - {expression: variables.operator, message: only the operator}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: lynqgate-fence}
+spec:
+  policyName: lynqgate-fence
+  validationActions: [Deny]
+  paramRef: {name: lynqgate-identity, namespace: lynq-system, parameterNotFoundAction: Deny}
+"#;
+
+async fn kubectl(cluster: &Cluster, arguments: &[&str], input: Option<&str>) -> Result<String> {
+    cluster.kubectl(arguments, input).await?.expect_success()
+}
+
+/// A fleet whose nodes are written, released and ready.
+async fn rolled_out(cluster: &Cluster) -> Result<Fleet> {
+    let fleet = Fleet::new(cluster, "fence", 1).await?;
+    fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
+    fleet.complete(1, SOON).await?;
+    Ok(fleet)
+}
+
+/// Deletes the hubs, and waits for what goes with them.
+async fn gone(fleet: &Fleet) -> Result<()> {
+    fleet.retire().await?;
+    fleet.until_names("LynqNode", &[]).await
+}
+
+/// Whether the fence denies what only the operator may write, which is seen of the operator's own probe: no webhook has a say in it.
+async fn until_fence(cluster: &Cluster, denies: bool) -> Result<()> {
+    let probe = json!({
+        "apiVersion": "operator.lynq.sh/v1", "kind": "LynqNode",
+        "metadata": {
+            "generateName": "lynqgate-write-probe-", "namespace": "lynq-system", "annotations": {"lynq.sh/ungated": "probe"},
+        },
+        "spec": {"uid": "probe", "templateRef": "probe"},
+    });
+    let create = ["create", "--dry-run=server", "-f", "-"];
+    wait::until(&format!("the fence denies: {denies}"), SOON, async || {
+        let tried = cluster.kubectl(&create, Some(&probe.to_string())).await?;
+        let said = tried
+            .stderr
+            .contains("only lynqgate itself sets lynq.sh/release");
+        ensure!(
+            (said, tried.success) == (denies, !denies),
+            "{}",
+            tried.stderr
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// A policy with a ConfigMap as parameter would deny every write from here on: the API server's informer of that kind stops with
+/// the last policy that uses it, does not start again, and knows no ConfigMap that was made since.
+async fn deleted_and_installed_again(cluster: &Cluster, operator: Operator) -> Result<()> {
+    operator.process.kill()?;
+    operator::uninstall(cluster).await?;
+    let again = Operator::start(cluster, "again", &[]).await?;
+    until_fence(cluster, true).await?;
+    gone(&rolled_out(cluster).await?).await?;
+
+    delete(cluster, "validatingadmissionpolicy", "lynqgate-fence").await?;
+    until_fence(cluster, false).await?;
+    operator::install(cluster).await?;
+    until_fence(cluster, true).await?;
+    gone(&rolled_out(cluster).await?).await?;
+    again.process.kill()
+}
 
 async fn refused(fleet: &Fleet, name: &str, patch: &Value, said: &str) -> Result<()> {
     let error = fleet.merge("LynqNode", NODE, patch).await.err();
@@ -31,7 +125,13 @@ pub async fn delete(cluster: &Cluster, resource: &str, name: &str) -> Result<()>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held() -> Result<()> {
     let cluster = Cluster::start(Options::default()).await?;
+    let server_side = ["apply", "--server-side", "-f", "-"];
+    kubectl(&cluster, &server_side, Some(WITH_PARAMETER)).await?;
     let operator = Operator::start(&cluster, "operator", &[]).await?;
+    let fence = "validatingadmissionpolicies,validatingadmissionpolicybindings";
+    let upgraded = kubectl(&cluster, &["get", fence, "-o", "json"], None).await?;
+    ensure!(!upgraded.contains("param"), "{upgraded}");
+    run(&cluster, &commands("after an upgrade")?).await?;
     let fleet = Fleet::new(&cluster, "fence", 1).await?;
     let mut form = json!({
         "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
@@ -138,8 +238,8 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
     operator.process.start()?;
     operator.ready().await?;
     let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held for a \
-                release like any other change: to keep it from being released, set rollout.paused on its form, and change the \
-                form to have the hub write the node anew. See that the webhook configurations and the \
+                release like any other change: to keep it from being released, annotate it lynq.sh/discard-edit=true, which has \
+                the hub render it from its row again. See that the webhook configurations and the \
                 CustomResourceDefinitions are as installed";
     fleet.event(NODE, "PastTheGate", text).await?;
     let summary = "the rollout is paused; set paused: false on the form, or force this node";
@@ -153,9 +253,6 @@ async fn what_gets_past_the_webhooks_is_refused_and_what_gets_past_both_is_held(
         metrics.contains("lynqgate_gate_bypasses_total 1\n"),
         "{metrics}"
     );
-    fleet
-        .api("LynqHub")
-        .delete("tenants", &DeleteParams::default())
-        .await?;
-    Ok(())
+    gone(&fleet).await?;
+    deleted_and_installed_again(&cluster, operator).await
 }

@@ -18,18 +18,40 @@ async fn a_fresh_cluster_takes_every_overlay() -> Result<()> {
     let kubectl = async |arguments: &[&str], input: Option<&str>| -> Result<String> {
         cluster.kubectl(arguments, input).await?.expect_success()
     };
-    let mut overlays = 0;
+    let mut overlays = vec![root().join("tests/install/elsewhere")];
     for entry in std::fs::read_dir(root().join("kustomize/overlays"))? {
-        let manifests = cluster.kustomize_build(&entry?.path()).await?;
+        overlays.push(entry?.path());
+    }
+    assert!(overlays.len() > 2, "{overlays:?}");
+    let mut operators = vec![];
+    for overlay in &overlays {
+        let manifests = cluster.kustomize_build(overlay).await?;
         let namespace = manifests
             .split("\n---\n")
             .find(|document| document.contains("\nkind: Namespace\n"))
             .context("an overlay makes its namespace")?;
         kubectl(&["apply", "-f", "-"], Some(namespace)).await?;
-        kubectl(&["apply", "--dry-run=server", "-f", "-"], Some(&manifests)).await?;
-        overlays += 1;
+        let dry_run = ["apply", "--dry-run=server", "--output=json", "-f", "-"];
+        let applied = kubectl(&dry_run, Some(&manifests)).await?;
+        let applied: Value = serde_json::from_str(&applied)?;
+        let mut items = applied["items"].as_array().into_iter().flatten();
+        let fence = items.find(|item| item["kind"] == "ValidatingAdmissionPolicy");
+        let fence = fence.context("a fence")?["spec"]["variables"].as_array();
+        let mut variables = fence.into_iter().flatten();
+        let operator = variables.find(|variable| variable["name"] == "operator");
+        operators.push(operator.context("a variable")?["expression"].clone());
     }
-    assert!(overlays >= 2, "{overlays} overlays");
+    // The fence names the operator of each, in another namespace too.
+    let named = |name: &str| {
+        let literal = format!("system:serviceaccount:{name}:");
+        json!(format!("{literal:?} == request.userInfo.username + \":\""))
+    };
+    let installed = named("lynq-system:lynq-controller-manager");
+    assert_eq!(operators[0], named("tenancy:releaser"));
+    assert!(
+        operators[1..].iter().all(|o| *o == installed),
+        "{operators:?}"
+    );
 
     let default = root().join("kustomize/overlays/default");
     let directory = default.to_str().context("a path")?;
@@ -169,6 +191,20 @@ async fn rbac_gives_the_operator_what_it_needs() -> Result<()> {
             "get create patch",
             &checks,
             "lynq-validating-webhook-configuration",
+            "",
+        ),
+        (
+            true,
+            "list watch",
+            "admissionregistration.k8s.io validatingadmissionpolicies",
+            "lynqgate-fence",
+            "",
+        ),
+        (
+            false,
+            "update patch delete",
+            "admissionregistration.k8s.io validatingadmissionpolicies",
+            "lynqgate-fence",
             "",
         ),
         // Nothing of what its users own but its status and its annotations.

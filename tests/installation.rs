@@ -135,22 +135,35 @@ async fn another_name_for_the_operator_is_noticed_while_it_runs() -> Result<()> 
     let cluster = Cluster::start(Options::default()).await?;
     let operator = Operator::start(&cluster, "operator", &[]).await?;
     let name_it = async |name: &str| -> Result<()> {
-        let map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "lynqgate-identity", "namespace": "lynq-system"}, "data": {"username": name},
+        let literal = format!("system:serviceaccount:lynq-system:{name}:");
+        let expression = format!("{literal:?} == request.userInfo.username + \":\"");
+        let policy = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": "lynqgate-fence"},
+            "spec": {"variables": [{"name": "operator", "expression": expression}]},
         });
-        let arguments = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
-        let applied = cluster.kubectl(&arguments, Some(&map.to_string())).await?;
+        let arguments = [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--field-manager=somebody",
+            "-f",
+            "-",
+        ];
+        let applied = cluster
+            .kubectl(&arguments, Some(&policy.to_string()))
+            .await?;
         applied.expect_success()?;
         Ok(())
     };
     name_it("somebody").await?;
     not_ready(
         &operator,
-        "ConfigMap lynqgate-identity in namespace lynq-system names \"somebody\" as the operator, but this is \
-         \"system:serviceaccount:lynq-system:lynq-controller-manager\"; correct it",
+        "ValidatingAdmissionPolicy lynqgate-fence: it names \"system:serviceaccount:lynq-system:somebody\" as the operator, but this \
+         operator is \"system:serviceaccount:lynq-system:lynq-controller-manager\". Correct its variable \"operator\" \
+         (docs/OPERATING.md, \"Another namespace\")",
     )
     .await?;
-    name_it("system:serviceaccount:lynq-system:lynq-controller-manager").await?;
+    name_it("lynq-controller-manager").await?;
     operator.ready().await
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};
 use crate::operator::{Operator, root};
@@ -131,6 +131,8 @@ async fn the_commands_of_the_page_do_what_it_says() -> Result<()> {
         "{after:?} {before:?}"
     );
 
+    seeds_stay(&cluster, &[&all, &kept]).await?;
+
     // Installed again, it finds what it had itself made, and none of that is its own.
     run(&cluster, &commands("break glass")?).await?;
     operator.process.start()?;
@@ -150,5 +152,55 @@ async fn the_commands_of_the_page_do_what_it_says() -> Result<()> {
         let metadata = &deployment["metadata"];
         ensure!(metadata["ownerReferences"].is_null(), "{deployment}");
     }
+    seeds_stay(&cluster, &[&all]).await?;
+    seeds_move_and_rotate(&cluster, &operator, (&all, &kept)).await
+}
+
+/// Of these fleets, whose hubs are gone, and of no others.
+async fn seeds_stay(cluster: &Cluster, fleets: &[&Fleet]) -> Result<()> {
+    let listed = cluster.shell(&commands("seeds without a hub")?).await?;
+    let listed = listed.expect_success()?;
+    let found: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
+    let names = fleets.iter().map(|fleet| &fleet.namespace);
+    let expected: BTreeSet<String> = names.map(|of| format!("{of} tenants-lynq-seed")).collect();
+    ensure!(found == expected, "{listed}");
     Ok(())
+}
+
+async fn seeds_move_and_rotate(
+    cluster: &Cluster,
+    operator: &Operator,
+    (from, to): (&Fleet, &Fleet),
+) -> Result<()> {
+    let before = "FROM=tenants HUB=tenants TO=tenants-2 NEW=tenants ";
+    let after = format!(
+        "FROM={} HUB=tenants TO={} NEW=moved ",
+        from.namespace, to.namespace
+    );
+    let of_page = commands("move a seed")?;
+    let lines = of_page.replace(before, &after);
+    ensure!(lines != of_page, "{of_page}");
+    run(cluster, &lines).await?;
+    let data = async |fleet: &Fleet, name: &str| -> Result<Value> {
+        Ok(fleet.get("Secret", name).await?["data"]["seed"].clone())
+    };
+    let (moved, source) = (
+        data(to, "moved-lynq-seed").await?,
+        data(from, "tenants-lynq-seed").await?,
+    );
+    ensure!(moved == source && moved.is_string(), "{moved} {source}");
+
+    let old = data(to, "tenants-lynq-seed").await?;
+    let of_page = commands("rotate a seed")?;
+    let lines = of_page.replace("-n tenants ", &format!("-n {} ", to.namespace));
+    ensure!(lines != of_page, "{of_page}");
+    operator.process.kill()?;
+    run(cluster, &lines).await?;
+    operator.process.start()?;
+    wait::until("there is another seed", SOON, async || {
+        let new = data(to, "tenants-lynq-seed").await?;
+        ensure!(new != old, "the same");
+        Ok(())
+    })
+    .await
 }

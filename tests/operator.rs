@@ -56,18 +56,16 @@ pub fn identity() -> Identity {
 /// Installs what the default overlay installs, without the Deployment and the webhook configurations: the operator runs
 /// outside, and registers its webhooks by URL.
 pub async fn install(cluster: &Cluster) -> Result<()> {
-    let all = cluster
-        .kustomize_build(&root().join("kustomize/overlays/default"))
-        .await?;
+    let all = manifests(cluster).await?;
     let outside = |document: &&str| {
         !["kind: Deployment\n", "WebhookConfiguration\n"]
             .iter()
             .any(|kind| document.contains(kind))
     };
     let wanted: Vec<&str> = all.split("\n---\n").filter(outside).collect();
-    let manifests = wanted.join("\n---\n");
+    let wanted = wanted.join("\n---\n");
     cluster
-        .kubectl(&["apply", "--server-side", "-f", "-"], Some(&manifests))
+        .kubectl(&["apply", "--server-side", "-f", "-"], Some(&wanted))
         .await?
         .expect_success()?;
     cluster
@@ -85,6 +83,24 @@ pub async fn install(cluster: &Cluster) -> Result<()> {
         .await?
         .expect_success()?;
     Ok(())
+}
+
+/// Deletes what the overlay installs, its namespace first, and the webhook configurations that the operator registered.
+pub async fn uninstall(cluster: &Cluster) -> Result<()> {
+    let all = manifests(cluster).await?;
+    let namespace = ["delete", "namespace", "lynq-system"];
+    cluster.kubectl(&namespace, None).await?.expect_success()?;
+    let delete = ["delete", "--ignore-not-found", "-f", "-"];
+    cluster
+        .kubectl(&delete, Some(&all))
+        .await?
+        .expect_success()?;
+    Ok(())
+}
+
+async fn manifests(cluster: &Cluster) -> Result<String> {
+    let overlay = root().join("kustomize/overlays/default");
+    cluster.kustomize_build(&overlay).await
 }
 
 /// Lets the operator handle more kinds than it comes with, as a user would.

@@ -35,6 +35,7 @@ pub enum EventReason {
 
     // Of a node.
     Forced,
+    Edited,
     PastTheGate,
     LookFailed,
     TemplateAppliedSuccess,
@@ -92,6 +93,7 @@ impl EventReason {
             Self::RolloutStalled => ("RolloutStalled", WARNING),
 
             Self::Forced => ("Forced", NORMAL),
+            Self::Edited => ("Edited", NORMAL),
             Self::PastTheGate => ("PastTheGate", WARNING),
             Self::LookFailed => ("LookFailed", WARNING),
             Self::TemplateAppliedSuccess => ("TemplateAppliedSuccess", NORMAL),

@@ -22,9 +22,10 @@ pub const MUTATING_WEBHOOK: &str = "mlynqnode.kb.io";
 pub const VALIDATING_WEBHOOK: &str = "vlynqnode.kb.io";
 pub const MUTATING_CONFIGURATION: &str = "lynq-mutating-webhook-configuration";
 pub const VALIDATING_CONFIGURATION: &str = "lynq-validating-webhook-configuration";
-/// The ValidatingAdmissionPolicy beside the webhooks, and the ConfigMap that tells it who the operator is.
+/// The ValidatingAdmissionPolicy beside the webhooks.
 pub const FENCE: &str = "lynqgate-fence";
-pub const IDENTITY_CONFIG_MAP: &str = "lynqgate-identity";
+/// The generateName of the LynqNode that the operator tries to write at its start, in a dry run.
+pub const WRITE_PROBE: &str = "lynqgate-write-probe-";
 /// Webhook paths of LynqNode admission.
 pub const MUTATE_NODE_PATH: &str = "/mutate-operator-lynq-sh-v1-lynqnode";
 pub const VALIDATE_NODE_PATH: &str = "/validate-operator-lynq-sh-v1-lynqnode";
@@ -88,6 +89,13 @@ pub const RENDERED_HASH: &str = "lynq.sh/rendered-hash";
 pub const ROW_HASH: &str = "lynq.sh/row-hash";
 /// When the hub first saw this row: what `now` means in its templates.
 pub const FIRST_SEEN: &str = "lynq.sh/first-seen";
+
+/// On a LynqNode whose content is not what its hub rendered, written by the gate: who wrote that content, and when. They say so and
+/// decide nothing.
+pub const EDITED_BY: &str = "lynq.sh/edited-by";
+pub const EDITED_AT: &str = "lynq.sh/edited-at";
+/// On such a LynqNode: `"true"` has the hub render it from its row again. The gate takes it off with that write.
+pub const DISCARD_EDIT: &str = "lynq.sh/discard-edit";
 
 /// On a LynqHub: how many deletions, or creations, of one sync the user has agreed to.
 pub const CONFIRM_DELETIONS: &str = "lynq.sh/confirm-deletions";

@@ -62,6 +62,12 @@ use crate::api::resource::ResourceArrays;
         priority = 1
     ),
     printcolumn(
+        json_path = ".status.conditions[?(@.type==\"Edited\")].status",
+        name = "Edited",
+        type_ = "string",
+        priority = 1
+    ),
+    printcolumn(
         json_path = ".metadata.annotations.lynq\\.sh/held-since",
         name = "Since",
         type_ = "date"

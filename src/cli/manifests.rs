@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use crate::api::resource::ARRAYS;
 use crate::api::{crd, names};
 use crate::decide::content::{self, HASH_VERSION};
-use crate::decide::installation::{STORED, definition_of};
+use crate::decide::installation::{OPERATOR_VARIABLE, STORED, definition_of, is_operator};
+
+/// User name of the operator as these manifests install it.
+const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
 
 /// Where the API server finds the webhooks.
 #[derive(Clone, Debug)]
@@ -66,6 +69,10 @@ pub fn without_services(installed: &Value, wanted: &Value) -> Option<Value> {
 
 /// Both configurations, without the `caBundle`: that is kept by the operator.
 pub fn webhook_configurations(address: &Address) -> [Value; 2] {
+    let probe = format!(
+        "!(has(request.dryRun) && request.dryRun && has(object.metadata.generateName) && object.metadata.generateName == '{}')",
+        names::WRITE_PROBE
+    );
     let entry = |name: &str, path: &str, resource: &str, seconds: u8| {
         let client_config = match address {
             Address::Service => {
@@ -82,8 +89,12 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
             "sideEffects": "None",
             "timeoutSeconds": seconds,
             "rules": [{"apiGroups": [names::GROUP], "apiVersions": [names::VERSION], "operations": ["CREATE", "UPDATE"], "resources": [resource], "scope": "Namespaced"}],
-            // What is on its way out must be able to lose its finalizer while no webhook answers.
-            "matchConditions": [{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}],
+            "matchConditions": [
+                // What is on its way out must be able to lose its finalizer while no webhook answers.
+                {"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"},
+                // So must the operator know, before a webhook answers, that nothing else denies its writes. Nothing is stored of a dry run.
+                {"name": "not-the-write-probe", "expression": probe},
+            ],
         })
     };
     let configuration = |kind: &str, name: &str, webhooks: Vec<Value>| {
@@ -167,10 +178,7 @@ fn fence() -> [Value; 2] {
             "before",
             format!("oldObject == null ? {{}} : {}", annotations("oldObject")),
         ),
-        variable(
-            "operator",
-            "request.userInfo.username == params.data.username".to_owned(),
-        ),
+        variable(OPERATOR_VARIABLE, is_operator(OPERATOR)),
         variable(
             "forced",
             format!("{} == 'true'", value("now", names::FORCE_ROLLOUT)),
@@ -267,7 +275,6 @@ fn fence() -> [Value; 2] {
             "metadata": {"name": names::FENCE},
             "spec": {
                 "failurePolicy": "Fail",
-                "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
                 "matchConstraints": {"resourceRules": [
                     {"apiGroups": [names::GROUP], "apiVersions": [names::VERSION], "operations": ["CREATE", "UPDATE"], "resources": ["lynqnodes"]},
                 ]},
@@ -283,7 +290,6 @@ fn fence() -> [Value; 2] {
             "spec": {
                 "policyName": names::FENCE,
                 "validationActions": ["Deny"],
-                "paramRef": {"name": names::IDENTITY_CONFIG_MAP, "namespace": "lynq-system", "parameterNotFoundAction": "Deny"},
             },
         }),
     ]
@@ -322,6 +328,10 @@ fn cluster_role() -> Value {
             rule(&["authentication.k8s.io"], &["selfsubjectreviews", "tokenreviews"], &["create"]),
             rule(&["authorization.k8s.io"], &["subjectaccessreviews"], &["create"]),
             rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["list", "watch"]),
+            named(
+                rule(&["admissionregistration.k8s.io"], &["validatingadmissionpolicies"], &["list", "watch"]),
+                &[names::FENCE],
+            ),
             named(
                 rule(&["apiextensions.k8s.io"], &["customresourcedefinitions"], &["list", "watch"]),
                 &definitions.each_ref().map(String::as_str),
@@ -391,6 +401,20 @@ mod tests {
         for configuration in webhook_configurations(&Address::Service) {
             for webhook in configuration["webhooks"].as_array().unwrap() {
                 assert_eq!(webhook["failurePolicy"], "Fail");
+                // What they leave out is on its way out, or never stored.
+                let conditions = webhook["matchConditions"].as_array().unwrap();
+                let [going, probe] = conditions.as_slice() else {
+                    panic!("{conditions:?}");
+                };
+                assert_eq!(
+                    going["expression"],
+                    "!has(object.metadata.deletionTimestamp)"
+                );
+                assert_eq!(
+                    probe["expression"],
+                    "!(has(request.dryRun) && request.dryRun && has(object.metadata.generateName) && \
+                     object.metadata.generateName == 'lynqgate-write-probe-')"
+                );
                 for selector in ["namespaceSelector", "objectSelector"] {
                     assert!(
                         webhook.get(selector).is_none(),

@@ -207,7 +207,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     world.follow_definitions();
 
     let stopping = Arc::new(AtomicBool::new(false));
-    let installation = Installation::follow(&kube, &arguments.namespace, &operator);
+    let installation = Installation::follow(&objects, &arguments.namespace, &operator);
     let not_ready = readiness(certs.clone(), installation.clone(), stopping.clone());
     let mut tasks = vec![];
     // As in Lynq: an empty address is nowhere for the probes, and its library's own default for the metrics.

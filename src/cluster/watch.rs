@@ -45,11 +45,8 @@ pub enum Which<'a> {
     All,
     /// Those with this label.
     Labelled(&'a str),
-    /// One; in no namespace where its kind is not namespaced.
-    One {
-        namespace: Option<&'a str>,
-        name: &'a str,
-    },
+    /// The one of this name, of a kind without namespaces.
+    One(&'a str),
 }
 
 /// Follows objects of the kind; `on_change` sees every event in order.
@@ -62,22 +59,12 @@ pub async fn follow(
     let mut config = watcher::Config::default()
         .page_size(PAGE_SIZE)
         .timeout(WATCH_TIMEOUT.as_secs() as u32);
-    let mut namespace = None;
     match which {
         Which::All => {}
         Which::Labelled(selector) => config = config.labels(selector),
-        Which::One {
-            namespace: of,
-            name,
-        } => {
-            config = config.fields(&format!("metadata.name={name}"));
-            namespace = of;
-        }
+        Which::One(name) => config = config.fields(&format!("metadata.name={name}")),
     }
-    let api: Api<DynamicObject> = match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    };
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
     let mut events = watcher(api, config).default_backoff().boxed();
     let (mut failed, mut told) = (0, None);
     while let Some(event) = events.next().await {

@@ -1,9 +1,11 @@
-//! Watches what must be installed as it is, in every replica: one that finds it otherwise is not ready, and says why.
+//! Watches what must be installed as it is, in every replica, and tries at the start whether a LynqNode can be written: a replica
+//! that finds it otherwise is not ready, and says why.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::ApiResource;
@@ -11,9 +13,16 @@ use serde_json::Value;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use crate::api::names;
+use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, Which, follow};
-use crate::decide::installation::{STORED, definition_of, definition_problem, identity_problem};
+use crate::decide::child::key_of;
+use crate::decide::installation::{
+    STORED, definition_of, definition_problem, fence_problem, write_probe, write_problem,
+};
+
+/// How often the first write is tried, until it would be stored.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
 
 /// What is wrong, by the object that is not as it should be. Cheap to clone.
 #[derive(Clone)]
@@ -24,7 +33,8 @@ pub struct Installation {
 
 impl Installation {
     /// `namespace` and `operator` are the operator's own.
-    pub fn follow(client: &Client, namespace: &str, operator: &str) -> Self {
+    pub fn follow(objects: &Objects, namespace: &str, operator: &str) -> Self {
+        let client = &objects.client;
         let (sender, seen) = channel(BTreeMap::new());
         let installation = Installation {
             problems: Arc::new(sender),
@@ -34,15 +44,13 @@ impl Installation {
             let name = definition_of(plural);
             let resource = ApiResource::erase::<CustomResourceDefinition>(&());
             let judge = move |object: Option<&Value>| definition_problem(plural, object);
-            installation.watch(client, resource, None, name, judge);
+            installation.watch(client, resource, name, judge);
         }
-        let (of, operator) = (namespace.to_owned(), operator.to_owned());
-        let judge = move |object: Option<&Value>| identity_problem(object, &of, &operator);
-        let (resource, name) = (
-            ApiResource::erase::<ConfigMap>(&()),
-            names::IDENTITY_CONFIG_MAP.to_owned(),
-        );
-        installation.watch(client, resource, Some(namespace.to_owned()), name, judge);
+        let resource = ApiResource::erase::<ValidatingAdmissionPolicy>(&());
+        let operator = operator.to_owned();
+        let judge = move |object: Option<&Value>| fence_problem(object, &operator);
+        installation.watch(client, resource, names::FENCE.to_owned(), judge);
+        installation.try_to_write(objects.dry_run(), namespace);
         installation
     }
 
@@ -58,11 +66,39 @@ impl Installation {
         let _ = seen.wait_for(BTreeMap::is_empty).await;
     }
 
+    /// Until a LynqNode would be stored, as far as the API server, RBAC, policies and the webhooks of others have a say.
+    fn try_to_write(&self, objects: Objects, namespace: &str) {
+        // Behind the names of objects: what is said of them says more.
+        const WHAT: &str = "a write of a LynqNode";
+        note(
+            &self.problems,
+            WHAT,
+            Some(format!("{WHAT} is not tried yet")),
+        );
+        let (problems, probe) = (self.problems.clone(), write_probe(namespace));
+        vital::spawn(async move {
+            loop {
+                let tried = objects.create(&key_of(&probe), &probe).await;
+                let problem = match &tried {
+                    Err(ApiError::Refused(why) | ApiError::NotFound(why)) => {
+                        Some(write_problem(why))
+                    }
+                    // An API server or a webhook that does not answer says nothing of what it would say.
+                    Ok(_) | Err(ApiError::Conflict(_) | ApiError::Unavailable(_)) => None,
+                };
+                note(&problems, WHAT, problem);
+                if tried.is_ok() {
+                    return;
+                }
+                tokio::time::sleep(PROBE_EVERY).await;
+            }
+        });
+    }
+
     fn watch(
         &self,
         client: &Client,
         resource: ApiResource,
-        namespace: Option<String>,
         name: String,
         judge: impl Fn(Option<&Value>) -> Option<String> + Send + Sync + 'static,
     ) {
@@ -74,12 +110,8 @@ impl Installation {
         );
         let (problems, client) = (self.problems.clone(), client.clone());
         vital::spawn(async move {
-            let which = Which::One {
-                namespace: namespace.as_deref(),
-                name: &name,
-            };
             let mut there = false;
-            follow(client, resource, which, |change| {
+            follow(client, resource, Which::One(&name), |change| {
                 let problem = match change {
                     Change::Restarted => {
                         there = false;

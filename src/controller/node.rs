@@ -326,8 +326,8 @@ impl Look<'_> {
     fn tell_bypass(&self, node: &NodeDigest) {
         self.world.metrics.bypassed();
         let text = "its content was written past lynqgate's admission webhook; nothing of that is applied, and it is held \
-                    for a release like any other change: to keep it from being released, set rollout.paused on its form, and change the form to \
-                    have the hub write the node anew. See that the webhook configurations and the CustomResourceDefinitions are as \
+                    for a release like any other change: to keep it from being released, annotate it lynq.sh/discard-edit=true, which has the \
+                    hub render it from its row again. See that the webhook configurations and the CustomResourceDefinitions are as \
                     installed";
         let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
         tracing::warn!(node = %node.key, text);

@@ -56,6 +56,13 @@ impl fmt::Display for Hash {
     }
 }
 
+/// Whether the content of this hash is another than a hub rendered, as the node's `lynq.sh/rendered-hash` names it; None where no
+/// hub did, or one of another version.
+pub fn is_edited(rendered: Option<&str>, desired: &str) -> Option<bool> {
+    let (content, _) = rendered?.split_once('/')?;
+    (!Hash::is_of_another_version(content)).then(|| content != desired)
+}
+
 /// The 16 arrays of `spec` that are not empty, as they stand there; everything else of it left out.
 pub fn of_spec(spec: Option<&Value>) -> Value {
     let mut content = Map::new();

@@ -23,8 +23,9 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    /// The node was written from it, and needs no other write: an edit since then stays, unless it is to be discarded.
     pub fn is_held_by(&self, node: &NodeDigest) -> bool {
-        node.rendered_hash.as_deref() == self.rendered_hash.as_deref()
+        node.rendered_hash.as_deref() == self.rendered_hash.as_deref() && !node.discards_edit()
     }
 }
 
@@ -61,16 +62,17 @@ impl Desired {
         self.wanted.len()
     }
 
-    /// Whether the node holds something else than the last sync left or saw there: a write that was late, or a copy of an older
-    /// time.
+    /// Whether the node holds something else than the last sync left or saw there: a write that was late, a copy of an older
+    /// time, or an edit that is to be discarded.
     pub fn is_behind(&self, node: &NodeDigest) -> bool {
         let name = &node.key.name;
-        let held = match (self.wanted.get(name), self.others.get(name)) {
-            (Some(wanted), _) => &wanted.rendered_hash,
-            (None, Some(seen)) => seen,
-            (None, None) => return true,
-        };
-        held.is_some() && node.rendered_hash.as_deref() != held.as_deref()
+        match (self.wanted.get(name), self.others.get(name)) {
+            (Some(wanted), _) => wanted.rendered_hash.is_some() && !wanted.is_held_by(node),
+            (None, Some(seen)) => {
+                seen.is_some() && node.rendered_hash.as_deref() != seen.as_deref()
+            }
+            (None, None) => true,
+        }
     }
 
     /// `nodes`: those of the form. `unwritten`: those of them, and of the ones that are wanted, that the last sync could not

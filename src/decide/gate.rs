@@ -13,7 +13,10 @@
 //! - `lynq.sh/held-since`, `lynq.sh/held-by`: only while held;
 //! - `lynq.sh/release`, `lynq.sh/ungated`: the operator's markers. A marker counts when it differs from the stored one
 //!   and is never taken off: a gate that took it off would see none when asked again, and hold what it just released.
+//!
+//! Beside the state it stamps content that no hub rendered with its writer (`gate::edit`).
 
+mod edit;
 mod state;
 
 use jiff::Timestamp;
@@ -137,13 +140,15 @@ impl Denial {
 pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
     let next = next_state(write, now)?;
     let mut warnings = vec![];
-    if let Some(value) =
-        annotation(write.new, names::FORCE_ROLLOUT).filter(|value| *value != names::TRUE)
-    {
-        warnings.push(format!(
-            "{}: only \"true\" forces; {value:?} does nothing",
-            names::FORCE_ROLLOUT
-        ));
+    for (name, does) in [
+        (names::FORCE_ROLLOUT, "forces"),
+        (names::DISCARD_EDIT, "discards"),
+    ] {
+        if let Some(value) = annotation(write.new, name).filter(|value| *value != names::TRUE) {
+            warnings.push(format!(
+                "{name}: only \"true\" {does}; {value:?} does nothing"
+            ));
+        }
     }
     if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) && next.state.held() {
         warnings.push(format!(
@@ -159,6 +164,7 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
     if let Some(stored) = next.stored {
         patch.extend(state::as_stored(stored, &write.new["spec"]));
     }
+    patch.extend(edit::patch(write, &next.state.desired, next.changed, now));
     Ok(Decision {
         outcome: next.outcome,
         held: next.state.held(),
@@ -209,6 +215,8 @@ pub fn rebased(stored: &Value) -> Option<Rebased<'_>> {
 struct Next<'a> {
     outcome: Outcome,
     state: State<'a>,
+    /// The content is another than the stored one.
+    changed: bool,
     /// The stored content that this one says again: what was desired before, or what is live.
     stored: Option<&'a Value>,
 }
@@ -243,6 +251,7 @@ fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<Next<'a>, Denial>
     Ok(Next {
         outcome,
         state,
+        changed,
         stored,
     })
 }

@@ -1,9 +1,10 @@
-//! What must be installed as it is, or lynqgate cannot keep its promises: its own CustomResourceDefinitions, and the name by
-//! which the policy lynqgate-fence knows it.
+//! What must be installed as it is, or lynqgate cannot keep its promises: its own CustomResourceDefinitions, the name by
+//! which the policy lynqgate-fence knows it, and that it may write LynqNodes.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::names;
+use crate::decide::content;
 
 /// Fields that the API server must store, by the plural of their kind, and what would become of it otherwise. Lynq's own
 /// definitions do not have them.
@@ -67,28 +68,70 @@ fn stores(schema: &Value, path: &str) -> bool {
     here.is_object()
 }
 
-/// What is wrong with the ConfigMap that tells the fence who the operator is.
-pub fn identity_problem(map: Option<&Value>, namespace: &str, operator: &str) -> Option<String> {
-    let what = format!(
-        "ConfigMap {} in namespace {namespace}",
-        names::IDENTITY_CONFIG_MAP
-    );
-    let Some(map) = map else {
-        return Some(format!(
-            "{what} is not there, and without it the policy lynqgate-fence refuses every write of a LynqNode; install \
-             lynqgate as the README says"
-        ));
-    };
-    let named = &map["data"]["username"];
-    (*named != operator).then(|| {
-        format!("{what} names {named} as the operator, but this is {operator:?}; correct it")
+/// The variable of the fence that is true for the operator.
+pub const OPERATOR_VARIABLE: &str = "operator";
+
+/// What follows the operator's name in [`is_operator`].
+const IS_THE_USER: &str = r#" == request.userInfo.username + ":""#;
+
+/// The CEL expression of that variable. A literal, for a policy with a parameter depends on an informer of the API server that
+/// may have stopped (decision 0031). Each part of the name stands between colons: kustomize replaces such parts.
+pub fn is_operator(username: &str) -> String {
+    // A JSON string is a CEL string.
+    format!("{}{IS_THE_USER}", Value::from(format!("{username}:")))
+}
+
+fn named_operator(expression: &str) -> Option<String> {
+    let literal = expression.strip_suffix(IS_THE_USER)?;
+    let name: String = serde_json::from_str(literal).ok()?;
+    Some(name.strip_suffix(':')?.to_owned())
+}
+
+/// What is wrong with the fence. One that is not there refuses nothing.
+pub fn fence_problem(policy: Option<&Value>, operator: &str) -> Option<String> {
+    let what = format!("ValidatingAdmissionPolicy {}", names::FENCE);
+    let variables = policy?["spec"]["variables"].as_array();
+    let mut variables = variables.into_iter().flatten();
+    let variable = variables.find(|variable| variable["name"] == OPERATOR_VARIABLE);
+    let expression = variable.and_then(|variable| variable["expression"].as_str());
+    match expression.and_then(named_operator) {
+        Some(named) if named == operator => None,
+        Some(named) => Some(format!(
+            "{what}: it names {named:?} as the operator, but this operator is {operator:?}. Correct its variable {OPERATOR_VARIABLE:?} \
+             (docs/OPERATING.md, \"Another namespace\")"
+        )),
+        None => Some(format!(
+            "{what}: its variable {OPERATOR_VARIABLE:?} is not this version's, so that it may deny every release. Install \
+             lynqgate's manifests again, as the README says"
+        )),
+    }
+}
+
+/// A write that only the operator may make, to be tried in a dry run. lynqgate's own webhooks leave it out, for before a replica is
+/// ready the API server reaches none of them; those of an earlier version do not, and allow it.
+pub fn write_probe(namespace: &str) -> Value {
+    json!({
+        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
+        "kind": "LynqNode",
+        "metadata": {
+            "generateName": names::WRITE_PROBE,
+            "namespace": namespace,
+            "annotations": {names::UNGATED: content::hash(None).as_str()},
+        },
+        "spec": {"uid": names::WRITE_PROBE, "templateRef": names::WRITE_PROBE},
     })
+}
+
+/// What a refusal of the probe means.
+pub fn write_problem(refusal: &str) -> String {
+    format!(
+        "LynqNodes: the API server denies what lynqgate writes (tried in a dry run): {refusal}. Correct what denies it; lynqgate tries \
+         again"
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::api::crd;
 
@@ -141,17 +184,35 @@ mod tests {
 
     #[test]
     fn the_fence_must_know_the_operator_by_its_name() {
-        let map = |name: &str| json!({"data": {"username": name}});
-        let problem = |map: Option<&Value>| identity_problem(map, "here", "me");
-        assert_eq!(problem(Some(&map("me"))), None);
+        let problem = |expression: &str| {
+            let other = json!({"name": "now", "expression": "{}"});
+            let variable = json!({"name": "operator", "expression": expression});
+            let policy = json!({"spec": {"variables": [other, variable]}});
+            fence_problem(Some(&policy), "ns:me").unwrap_or_default()
+        };
         assert_eq!(
-            problem(None).unwrap(),
-            "ConfigMap lynqgate-identity in namespace here is not there, and without it the policy lynqgate-fence refuses \
-             every write of a LynqNode; install lynqgate as the README says"
+            is_operator("ns:me"),
+            r#""ns:me:" == request.userInfo.username + ":""#
+        );
+        for name in ["ns:me", r#"a "quoted" \ name"#] {
+            assert_eq!(named_operator(&is_operator(name)).as_deref(), Some(name));
+        }
+        assert_eq!(problem(&is_operator("ns:me")), "");
+        assert_eq!(
+            problem(&is_operator("ns:you")),
+            "ValidatingAdmissionPolicy lynqgate-fence: it names \"ns:you\" as the operator, but this operator is \"ns:me\". Correct \
+             its variable \"operator\" (docs/OPERATING.md, \"Another namespace\")"
+        );
+        let not_ours = "ValidatingAdmissionPolicy lynqgate-fence: its variable \"operator\" is not this version's, so that it may deny \
+                        every release. Install lynqgate's manifests again, as the README says";
+        assert_eq!(
+            problem("request.userInfo.username == params.data.username"),
+            not_ours
         );
         assert_eq!(
-            problem(Some(&map("you"))).unwrap(),
-            "ConfigMap lynqgate-identity in namespace here names \"you\" as the operator, but this is \"me\"; correct it"
+            fence_problem(Some(&json!({})), "ns:me").as_deref(),
+            Some(not_ours)
         );
+        assert_eq!(fence_problem(None, "ns:me"), None, "it denies nothing");
     }
 }

@@ -62,6 +62,11 @@ pub struct NodeDigest {
     pub start: Option<String>,
     pub held_since: Option<String>,
     pub rendered_hash: Option<String>,
+    /// Who wrote content that is not what was rendered, and when.
+    pub edited_by: Option<String>,
+    pub edited_at: Option<String>,
+    /// Its annotation `lynq.sh/discard-edit` says so.
+    pub discard_edit: bool,
     pub bears_lynqs_row: bool,
     /// The generation of the form that it was last written from.
     pub written_from: Option<i64>,
@@ -133,6 +138,9 @@ impl NodeDigest {
             start: annotation(object, names::START_TIME).map(str::to_owned),
             held_since: annotation(object, names::HELD_SINCE).map(str::to_owned),
             rendered_hash: rendered_hash(object),
+            edited_by: annotation(object, names::EDITED_BY).map(str::to_owned),
+            edited_at: annotation(object, names::EDITED_AT).map(str::to_owned),
+            discard_edit: annotation(object, names::DISCARD_EDIT) == Some(names::TRUE),
             bears_lynqs_row: bears_lynqs_row(object),
             written_from: annotation(object, names::TEMPLATE_GENERATION)
                 .and_then(|text| text.parse().ok()),
@@ -247,8 +255,13 @@ impl NodeDigest {
     /// Whether the desired content is another than the hub rendered last, as what was written past the gate is; None where no
     /// hub did, or one of another version, which will be rendered anew.
     pub fn is_edited(&self) -> Option<bool> {
-        let (content, _) = self.rendered_hash.as_deref()?.split_once('/')?;
-        (!Hash::is_of_another_version(content)).then(|| self.past_gate || content != self.desired)
+        let edited = content::is_edited(self.rendered_hash.as_deref(), &self.desired);
+        edited.map(|edited| edited || self.past_gate)
+    }
+
+    /// Somebody wants it as its hub renders it again.
+    pub fn discards_edit(&self) -> bool {
+        self.discard_edit && self.is_edited() == Some(true)
     }
 
     /// Since when the live content is rolled out; None while it is not.

@@ -1,12 +1,15 @@
 //! Edits of nodes by people: held like the operator's own, and undone without a trace.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::*;
 
 const NODE: &str = "t0-web";
+const EDITED_BY: &str = "lynq.sh/edited-by";
+const EDITED_AT: &str = "lynq.sh/edited-at";
+const DISCARD: &str = "lynq.sh/discard-edit";
 
 /// Requests of the operator that wrote a child of the fleet.
 fn child_writes(events: &[crate::cluster::audit::AuditEvent], namespace: &str) -> Vec<String> {
@@ -213,11 +216,25 @@ async fn uid_form_and_hub_are_immutable() -> Result<()> {
     Ok(())
 }
 
-/// A hand edit survives the hub's syncs until something new is rendered for its row; then the rendering replaces all of
-/// it, also an array that the form does not have.
+/// As the hub rendered it, and nothing is left to discard.
+async fn until_discarded(fleet: &Fleet) -> Result<Value> {
+    wait::until("the edit is discarded", SOON, async || {
+        let node = fleet.get("LynqNode", NODE).await?;
+        let annotations = &node["metadata"]["annotations"];
+        for name in [DISCARD, EDITED_BY, EDITED_AT] {
+            anyhow::ensure!(annotations[name].is_null(), "{annotations}");
+        }
+        anyhow::ensure!(node["spec"]["configMaps"] == json!([]), "{}", node["spec"]);
+        Ok(node)
+    })
+    .await
+}
+
+/// A hand edit survives the hub's syncs until somebody discards it, or something new is rendered for its row; then the rendering
+/// replaces all of it, also an array that the form does not have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_edit_stays_until_the_next_rendering() -> Result<()> {
-    let (_, fleet) = paused_fleet("hand").await?;
+    let (cluster, fleet) = paused_fleet("hand").await?;
     let rendered = fleet.get("LynqNode", NODE).await?;
     let nodes = fleet.api("LynqNode");
     let added = json!({"spec": config_map(json!({"added": "by hand"}))});
@@ -232,17 +249,55 @@ async fn a_hand_edit_stays_until_the_next_rendering() -> Result<()> {
     .await?;
     let kept = fleet.get("LynqNode", NODE).await?;
     assert_eq!(kept["spec"], edited["spec"]);
-    wait::until("a condition says so", SOON, async || {
-        let node = fleet.get("LynqNode", NODE).await?;
-        let edited = crate::tenants::condition(&node, "Edited");
-        anyhow::ensure!(
-            edited.is_some_and(|condition| condition["status"] == "True"),
-            "{}",
-            node["status"]
-        );
-        Ok(())
+    let at = annotation(&kept, EDITED_AT);
+    at.parse::<jiff::Timestamp>()?;
+    let told = format!(
+        "the content is not what the hub rendered: it was changed by \"admin\" at {at}. It stays so until the hub renders something new for \
+         the row. To discard the change: kubectl annotate lynqnode {NODE} -n {} {DISCARD}=true",
+        fleet.namespace
+    );
+    let is_edited = ("Edited", "True", "NotAsRendered");
+    fleet.says(("LynqNode", NODE), is_edited, &told).await?;
+    fleet.event(NODE, "Edited", &told).await?;
+    let wide = ["get", "lynqnode", "-o", "wide", "-n", &fleet.namespace];
+    let table = cluster.kubectl(&wide, None).await?.expect_success()?;
+    let mut columns = vec![];
+    for line in table.lines().take(2) {
+        let from = table.find(" EDITED ").context("a column")?;
+        columns.push(line[from..].split_whitespace().next());
+    }
+    assert_eq!(columns, [Some("EDITED"), Some("True")], "{table}");
+
+    // Discarded before its release, it leaves nothing behind; discarded once it is live, it is held like any change.
+    merge(&nodes, NODE, &annotate(DISCARD, "true")).await?;
+    let discarded = until_discarded(&fleet).await?;
+    assert_eq!(state(&discarded), state(&rendered));
+    let mut forced = annotate(FORCE, "true");
+    forced["spec"] = edited["spec"].clone();
+    let live = merge(&nodes, NODE, &forced).await?;
+    assert!(
+        !is_held(&live) && annotation(&live, EDITED_BY) == "admin",
+        "{live}"
+    );
+    wait::until("the edit is live", SOON, async || {
+        fleet.get("ConfigMap", "settings").await
     })
     .await?;
+    let asked = json!({"metadata": {"annotations": {FORCE: null, DISCARD: "true"}}});
+    merge(&nodes, NODE, &asked).await?;
+    let discarded = until_discarded(&fleet).await?;
+    assert!(is_held(&discarded), "{discarded}");
+    assert_eq!(
+        discarded["spec"]["released"]["configMaps"],
+        edited["spec"]["configMaps"]
+    );
+    assert_eq!(
+        annotation(&discarded, HELD_BY),
+        operator::identity().username()
+    );
+    let as_rendered = ("Edited", "False", "AsRendered");
+    let told = "the content is what the hub rendered";
+    fleet.says(("LynqNode", NODE), as_rendered, told).await?;
 
     // An apply of the operator's that changes the row's rendering, although the form is the same.
     fleet.apply(&form(&fleet, 2, true)).await?;

@@ -230,7 +230,7 @@ async fn a_hub_that_cannot_go_is_told(cluster: &Cluster) -> Result<()> {
     fleet.until_names("LynqNode", &[]).await
 }
 
-/// The Secret that they come from is still the one of the hub before it, with which the garbage collector would take it.
+/// The Secret that they come from outlives the hub, also one that an earlier version had tied to it.
 async fn a_hub_made_anew_keeps_its_random_values(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 1).await?;
     let metadata = |name: &str| json!({"name": name, "namespace": fleet.namespace});
@@ -241,7 +241,6 @@ async fn a_hub_made_anew_keeps_its_random_values(cluster: &Cluster) -> Result<()
         "apiVersion": "v1", "kind": "Secret", "metadata": metadata("second-lynq-seed"), "immutable": true,
         "stringData": {"seed": "0123456789abcdef0123456789abcdef"},
     });
-    // Another hub stands for the one before, which lives, so that the garbage collector waits.
     let other = fleet.get("LynqHub", "tenants").await?;
     seed["metadata"]["ownerReferences"] = json!([
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "before", "uid": before["metadata"]["uid"]},
@@ -249,19 +248,38 @@ async fn a_hub_made_anew_keeps_its_random_values(cluster: &Cluster) -> Result<()
     ]);
     fleet.apply(&seed).await?;
     let stored = fleet.get("Secret", "second-lynq-seed").await?;
-    let mut hub = fleet.hub();
-    hub["metadata"]["name"] = json!("second");
-    let hub = fleet.apply(&hub).await?;
-    wait::until("the Secret is the new hub's", SOON, async || {
-        let owned = fleet.get("Secret", "second-lynq-seed").await?;
-        let owners = owned["metadata"]["ownerReferences"].as_array();
+    let mut second = fleet.hub();
+    second["metadata"]["name"] = json!("second");
+    fleet.apply(&second).await?;
+    wait::until("the Secret is no hub's", SOON, async || {
+        let kept = fleet.get("Secret", "second-lynq-seed").await?;
+        let metadata = &kept["metadata"];
+        let owners = metadata["ownerReferences"].as_array();
         let uids = owners.into_iter().flatten().map(|owner| &owner["uid"]);
-        let expected = [&before["metadata"]["uid"], &hub["metadata"]["uid"]];
-        ensure!(uids.eq(expected), "{}", owned["metadata"]);
-        ensure!(owned["data"] == stored["data"], "another seed");
+        ensure!(uids.eq([&before["metadata"]["uid"]]), "{metadata}");
+        ensure!(metadata["labels"]["lynq.sh/hub"] == "second", "{metadata}");
+        ensure!(kept["data"] == stored["data"], "another seed");
         Ok(())
     })
     .await?;
+
+    let mut random = map("app", "-app");
+    random["spec"]["data"]["password"] = json!("{{ randAlphaNum 20 }}");
+    let form = form(&fleet, "web", &[random]);
+    fleet.apply(&form).await?;
+    let password = async || -> Result<Value> {
+        let map = fleet.get("ConfigMap", "t0-app").await?;
+        let password = map["data"]["password"].clone();
+        ensure!(password.is_string(), "{map}");
+        Ok(password)
+    };
+    let drawn = wait::until("there is a password", SOON, &password).await?;
+    fleet.retire().await?;
+    fleet.until_names("LynqNode", &[]).await?;
+    until_maps(&fleet, &[]).await?;
+    fleet.apply(&fleet.hub()).await?;
+    let again = wait::until("there is a password again", SOON, &password).await?;
+    ensure!(drawn == again, "{drawn} became {again}");
     fleet.retire().await
 }
 

@@ -111,7 +111,7 @@ pub async fn write_nodes(
                         before.and_then(|before| stamp::parse(before.held_since.as_deref()?));
                     world.metrics.released(&hub, &now.form, way, since);
                 }
-                if now.rendered_hash.is_none() {
+                if now.rendered_hash.is_none() || now.discards_edit() {
                     let why = "it is stored with another content than the hub writes: an admission webhook or policy changes LynqNodes \
                                (exclude lynqnodes.operator.lynq.sh from it), or their definition is Lynq's or an older one \
                                (install lynqgate's)";

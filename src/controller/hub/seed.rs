@@ -1,5 +1,7 @@
-//! The secret that random template functions draw from: made once for each hub, and never shown.
+//! The secret that random template functions draw from: made once for each hub, never shown, and kept when the hub goes.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::api::names;
@@ -9,15 +11,31 @@ use crate::controller::World;
 use crate::controller::hub::source::{secret_bytes, secret_key};
 use crate::decide::child::ObjectKey;
 
-/// The secret that random template functions draw from: made once for each hub, so that no sync changes a password.
+/// The seed of the hub, so that no sync changes a password. Nobody owns its Secret: a hub that is made again under the same name
+/// finds it.
 pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
-    use base64::Engine;
     let key = key_of(&hub.namespace, &hub.name);
-    let owner = json!({
-        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqHub", "name": hub.name, "uid": hub.uid,
-    });
+    let create = async |data: Value| {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": key.name, "namespace": key.namespace, "labels": {names::LABEL_HUB: hub.name}},
+            "immutable": true,
+            "data": data,
+        });
+        match world.objects.create(&key, &object).await {
+            Err(ApiError::Conflict(_)) => world.objects.get(&key).await,
+            other => other,
+        }
+    };
     let secret = match world.objects.get(&key).await {
-        Ok(secret) => owned(world, &key, secret, &owner).await?,
+        Ok(secret) => match kept(&secret, &hub.name) {
+            None => secret,
+            Some(patch) => match world.objects.merge(&key, &patch).await {
+                // It went with an earlier hub, its owner, just now.
+                Err(ApiError::NotFound(_)) => create(secret["data"].clone()).await?,
+                patched => patched?,
+            },
+        },
         Err(ApiError::NotFound(_)) => {
             let mut fresh = [0_u8; 32];
             let provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -25,16 +43,7 @@ pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
                 .secure_random
                 .fill(&mut fresh)
                 .map_err(|_| ApiError::Unavailable("the system gives no random numbers".into()))?;
-            let object = json!({
-                "apiVersion": "v1", "kind": "Secret",
-                "metadata": {"name": key.name, "namespace": key.namespace, "ownerReferences": [owner]},
-                "immutable": true,
-                "data": {"seed": base64::engine::general_purpose::STANDARD.encode(fresh)},
-            });
-            match world.objects.create(&key, &object).await {
-                Err(ApiError::Conflict(_)) => world.objects.get(&key).await?,
-                other => other?,
-            }
+            create(json!({"seed": STANDARD.encode(fresh)})).await?
         }
         Err(error) => return Err(error),
     };
@@ -69,34 +78,57 @@ fn bytes_of(secret: &Value) -> Option<[u8; 32]> {
     bytes.try_into().ok()
 }
 
-/// A hub made anew, by hand or out of a backup, finds the Secret of the one before it, which the garbage collector is about to
-/// delete: with it every random value of the fleet would go.
-async fn owned(
-    world: &World,
-    key: &ObjectKey,
-    secret: Value,
-    hub: &Value,
-) -> Result<Value, ApiError> {
+/// What takes a hub's owner reference off the Secret, which earlier versions set, and labels it with its hub.
+fn kept(secret: &Value, hub: &str) -> Option<Value> {
     let metadata = &secret["metadata"];
-    let known = metadata["ownerReferences"].as_array();
-    let known = known.into_iter().flatten();
-    if known.clone().any(|owner| owner["uid"] == hub["uid"]) {
-        return Ok(secret);
-    }
+    let owners = metadata["ownerReferences"].as_array();
+    let owners = owners.into_iter().flatten();
     // What else may own it, such as what brings Secrets out of a vault, goes on to.
-    let others = known.filter(|owner| owner["kind"] != "LynqHub");
-    let owners: Vec<&Value> = others.chain([hub]).collect();
+    let others: Vec<&Value> = owners.clone().filter(|o| o["kind"] != "LynqHub").collect();
+    let is_kept = others.len() == owners.count() && metadata["labels"][names::LABEL_HUB] == hub;
     let version = &metadata["resourceVersion"];
-    let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
-    match world.objects.merge(key, &patch).await {
-        Err(ApiError::NotFound(_)) => {
+    let patch = json!({
+        "resourceVersion": version, "ownerReferences": others, "labels": {names::LABEL_HUB: hub},
+    });
+    (!is_kept).then(|| json!({"metadata": patch}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_nobodys_and_names_its_hub() {
+        let hub = json!({"kind": "LynqHub", "name": "tenants", "uid": "gone"});
+        let vault = json!({"kind": "ExternalSecret", "name": "seeds", "uid": "v"});
+        let secret = |owners: &[&Value], labels: Value| json!({"metadata": {"resourceVersion": "7", "ownerReferences": owners, "labels": labels}});
+        let labelled = json!({"lynq.sh/hub": "tenants"});
+        let patch = |owners: &[&Value]| {
             let metadata =
-                json!({"name": key.name, "namespace": key.namespace, "ownerReferences": owners});
-            let anew = json!({
-                "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "immutable": true, "data": secret["data"],
-            });
-            world.objects.create(key, &anew).await
+                json!({"resourceVersion": "7", "ownerReferences": owners, "labels": labelled});
+            Some(json!({"metadata": metadata}))
+        };
+        let unlabelled = || json!({"team": "blue"});
+        for (name, secret, expected) in [
+            (
+                "as it is made",
+                json!({"metadata": {"labels": labelled}}),
+                None,
+            ),
+            ("another's", secret(&[&vault], labelled.clone()), None),
+            ("a hub's", secret(&[&hub], unlabelled()), patch(&[])),
+            (
+                "both",
+                secret(&[&vault, &hub], unlabelled()),
+                patch(&[&vault]),
+            ),
+            (
+                "copied",
+                secret(&[], json!({"lynq.sh/hub": "old"})),
+                patch(&[]),
+            ),
+        ] {
+            assert_eq!(kept(&secret, "tenants"), expected, "{name}");
         }
-        other => other,
     }
 }

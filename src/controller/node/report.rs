@@ -144,6 +144,11 @@ impl Look<'_> {
             status.remove("appliedKinds");
         }
         let written = self.write_status(node, &told).await?;
+        if let Some(news) = status::edit_news(&node.status, &new) {
+            let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+            let events = &self.world.events;
+            events.tell(&about, EventReason::Edited, news.to_owned());
+        }
         self.memory.report.written = Some(now);
         self.world.nodes.learn(&written);
         self.world

@@ -2,8 +2,8 @@
 
 use crate::api::conditions::ConditionReason;
 
-pub const TAKE_BACK: &str =
-    "what the hub renders anew for its row takes that back: change the row, or the templates";
+pub const TAKE_BACK: &str = "nothing, if the change is to stay until the hub renders something new for the row; else discard it: kubectl annotate lynqnode, \
+                         with lynq.sh/discard-edit=true";
 
 pub const MEND_NODE: &str = "correct the form or the row (this node gets the correction first), or mend what the message names";
 

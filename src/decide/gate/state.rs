@@ -143,22 +143,11 @@ impl<'a> State<'a> {
     /// What brings `new` to this state.
     pub fn patch(&self, new: &Value) -> Vec<PatchOperation> {
         let mut patch = vec![];
-        let annotations = new
-            .pointer("/metadata/annotations")
-            .and_then(Value::as_object);
-        if annotations.is_none() {
+        if !new["metadata"]["annotations"].is_object() {
             patch.push(add(&["metadata", "annotations"], json!({})));
         }
-        for (name, wanted) in self.annotations() {
-            let found = annotations.and_then(|all| all.get(name));
-            match wanted {
-                Some(wanted) if found.and_then(Value::as_str) != Some(wanted) => {
-                    patch.push(add(&["metadata", "annotations", name], json!(wanted)));
-                }
-                None if found.is_some() => patch.push(remove(&["metadata", "annotations", name])),
-                _ => {}
-            }
-        }
+        let annotations = self.annotations().into_iter();
+        patch.extend(annotations.filter_map(|(name, wanted)| set_annotation(new, name, wanted)));
         let found = new.pointer("/spec/released");
         match self.released() {
             Some(wanted) if found != Some(wanted.as_ref()) => {
@@ -292,6 +281,16 @@ pub fn as_stored(stored: &Value, new: &Value) -> Vec<PatchOperation> {
         (list(new, array)? != stored).then(|| add(&["spec", array], stored))
     };
     ARRAYS.iter().filter_map(differs).collect()
+}
+
+/// What gives the annotation this value, or takes it off, where it is otherwise.
+pub fn set_annotation(new: &Value, name: &str, wanted: Option<&str>) -> Option<PatchOperation> {
+    let found = &new["metadata"]["annotations"][name];
+    match wanted {
+        Some(wanted) => (found.as_str() != Some(wanted))
+            .then(|| add(&["metadata", "annotations", name], json!(wanted))),
+        None => (!found.is_null()).then(|| remove(&["metadata", "annotations", name])),
+    }
 }
 
 pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 
+mod edits;
 mod force;
 mod histories;
 mod hostile;
@@ -54,7 +55,7 @@ fn write(old: Option<&Value>, new: &Value, user: &str) -> Result<(Outcome, Value
     .expect("its own answer is allowed");
     let mut twice = stored.clone();
     patch(&mut twice, &again.patch).unwrap();
-    for stamp in [names::START_TIME, names::HELD_SINCE] {
+    for stamp in [names::START_TIME, names::HELD_SINCE, names::EDITED_AT] {
         if annotation(&stored, stamp).is_some() {
             twice["metadata"]["annotations"][stamp] =
                 stored["metadata"]["annotations"][stamp].clone();

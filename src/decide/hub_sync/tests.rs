@@ -165,6 +165,38 @@ fn what_is_to_go_is_behind_what_the_form_says_since() {
     assert_eq!(unwritten(&unknown), ["t0-web"]);
 }
 
+/// An edit stays until its row renders something new, or somebody discards it.
+#[test]
+fn an_edit_is_written_over_when_it_is_to_be_discarded() {
+    let forms = form(1, "web:1");
+    let before = sync(&forms, &rows([0, 1]), &[], &Rendered::new());
+    let mut nodes = written(&before);
+    let mut edited = before.writes[0].object.clone();
+    let annotations = &mut edited["metadata"]["annotations"];
+    annotations[names::DESIRED_HASH] = json!(content::hash_value(&json!("by hand")));
+    for (discard, again) in [(None, false), (Some("yes"), false), (Some("true"), true)] {
+        edited["metadata"]["annotations"][names::DISCARD_EDIT] = json!(discard);
+        nodes[0] = Arc::new(NodeDigest::of(&edited, None));
+        let plan = sync(&forms, &rows([0, 1]), &nodes, &before.rendered);
+        let writes: Vec<&str> = plan.writes.iter().map(|w| w.name.as_str()).collect();
+        assert_eq!(writes, ["t0-web"][..usize::from(again)], "{discard:?}");
+        // Until it is written it is not released.
+        let is_behind = before.desired["web"].is_behind(&nodes[0]);
+        assert_eq!(is_behind, again, "{discard:?}");
+        // No sync can discard what no row asks for.
+        let goes = sync(&forms, &rows([1]), &nodes, &before.rendered);
+        assert!(!goes.desired["web"].is_behind(&nodes[0]), "{discard:?}");
+    }
+    // Back is what was rendered, and the annotation may still be there.
+    let mut back = before.writes[0].object.clone();
+    let hash = content::hash(Some(&back["spec"]));
+    back["metadata"]["annotations"][names::DESIRED_HASH] = json!(hash.as_str());
+    back["metadata"]["annotations"][names::DISCARD_EDIT] = json!("true");
+    nodes[0] = Arc::new(NodeDigest::of(&back, None));
+    let plan = sync(&forms, &rows([0, 1]), &nodes, &before.rendered);
+    assert!(plan.writes.is_empty(), "{:?}", plan.writes);
+}
+
 /// What runs there nobody knows yet: where no window applies either, the first write does not let it go.
 #[test]
 fn what_lynq_left_is_held_by_the_first_write() {

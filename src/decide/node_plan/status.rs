@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::{self, ConditionReason, ConditionState};
 use crate::api::node::NodeStatus;
-use crate::api::stamp;
+use crate::api::{names, stamp};
 use crate::decide::child::ObjectKey;
 use crate::decide::graph::State;
 use crate::decide::node::{Facts, NodeDigest};
@@ -301,24 +301,44 @@ fn states(
             },
         ),
     ];
-    states.extend(node.is_edited().map(edited));
+    states.extend(node.is_edited().map(|yes| edited(node, yes)));
     states
 }
 
-fn edited(yes: bool) -> ConditionState {
-    let (reason, message) = if yes {
-        (
-            ConditionReason::NotAsRendered,
-            "the content was changed since the hub wrote it, by hand or by a webhook; it stays so until the hub renders \
-             something new for this row",
-        )
-    } else {
-        (
-            ConditionReason::AsRendered,
-            "the content is what the hub rendered",
-        )
+fn edited(node: &NodeDigest, yes: bool) -> ConditionState {
+    if !yes {
+        let message = "the content is what the hub rendered";
+        return ConditionState::new("Edited", yes, ConditionReason::AsRendered, message);
+    }
+    let by = match (&node.edited_by, &node.edited_at) {
+        (Some(by), Some(at)) if !node.past_gate => format!("by {by:?} at {at}"),
+        _ => "by hand or by a webhook".to_owned(),
     };
-    ConditionState::new("Edited", yes, reason, message)
+    let next = match node.discard_edit {
+        true => format!(
+            "The hub renders it from its row again; if nothing comes of it, see the conditions of lynqhub {}",
+            node.hub
+        ),
+        false => format!(
+            "It stays so until the hub renders something new for the row. To discard the change: kubectl annotate lynqnode {} -n {} \
+             {}=true",
+            node.key.name,
+            node.key.namespace,
+            names::DISCARD_EDIT
+        ),
+    };
+    let message = format!("the content is not what the hub rendered: it was changed {by}. {next}");
+    ConditionState::new("Edited", yes, ConditionReason::NotAsRendered, message)
+}
+
+/// What the new status says of an edit, if the old one did not say that.
+pub fn edit_news<'a>(old: &NodeStatus, new: &'a NodeStatus) -> Option<&'a str> {
+    fn said(status: &NodeStatus) -> Option<&str> {
+        let mut conditions = status.conditions.iter();
+        let edited = conditions.find(|c| c.type_ == "Edited" && c.status == "True");
+        edited.map(|c| c.message.as_str())
+    }
+    said(new).filter(|news| said(old) != Some(*news))
 }
 
 /// What did not render has no kind and no name.

@@ -1,5 +1,6 @@
 //! Cases for what the node controller does next.
 
+mod edited;
 mod jobs;
 mod ownership;
 mod record;
@@ -63,6 +64,9 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         start: Some("2026-03-01T12:00:00.000Z".into()),
         held_since: None,
         rendered_hash: None,
+        edited_by: None,
+        edited_at: None,
+        discard_edit: false,
         bears_lynqs_row: false,
         written_from: None,
         first_seen: None,

@@ -239,8 +239,8 @@ impl Reason {
             }
             Reason::LiveContentUnknown { .. } => {
                 "nothing, if that is over within seconds; else see that lynqgate's webhook configurations are installed, and the \
-                 operator's log, which names the node. If somebody wrote past the webhook (condition Edited), set rollout.paused on the \
-                 form, and change the form to have the hub write the node anew: else what they wrote goes live in its turn"
+                 operator's log, which names the node. If somebody wrote past the webhook (condition Edited), annotate the node \
+                 lynq.sh/discard-edit=true: else what they wrote goes live in its turn"
             }
             Reason::NoForm { .. } => {
                 "bring the form back to this hub, or correct it; or let the node go: the hub's condition DeletionsHeld says how, \

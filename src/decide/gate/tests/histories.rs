@@ -321,7 +321,7 @@ fn asked_again(gate: Gate, write: &Write, now: Timestamp, stored: &Value) -> Jud
     }
     // Only the stamps of this very write may move with the clock.
     let (_, mut moved) = result(gate, &again, later).expect("its own answer is allowed");
-    for stamp in [names::START_TIME, names::HELD_SINCE] {
+    for stamp in [names::START_TIME, names::HELD_SINCE, names::EDITED_AT] {
         if annotation(stored, stamp) != write.old.and_then(|old| annotation(old, stamp))
             && annotation(stored, stamp).is_some()
         {

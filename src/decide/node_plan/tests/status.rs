@@ -288,22 +288,6 @@ fn what_is_skipped_because_of_a_render_error_counts_like_it() {
 }
 
 #[test]
-fn content_that_is_not_what_the_hub_rendered_is_said_so() {
-    for (rendered, said) in [
-        (None, None),
-        (Some("new/of the row"), Some("False")),
-        (Some("other/of the row"), Some("True")),
-    ] {
-        let mut node = node(vec![]);
-        node.rendered_hash = rendered.map(str::to_owned);
-        let plan = plan(&node, &[], &Rest::default(), at(0));
-        let status = status::of_node(&node, &[], &plan, None, at(0));
-        let edited = status.conditions.iter().find(|c| c.type_ == "Edited");
-        assert_eq!(edited.map(|c| c.status.as_str()), said, "{rendered:?}");
-    }
-}
-
-#[test]
 fn a_status_is_written_when_it_is_worth_it() {
     let mut node = node(vec![facts("a", &[])]);
     let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::HoldReason>| {
