@@ -30,6 +30,7 @@ mod reasons;
 mod relay;
 mod restored;
 mod rollout;
+mod shapes;
 mod steering;
 mod taken_back;
 mod takeover;
