@@ -32,6 +32,7 @@ mod relay;
 mod renamed;
 mod restored;
 mod rollout;
+mod shapes;
 mod steering;
 mod strangers;
 mod taken_back;

@@ -142,7 +142,10 @@ impl Fleet {
         let (group, version) = match kind {
             "LynqHub" | "LynqForm" | "LynqNode" => ("operator.lynq.sh", "v1"),
             "Deployment" | "StatefulSet" | "DaemonSet" => ("apps", "v1"),
-            "Job" => ("batch", "v1"),
+            "Job" | "CronJob" => ("batch", "v1"),
+            "PodDisruptionBudget" => ("policy", "v1"),
+            "HorizontalPodAutoscaler" => ("autoscaling", "v2"),
+            "Ingress" | "NetworkPolicy" => ("networking.k8s.io", "v1"),
             "PriorityClass" => ("scheduling.k8s.io", "v1"),
             _ => ("", "v1"),
         };

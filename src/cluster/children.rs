@@ -29,6 +29,29 @@ struct Inner {
     gone: Gone,
     /// Jobs that had completed when they went, until their node is looked at: it may not have seen them so.
     ended: BTreeMap<NodeKey, Vec<(ObjectKey, Arc<Child>)>>,
+    owned: Shared,
+}
+
+/// Texts that many objects have, once.
+#[derive(Default)]
+struct Shared {
+    texts: BTreeSet<Arc<str>>,
+    /// How many were in use when they were counted last.
+    used: usize,
+}
+
+impl Shared {
+    fn one(&mut self, text: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.texts.get(&text) {
+            return known.clone();
+        }
+        if self.texts.len() > 2 * self.used + 64 {
+            self.texts.retain(|text| Arc::strong_count(text) > 1);
+            self.used = self.texts.len();
+        }
+        self.texts.insert(text.clone());
+        text
+    }
 }
 
 #[derive(Default)]
@@ -246,13 +269,14 @@ impl Inner {
     /// Returns the digest that holds now, and the nodes for which something changed.
     fn put(&mut self, object: &Value) -> (Arc<Child>, BTreeSet<NodeKey>) {
         let key = key_of(object);
-        let child = Child::of(object);
+        let mut child = Child::of(object);
         if let Some(old) = self.children.get(&key)
             && old.uid == child.uid
             && version::is_newer(&old.resource_version, &child.resource_version)
         {
             return (old.clone(), BTreeSet::new());
         }
+        child.owned = self.owned.one(child.owned);
         let child = Arc::new(child);
         let old = self.children.insert(key.clone(), child.clone());
         // Heartbeats in a status, and the echo of our own writes, are no news.
@@ -333,6 +357,18 @@ mod tests {
         // It was left behind without our label, and is taken over once more.
         inner.learn(&object("4"), Asked(0));
         assert!(inner.children.contains_key(&key), "adopted");
+    }
+
+    #[test]
+    fn what_many_objects_have_is_kept_once_and_for_as_long_as_one_has_it() {
+        let mut shared = Shared::default();
+        let first = shared.one("a".into());
+        assert!(Arc::ptr_eq(&first, &shared.one("a".into())));
+        for i in 0..1000 {
+            shared.one(i.to_string().into());
+        }
+        assert!(shared.texts.len() < 100, "{}", shared.texts.len());
+        assert!(Arc::ptr_eq(&first, &shared.one("a".into())));
     }
 
     #[test]

@@ -64,6 +64,10 @@ impl Objects {
         }
     }
 
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// The same, but whatever is written is only tried.
     pub fn dry_run(&self) -> Self {
         Objects {
@@ -412,6 +416,22 @@ impl Objects {
             Request::new(url(&served.resource, &key.namespace)),
             &key.name,
         ))
+    }
+
+    /// A text of our own about the object, with no more of its values than an error of the API server has.
+    pub fn told(&self, text: &str) -> String {
+        let form = self
+            .known
+            .as_ref()
+            .map(|(form, _)| serde_json::to_string(&form.as_deref()).unwrap_or_default());
+        let node = self.known.as_ref().map(|(_, node)| node.as_str());
+        without_values(
+            text,
+            &[
+                form.as_deref().unwrap_or_default(),
+                node.unwrap_or_default(),
+            ],
+        )
     }
 
     async fn send(

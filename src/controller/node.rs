@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod confirm;
 mod delete;
+mod departing;
 mod kinds;
 mod left_over;
 mod news;

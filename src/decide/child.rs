@@ -1,13 +1,17 @@
 //! Child objects: what of one is kept in memory, whose it is, and how a resource becomes its manifest.
 
+pub mod departed;
 mod elements;
+pub mod fields;
 mod ignored;
 pub mod kind;
 mod managers;
+mod secret;
 pub mod texts;
 pub mod tie;
 
 use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -132,6 +136,8 @@ pub struct Child {
     pub fields_hash: String,
     /// The same of server-side applies alone, as older versions kept it.
     pub applied_fields_hash: String,
+    /// That set of fields itself, as JSON, without what ties the object to its node. Objects of one form have the same.
+    pub owned: Arc<str>,
     /// It shows that we applied it.
     pub marked: bool,
     pub once: bool,
@@ -166,6 +172,7 @@ impl Child {
             applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
             fields_hash: fields_hash(object),
             applied_fields_hash: managers::applied_fields_hash(object),
+            owned: managers::owned(object).to_string().into(),
             marked: managers::is_marked(object),
             once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
             orphaned: object["metadata"]["labels"][names::LABEL_ORPHANED] == names::TRUE,
@@ -347,7 +354,7 @@ pub fn manifest(
     scope: Scope,
     live: Option<&Value>,
 ) -> Value {
-    let mut object = resource.spec.clone();
+    let mut object = secret::fold(resource.spec.clone());
     if let Some(live) = live {
         ignored::keep(&mut object, resource, live);
     }

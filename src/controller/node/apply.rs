@@ -11,8 +11,9 @@ use crate::cluster::events::About;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::shallow;
 use crate::controller::World;
+use crate::controller::node::departing::Departing;
 use crate::decide::child::tie::{Tie, orphan};
-use crate::decide::child::{Child, ObjectKey, Scope, manifest, tie};
+use crate::decide::child::{Child, ObjectKey, Scope, departed, fields, manifest, tie};
 use crate::decide::content::is_deeper;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{self, TakeDown, ownership};
@@ -87,7 +88,9 @@ pub async fn dry_run_anew(
         child: None,
         recorded: false,
     };
-    send(&objects.dry_run(), node, &target, Found::Nothing).await
+    let objects = objects.dry_run();
+    let object = built(&objects, node, &target, &Found::Nothing).await;
+    send(&objects, &target, object, &Found::Nothing).await
 }
 
 enum Written {
@@ -108,31 +111,40 @@ async fn write(
         return Err(ApiError::Invalid(why));
     }
     let once = resource.creation_policy == CreationPolicy::Once;
+    let applies = resource.patch_strategy == PatchStrategy::Apply;
     let written_back =
         !resource.ignore_fields.is_empty() || resource.patch_strategy == PatchStrategy::Replace;
+    let mut refusal = None;
     // What is the node's own is written without a look, and by its uid: somebody may have made another of its name since.
     if let Some(child) = target.child
         && ownership::is_ours(child, node)
         && !once
         && !written_back
     {
-        let sent = send(objects, node, target, Found::Remembered(&child.uid)).await;
-        if !sent.as_ref().is_err_and(may_be_another) {
-            return Ok(Written::Sent(sent));
+        let object = built(objects, node, target, &Found::Remembered(&child.uid)).await;
+        if !(applies && departed::drops(&child.owned, &object)) {
+            match send(objects, target, object, &Found::Remembered(&child.uid)).await {
+                Err(error) if may_be_another(&error) => {}
+                // What nobody names any more may be in the way.
+                Err(ApiError::Invalid(why)) if applies => refusal = Some(why),
+                sent => return Ok(Written::Sent(sent)),
+            }
         }
     }
     // The watch sees only what has our label, so an object that it does not know may be there all the same.
     let live = match objects.get(key).await {
         Ok(live) => live,
         Err(ApiError::NotFound(_)) => {
+            let object = built(objects, node, target, &Found::Nothing).await;
             return Ok(Written::Sent(
-                send(objects, node, target, Found::Nothing).await,
+                send(objects, target, object, &Found::Nothing).await,
             ));
         }
         Err(error) => return Err(error),
     };
     // What was cut out of the reply must not be written back as if that were all.
-    if written_back && is_deeper(&live, shallow::DEPTH_MAX - 1) {
+    let cut = is_deeper(&live, shallow::DEPTH_MAX - 1);
+    if written_back && cut {
         let text = "the object is nested too deeply to be read whole, so that it cannot be written back; use patchStrategy: apply \
                     without ignoreFields";
         return Err(ApiError::Refused(text.to_owned()));
@@ -147,7 +159,39 @@ async fn write(
     if once && child.once && made {
         return Ok(Written::Kept(live));
     }
-    let sent = send(objects, node, target, Found::Live(&live, &child)).await;
+    let found = Found::Live(&live, &child);
+    let object = built(objects, node, target, &found).await;
+    if !applies || cut {
+        return Ok(Written::Sent(send(objects, target, object, &found).await));
+    }
+    let departing = Departing {
+        objects,
+        resource,
+        key,
+        live: &live,
+        object: &object,
+    };
+    let mut gone = None;
+    if refusal.is_none() {
+        if departed::drops(&child.owned, &object) {
+            gone = Some(departing.make_ours().await?);
+        }
+        let sent = send(objects, target, object.clone(), &found).await;
+        match (sent, &gone) {
+            (Err(ApiError::Invalid(why)), None) => refusal = Some(why),
+            (Ok(mut reply), Some(gone)) if objects.is_dry_run() => {
+                fields::remove(&mut reply, gone);
+                return Ok(Written::Sent(Ok(reply)));
+            }
+            (sent, _) => return Ok(Written::Sent(sent)),
+        }
+    }
+    let sent = match departing.make_ours().await? {
+        gone if fields::is_leaf(&gone) || objects.is_dry_run() => {
+            Err(ApiError::Invalid(refusal.unwrap_or_default()))
+        }
+        _ => send(objects, target, object, &found).await,
+    };
     Ok(Written::Sent(sent))
 }
 
@@ -159,43 +203,56 @@ enum Found<'a> {
     Live(&'a Value, &'a Child),
 }
 
-/// Writes that very object; where there is none, it is made.
-async fn send(
+/// What is written, for that very object; where there is none, it is made.
+async fn built(
     objects: &Objects,
     node: &NodeDigest,
     target: &Target<'_>,
-    found: Found<'_>,
-) -> Result<Value, ApiError> {
+    found: &Found<'_>,
+) -> Value {
     let Target { resource, key, .. } = *target;
     let scope = if key.namespace.is_empty() {
         Scope::Cluster
     } else {
         Scope::Namespaced
     };
-    let (uid, live, was_orphan) = match found {
-        Found::Nothing => (None, None, false),
-        Found::Remembered(uid) => (Some(uid), None, false),
-        Found::Live(live, child) => (Some(child.uid.as_str()), Some(live), child.orphaned),
+    let (uid, live) = match found {
+        Found::Nothing => (None, None),
+        Found::Remembered(uid) => (Some(*uid), None),
+        Found::Live(live, child) => (Some(child.uid.as_str()), Some(*live)),
     };
     let mut object = manifest(resource, &node.key, &node.uid, scope, live);
     objects.fit(&key.kind, &mut object).await;
     if let Some(uid) = uid {
         object["metadata"]["uid"] = uid.into();
     }
-    match resource.patch_strategy {
-        PatchStrategy::Merge if uid.is_some() => {
-            // The patch would put these lists in the place of everybody's.
-            if let Some(metadata) = object["metadata"].as_object_mut() {
-                metadata.remove("ownerReferences");
-                metadata.remove("finalizers");
-            }
-            objects.merge(key, &object).await
+    object
+}
+
+async fn send(
+    objects: &Objects,
+    target: &Target<'_>,
+    mut object: Value,
+    found: &Found<'_>,
+) -> Result<Value, ApiError> {
+    let Target { resource, key, .. } = *target;
+    let is_new = matches!(found, Found::Nothing);
+    if resource.patch_strategy == PatchStrategy::Merge && !is_new {
+        // The patch would put these lists in the place of everybody's.
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("ownerReferences");
+            metadata.remove("finalizers");
         }
-        PatchStrategy::Replace if let Some(live) = live => {
+        return objects.merge(key, &object).await;
+    }
+    departed::drop_nulls(&mut object);
+    match found {
+        Found::Live(live, _) if resource.patch_strategy == PatchStrategy::Replace => {
             object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
             objects.replace(key, &object).await
         }
         _ => {
+            let was_orphan = matches!(found, Found::Live(_, child) if child.orphaned);
             let force = resource.conflict_policy == ConflictPolicy::Force || was_orphan;
             objects.apply(key, &object, force).await
         }

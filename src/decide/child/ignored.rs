@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::api::resource::{PatchStrategy, Resource};
-use crate::decide::child::elements;
 use crate::decide::child::managers::without_others;
+use crate::decide::child::{elements, secret};
 use crate::decide::path::{Path, unescaped};
 
-/// The resource's manifest without them.
+/// The resource's manifest without them, as the form says it.
 pub fn without(resource: &Resource) -> Value {
     let mut object = resource.spec.clone();
     let places = pointers(resource, &object);
@@ -83,7 +83,19 @@ pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
 fn pointers(resource: &Resource, object: &Value) -> Vec<String> {
     let paths = resource.ignore_fields.iter();
     let paths = paths.filter_map(|path| Path::parse(path).ok());
-    paths.flat_map(|path| path.pointers(object)).collect()
+    match secret::mirrored(object) {
+        None => paths.flat_map(|path| path.pointers(object)).collect(),
+        Some(mirrored) => {
+            let found = paths.flat_map(|path| path.pointers(&mirrored)).collect();
+            secret::unmirrored(found, object)
+        }
+    }
+}
+
+/// Takes the fields out of any version of the object.
+pub fn take_out(object: &mut Value, resource: &Resource) {
+    let places = pointers(resource, object);
+    blank(object, &places);
 }
 
 /// Takes the fields out. An element leaves null behind, so that those after it stay where they are.

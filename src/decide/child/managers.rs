@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::api::names;
+use crate::decide::child::fields::{is_leaf, names_element, parsed, unite};
+use crate::decide::child::secret;
 use crate::decide::content::hash_value;
 use crate::decide::path::unescaped;
 
@@ -40,10 +42,29 @@ pub fn applied_fields_hash(object: &Value) -> String {
         .unwrap_or_default()
 }
 
+pub fn entries(object: &Value) -> impl Iterator<Item = &Value> {
+    let managers = object["metadata"]["managedFields"].as_array();
+    managers.into_iter().flatten()
+}
+
+/// What we own of the object's content, whatever we have written it with.
+pub fn owned(object: &Value) -> Value {
+    let mut all = json!({});
+    for operation in ["Apply", "Update"] {
+        for fields in ours(object, operation).filter_map(of_content) {
+            unite(&mut all, &fields);
+        }
+    }
+    if let Some(Value::Object(metadata)) = all.get_mut("f:metadata") {
+        metadata.retain(|name, _| ["f:labels", "f:annotations"].contains(&name.as_str()));
+    }
+    secret::fold_fields(&mut all, object);
+    all
+}
+
 /// The sets of fields of our own writes by this operation; a status is not of them.
 fn ours<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = &'a Value> {
-    let managers = object["metadata"]["managedFields"].as_array();
-    let ours = managers.into_iter().flatten().filter(move |entry| {
+    let ours = entries(object).filter(move |entry| {
         entry["manager"] == names::FIELD_MANAGER
             && entry["operation"] == operation
             && entry["subresource"].is_null()
@@ -78,12 +99,11 @@ pub fn without_others(live: &Value, pointer: &str) -> Option<Value> {
         .rsplit_once('/')
         .and_then(|(parent, _)| live.pointer(parent));
     let is_element = parent.is_some_and(Value::is_array);
-    let managers = live["metadata"]["managedFields"].as_array();
-    for entry in managers.into_iter().flatten() {
+    for entry in entries(live) {
         if entry["manager"] == names::FIELD_MANAGER && entry["operation"] == "Apply" {
             continue;
         }
-        let Some(fields) = owned(&entry["fieldsV1"], live, pointer) else {
+        let Some(fields) = owned_at(&entry["fieldsV1"], live, pointer) else {
             continue;
         };
         let is_theirs = is_leaf(fields) || (is_element && fields.get(".").is_some());
@@ -111,13 +131,9 @@ fn prune(value: &mut Value, fields: &Value) -> bool {
     !of_value.is_empty()
 }
 
-fn is_leaf(fields: &Value) -> bool {
-    fields.as_object().is_some_and(Map::is_empty)
-}
-
 /// What a manager's set of fields has at this place. Nothing at what tells an element of a list from the others: without that it
 /// would be another.
-fn owned<'a>(mut fields: &'a Value, mut object: &Value, pointer: &str) -> Option<&'a Value> {
+fn owned_at<'a>(mut fields: &'a Value, mut object: &Value, pointer: &str) -> Option<&'a Value> {
     let mut keys = None;
     for token in pointer.split('/').skip(1) {
         match object {
@@ -142,21 +158,6 @@ fn owned<'a>(mut fields: &'a Value, mut object: &Value, pointer: &str) -> Option
         }
     }
     Some(fields)
-}
-
-/// Elements are named by their keys (`k:{"name":"web"}`) or, in a set, by their values (`v:"web"`).
-fn names_element(name: &str, item: &Value) -> bool {
-    match (name.get(..2), parsed(name)) {
-        (Some("k:"), Some(Value::Object(keys))) => {
-            keys.iter().all(|(key, value)| item.get(key) == Some(value))
-        }
-        (Some("v:"), Some(value)) => value == *item,
-        _ => false,
-    }
-}
-
-fn parsed(name: &str) -> Option<Value> {
-    serde_json::from_str(name.split_once(':')?.1).ok()
 }
 
 #[cfg(test)]

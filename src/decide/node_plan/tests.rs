@@ -95,6 +95,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         applied_hash: Some(facts.hash.clone()),
         fields_hash: "ours".into(),
         applied_fields_hash: "ours".into(),
+        owned: "{}".into(),
         marked: true,
         once: false,
         orphaned: false,

@@ -483,6 +483,7 @@ fn digest(child: &Workload) -> Child {
         applied_hash: Some(child.applied_hash.clone()),
         fields_hash: String::new(),
         applied_fields_hash: String::new(),
+        owned: "{}".into(),
         marked: true,
         once: false,
         orphaned: false,

@@ -1,0 +1,137 @@
+//! A Secret's `stringData`, which the API server never gives back, as the `data` that it becomes: what is applied as `data` is ours, so
+//! that a key which others change, or which leaves the form, is noticed.
+
+use std::collections::BTreeSet;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value, json};
+
+use crate::decide::child::fields::unite;
+
+const PLACES: [&str; 2] = ["data", "stringData"];
+
+fn is_secret(object: &Value) -> bool {
+    object["apiVersion"] == "v1" && object["kind"] == "Secret"
+}
+
+/// As Kubernetes does it, `stringData` wins. What is no text stays as it is: the API server refuses it, and names it.
+pub fn fold(mut object: Value) -> Value {
+    if !is_secret(&object) {
+        return object;
+    }
+    let Some(texts) = object.get("stringData").and_then(Value::as_object) else {
+        return object;
+    };
+    let mut folded = match &object["data"] {
+        Value::Object(data) => data.clone(),
+        Value::Null => Map::new(),
+        _ => return object,
+    };
+    for (key, text) in texts {
+        match text {
+            Value::String(text) => {
+                drop(folded.insert(key.clone(), BASE64_STANDARD.encode(text).into()))
+            }
+            Value::Null => {}
+            _ => return object,
+        }
+    }
+    object["data"] = folded.into();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("stringData");
+    }
+    object
+}
+
+/// The same for a set of fields that was owned by an apply of `stringData`.
+pub fn fold_fields(fields: &mut Value, object: &Value) {
+    if is_secret(object)
+        && let Some(texts) = fields
+            .as_object_mut()
+            .and_then(|fields| fields.remove("f:stringData"))
+    {
+        unite(fields, &json!({"f:data": texts}));
+    }
+}
+
+/// The object as paths are looked up in it: what is in one of the places is in the other.
+pub fn mirrored(object: &Value) -> Option<Value> {
+    let mut all = Map::new();
+    for place in PLACES.iter().filter(|_| is_secret(object)) {
+        all.extend(object[place].as_object().cloned().unwrap_or_default());
+    }
+    let mut mirrored = object.clone();
+    for place in PLACES.iter().filter(|_| !all.is_empty()) {
+        mirrored[place] = all.clone().into();
+    }
+    (!all.is_empty()).then_some(mirrored)
+}
+
+/// The pointers that a mirrored object has given, as those of the object itself.
+pub fn unmirrored(pointers: Vec<String>, object: &Value) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for pointer in pointers {
+        let mut parts = pointer.splitn(3, '/');
+        let (place, below) = (parts.nth(1).unwrap_or_default(), parts.next());
+        if !PLACES.contains(&place) {
+            all.insert(pointer);
+            continue;
+        }
+        let below = below.map(|below| format!("/{below}")).unwrap_or_default();
+        all.extend(PLACES.map(|place| format!("/{place}{below}")));
+    }
+    all.retain(|pointer| object.pointer(pointer).is_some());
+    all.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn string_data_becomes_data() {
+        let secret = |fields: Value| {
+            let mut secret = json!({"apiVersion": "v1", "kind": "Secret"});
+            let all = secret.as_object_mut().expect("an object");
+            all.extend(fields.as_object().expect("an object").clone());
+            secret
+        };
+        for (name, said, folded) in [
+            (
+                "texts",
+                json!({"stringData": {"a": "x", "b": ""}}),
+                json!({"data": {"a": "eA==", "b": ""}}),
+            ),
+            (
+                "both: the text wins",
+                json!({"data": {"a": "b2xk", "c": "Yw=="}, "stringData": {"a": "x"}}),
+                json!({"data": {"a": "eA==", "c": "Yw=="}}),
+            ),
+            (
+                "a null is absent",
+                json!({"stringData": {"a": null}, "data": null}),
+                json!({"data": {}}),
+            ),
+            (
+                "no text",
+                json!({"stringData": {"a": 12}}),
+                json!({"stringData": {"a": 12}}),
+            ),
+            (
+                "no map",
+                json!({"stringData": {"a": "x"}, "data": 1}),
+                json!({"stringData": {"a": "x"}, "data": 1}),
+            ),
+            (
+                "none",
+                json!({"data": {"a": "eA=="}}),
+                json!({"data": {"a": "eA=="}}),
+            ),
+        ] {
+            assert_eq!(fold(secret(said)), secret(folded), "{name}");
+        }
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "stringData": {"a": "x"}});
+        assert_eq!(fold(map.clone()), map, "of a Secret only");
+    }
+}
