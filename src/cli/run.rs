@@ -22,16 +22,18 @@ use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
 use crate::cluster::objects::Objects;
 use crate::cluster::vital;
-use crate::controller::hub::rows_now;
+use crate::controller::hub::{self, Databases, rows_now};
 use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Workers, World};
+use crate::datasource::database::panics;
 use crate::decide::child::key_of;
+use crate::decide::hosts::{Hosts, Listed};
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
-use crate::server::webhook::definitions::{self, Definitions};
+use crate::server::webhook::definitions::{self, Definitions, PATIENCE};
 use crate::server::{files, metrics, probes, tls, webhook};
 
 /// Of a flag that is given twice, the last counts, as with Go's flags.
@@ -86,9 +88,13 @@ pub struct Arguments {
     #[arg(long, default_value = "10", value_parser = flags::count)]
     node_concurrency: usize,
     /// What becomes of a form, or of a node's content that somebody writes by hand, whose author may not make or change what
-    /// that makes lynqgate make or change.
+    /// that makes lynqgate make or change; and of a hub whose author may not get the Secrets, or the ConfigMap, that it names.
     #[arg(long, default_value = "enforce")]
     authorize_forms: Authorize,
+    /// Where hubs may connect, with commas in between: host names (* stands for any text), addresses, and networks such as
+    /// 10.0.0.0/8. Default: anywhere but to link-local addresses and the API server.
+    #[arg(long, value_delimiter = ',', value_parser = flags::listed)]
+    allow_datasource_hosts: Vec<Listed>,
     /// The user name of the operator, where it is not the one of its own credentials.
     #[arg(long)]
     operator_user: Option<String>,
@@ -155,6 +161,7 @@ pub fn run(arguments: Arguments) -> Result<(), AnyError> {
         Encoder::Json => log.json().flatten_event(true).init(),
         Encoder::Console => log.init(),
     }
+    panics::hide();
     tokio::runtime::Runtime::new()?.block_on(operate(arguments))
 }
 
@@ -163,6 +170,10 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let kubeconfig = flags::given(&arguments.kubeconfig);
     let kubeconfig = kubeconfig.map(|path| path.display().to_string());
     let (kube, user) = client::connect(kubeconfig.as_deref()).await?;
+    let hosts = Hosts {
+        listed: arguments.allow_datasource_hosts.clone(),
+        api_server: client::addresses(kubeconfig.as_deref()).await?,
+    };
     let operator = arguments.operator_user.clone().unwrap_or(user);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), operator, "starting");
     for said in arguments.of_lynq.unused() {
@@ -179,6 +190,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         objects.clone(),
         Events::start(kube.clone(), Some(hostname.clone())),
         metrics,
+        Databases::new(hosts),
     );
 
     registry.register_collector(Box::new(LynqMetrics {
@@ -230,6 +242,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     });
     let of_definitions = definitions::router(Definitions {
         rows_of: rows_of(&world),
+        check_hub: check_hub(&world),
         authors: authors.clone(),
         metrics: webhook_metrics.clone(),
         trials: Arc::new(Semaphore::new(1)),
@@ -372,7 +385,15 @@ fn rows_of(world: &Arc<World>) -> definitions::RowsOf {
     let world = world.clone();
     Arc::new(move |namespace, hub| {
         let world = world.clone();
-        Box::pin(async move { rows_now(&world, &namespace, &hub).await })
+        Box::pin(async move { rows_now(&world, &namespace, &hub, PATIENCE).await })
+    })
+}
+
+fn check_hub(world: &Arc<World>) -> definitions::CheckHub {
+    let world = world.clone();
+    Arc::new(move |hub| {
+        let world = world.clone();
+        Box::pin(async move { hub::check(&world, &hub, PATIENCE).await })
     })
 }
 

@@ -2,6 +2,7 @@
 
 pub mod authors;
 pub mod definitions;
+mod hubs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

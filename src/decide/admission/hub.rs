@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::api::hub::{HubSpec, SourceType};
+use crate::api::hub::{HubSpec, SourceType, TlsMode};
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::identifier::{MYSQL, POSTGRESQL, Table};
 
@@ -59,9 +59,25 @@ fn refusal(spec: &Value) -> Option<String> {
         return Some(format!("{type_}.{field} is required"));
     }
     match serde_json::from_value::<HubSpec>(spec.clone()) {
-        Ok(hub) => no_name(&hub),
+        Ok(hub) => no_name(&hub).or_else(|| no_authority(&hub)),
         Err(error) => Some(format!("spec: {error}")),
     }
+}
+
+/// Anybody has a certificate of an authority that the web trusts: without a name to check, that would be no check at all.
+fn no_authority(hub: &HubSpec) -> Option<String> {
+    let source = &hub.source;
+    let (type_, tls) = match source.type_ {
+        SourceType::Mysql => ("mysql", &source.mysql.as_ref()?.tls),
+        SourceType::Postgresql => ("postgresql", &source.postgresql.as_ref()?.tls),
+        SourceType::ConfigMap => return None,
+    };
+    let tls = tls.as_ref()?;
+    (tls.mode == TlsMode::VerifyCa && tls.ca_ref.is_none()).then(|| {
+        format!(
+            "source.{type_}.tls.caRef is required when tls.mode is verifyCa; name the Secret with the authority's certificate"
+        )
+    })
 }
 
 /// What no database has a name like.
@@ -178,6 +194,19 @@ mod tests {
              put any SQL other than a name into a view"
         );
         assert_eq!(judge(None, &hub(spec)).denied, Some(said));
+    }
+
+    #[test]
+    fn verify_ca_needs_an_authority() {
+        let mut spec = good();
+        spec["source"]["mysql"]["tls"] = json!({"mode": "verifyCa"});
+        let denied = judge(None, &hub(spec.clone())).denied.unwrap();
+        assert!(
+            denied.starts_with("source.mysql.tls.caRef is required when tls.mode is verifyCa"),
+            "{denied}"
+        );
+        spec["source"]["mysql"]["tls"]["caRef"] = json!({"name": "ca", "key": "ca.crt"});
+        assert_eq!(judge(None, &hub(spec)).denied, None);
     }
 
     /// A stored one may be changed beside its spec, however bad that is.

@@ -21,23 +21,27 @@ use crate::api::names;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::rights;
 use crate::decide::admission::trial::{self, HubSays, Trial};
-use crate::decide::admission::{Verdict, hub};
+use crate::decide::admission::{Doubt, Verdict};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
 use crate::decide::rows::Rows;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::{MALFORMED, Metrics, read_body, refuse, reply};
 
 /// For the rows; three times as much for all of the trial. The API server waits 10 s.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The rows of a hub, by namespace and name, and its window; or why there are none.
 pub type RowsOf = Arc<
     dyn Fn(String, String) -> BoxFuture<'static, Result<(Rows, HubSays), String>> + Send + Sync,
 >;
 
+/// Whether the database of a hub has what it maps.
+pub type CheckHub = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<(), Doubt>> + Send + Sync>;
+
 #[derive(Clone)]
 pub struct Definitions {
     pub rows_of: RowsOf,
+    pub check_hub: CheckHub,
     /// None asks nothing of whoever writes a form.
     pub authors: Option<Authors>,
     pub metrics: Metrics,
@@ -63,11 +67,7 @@ async fn validate_form(State(all): State<Arc<Definitions>>, request: Request<Bod
 }
 
 async fn validate_hub(State(all): State<Arc<Definitions>>, request: Request<Body>) -> Response {
-    answer(&all, request, "hub", async |request| {
-        let new = request.object.as_ref().unwrap_or(&Value::Null);
-        hub::judge(request.old_object.as_ref(), new)
-    })
-    .await
+    answer(&all, request, "hub", async |request| all.hub(request).await).await
 }
 
 async fn nothing_to_add(State(all): State<Arc<Definitions>>, request: Request<Body>) -> Response {
