@@ -94,7 +94,7 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
             "lynqforms",
             10,
         ),
-        entry(names::HUB_WEBHOOK, names::VALIDATE_HUB_PATH, "lynqhubs", 5),
+        entry(names::HUB_WEBHOOK, names::VALIDATE_HUB_PATH, "lynqhubs", 10),
     ];
     [
         configuration(

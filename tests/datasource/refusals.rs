@@ -89,7 +89,7 @@ const BOTH: [Case; 9] = [
     },
 ];
 
-const MARIADB: [Case; 6] = [
+const MARIADB: [Case; 5] = [
     Case {
         name: "no right to the database",
         database: "mysql",
@@ -109,13 +109,6 @@ const MARIADB: [Case; 6] = [
         password: "",
         database: "nowhere",
         message: "there is no database \"nowhere\" on the server; check its name",
-        ..GOOD
-    },
-    Case {
-        name: "a user of the server's machine",
-        user: "socket",
-        message: "the database authenticates user \"socket\" by a method without a password (unix_socket, auth_socket or GSSAPI), \
-            which is not supported here; give the user ed25519 (MariaDB), caching_sha2_password (MySQL) or mysql_native_password",
         ..GOOD
     },
     Case {
@@ -300,7 +293,6 @@ async fn prepare_mariadb(database: &Database) {
         "CREATE USER 'peter'@'%' IDENTIFIED BY 'right'",
         "CREATE TABLE free (uid VARCHAR(9), activate INT)",
         "GRANT SELECT ON refuse.free TO 'peter'@'%'",
-        "CREATE USER 'socket'@'%' IDENTIFIED VIA unix_socket",
         "CREATE USER 'locked'@'%' IDENTIFIED BY 'right' ACCOUNT LOCK",
     ];
     create(database, "refuse", &statements).await;

@@ -222,6 +222,16 @@ async fn methods(product: Product, database: &Database, settings: &Settings, our
         assert!(rows(&encrypted, product).await.is_ok());
         return;
     }
+    let socket =
+        "CREATE USER socket@'%' IDENTIFIED VIA unix_socket; GRANT SELECT ON *.* TO socket@'%'";
+    database.execute(socket).await.unwrap();
+    let error = rows(&login("socket"), product).await.expect_err("a socket");
+    assert_eq!(
+        error.to_string(),
+        "the database denies user \"socket\" access; check the user name; if it is right, the user logs in without a password \
+         (unix_socket, auth_socket or GSSAPI), which is not supported here: give it ed25519 (MariaDB), caching_sha2_password (MySQL) \
+         or mysql_native_password"
+    );
     for (library, method) in [("auth_ed25519", "ed25519"), ("auth_parsec", "parsec")] {
         let install = format!("INSTALL SONAME '{library}'");
         if database.execute(&install).await.is_err() {

@@ -84,9 +84,10 @@ fn server(context: Context<'_>, code: u16, message: &str, rows_read: u64) -> Sou
     };
     match code {
         1045 => context.access_denied(),
-        1698 => unsupported(
-            context,
-            "a method without a password (unix_socket, auth_socket or GSSAPI)",
+        // MariaDB also answers so for a user whom it does not know.
+        1698 => context.denied(
+            "check the user name; if it is right, the user logs in without a password (unix_socket, auth_socket or GSSAPI), which \
+             is not supported here: give it ed25519 (MariaDB), caching_sha2_password (MySQL) or mysql_native_password",
         ),
         1040 | 1203 | 1226 => SourceError::TooManyConnections {
             code: code.to_string(),

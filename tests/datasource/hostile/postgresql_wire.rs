@@ -147,6 +147,8 @@ fn replies(result: Vec<u8>) -> Vec<Vec<u8>> {
         begun(SESSION),
         description(&["uid", "activate"]),
         result,
+        // Of the statement that was described.
+        [message(b'3', b""), idle()].concat(),
         done("COMMIT"),
     ]
 }
