@@ -94,6 +94,7 @@ pub struct World {
     pub forms: Catalog<FormSpec, FormStatus>,
     pub node_queue: Queue<NodeKey>,
     pub hub_queue: Queue<HubKey>,
+    pub databases: hub::Databases,
     pub rollout_queue: Queue<HubKey>,
     /// The release loop has been at the statuses of some hub's forms.
     pub forms_told: Notify,
@@ -166,7 +167,13 @@ fn panic_text(rest: Duration) -> String {
 }
 
 impl World {
-    pub fn new(namespace: &str, objects: Objects, events: Events, metrics: Metrics) -> Arc<Self> {
+    pub fn new(
+        namespace: &str,
+        objects: Objects,
+        events: Events,
+        metrics: Metrics,
+        databases: hub::Databases,
+    ) -> Arc<Self> {
         let node_queue: Queue<NodeKey> = Queue::default();
         let touched = node_queue.clone();
         Arc::new(World {
@@ -181,6 +188,7 @@ impl World {
             forms: Catalog::default(),
             node_queue,
             hub_queue: Queue::default(),
+            databases,
             rollout_queue: Queue::default(),
             forms_told: Notify::new(),
             holds: Mutex::default(),
@@ -400,6 +408,7 @@ impl World {
         }
         if now.is_none() {
             self.metrics.forget_hub(&key);
+            self.databases.forget(&key);
         }
         if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout)
             || before.map(|h| (h.generation, &h.annotations))

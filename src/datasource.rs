@@ -37,4 +37,13 @@ impl DataSource {
             Self::ConfigMap(config_map) => config_map.rows(columns, on_row),
         }
     }
+
+    /// Whether the mapped columns are there and may be read, found out without reading any row.
+    pub async fn check(&self, columns: &Columns) -> Result<(), SourceError> {
+        match self {
+            Self::Mysql(mysql) => mysql.check(columns).await,
+            Self::Postgresql(postgresql) => postgresql.check(columns).await,
+            Self::ConfigMap(config_map) => config_map.rows(columns, drop).map(drop),
+        }
+    }
 }

@@ -13,6 +13,7 @@ pub mod explain;
 pub mod findings;
 pub mod gate;
 pub mod graph;
+pub mod hosts;
 pub mod hub_sync;
 pub mod identifier;
 pub mod installation;

@@ -22,9 +22,11 @@ mod faults;
 pub mod hostile;
 mod queries;
 mod refusals;
+mod sessions;
 pub mod tls;
 mod values;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lynqgate::datasource::database::{Limits, Settings, Tls};
@@ -89,6 +91,7 @@ fn settings(database: &Database, name: &str, table: &str) -> Settings {
             query: Duration::from_secs(120),
             ..Limits::default()
         },
+        hosts: Arc::default(),
     }
 }
 
@@ -134,13 +137,6 @@ impl Product {
             Self::Postgresql => {
                 format!("(SELECT generate_series(1, {rows}::bigint) seq) numbers")
             }
-        }
-    }
-
-    fn connection_id(self) -> &'static str {
-        match self {
-            Self::Mariadb => "CONNECTION_ID()",
-            Self::Postgresql => "pg_backend_pid()",
         }
     }
 }

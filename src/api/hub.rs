@@ -180,10 +180,12 @@ pub struct Postgresql {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceTls {
-    /// required: encrypted, and the server's certificate must be valid for its host name. disabled: in clear.
+    /// required: encrypted, and the server's certificate must be valid for its host name. verifyCa: encrypted, and the certificate
+    /// must be issued by an authority of caRef, whatever names it has: for servers whose certificates have no subjectAltName.
+    /// disabled: in clear.
     pub mode: TlsMode,
     /// The Secret, in the hub's namespace, with the authorities (PEM) that may have issued the server's certificate.
-    /// Without it those that the web trusts.
+    /// Without it those that the web trusts; verifyCa needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_ref: Option<SecretKey>,
 }
@@ -193,6 +195,8 @@ pub struct SourceTls {
 pub enum TlsMode {
     Disabled,
     Required,
+    #[serde(rename = "verifyCa")]
+    VerifyCa,
 }
 
 fn mysql_port() -> i32 {
@@ -224,6 +228,30 @@ pub struct ValueMappings {
     /// Deprecated: column with a host or URL; use extraValueMappings and the toHost function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_or_url: Option<String>,
+}
+
+impl Source {
+    /// What of its namespace the hub has lynqgate read: plurals of kinds, and names.
+    pub fn reads(&self) -> Vec<(&'static str, &str)> {
+        let (password, tls) = match self.type_ {
+            SourceType::Mysql => {
+                let mysql = self.mysql.as_ref();
+                mysql.map(|it| (&it.password_ref, &it.tls))
+            }
+            SourceType::Postgresql => {
+                let postgresql = self.postgresql.as_ref();
+                postgresql.map(|it| (&it.password_ref, &it.tls))
+            }
+            SourceType::ConfigMap => {
+                let of_rows = self.config_map.iter();
+                return of_rows.map(|it| ("configmaps", it.name.as_str())).collect();
+            }
+        }
+        .unwrap_or((&None, &None));
+        let authority = tls.as_ref().and_then(|tls| tls.ca_ref.as_ref());
+        let secrets = password.iter().chain(authority);
+        secrets.map(|it| ("secrets", it.name.as_str())).collect()
+    }
 }
 
 impl ValueMappings {

@@ -16,7 +16,7 @@ use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::World;
-use crate::controller::hub::{FirstSync, first_sync};
+use crate::controller::hub::{Databases, FirstSync, first_sync};
 use crate::controller::metrics::Metrics;
 use crate::controller::node::takeover::foresee;
 use crate::controller::rollout::snapshot::is_forced;
@@ -93,7 +93,14 @@ async fn look(arguments: &Arguments) -> Result<(), AnyError> {
     let path = path.map(|path| path.display().to_string());
     let (kube, _) = client::connect(path.as_deref()).await?;
     let objects = Objects::new(kube.clone()).dry_run();
-    let world = World::new("", objects, Events::start(kube, None), Metrics::default());
+    let events = Events::start(kube, None);
+    let world = World::new(
+        "",
+        objects,
+        events,
+        Metrics::default(),
+        Databases::default(),
+    );
     let namespace = arguments.namespace.as_deref().unwrap_or_default();
     let hubs = list(&world, "LynqHub", namespace).await?;
     for form in list(&world, "LynqForm", namespace).await? {

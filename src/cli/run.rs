@@ -18,23 +18,24 @@ use webhook_certs::WebhookCerts;
 
 use crate::api::names;
 use crate::cli::manifests::{self, Address};
-use crate::cluster::catalog::Hub;
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
-use crate::controller::hub::{self, rows_now};
+use crate::controller::hub::{self, Databases, rows_now};
 use crate::controller::installation::Installation;
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::trial::{live_nodes, try_on_server};
 use crate::controller::{Workers, World};
+use crate::datasource::database::panics;
 use crate::decide::child::key_of;
+use crate::decide::hosts::{Hosts, Listed};
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
-use crate::server::webhook::definitions::{self, Definitions, Turns};
+use crate::server::webhook::definitions::{self, Definitions, PATIENCE, Turns};
 use crate::server::webhook::reach::RowsAs;
 use crate::server::{files, metrics, probes, tls, webhook};
 
@@ -90,12 +91,16 @@ pub struct Arguments {
     #[arg(long, default_value = "10", value_parser = flags::count)]
     node_concurrency: usize,
     /// What becomes of a form, or of a node's content that somebody writes by hand, whose author may not make or change what
-    /// that makes lynqgate make or change.
+    /// that makes lynqgate make or change; and of a hub whose author may not get the Secrets, or the ConfigMap, that it names.
     #[arg(long, default_value = "enforce")]
     authorize_forms: Authorize,
     /// What becomes of a form that could not be tried on all of its rows within a few seconds, such as while its database is away.
     #[arg(long, default_value = "warn")]
     untried_forms: Untried,
+    /// Where hubs may connect, with commas in between: host names (* stands for any text), addresses, and networks such as
+    /// 10.0.0.0/8. Default: anywhere but to link-local addresses and the API server.
+    #[arg(long, value_delimiter = ',', value_parser = flags::listed)]
+    allow_datasource_hosts: Vec<Listed>,
     /// The user name of the operator, where it is not the one of its own credentials.
     #[arg(long)]
     operator_user: Option<String>,
@@ -170,6 +175,7 @@ pub fn run(arguments: Arguments) -> Result<(), AnyError> {
         Encoder::Json => log.json().flatten_event(true).init(),
         Encoder::Console => log.init(),
     }
+    panics::hide();
     tokio::runtime::Runtime::new()?.block_on(operate(arguments))
 }
 
@@ -178,6 +184,10 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let kubeconfig = flags::given(&arguments.kubeconfig);
     let kubeconfig = kubeconfig.map(|path| path.display().to_string());
     let (kube, user) = client::connect(kubeconfig.as_deref()).await?;
+    let hosts = Hosts {
+        listed: arguments.allow_datasource_hosts.clone(),
+        api_server: client::addresses(kubeconfig.as_deref()).await?,
+    };
     let operator = arguments.operator_user.clone().unwrap_or(user);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), operator, "starting");
     for said in arguments.of_lynq.unused() {
@@ -192,7 +202,13 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let objects = Objects::new(kube.clone());
     let events = Events::start(kube.clone(), Some(hostname.clone()));
     events.register(&mut registry);
-    let world = World::new(&arguments.namespace, objects.clone(), events, metrics);
+    let world = World::new(
+        &arguments.namespace,
+        objects.clone(),
+        events,
+        metrics,
+        Databases::new(hosts),
+    );
 
     registry.register_collector(Box::new(LynqMetrics {
         world: world.clone(),
@@ -247,6 +263,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         nodes_of: nodes_of(&world),
         try_on_server: on_server(&world),
         rows_as: rows_as(&world),
+        check_hub: check_hub(&world),
         authors: authors.clone(),
         metrics: webhook_metrics.clone(),
         namespace: arguments.namespace.clone(),
@@ -391,7 +408,15 @@ fn rows_of(world: &Arc<World>) -> definitions::RowsOf {
     let world = world.clone();
     Arc::new(move |namespace, hub| {
         let world = world.clone();
-        Box::pin(async move { rows_now(&world, &namespace, &hub).await })
+        Box::pin(async move { rows_now(&world, &namespace, &hub, PATIENCE).await })
+    })
+}
+
+fn check_hub(world: &Arc<World>) -> definitions::CheckHub {
+    let world = world.clone();
+    Arc::new(move |hub| {
+        let world = world.clone();
+        Box::pin(async move { hub::check(&world, &hub, PATIENCE).await })
     })
 }
 
@@ -418,7 +443,7 @@ fn rows_as(world: &Arc<World>) -> RowsAs {
     let world = world.clone();
     Arc::new(move |hub| {
         let world = world.clone();
-        Box::pin(async move { hub::rows_as(&world, &Hub::of(&hub)).await })
+        Box::pin(async move { hub::rows_as(&world, &hub, PATIENCE).await })
     })
 }
 

@@ -1,5 +1,6 @@
 //! The connection to the API server, and who the operator is there.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use kube::client::ClientBuilder;
@@ -29,9 +30,21 @@ pub enum ConnectError {
     Unusable { url: String, reason: String },
 }
 
-/// A client, and the user name that its requests have.
-pub async fn connect(kubeconfig: Option<&str>) -> Result<(kube::Client, String), ConnectError> {
-    let mut config = match kubeconfig {
+/// The addresses of the API server, as the operator reaches it.
+pub async fn addresses(kubeconfig: Option<&str>) -> Result<Vec<SocketAddr>, ConnectError> {
+    let url = configuration(kubeconfig).await?.cluster_url;
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let port = match url.port_u16() {
+        Some(port) => port,
+        None if url.scheme_str() == Some("http") => 80,
+        None => 443,
+    };
+    let found = tokio::net::lookup_host((host, port)).await;
+    Ok(found.into_iter().flatten().collect())
+}
+
+async fn configuration(kubeconfig: Option<&str>) -> Result<Config, ConnectError> {
+    Ok(match kubeconfig {
         None => Config::infer()
             .await
             .map_err(|e| ConnectError::NoConfig(Box::new(e)))?,
@@ -45,7 +58,12 @@ pub async fn connect(kubeconfig: Option<&str>) -> Result<(kube::Client, String),
                 .await
                 .map_err(|e| bad(e.to_string()))?
         }
-    };
+    })
+}
+
+/// A client, and the user name that its requests have.
+pub async fn connect(kubeconfig: Option<&str>) -> Result<(kube::Client, String), ConnectError> {
+    let mut config = configuration(kubeconfig).await?;
     let url = config.cluster_url.to_string();
     let unusable = |reason: String| ConnectError::Unusable {
         url: url.clone(),

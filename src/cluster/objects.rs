@@ -17,9 +17,10 @@ use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::cluster::published::{self, Published};
-use crate::decide::child::texts::Texts;
 use crate::cluster::vital::Mutex;
+use crate::decide::child::texts::Texts;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
+use crate::decide::refusal::without_values;
 
 pub use crate::cluster::api_error::ApiError;
 

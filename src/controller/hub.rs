@@ -1,5 +1,6 @@
 //! The hub loop: reads the rows of one hub, and brings its LynqNodes to what the rows and forms say.
 
+mod asked;
 mod nodes;
 mod report;
 pub mod seed;
@@ -23,7 +24,7 @@ use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World, panic_text};
-use crate::decide::admission::trial::HubSays;
+use crate::datasource::database::Limits;
 use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
 use crate::decide::desired::{Desired, Lack};
@@ -31,8 +32,10 @@ use crate::decide::hub_sync::{self, Seen};
 use crate::decide::render::CompiledForm;
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::rows::Rows;
+pub use asked::{check, rows_as, rows_now};
 use nodes::Failure;
 use report::Report;
+pub use source::Databases;
 use source::Problem;
 
 /// What the loop remembers of a hub between two syncs.
@@ -40,7 +43,6 @@ use source::Problem;
 pub struct Memory {
     /// The hub's uid: one of the same name made later is another.
     uid: String,
-    source: Option<source::Known>,
     rendered: hub_sync::Rendered,
     compiled: BTreeMap<String, Compiled>,
     seed: Option<[u8; 32]>,
@@ -99,39 +101,6 @@ pub async fn panicked(world: Arc<World>, key: HubKey, rest: Duration) {
     }
 }
 
-/// The rows of a hub as they are now, and what it says of its forms, for whoever is not its loop; or why there are none.
-pub async fn rows_now(
-    world: &World,
-    namespace: &str,
-    name: &str,
-) -> Result<(Rows, HubSays), String> {
-    let key = ObjectKey::own("LynqHub", namespace, name);
-    let hub = match world.objects.get(&key).await {
-        Ok(hub) => Hub::of(&hub),
-        Err(ApiError::NotFound(_)) => {
-            return Err(format!(
-                "there is no LynqHub {name:?} in namespace {namespace}"
-            ));
-        }
-        Err(error) => return Err(error.to_string()),
-    };
-    let spec = hub.spec.clone()?;
-    let rows = rows_as(world, &hub).await;
-    let skew = spec.rollout.as_ref().map(|rollout| rollout.max_skew);
-    let says = HubSays {
-        skew: skew.unwrap_or_default(),
-        forced: is_forced(&hub.annotations),
-    };
-    rows.map(|rows| (rows, says))
-}
-
-/// The rows that a hub reads which may not be stored.
-pub async fn rows_as(world: &World, hub: &Hub) -> Result<Rows, String> {
-    let spec = hub.spec.clone()?;
-    let rows = source::read_rows(world, hub, &spec, &mut None).await;
-    rows.map_err(|problem| problem.message)
-}
-
 /// One sync; returns when the next one is due.
 async fn sync(
     world: &World,
@@ -153,7 +122,7 @@ async fn sync(
         .into_iter()
         .chain([Backoff::HUB_REFUSED.longest])
         .min();
-    let rows = match source::read_rows(world, hub, &spec, &mut memory.source).await {
+    let rows = match source::read_rows(world, (hub, true), &spec, &Limits::default()).await {
         Ok(rows) => rows,
         Err(problem) => {
             // Nothing is changed and nothing deleted, and the counts stay as they were.
@@ -320,7 +289,7 @@ pub struct FirstSync {
 /// Makes the seed of the hub, if it has none, and writes nothing else.
 pub async fn first_sync(world: &World, hub: &Hub) -> Result<FirstSync, String> {
     let spec = hub.spec.clone()?;
-    let rows = source::read_rows(world, hub, &spec, &mut None).await;
+    let rows = source::read_rows(world, (hub, true), &spec, &Limits::default()).await;
     let rows = rows.map_err(|problem| problem.message)?;
     let seed = seed::seed(world, hub).await;
     let seed = seed.map_err(|error| error.to_string())?;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use crate::api::names;
-use crate::cluster::objects::{ApiError, Objects};
+use crate::cluster::objects::Objects;
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, Which, follow};
 use crate::decide::child::key_of;
@@ -80,11 +80,10 @@ impl Installation {
             loop {
                 let tried = objects.create(&key_of(&probe), &probe).await;
                 let problem = match &tried {
-                    Err(ApiError::Refused(why) | ApiError::NotFound(why)) => {
-                        Some(write_problem(why))
-                    }
+                    Ok(_) => None,
                     // An API server or a webhook that does not answer says nothing of what it would say.
-                    Ok(_) | Err(ApiError::Conflict(_) | ApiError::Unavailable(_)) => None,
+                    Err(error) if error.may_pass() => None,
+                    Err(error) => Some(write_problem(&error.to_string())),
                 };
                 note(&problems, WHAT, problem);
                 if tried.is_ok() {

@@ -1,26 +1,28 @@
 //! What the database servers have in common: how one is reached, what a read of it may cost, and what goes wrong with
 //! any of them. Knows no driver and speaks no protocol.
 
+pub mod panics;
 pub mod values;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use rustls::CertificateError;
 use tokio::time::timeout;
 
 use crate::api::hub::{SecretKey, SourceTls};
 use crate::datasource::DataSource;
 use crate::datasource::error::{Limit, SourceError, Stage};
-
+use crate::decide::hosts::Hosts;
 use crate::decide::identifier::Table;
 
-/// A connection older than this is replaced, so that a hub follows a fail-over by name within this time.
-pub const CONNECTION_AGE_MAX: Duration = Duration::from_secs(600);
+use panics::caught;
+
+/// To end a connection in an orderly way: a server that does not listen any more is not waited for.
+pub const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// The server gives up this much after the client: by then nobody waits for the result.
 pub const SERVER_GRACE: Duration = Duration::from_secs(1);
@@ -50,6 +52,8 @@ pub struct Settings {
     pub table: String,
     pub tls: Tls,
     pub limits: Limits,
+    /// Where it may connect.
+    pub hosts: Arc<Hosts>,
 }
 
 /// Shown by nothing.
@@ -60,6 +64,22 @@ impl Password {
     /// None where there is none: an empty one is no password.
     pub fn reveal(&self) -> Option<&str> {
         Some(self.0.as_str()).filter(|password| !password.is_empty())
+    }
+
+    /// What was hardly meant to be part of it, where the server refuses it.
+    fn blemish(&self) -> Option<&'static str> {
+        let is_trimmed = |by: fn(char) -> bool| self.0.trim_matches(by) == self.0;
+        match () {
+            () if self.0.ends_with(['\n', '\r']) => Some(
+                "the password in the Secret ends in a line break, which counts as part of it; store it without one (echo -n, or \
+                 kubectl create secret --from-literal)",
+            ),
+            () if !is_trimmed(char::is_whitespace) => Some(
+                "the password in the Secret begins or ends with a space, which counts as part of it; store it without one, if \
+                 that is not meant",
+            ),
+            () => None,
+        }
     }
 }
 
@@ -82,6 +102,10 @@ pub enum Tls {
     /// without any, by one that the web trusts.
     Required {
         ca_pem: Option<Vec<u8>>,
+    },
+    /// The server's certificate must be issued by one of these authorities; what names it has is not looked at.
+    VerifyCa {
+        ca_pem: Vec<u8>,
     },
 }
 
@@ -107,6 +131,17 @@ impl Default for Limits {
             rows: 1_000_000,
             bytes: 256 << 20,
             row_bytes: 32 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// Where somebody waits for the answer.
+    pub fn within(patience: Duration) -> Self {
+        Self {
+            connect: patience,
+            query: patience,
+            ..Self::default()
         }
     }
 }
@@ -160,9 +195,9 @@ impl Context<'_> {
             Stage::Connect => self.settings.limits.connect,
             Stage::Query => self.settings.limits.query,
         };
-        match timeout(limit, AssertUnwindSafe(work).catch_unwind()).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(self.protocol("a packet that the driver cannot read")),
+        match timeout(limit, caught(work)).await {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => Err(self.unreadable()),
             Err(_) => Err(SourceError::Timeout {
                 seconds: limit.as_secs(),
                 stage: self.stage,
@@ -170,15 +205,31 @@ impl Context<'_> {
         }
     }
 
-    /// Looked up here and not in a driver, so that a wrong name is told from a closed port.
+    /// Looked up here and not in a driver, so that a wrong name is told from a closed port, and so that nothing connects to an
+    /// address that is forbidden.
     pub async fn addresses(&self) -> Result<Vec<SocketAddr>, SourceError> {
         let Settings { host, port, .. } = self.settings;
         let found = tokio::net::lookup_host((host.as_str(), *port)).await;
-        let addresses: Vec<SocketAddr> = found.into_iter().flatten().collect();
-        if addresses.is_empty() {
-            return Err(self.unreachable("the host name is unknown"));
+        let mut why = None;
+        let mut addresses: Vec<SocketAddr> = found.into_iter().flatten().collect();
+        addresses.retain(|address| {
+            let forbidden = self.settings.hosts.forbids(host, *address);
+            why = why.or(forbidden);
+            forbidden.is_none()
+        });
+        match (addresses.is_empty(), why) {
+            (false, _) => Ok(addresses),
+            (true, None) => Err(self.unreachable("the host name is unknown")),
+            (true, Some(why)) => Err(SourceError::HostForbidden {
+                host: host.clone(),
+                port: *port,
+                why,
+            }),
         }
-        Ok(addresses)
+    }
+
+    pub fn unreadable(&self) -> SourceError {
+        self.protocol("a packet that the driver cannot read")
     }
 
     pub fn unreachable(&self, cause: &'static str) -> SourceError {
@@ -257,12 +308,22 @@ impl Context<'_> {
 
     /// A user who must use TLS and does not is told nothing else than one with a wrong password.
     pub fn access_denied(&self) -> SourceError {
+        let check = match self.settings.tls {
+            Tls::Disabled => {
+                "check the user name and the Secret with the password, and whether it must use TLS (tls is disabled here)"
+            }
+            Tls::Required { .. } | Tls::VerifyCa { .. } => {
+                "check the user name and the Secret with the password"
+            }
+        };
+        self.denied(check)
+    }
+
+    /// `check` is what to look at, unless the password itself gives it away.
+    pub fn denied(&self, check: &'static str) -> SourceError {
         SourceError::AccessDenied {
             user: self.settings.user.clone(),
-            hint: match self.settings.tls {
-                Tls::Disabled => ", and whether it must use TLS (tls is disabled here)",
-                Tls::Required { .. } => "",
-            },
+            check: self.settings.password.blemish().unwrap_or(check),
         }
     }
 
@@ -291,11 +352,19 @@ fn tls_cause(error: &rustls::Error) -> &'static str {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "its certificate is not issued by a trusted authority; check the Secret with the authority's certificate"
             }
+            CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+                "its certificate has no subjectAltName, so that no host name fits it; set tls.mode to verifyCa, which checks the \
+                 authority alone, or issue a certificate that has one"
+            }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "its certificate is not valid for this host name; use a name that it contains"
+                "its certificate is not valid for this host name; use a name that it contains, or set tls.mode to verifyCa, which \
+                 checks the authority alone"
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 "its certificate has expired; renew it on the server"
+            }
+            CertificateError::Other(other) if other.0.to_string() == "UnsupportedCertVersion" => {
+                "its certificate is of X.509 version 1, which is not supported; issue one of version 3"
             }
             _ => "its certificate is not acceptable; check it on the server",
         },

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::decide::hosts::Forbidden;
 use crate::decide::identifier::InvalidName;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,14 +22,35 @@ pub enum SourceError {
     },
     #[error("the database did not finish {stage} within {seconds} s; {}", stage.remedy())]
     Timeout { seconds: u64, stage: Stage },
+    #[error("lynqgate may not connect to the database at {}:{port}: {why}", host.escape_debug())]
+    HostForbidden {
+        host: String,
+        port: u16,
+        why: Forbidden,
+    },
+    #[error("the database denies user {user:?} access; {check}")]
+    AccessDenied { user: String, check: &'static str },
     #[error(
-        "the database denies user {user:?} access; check the user name and the Secret with the password{hint}"
+        "the database authenticates user {user:?} by {method}, which is not supported here; give the user {methods}"
     )]
-    AccessDenied { user: String, hint: &'static str },
+    AuthUnsupported {
+        user: String,
+        method: &'static str,
+        methods: &'static str,
+    },
     #[error(
-        "the database wants an authentication method of user {user:?} that is not supported; give the user {methods}"
+        "the database does not give a session the {setting} that lynqgate sets{}, so that its rows could be read wrongly; check \
+         init_connect, and proxies in between", code.as_ref().map(|code| format!(" (error {code})")).unwrap_or_default()
     )]
-    AuthUnsupported { user: String, methods: &'static str },
+    Session {
+        setting: &'static str,
+        /// Where setting it was refused; else it was read back as something else.
+        code: Option<String>,
+    },
+    #[error(
+        "the database refused with error {code}: too many connections; raise its limits, or close connections of other clients"
+    )]
+    TooManyConnections { code: String },
     #[error(
         "the database lets user {user:?} in, but not read {object}; GRANT it {right}, or correct the name"
     )]
@@ -81,12 +103,46 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// Whether only a change of the hub, or of the table's columns, can mend it: all else may be on its way.
+    pub fn is_certain(&self) -> bool {
+        use SourceError::*;
+        matches!(
+            self,
+            ColumnMissing { .. } | InvalidName(_) | HostForbidden { .. }
+        )
+    }
+
+    /// What went wrong while this setting was asked for.
+    pub fn of_session(self, setting: &'static str) -> Self {
+        match self {
+            Self::Refused { code, .. } => Self::Session {
+                setting,
+                code: Some(code),
+            },
+            other => other,
+        }
+    }
+
+    /// Whether the server waits for what comes next: then the connection can be ended in an orderly way.
+    pub fn is_answer(&self) -> bool {
+        use SourceError::*;
+        !matches!(
+            self,
+            Timeout { .. }
+                | Interrupted { .. }
+                | TooLarge { .. }
+                | Protocol { .. }
+                | Unreachable { .. }
+        )
+    }
+
     /// For conditions, events and metric labels.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "Unreachable",
             Self::Tls { .. } => "TlsFailed",
             Self::Timeout { .. } => "Timeout",
+            Self::HostForbidden { .. } => "HostForbidden",
             Self::AccessDenied { .. } => "AccessDenied",
             Self::AuthUnsupported { .. } => "AuthUnsupported",
             Self::NotAllowed { .. } => "NotAllowed",
@@ -97,7 +153,8 @@ impl SourceError {
             Self::Interrupted { .. } => "Interrupted",
             Self::TooLarge { .. } => "TooLarge",
             Self::Protocol { .. } => "Protocol",
-            Self::Refused { .. } => "Refused",
+            Self::Session { .. } => "Session",
+            Self::TooManyConnections { .. } | Self::Refused { .. } => "Refused",
             Self::Malformed { .. } => "Malformed",
             Self::Nested { .. } | Self::Lost { .. } | Self::NoMapping { .. } => "Malformed",
         }

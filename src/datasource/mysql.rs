@@ -1,24 +1,22 @@
-//! MySQL and MariaDB. One connection per hub, kept between syncs; one query per sync. Writes nothing, and never
-//! takes a result that broke off for a complete one.
+//! MySQL and MariaDB. One connection for each read, in one read-only transaction. Writes nothing, and never takes a result
+//! that broke off for a complete one.
 
 mod errors;
 mod sql;
 mod values;
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::panic::AssertUnwindSafe;
 
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder, Row, SslOpts, Value};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::api::hub;
 use crate::datasource::DataSource;
+use crate::datasource::database::panics::caught;
 use crate::datasource::database::{
-    CONNECTION_AGE_MAX, Context, SERVER_GRACE, Server, Settings, Tally, Tls,
+    Context, GOODBYE_MAX, SERVER_GRACE, Server, Settings, Tally, Tls,
 };
 use crate::datasource::error::{SourceError, Stage};
 use crate::decide::identifier::{MYSQL, Table};
@@ -27,23 +25,14 @@ use crate::decide::rows::{Columns, RawRow, RowCount};
 use errors::explain;
 use values::Conversion;
 
+#[derive(Debug)]
 pub struct Mysql {
     settings: Settings,
-    /// Empty before the first query, during one, and after one that failed. Held during a query: one at a time.
-    idle: Mutex<Option<Idle>>,
 }
 
-struct Idle {
-    connection: Conn,
-    opened: Instant,
-}
-
-/// Without the connection: the driver's own output would show the password.
-impl fmt::Debug for Mysql {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Mysql").field(&self.settings).finish()
-    }
-}
+/// `mysql_async` 0.37 knows the one error that it is to pass over by the error's name, which rustls does not print any more. It
+/// does print the host's name.
+const ANY_NAME: &str = "NotValidForName.invalid";
 
 impl<'a> From<&'a hub::Mysql> for Server<'a> {
     fn from(spec: &'a hub::Mysql) -> Self {
@@ -64,10 +53,7 @@ impl<'a> From<&'a hub::Mysql> for Server<'a> {
 impl Mysql {
     /// Does not connect yet.
     pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            idle: Mutex::new(None),
-        }
+        Self { settings }
     }
 
     /// See [`crate::datasource::DataSource::rows`].
@@ -77,64 +63,69 @@ impl Mysql {
         on_row: impl FnMut(RawRow),
     ) -> Result<RowCount, SourceError> {
         let selected = columns.selected();
+        let (table, select) = self.select(&selected)?;
+        let mut connection = self.connect(&table).await?;
+        let context = self.context(&table, &selected, Stage::Query);
+        let reading = read(context, connection.get_mut(), select, on_row);
+        let outcome = context.within(reading).await;
+        end(connection, outcome.as_ref().err()).await;
+        outcome
+    }
+
+    /// See [`crate::datasource::DataSource::check`].
+    pub async fn check(&self, columns: &Columns) -> Result<(), SourceError> {
+        let selected = columns.selected();
+        let (table, select) = self.select(&selected)?;
+        let mut connection = self.connect(&table).await?;
+        let context = self.context(&table, &selected, Stage::Query);
+        let checking = async {
+            let connection = connection.get_mut();
+            let prepared = connection.prep(select).await;
+            prepared.map_err(|error| explain(context, &error, 0))?;
+            let ended = connection.query_drop(sql::END).await;
+            ended.map_err(|error| explain(context, &error, 0))
+        };
+        let outcome = context.within(checking).await;
+        end(connection, outcome.as_ref().err()).await;
+        outcome
+    }
+
+    fn select(&self, columns: &[&str]) -> Result<(Table, String), SourceError> {
         let table = Table::parse(&self.settings.table, &MYSQL)?;
-        let select = sql::select(&table, &selected)?;
-
-        let mut idle = self.idle.lock().await;
-        let mut lease = match self.reuse(idle.take()).await {
-            Some(lease) => lease,
-            None => self.connect(&table).await?,
-        };
-        let context = Context {
-            settings: &self.settings,
-            table: &table,
-            columns: &selected,
-            stage: Stage::Query,
-        };
-        let connection = &mut lease.get_mut().connection;
-        let count = context
-            .within(read(context, connection, select, on_row))
-            .await?;
-        *idle = Some(lease.keep());
-        Ok(count)
+        let select = sql::select(&table, columns)?;
+        Ok((table, select))
     }
 
-    /// The kept connection, if it is young and its server answers.
-    async fn reuse(&self, idle: Option<Idle>) -> Option<Abandon<Idle>> {
-        let mut lease = Abandon::new(idle?);
-        if lease.get_mut().opened.elapsed() > CONNECTION_AGE_MAX {
-            return None;
-        }
-        let ping = AssertUnwindSafe(lease.get_mut().connection.ping()).catch_unwind();
-        match timeout(self.settings.limits.connect, ping).await {
-            Ok(Ok(Ok(()))) => Some(lease),
-            _ => {
-                tracing::debug!(host = %self.settings.host, "kept database connection is dead; opening another");
-                None
-            }
-        }
-    }
-
-    async fn connect(&self, table: &Table) -> Result<Abandon<Idle>, SourceError> {
-        let context = Context {
+    fn context<'a>(
+        &'a self,
+        table: &'a Table,
+        columns: &'a [&'a str],
+        stage: Stage,
+    ) -> Context<'a> {
+        Context {
             settings: &self.settings,
             table,
-            columns: &[],
-            stage: Stage::Connect,
-        };
+            columns,
+            stage,
+        }
+    }
+
+    /// A new connection, in a session of ours and with a transaction begun on it.
+    async fn connect(&self, table: &Table) -> Result<Abandon<Conn>, SourceError> {
+        let context = self.context(table, &[], Stage::Connect);
         let attempt = async {
             let addresses = context.addresses().await?;
             let mut connecting = Abandon::new(Conn::new(self.options(addresses)));
-            let outcome = AssertUnwindSafe(connecting.get_mut()).catch_unwind().await;
+            let outcome = caught(connecting.get_mut()).await;
             drop(connecting.keep());
-            match outcome {
-                Ok(Ok(connection)) => Ok(Abandon::new(Idle {
-                    connection,
-                    opened: Instant::now(),
-                })),
-                Ok(Err(error)) => Err(explain(context, &error, 0)),
-                Err(_) => Err(context.protocol("a packet that the driver cannot read")),
+            let connection = outcome.ok_or_else(|| context.unreadable())?;
+            let connection = connection.map_err(|error| explain(context, &error, 0))?;
+            let mut connection = Abandon::new(connection);
+            if let Err(error) = begin(context, connection.get_mut()).await {
+                end(connection, Some(&error)).await;
+                return Err(error);
             }
+            Ok(connection)
         };
         context.within(attempt).await
     }
@@ -142,16 +133,20 @@ impl Mysql {
     fn options(&self, addresses: Vec<SocketAddr>) -> Opts {
         let settings = &self.settings;
         let addresses: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
+        let tls = |authorities: Option<&Vec<u8>>| {
+            let authorities = authorities.map(|pem| pem.clone().into());
+            SslOpts::default()
+                .with_disable_built_in_roots(authorities.is_some())
+                .with_root_certs(authorities.into_iter().collect())
+        };
         let tls = match &settings.tls {
             Tls::Disabled => None,
-            Tls::Required { ca_pem } => {
-                let authorities = ca_pem.clone().map(Into::into);
-                Some(
-                    SslOpts::default()
-                        .with_disable_built_in_roots(authorities.is_some())
-                        .with_root_certs(authorities.into_iter().collect()),
-                )
-            }
+            Tls::Required { ca_pem } => Some(tls(ca_pem.as_ref())),
+            Tls::VerifyCa { ca_pem } => Some(
+                tls(Some(ca_pem))
+                    .with_danger_skip_domain_validation(true)
+                    .with_danger_tls_hostname_override(Some(ANY_NAME)),
+            ),
         };
         OptsBuilder::default()
             .ip_or_hostname(settings.host.as_str())
@@ -160,14 +155,46 @@ impl Mysql {
             .user(Some(settings.user.as_str()))
             .pass(settings.password.reveal())
             .db_name(Some(settings.database.as_str()))
+            // PAM, LDAP and the identities of clouds: only to a server whose certificate was checked.
+            .enable_cleartext_plugin(tls.is_some())
             .ssl_opts(tls)
             // A server must not be able to name a socket of this machine.
             .prefer_socket(false)
             .max_allowed_packet(Some(settings.limits.row_bytes))
             // Unused outside the driver's pool, but without it the driver asks the server.
             .wait_timeout(Some(0))
-            .init(vec![sql::session(settings.limits.query + SERVER_GRACE)])
             .into()
+    }
+}
+
+/// Makes the session ours, whatever the server's configuration, its `init_connect` or a proxy make of it, and a transaction, so that
+/// a proxy sends all that follows to one server. What is read back there counts.
+async fn begin(context: Context<'_>, connection: &mut Conn) -> Result<(), SourceError> {
+    let failed = |error: mysql_async::Error| explain(context, &error, 0);
+    for (setting, statement) in sql::session(context.settings.limits.query + SERVER_GRACE) {
+        let set = connection.query_drop(statement).await;
+        set.map_err(|error| failed(error).of_session(setting))?;
+    }
+    let found = connection.query_first::<Row, _>(sql::READ_BACK).await;
+    let found = found.map_err(|error| failed(error).of_session("settings"))?;
+    let values = found.map(Row::unwrap).unwrap_or_default();
+    let values = values.into_iter().map(|value| match value {
+        Value::Bytes(text) => Some(text),
+        _ => None,
+    });
+    match sql::unlike(values) {
+        None => Ok(()),
+        Some(setting) => Err(SourceError::Session {
+            setting,
+            code: None,
+        }),
+    }
+}
+
+/// Says goodbye to a server that waits for a command; any other connection is only closed.
+async fn end(connection: Abandon<Conn>, error: Option<&SourceError>) {
+    if error.is_none_or(SourceError::is_answer) {
+        let _ = timeout(GOODBYE_MAX, connection.keep().disconnect()).await;
     }
 }
 
@@ -177,11 +204,12 @@ async fn read(
     select: String,
     mut on_row: impl FnMut(RawRow),
 ) -> Result<RowCount, SourceError> {
+    let failed = |error: mysql_async::Error, rows| explain(context, &error, rows);
     let mut tally = Tally::new(&context.settings.limits);
     let begun = connection.query_iter(select).await;
-    let mut result = begun.map_err(|error| explain(context, &error, 0))?;
+    let mut result = begun.map_err(|error| failed(error, 0))?;
     let stream = result.stream::<Row>().await;
-    let stream = stream.map_err(|error| explain(context, &error, 0))?;
+    let stream = stream.map_err(|error| failed(error, 0))?;
     let mut stream = stream.ok_or_else(|| context.protocol("no result set"))?;
     let conversions: Vec<_> = (stream.columns_ref().iter())
         .map(Conversion::of_column)
@@ -190,7 +218,7 @@ async fn read(
         return Err(context.protocol("another number of columns than asked for"));
     }
     while let Some(row) = stream.next().await {
-        let row = row.map_err(|error| explain(context, &error, tally.rows))?;
+        let row = row.map_err(|error| failed(error, tally.rows))?;
         let mut values = Vec::with_capacity(conversions.len());
         let mut bytes = 0;
         for (conversion, value) in conversions.iter().zip(row.unwrap()) {
@@ -206,6 +234,10 @@ async fn read(
         let number = tally.row(bytes)?;
         on_row(RawRow { number, values });
     }
+    drop(stream);
+    drop(result);
+    let ended = connection.query_drop(sql::END).await;
+    ended.map_err(|error| failed(error, tally.rows))?;
     Ok(RowCount(tally.rows))
 }
 

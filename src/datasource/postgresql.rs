@@ -1,28 +1,23 @@
-//! PostgreSQL. One connection per hub, kept between syncs; one read-only transaction per sync. Never takes a result that
-//! broke off for a complete one.
+//! PostgreSQL. One connection for each read, in one read-only transaction. Never takes a result that broke off for a complete one.
 
 mod errors;
 mod sql;
 mod values;
 mod wire;
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
 use futures::TryStreamExt;
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{Client, Config, Connection, Error, NoTls};
+use tokio_postgres::{Client, Config, Connection, Error, NoTls, SimpleQueryMessage};
 
 use crate::api::hub;
 use crate::datasource::DataSource;
-use crate::datasource::database::{
-    CONNECTION_AGE_MAX, Context, SERVER_GRACE, Server, Settings, Tally,
-};
+use crate::datasource::database::{Context, GOODBYE_MAX, SERVER_GRACE, Server, Settings, Tally};
 use crate::datasource::error::{SourceError, Stage};
 use crate::decide::identifier::{POSTGRESQL, Table};
 use crate::decide::rows::{Columns, RawRow, RowCount};
@@ -31,24 +26,15 @@ use errors::explain;
 use values::{Conversion, Raw};
 use wire::Wire;
 
+#[derive(Debug)]
 pub struct Postgresql {
     settings: Settings,
-    /// Empty before the first query, during one, and after one that failed. Held during a query: one at a time.
-    idle: Mutex<Option<Session>>,
 }
 
-/// A connection. Nothing but [`Session::drive`] makes it move, so that dropping it ends all that is under way.
+/// A connection. Nothing but [`drive`] makes it move, so that dropping it ends all that is under way.
 struct Session {
     client: Client,
     connection: Connection<Wire, NoTlsStream>,
-    opened: Instant,
-}
-
-/// Without the connection: the driver's own output is not ours to vouch for.
-impl fmt::Debug for Postgresql {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Postgresql").field(&self.settings).finish()
-    }
 }
 
 impl<'a> From<&'a hub::Postgresql> for Server<'a> {
@@ -70,10 +56,7 @@ impl<'a> From<&'a hub::Postgresql> for Server<'a> {
 impl Postgresql {
     /// Does not connect yet.
     pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            idle: Mutex::new(None),
-        }
+        Self { settings }
     }
 
     /// See [`crate::datasource::DataSource::rows`].
@@ -83,41 +66,52 @@ impl Postgresql {
         on_row: impl FnMut(RawRow),
     ) -> Result<RowCount, SourceError> {
         let selected = columns.selected();
-        let table = Table::parse(&self.settings.table, &POSTGRESQL)?;
-        let describe = sql::describe(&table, &selected)?;
-        let context = |stage| Context {
-            settings: &self.settings,
-            table: &table,
-            columns: &selected,
-            stage,
-        };
-
-        let mut idle = self.idle.lock().await;
-        let mut session = match self.reuse(idle.take()).await {
-            Some(session) => session,
-            None => self.connect(context(Stage::Connect)).await?,
-        };
+        let (table, describe) = self.describe(&selected)?;
+        let context = |stage| self.context(&table, &selected, stage);
+        let mut session = self.connect(context(Stage::Connect)).await?;
         let context = context(Stage::Query);
-        let count = context
-            .within(session.read(context, &describe, on_row))
-            .await?;
-        *idle = Some(session);
-        Ok(count)
+        let reading = session.read(context, &describe, on_row);
+        let outcome = context.within(reading).await;
+        session.end(outcome.as_ref().err()).await;
+        outcome
     }
 
-    /// The kept connection with a transaction begun on it, if it is young and its server answers.
-    async fn reuse(&self, idle: Option<Session>) -> Option<Session> {
-        let mut session = idle?;
-        if session.opened.elapsed() > CONNECTION_AGE_MAX {
-            return None;
-        }
-        let begun = session.begin(&self.settings);
-        match timeout(self.settings.limits.connect, begun).await {
-            Ok(Ok(())) => Some(session),
-            _ => {
-                tracing::debug!(host = %self.settings.host, "kept database connection is dead; opening another");
-                None
-            }
+    /// See [`crate::datasource::DataSource::check`].
+    pub async fn check(&self, columns: &Columns) -> Result<(), SourceError> {
+        let selected = columns.selected();
+        let (table, describe) = self.describe(&selected)?;
+        let context = |stage| self.context(&table, &selected, stage);
+        let mut session = self.connect(context(Stage::Connect)).await?;
+        let context = context(Stage::Query);
+        let checking = async {
+            let Session { client, connection } = &mut session;
+            let described = drive(connection, client.prepare(&describe)).await;
+            described.map_err(|error| explain(context, &error, 0))?;
+            let ended = drive(connection, client.batch_execute(sql::END)).await;
+            ended.map_err(|error| explain(context, &error, 0))
+        };
+        let outcome = context.within(checking).await;
+        session.end(outcome.as_ref().err()).await;
+        outcome
+    }
+
+    fn describe(&self, columns: &[&str]) -> Result<(Table, String), SourceError> {
+        let table = Table::parse(&self.settings.table, &POSTGRESQL)?;
+        let describe = sql::describe(&table, columns)?;
+        Ok((table, describe))
+    }
+
+    fn context<'a>(
+        &'a self,
+        table: &'a Table,
+        columns: &'a [&'a str],
+        stage: Stage,
+    ) -> Context<'a> {
+        Context {
+            settings: &self.settings,
+            table,
+            columns,
+            stage,
         }
     }
 
@@ -137,13 +131,11 @@ impl Postgresql {
             }
             let connected = config.connect_raw(wire, NoTls).await;
             let (client, connection) = connected.map_err(|error| explain(context, &error, 0))?;
-            let mut session = Session {
-                client,
-                connection,
-                opened: Instant::now(),
-            };
-            let begun = session.begin(&self.settings).await;
-            begun.map_err(|error| explain(context, &error, 0))?;
+            let mut session = Session { client, connection };
+            if let Err(error) = session.begin(context).await {
+                session.end(Some(&error)).await;
+                return Err(error);
+            }
             Ok(session)
         };
         context.within(attempt).await
@@ -151,9 +143,46 @@ impl Postgresql {
 }
 
 impl Session {
-    async fn begin(&mut self, settings: &Settings) -> Result<(), Error> {
-        let begin = sql::begin(settings.limits.query + SERVER_GRACE);
-        drive(&mut self.connection, self.client.batch_execute(&begin)).await
+    /// Makes the session ours, and reads back what is set in it, whatever the server, the user or a proxy have set.
+    async fn begin(&mut self, context: Context<'_>) -> Result<(), SourceError> {
+        let begin = sql::begin(context.settings.limits.query + SERVER_GRACE);
+        let begun = drive(&mut self.connection, self.client.simple_query(&begin)).await;
+        let begun = begun.map_err(|error| explain(context, &error, 0).of_session("settings"))?;
+        let row = begun.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let found = |place| row?.try_get(place).ok()?;
+        match sql::unlike(found) {
+            None => Ok(()),
+            Some(setting) => Err(SourceError::Session {
+                setting,
+                code: None,
+            }),
+        }
+    }
+
+    /// Says goodbye to a server that waits for a message; any other connection is only closed.
+    async fn end(self, error: Option<&SourceError>) {
+        if !error.is_none_or(SourceError::is_answer) {
+            return;
+        }
+        let Session {
+            client,
+            mut connection,
+        } = self;
+        // What it does without a client is to say goodbye.
+        drop(client);
+        let ended = poll_fn(|task| {
+            loop {
+                match connection.poll_message(task) {
+                    Poll::Ready(Some(Ok(_))) => {}
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        });
+        let _ = timeout(GOODBYE_MAX, ended).await;
     }
 
     /// Within the transaction: what the types of the columns are, and then their values as text. The description locks
@@ -164,9 +193,7 @@ impl Session {
         describe: &str,
         mut on_row: impl FnMut(RawRow),
     ) -> Result<RowCount, SourceError> {
-        let Session {
-            client, connection, ..
-        } = self;
+        let Session { client, connection } = self;
         let mut tally = Tally::new(&context.settings.limits);
         let described = drive(connection, client.prepare(describe)).await;
         let described = described.map_err(|error| explain(context, &error, 0))?;
@@ -201,6 +228,8 @@ impl Session {
             let number = tally.row(bytes)?;
             on_row(RawRow { number, values });
         }
+        // Closed within the transaction, so that no proxy keeps it.
+        drop(described);
         // The server's own count of them.
         if stream.rows_affected() != Some(tally.rows) {
             return Err(context.protocol("another number of rows than it says it sent"));

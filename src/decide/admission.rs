@@ -20,6 +20,27 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
+/// What is wrong with a hub, as its database has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Whether it is the hub that is wrong; all else may be right a moment later: a server that is away, a Secret or a table that is
+    /// still to be made.
+    pub is_certain: bool,
+    pub message: String,
+}
+
+impl Doubt {
+    pub fn judge(self, verdict: &mut Verdict) {
+        match self.is_certain {
+            true => verdict.denied = Some(self.message),
+            false => {
+                let warning = format!("not checked in the database: {}", self.message);
+                verdict.warnings.push(warning);
+            }
+        }
+    }
+}
+
 /// What the annotations ask for in vain: they are heeded only where they are spelled right.
 fn misspelled(object: &Value) -> Vec<String> {
     let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();

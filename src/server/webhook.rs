@@ -3,6 +3,7 @@
 pub mod authors;
 pub mod bodies;
 pub mod definitions;
+mod hubs;
 pub mod reach;
 
 use std::collections::BTreeSet;

@@ -354,6 +354,86 @@ async fn a_form_gives_its_author_no_rights() -> Result<()> {
     fleet.retire().await
 }
 
+/// A hub sends a password to a host. Its author names both, and so must be allowed to read the one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hub_gives_its_author_no_password_and_maps_what_is_there() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "hubs", 1).await?;
+    let dry = ["--dry-run=server"];
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let hub = |field: &str, value: Value| {
+        let mut hub = fleet.hub();
+        hub["metadata"]["name"] = json!("theirs");
+        hub["spec"]["source"]["mysql"][field] = value;
+        hub
+    };
+    let theirs = hub("port", json!(listener.local_addr()?.port()));
+    let heard = async || tokio::time::timeout(SOON, listener.accept()).await.is_ok();
+    // Who may read the Secret may send it anywhere: to whoever listens there.
+    let untried = "Warning: not checked in the database: cannot reach the database";
+    let (sent, heard_of) = tokio::join!(taken(cluster, &theirs, untried, &dry), heard());
+    sent?;
+    ensure!(heard_of, "the hub's server is asked");
+    for (role, verbs, resource) in [
+        ("hubs", "get,create,patch", "lynqhubs.operator.lynq.sh"),
+        ("secrets", "get", "secrets"),
+    ] {
+        let (verbs, resource) = (format!("--verb={verbs}"), format!("--resource={resource}"));
+        let role_of = format!("--role={role}");
+        for command in [
+            ["create", "role", role, &verbs, &resource],
+            ["create", "rolebinding", role, &role_of, "--user=carol"],
+        ] {
+            let command = [&command[..], &["-n", &fleet.namespace]].concat();
+            cluster.kubectl(&command, None).await?.expect_success()?;
+        }
+        let why = format!(
+            "user \"carol\" may not get secrets \"database\" in namespace \"{}\", and this hub makes lynqgate use what is in there",
+            fleet.namespace
+        );
+        wait::until("carol's role is known", SOON, async || {
+            let carol = ["--as=carol", "--dry-run=server"];
+            match role {
+                "hubs" => refused(cluster, &theirs, &why, &carol).await,
+                _ => {
+                    taken(
+                        cluster,
+                        &hub("port", json!(fleet.database.port)),
+                        "",
+                        &carol,
+                    )
+                    .await
+                }
+            }
+        })
+        .await?;
+    }
+    let more = tokio::time::timeout(std::time::Duration::ZERO, listener.accept()).await;
+    ensure!(more.is_err(), "nothing was sent for carol");
+
+    let mut mapped = hub("table", json!("tenants"));
+    mapped["spec"]["extraValueMappings"]["plan"] = json!("plam");
+    let why = "`tenants` has no column \"plam\"; correct the hub's value mappings or the table";
+    refused(cluster, &mapped, why, &[]).await?;
+    let away =
+        "Warning: not checked in the database: there is no table or view `tenant`; create it";
+    taken(cluster, &hub("table", json!("tenant")), away, &dry).await?;
+    let host = "169.254.169.254";
+    let why = "it is a link-local address; name another host";
+    refused(cluster, &hub("host", json!(host)), why, &[]).await?;
+    let api_server = cluster.server_url();
+    let port = api_server.rsplit_once(':').context("a port")?.1;
+    let port: u16 = port.trim_end_matches('/').parse()?;
+    refused(
+        cluster,
+        &hub("port", json!(port)),
+        "it is the API server",
+        &[],
+    )
+    .await?;
+    fleet.retire().await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whether_authors_are_asked_for_and_untried_forms_let_in_are_flags() -> Result<()> {
     let cluster = Cluster::start(Options::default()).await?;
@@ -362,7 +442,9 @@ async fn whether_authors_are_asked_for_and_untried_forms_let_in_are_flags() -> R
         let flag = format!("--authorize-forms={mode}");
         let untried = if warned { "warn" } else { "deny" };
         let untried = format!("--untried-forms={untried}");
-        let operator = Operator::start(&cluster, mode, &[&flag, &untried]).await?;
+        let hosts = "--allow-datasource-hosts=*.example.com,127.0.0.0/8";
+        let flags = [flag.as_str(), &untried, hosts];
+        let operator = Operator::start(&cluster, mode, &flags).await?;
         operator.ready().await?;
         let fleet = Fleet::new(&cluster, mode, 1).await?;
         for command in [
@@ -408,6 +490,11 @@ async fn whether_authors_are_asked_for_and_untried_forms_let_in_are_flags() -> R
                 refused(&cluster, &elsewhere, why, &["--as=bob"]).await?;
             }
         }
+        let mut away = fleet.hub();
+        away["metadata"]["name"] = json!("away");
+        away["spec"]["source"]["mysql"]["host"] = json!("192.0.2.1");
+        let why = "--allow-datasource-hosts does not list this host; name another one";
+        refused(&cluster, &away, why, &[]).await?;
         fleet.retire().await?;
         operator.process.kill().context("the operator ends")?;
     }

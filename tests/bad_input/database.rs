@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::bad_input::fleet_on;
 use crate::cluster::database::Product;
 use crate::cluster::{Cluster, etcd, wait};
+use crate::datasource::hostile::mysql_wire::breaks_the_driver;
 use crate::operator;
 use crate::tenants::SOON;
 use crate::words::{all, keeps_secrets};
@@ -42,6 +43,20 @@ fn table(name: &'static str, sql: &'static str, mend: &'static str, message: &'s
         mend,
         ..server(name, json!({}), message)
     }
+}
+
+/// What panics in the driver is an error, and nothing of it stands in the log.
+fn breaking() -> Case {
+    let port = breaks_the_driver();
+    let said = format!(
+        "the server at 127.0.0.1:{port} does not keep to the protocol (a packet that the driver cannot read); check that host and port \
+         are those of the database"
+    );
+    server(
+        "a server that breaks the driver",
+        json!({"port": port}),
+        said.leak(),
+    )
 }
 
 fn cases(product: Product) -> Vec<Case> {
@@ -128,6 +143,7 @@ fn cases(product: Product) -> Vec<Case> {
     ];
     cases.extend(match product {
         Product::Mariadb => vec![
+            breaking(),
             server(
             "no right to the database",
             json!({"database": "mysql"}),
@@ -256,5 +272,6 @@ async fn fail_and_mend(
         !log.contains("wr0ng-passw0rd"),
         "the wrong password stands in the log"
     );
+    ensure!(!log.contains("panicked"), "a panic stands in the log");
     fleet.retire().await
 }

@@ -34,6 +34,8 @@ pub struct Options {
     pub tls: Option<(String, String)>,
     /// Whether the server refuses whoever does without TLS.
     pub insists_on_tls: bool,
+    /// More arguments of the server's program.
+    pub arguments: &'static [&'static str],
 }
 
 /// The server. It ends with this value, and with the program.

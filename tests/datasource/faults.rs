@@ -13,7 +13,6 @@ use crate::datasource::{columns, create, query, read, settings, shared, source, 
 on_each_product!(
     no_server,
     a_restart_between_two_reads_goes_unnoticed,
-    the_connection_is_kept_between_reads,
     killed_in_the_middle_of_a_result,
     query_killed_in_the_middle_of_a_result,
     slow_query,
@@ -84,18 +83,6 @@ async fn a_restart_between_two_reads_goes_unnoticed(product: Product) {
     database.crash().expect("an end");
     database.start_again().await.expect("a server");
     assert_eq!(read(&source, &columns(&[])).await.expect("after").len(), 1);
-}
-
-async fn the_connection_is_kept_between_reads(product: Product) {
-    let database = start(product).await;
-    let id = product.connection_id();
-    let statements = [format!("CREATE VIEW v AS SELECT {id} uid, 1 activate")];
-    create(&database, "kept", &statements).await;
-    let source = source(product, settings(&database, "kept", "v"));
-    let first = read(&source, &columns(&[])).await.expect("rows");
-    for _ in 0..3 {
-        assert_eq!(read(&source, &columns(&[])).await.expect("rows"), first);
-    }
 }
 
 async fn killed_in_the_middle_of_a_result(product: Product) {

@@ -1,6 +1,6 @@
 //! Servers and networks that break off anywhere, say nothing, or try what an honest server never does.
 
-mod mysql_wire;
+pub mod mysql_wire;
 mod postgresql_wire;
 
 use std::net::SocketAddr;
@@ -20,7 +20,6 @@ use crate::datasource::{columns, create, read, settings, shared, source};
 on_each_product!(
     a_result_cut_at_any_byte_is_an_error,
     silence_at_any_point_ends_with_the_deadline,
-    a_kept_connection_that_went_silent_is_replaced,
     something_else_listens_there,
 );
 
@@ -143,18 +142,6 @@ async fn silence_at_any_point_ends_with_the_deadline(product: Product) {
         let outcome = read(&source(product, settings.clone()), &columns(&[])).await;
         let expected = SourceError::Timeout { seconds: 1, stage };
         assert_eq!(outcome, Err(expected), "{name}");
-    }
-}
-
-async fn a_kept_connection_that_went_silent_is_replaced(product: Product) {
-    let (network, mut settings, bytes) = behind(product, "went_silent", Then::Silence).await;
-    settings.limits.connect = Duration::from_secs(3);
-    // Enough for one read and not for the ping before the second; each connection has its own limit.
-    network.limit.store(bytes, Ordering::SeqCst);
-    let source = source(product, settings);
-    for attempt in ["first", "second"] {
-        let rows = read(&source, &columns(&[])).await.expect(attempt);
-        assert_eq!(rows.len(), 20, "{attempt}");
     }
 }
 

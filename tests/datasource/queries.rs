@@ -4,7 +4,7 @@ use lynqgate::datasource::SourceError;
 use lynqgate::decide::rows::{Collector, Columns};
 
 use crate::cluster::database::Product;
-use crate::datasource::{columns, create, query, read, settings, shared, source, start};
+use crate::datasource::{columns, create, query, read, settings, shared, source};
 
 on_each_product!(
     odd_identifiers_are_quoted,
@@ -121,25 +121,6 @@ async fn an_empty_table_is_a_complete_result(product: Product) {
     assert_eq!(read(&source, &columns(&[])).await, Ok(Vec::new()));
 }
 
-/// MySQL alone has such a limit.
-#[tokio::test]
-async fn a_row_limit_of_the_server_does_not_cut_the_result() {
-    let database = start(Product::Mariadb).await;
-    let statements = [
-        "CREATE TABLE t (uid VARCHAR(9), activate INT)",
-        "INSERT INTO t VALUES ('a', 1), ('b', 1), ('c', 1)",
-    ];
-    create(&database, "cut", &statements).await;
-    query(&database, "cut", "SET GLOBAL sql_select_limit = 1").await;
-    assert_eq!(
-        query(&database, "cut", "SELECT uid FROM t").await.len(),
-        1,
-        "other clients are limited"
-    );
-    let source = source(Product::Mariadb, settings(&database, "cut", "t"));
-    assert_eq!(read(&source, &columns(&[])).await.expect("rows").len(), 3);
-}
-
 async fn a_column_that_goes_away_is_named_and_comes_back(product: Product) {
     let database = shared(product).await;
     let statements = [
@@ -170,7 +151,6 @@ async fn a_column_that_goes_away_is_named_and_comes_back(product: Product) {
     assert_eq!(read(&source, &columns).await.expect("rows").len(), 1);
 }
 
-/// On the connection that was kept.
 async fn a_type_that_changes_is_read_as_it_is(product: Product) {
     let database = shared(product).await;
     let statements = [

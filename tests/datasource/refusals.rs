@@ -34,12 +34,26 @@ const NO_COLUMN: &str =
     "{t} has no column \"planId\"; correct the hub's value mappings or the table";
 
 /// Names in braces are quoted as the product does.
-const BOTH: [Case; 7] = [
+const BOTH: [Case; 9] = [
     GOOD,
     Case {
         name: "wrong password",
         password: "wrong-canary",
         message: WRONG_PASSWORD,
+        ..GOOD
+    },
+    Case {
+        name: "a password with a line break",
+        password: "right\n",
+        message: "the database denies user \"mary\" access; the password in the Secret ends in a line break, which counts as part of it; \
+            store it without one (echo -n, or kubectl create secret --from-literal)",
+        ..GOOD
+    },
+    Case {
+        name: "a password with a space",
+        password: " right",
+        message: "the database denies user \"mary\" access; the password in the Secret begins or ends with a space, which counts as part \
+            of it; store it without one, if that is not meant",
         ..GOOD
     },
     Case {
@@ -75,7 +89,7 @@ const BOTH: [Case; 7] = [
     },
 ];
 
-const MARIADB: [Case; 4] = [
+const MARIADB: [Case; 5] = [
     Case {
         name: "no right to the database",
         database: "mysql",
@@ -98,6 +112,12 @@ const MARIADB: [Case; 4] = [
         ..GOOD
     },
     Case {
+        name: "a locked account",
+        user: "locked",
+        message: "the database refused with error 4151: the user's account is locked; unlock it there",
+        ..GOOD
+    },
+    Case {
         name: "broken view",
         table: "broken",
         message: "the database refused with error 1356: the view refers to tables, columns or functions that are missing \
@@ -106,7 +126,7 @@ const MARIADB: [Case; 4] = [
     },
 ];
 
-const POSTGRESQL: [Case; 15] = [
+const POSTGRESQL: [Case; 18] = [
     Case {
         name: "no right to the database",
         database: "closed",
@@ -133,13 +153,33 @@ const POSTGRESQL: [Case; 15] = [
         name: "a user who may not log in",
         user: "group",
         message: "the database denies user \"group\" access; check the user name and the Secret with the password, and that \
-            the server's pg_hba.conf lets it in from here without TLS (tls is disabled here)",
+            the server's pg_hba.conf lets it in from here by a password and without TLS (tls is disabled here)",
         ..GOOD
     },
     Case {
         name: "unknown database",
         database: "nowhere",
         message: "there is no database \"nowhere\" on the server; check its name",
+        ..GOOD
+    },
+    Case {
+        name: "an old hash of the password",
+        user: "by_md5",
+        ..GOOD
+    },
+    Case {
+        name: "a password in clear",
+        user: "by_password",
+        message: "the database authenticates user \"by_password\" by a password in clear (password, ldap, radius or pam in pg_hba.conf) \
+            without TLS (tls is disabled here), which is not supported here; give the user a password, with scram-sha-256 in the \
+            server's pg_hba.conf",
+        ..GOOD
+    },
+    Case {
+        name: "an account of the client's machine",
+        user: "by_ident",
+        message: "the database denies user \"by_ident\" access; check the user name and the Secret with the password, and that the \
+            server's pg_hba.conf lets it in from here by a password and without TLS (tls is disabled here)",
         ..GOOD
     },
     Case {
@@ -253,6 +293,7 @@ async fn prepare_mariadb(database: &Database) {
         "CREATE USER 'peter'@'%' IDENTIFIED BY 'right'",
         "CREATE TABLE free (uid VARCHAR(9), activate INT)",
         "GRANT SELECT ON refuse.free TO 'peter'@'%'",
+        "CREATE USER 'locked'@'%' IDENTIFIED BY 'right' ACCOUNT LOCK",
     ];
     create(database, "refuse", &statements).await;
 }
@@ -268,6 +309,8 @@ async fn prepare_postgresql(database: &Database) {
         "CREATE ROLE peter LOGIN PASSWORD 'right'".to_owned(),
         "CREATE ROLE busy LOGIN PASSWORD 'right' CONNECTION LIMIT 0".to_owned(),
         "CREATE ROLE \"group\" PASSWORD 'right'".to_owned(),
+        "SET password_encryption = 'md5'; CREATE ROLE by_md5 LOGIN PASSWORD 'right'; RESET password_encryption".to_owned(),
+        "CREATE ROLE by_password LOGIN PASSWORD 'right'; CREATE ROLE by_ident LOGIN PASSWORD 'right'".to_owned(),
         "CREATE TABLE t (uid TEXT, activate INT)".to_owned(),
         "CREATE INDEX place ON t (uid)".to_owned(),
         "CREATE SCHEMA \"inner\"".to_owned(),
@@ -283,7 +326,7 @@ async fn prepare_postgresql(database: &Database) {
         "CREATE VIEW writes AS SELECT 'acme' uid, writing_one() activate".to_owned(),
         "CREATE VIEW raises AS SELECT 'acme' uid, raising_one() activate".to_owned(),
         "CREATE MATERIALIZED VIEW unfilled AS SELECT * FROM t WITH NO DATA".to_owned(),
-        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO mary".to_owned(),
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO mary, by_md5".to_owned(),
     ];
     create(database, "refuse", &statements).await;
     create(

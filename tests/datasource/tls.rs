@@ -30,11 +30,12 @@ pub async fn server(product: Product, insists_on_tls: bool) -> (Database, Author
     let options = Options {
         tls: Some((certificate.pem(), key.serialize_pem())),
         insists_on_tls,
+        ..Options::default()
     };
     (start_with(product, &options).await, authority)
 }
 
-fn required(pem: &str) -> Tls {
+pub fn required(pem: &str) -> Tls {
     Tls::Required {
         ca_pem: Some(pem.as_bytes().to_vec()),
     }
@@ -101,7 +102,8 @@ async fn refusals(product: Product) {
             &database,
             "localhost",
             own.clone(),
-            "its certificate is not valid for this host name; use a name that it contains",
+            "its certificate is not valid for this host name; use a name that it contains, or set tls.mode to verifyCa, which checks \
+             the authority alone",
         ),
         (
             "no authority",
@@ -154,7 +156,7 @@ async fn a_server_that_insists_is_not_read_in_clear(product: Product) {
     let hint = match product {
         Product::Mariadb => "whether it must use TLS (tls is disabled here)",
         Product::Postgresql => {
-            "that the server's pg_hba.conf lets it in from here without TLS (tls is disabled here)"
+            "that the server's pg_hba.conf lets it in from here by a password and without TLS (tls is disabled here)"
         }
     };
     assert_eq!(

@@ -75,6 +75,7 @@ async fn stopped_and_started(cluster: &Cluster, product: Product) -> Result<()> 
         .apply(&form(&fleet, "web", &[map("app", "-app")]))
         .await?;
     fleet.complete(7, SOON).await?;
+    one_connection_is_enough(cluster, &database, &fleet).await?;
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
 
     database.stop().await?;
@@ -108,6 +109,49 @@ async fn stopped_and_started(cluster: &Cluster, product: Product) -> Result<()> 
         "the interval is 1 s, it took {took:?}"
     );
     fleet.retire().await
+}
+
+/// Each change of the form is tried on the rows, while the hub reads them every second; and each connection says goodbye.
+async fn one_connection_is_enough(
+    cluster: &Cluster,
+    database: &Database,
+    fleet: &Fleet,
+) -> Result<()> {
+    let user = &fleet.database.username;
+    let limited = match database.product() {
+        Product::Mariadb => format!("ALTER USER '{user}'@'%' WITH MAX_USER_CONNECTIONS 1"),
+        Product::Postgresql => format!("ALTER ROLE \"{user}\" CONNECTION LIMIT 1"),
+    };
+    database.execute(&limited).await?;
+    // PostgreSQL counts no such thing.
+    let aborted = match database.product() {
+        Product::Mariadb => {
+            "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'Aborted_clients'"
+        }
+        Product::Postgresql => "SELECT 0",
+    };
+    let before = database.query(None, aborted).await?;
+    for change in 0..6 {
+        let mut form = form(fleet, "web", &[map("app", "-app")]);
+        form["spec"]["configMaps"][0]["spec"]["data"]["change"] = json!(change.to_string());
+        let apply = [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--dry-run=server",
+            "-f",
+            "-",
+        ];
+        let outcome = cluster.kubectl(&apply, Some(&form.to_string())).await?;
+        let said = outcome.stdout + &outcome.stderr;
+        ensure!(said.contains("changes 7 of 7 nodes"), "{change}: {said}");
+    }
+    let after = database.query(None, aborted).await?;
+    ensure!(
+        after == before,
+        "{before:?} aborted connections became {after:?}"
+    );
+    Ok(())
 }
 
 /// Wherever a result ends too early, what it has not is not gone.

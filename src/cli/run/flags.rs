@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use tracing_subscriber::EnvFilter;
 
+use crate::decide::hosts::Listed;
 use crate::decide::template::number;
 
 /// As Go reads it.
@@ -30,6 +31,11 @@ pub fn path() -> impl TypedValueParser<Value = PathBuf> {
 
 pub fn given(path: &Option<PathBuf>) -> Option<&PathBuf> {
     path.as_ref().filter(|path| !path.as_os_str().is_empty())
+}
+
+/// An entry of --allow-datasource-hosts.
+pub fn listed(text: &str) -> Result<Listed, &'static str> {
+    Listed::parse(text.trim())
 }
 
 /// Where to listen, in Go's form: without a host everywhere. A name is looked up when it is listened to.
@@ -367,6 +373,20 @@ mod tests {
         ] {
             let said = refused(&format!("--webhook-url={bad}"));
             let names = said.contains("--webhook-url") && said.contains("give https://HOST:PORT");
+            assert!(names, "{bad}: {said}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_cannot_be_listed_are_refused_with_the_flags_name() {
+        for good in ["*.example.com,10.0.0.0/8", "db, fd00::/8", "127.0.0.1"] {
+            let flag = format!("--allow-datasource-hosts={good}");
+            assert_eq!(refused(&flag), "", "{good}");
+        }
+        for bad in ["", "db:3306", "10.0.0.0/33", "db,https://db"] {
+            let said = refused(&format!("--allow-datasource-hosts={bad}"));
+            let names =
+                said.contains("--allow-datasource-hosts") && said.contains("give a host name");
             assert!(names, "{bad}: {said}");
         }
     }

@@ -1,18 +1,27 @@
-//! Reads the rows of a hub: finds its password, keeps its connection, and says what is wrong in words for whoever is on
-//! call. Decides nothing about the rows, and never shows a password.
+//! Reads the rows of a hub: finds its password, connects, and says what is wrong in words for whoever is on call. Decides nothing
+//! about the rows, and never shows a password.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::api::conditions::ConditionReason;
 use crate::api::hub::{ConfigMapKey, HubSpec, SecretKey, SourceTls, SourceType, TlsMode};
 use crate::cluster::catalog::Hub;
+use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
+use crate::cluster::vital::Mutex;
 use crate::controller::World;
 use crate::datasource::config_map::{ConfigMap, Format};
 use crate::datasource::database::{Limits, Password, Server, Settings, Tls};
 use crate::datasource::{DataSource, SourceError};
+use crate::decide::admission::Doubt;
 use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::hosts::Hosts;
 use crate::decide::rows::{Collector, Columns, RowCount, Rows};
 
 /// Why there are no rows.
@@ -47,36 +56,106 @@ impl Problem {
     }
 }
 
-/// A database that is kept while its settings are the same.
-pub struct Known {
-    /// Generation of the hub that the settings are of.
-    generation: i64,
-    /// Of the hub's spec.
-    block: &'static str,
-    settings: Settings,
-    source: DataSource,
+/// A user may have one connection to the server and no more: another replica, which tries a form, has it for no longer than this.
+const TOO_MANY_PAUSE: Duration = Duration::from_millis(500);
+
+/// The databases of the hubs. Whoever reads one holds its lock, so that one process has one connection to it at a time: the hub's
+/// loop and the trial of a form wait for each other.
+#[derive(Default)]
+pub struct Databases {
+    hosts: Arc<Hosts>,
+    known: Mutex<BTreeMap<HubKey, Arc<tokio::sync::Mutex<Option<Known>>>>>,
 }
 
+/// What was read, before it is known whether that can be used.
+type Collected = Result<(Collector, RowCount), SourceError>;
+
+/// The settings of a database, which are not looked up again while the hub is the same.
+struct Known {
+    uid: String,
+    /// Generation of the hub that the settings are of.
+    generation: i64,
+    settings: Settings,
+}
+
+impl Databases {
+    pub fn new(hosts: Hosts) -> Self {
+        Self {
+            hosts: Arc::new(hosts),
+            ..Self::default()
+        }
+    }
+
+    fn of(&self, hub: &Hub) -> Arc<tokio::sync::Mutex<Option<Known>>> {
+        let key = (hub.namespace.clone(), hub.name.clone());
+        let mut known = self.known.lock();
+        known.entry(key).or_default().clone()
+    }
+
+    pub fn forget(&self, hub: &HubKey) {
+        self.known.lock().remove(hub);
+    }
+}
+
+/// Of a hub that is not stored nothing is remembered: it may never be.
 pub async fn read_rows(
     world: &World,
-    hub: &Hub,
+    (hub, is_stored): (&Hub, bool),
     spec: &HubSpec,
-    known: &mut Option<Known>,
+    limits: &Limits,
 ) -> Result<Rows, Problem> {
     let columns = Columns::of(spec).map_err(Problem::invalid)?;
-    let source = &spec.source;
-    match source.type_ {
-        SourceType::Mysql => {
-            let mysql = needed(&source.mysql, "mysql", "where the database is")?;
-            read_database(world, hub, &mysql.into(), &columns, known).await
+    match needed(spec)? {
+        Needed::Server(server) => {
+            read_database(world, (hub, is_stored), &server, &columns, limits).await
         }
-        SourceType::Postgresql => {
-            let postgresql = needed(&source.postgresql, "postgresql", "where the database is")?;
-            read_database(world, hub, &postgresql.into(), &columns, known).await
+        Needed::ConfigMap(config_map) => read_config_map(world, hub, config_map, &columns).await,
+    }
+}
+
+/// Whether the database has what the hub maps, and why not. Reads no rows, and remembers nothing: the hub may not come to be.
+pub async fn check(world: &World, hub: &Hub, spec: &HubSpec, limits: &Limits) -> Result<(), Doubt> {
+    let doubt = |problem: Problem| Doubt {
+        is_certain: false,
+        message: problem.message,
+    };
+    let Needed::Server(server) = needed(spec).map_err(doubt)? else {
+        return Ok(());
+    };
+    let host_forbidden = world
+        .databases
+        .hosts
+        .forbids_name(server.host, server.port as u16);
+    if let Some(why) = host_forbidden {
+        let (host, port) = (server.host.to_owned(), server.port as u16);
+        return Err(SourceError::HostForbidden { host, port, why }.into());
+    }
+    let turn = world.databases.of(hub);
+    let _turn = turn.lock().await;
+    let settings = settings(world, hub, &server).await.map_err(doubt)?;
+    let source = source(&server, &settings, limits);
+    let columns = Columns::of(spec).map_err(|error| doubt(Problem::invalid(error)))?;
+    match source.check(&columns).await {
+        Err(SourceError::TooManyConnections { .. }) => {
+            sleep(TOO_MANY_PAUSE).await;
+            Ok(source.check(&columns).await?)
         }
-        SourceType::ConfigMap => {
-            let config_map = needed(&source.config_map, "configMap", "where the rows are")?;
-            read_config_map(world, hub, config_map, &columns).await
+        checked => Ok(checked?),
+    }
+}
+
+fn source(server: &Server<'_>, settings: &Settings, limits: &Limits) -> DataSource {
+    (server.source)(Settings {
+        limits: limits.clone(),
+        ..settings.clone()
+    })
+}
+
+impl From<SourceError> for Doubt {
+    fn from(error: SourceError) -> Self {
+        Doubt {
+            is_certain: error.is_certain(),
+            message: error.to_string(),
         }
     }
 }
@@ -92,8 +171,30 @@ pub fn rows_read(type_: SourceType) -> &'static str {
 }
 
 /// The block that has the name of the type.
-fn needed<'a, T>(block: &'a Option<T>, name: &str, what: &str) -> Result<&'a T, Problem> {
-    block.as_ref().ok_or_else(|| {
+enum Needed<'a> {
+    Server(Server<'a>),
+    ConfigMap(&'a ConfigMapKey),
+}
+
+fn needed(spec: &HubSpec) -> Result<Needed<'_>, Problem> {
+    let source = &spec.source;
+    let (name, what, found) = match source.type_ {
+        SourceType::Mysql => {
+            let mysql = source.mysql.as_ref();
+            let server = mysql.map(|mysql| Needed::Server(mysql.into()));
+            ("mysql", "where the database is", server)
+        }
+        SourceType::Postgresql => {
+            let postgresql = source.postgresql.as_ref();
+            let server = postgresql.map(|postgresql| Needed::Server(postgresql.into()));
+            ("postgresql", "where the database is", server)
+        }
+        SourceType::ConfigMap => {
+            let rows = source.config_map.as_ref().map(Needed::ConfigMap);
+            ("configMap", "where the rows are", rows)
+        }
+    };
+    found.ok_or_else(|| {
         Problem::invalid(format!(
             "spec.source.type is {name}, so spec.source.{name} must say {what}; add it"
         ))
@@ -104,32 +205,51 @@ fn needed<'a, T>(block: &'a Option<T>, name: &str, what: &str) -> Result<&'a T, 
 /// changed in both places since.
 async fn read_database(
     world: &World,
-    hub: &Hub,
+    (hub, is_stored): (&Hub, bool),
     server: &Server<'_>,
     columns: &Columns,
-    known: &mut Option<Known>,
+    limits: &Limits,
 ) -> Result<Rows, Problem> {
-    let was_known = known
-        .as_ref()
-        .is_some_and(|known| known.generation == hub.generation);
-    if !was_known {
-        open(world, hub, server, known).await?;
+    let known = world.databases.of(hub);
+    let mut known = known.lock().await;
+    let same =
+        |known: &&Known| is_stored && known.uid == hub.uid && known.generation == hub.generation;
+    let before = known.as_ref().filter(same);
+    let mut outcome = None;
+    if let Some(before) = before {
+        outcome = Some(collect(source(server, &before.settings, limits), columns).await);
     }
-    let collected = match collect(opened(known), columns).await {
-        Err(denied @ (SourceError::AccessDenied { .. } | SourceError::Tls { .. })) if was_known => {
-            // The same password once more could lock the user out.
-            match open(world, hub, server, known).await? {
-                true => collect(opened(known), columns).await,
-                false => Err(denied),
-            }
-        }
-        other => other,
+    let refused = |outcome: &Collected| {
+        use SourceError::{AccessDenied, Tls};
+        matches!(outcome, Err(AccessDenied { .. } | Tls { .. }))
     };
-    finish(collected, "")
+    if outcome.as_ref().is_none_or(refused) {
+        let settings = settings(world, hub, server).await?;
+        // The same password once more could lock the user out.
+        if before.is_none_or(|before| before.settings != settings) {
+            outcome = Some(collect(source(server, &settings, limits), columns).await);
+        }
+        if is_stored {
+            *known = Some(Known {
+                uid: hub.uid.clone(),
+                generation: hub.generation,
+                settings,
+            });
+        }
+    }
+    let outcome = outcome.expect("settings that were not known are tried");
+    finish(outcome, "")
 }
 
-fn opened(known: &Option<Known>) -> &DataSource {
-    &known.as_ref().expect("it was opened").source
+/// Once more where another connection of the same user was in the way.
+async fn collect(source: DataSource, columns: &Columns) -> Collected {
+    match collect_once(&source, columns).await {
+        Err(SourceError::TooManyConnections { .. }) => {
+            sleep(TOO_MANY_PAUSE).await;
+            collect_once(&source, columns).await
+        }
+        other => other,
+    }
 }
 
 async fn read_config_map(
@@ -156,14 +276,11 @@ async fn read_config_map(
         format,
         text: text.to_owned(),
     });
-    finish(collect(&source, columns).await, &format!("{named}: "))
+    finish(collect_once(&source, columns).await, &format!("{named}: "))
 }
 
 /// Ends as soon as there are too many rows: what is left of the result goes with its connection.
-async fn collect(
-    source: &DataSource,
-    columns: &Columns,
-) -> Result<(Collector, RowCount), SourceError> {
+async fn collect_once(source: &DataSource, columns: &Columns) -> Collected {
     let mut collector = Collector::new(columns);
     let over = Notify::new();
     let on_row = |row| {
@@ -180,23 +297,15 @@ async fn collect(
     Ok((collector, count))
 }
 
-fn finish(
-    collected: Result<(Collector, RowCount), SourceError>,
-    named: &str,
-) -> Result<Rows, Problem> {
+fn finish(collected: Collected, named: &str) -> Result<Rows, Problem> {
     let (collector, count) =
         collected.map_err(|error| Problem::source(error.code(), format!("{named}{error}")))?;
     let rows = collector.finish(count);
     rows.map_err(|error| Problem::source("TooManyRows", format!("{named}{error}")))
 }
 
-/// Brings the source to what the hub and its Secret say now; returns whether that is something new. Does not connect yet.
-async fn open(
-    world: &World,
-    hub: &Hub,
-    server: &Server<'_>,
-    known: &mut Option<Known>,
-) -> Result<bool, Problem> {
+/// What the hub and its Secrets say now.
+async fn settings(world: &World, hub: &Hub, server: &Server<'_>) -> Result<Settings, Problem> {
     let block = server.block;
     let password = match server.password_ref {
         Some(reference) => {
@@ -206,21 +315,31 @@ async fn open(
         None => Password::default(),
     };
     let tls = match server.tls {
-        Some(SourceTls {
-            mode: TlsMode::Required,
-            ca_ref,
-        }) => Tls::Required {
-            ca_pem: match ca_ref {
+        None
+        | Some(SourceTls {
+            mode: TlsMode::Disabled,
+            ..
+        }) => Tls::Disabled,
+        Some(SourceTls { mode, ca_ref }) => {
+            let ca_pem = match ca_ref {
                 Some(reference) => {
                     let text = text_of(world, hub, reference, block, "tls.caRef", "certificates");
                     Some(text.await?.into_bytes())
                 }
                 None => None,
-            },
-        },
-        _ => Tls::Disabled,
+            };
+            match (mode, ca_pem) {
+                (TlsMode::VerifyCa, Some(ca_pem)) => Tls::VerifyCa { ca_pem },
+                (TlsMode::VerifyCa, None) => {
+                    return Err(Problem::invalid(format!(
+                        "spec.source.{block}.tls.mode is verifyCa, so spec.source.{block}.tls.caRef must name the authority; add it"
+                    )));
+                }
+                (_, ca_pem) => Tls::Required { ca_pem },
+            }
+        }
     };
-    let settings = Settings {
+    Ok(Settings {
         host: server.host.to_owned(),
         port: server.port as u16,
         user: server.username.to_owned(),
@@ -229,19 +348,8 @@ async fn open(
         table: server.table.to_owned(),
         tls,
         limits: Limits::default(),
-    };
-    let same = |known: &&mut Known| known.block == block && known.settings == settings;
-    if let Some(known) = known.as_mut().filter(same) {
-        known.generation = hub.generation;
-        return Ok(false);
-    }
-    *known = Some(Known {
-        generation: hub.generation,
-        block,
-        source: (server.source)(settings.clone()),
-        settings,
-    });
-    Ok(true)
+        hosts: world.databases.hosts.clone(),
+    })
 }
 
 /// A text of a Secret; `field` of the hub's `block` names it, and `what` should be in it.

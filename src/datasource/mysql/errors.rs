@@ -16,18 +16,46 @@ pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceErr
         Error::Io(IoError::Tls(_)) => context.no_authority(),
         Error::Driver(DriverError::NoClientSslFlagFromServer) => context.no_tls_offered(),
         Error::Driver(DriverError::ConnectionClosed) => context.lost(rows_read),
-        Error::Driver(
-            DriverError::UnknownAuthPlugin { .. }
-            | DriverError::MysqlOldPasswordDisabled
-            | DriverError::CleartextPluginDisabled,
-        ) => SourceError::AuthUnsupported {
-            user: context.settings.user.clone(),
-            methods: "mysql_native_password or caching_sha2_password",
-        },
+        Error::Driver(DriverError::UnknownAuthPlugin { name }) => {
+            unsupported(context, method(name))
+        }
+        Error::Driver(DriverError::MysqlOldPasswordDisabled) => {
+            unsupported(context, "mysql_old_password")
+        }
+        Error::Driver(DriverError::CleartextPluginDisabled) => unsupported(
+            context,
+            "a password in clear (mysql_clear_password: PAM, LDAP or the identity of a cloud) without TLS (tls is disabled here)",
+        ),
         Error::Driver(DriverError::LocalInfile(LocalInfileError::NoHandler)) => {
             context.protocol("it asked for a file of this machine")
         }
         _ => context.protocol("a packet out of place"),
+    }
+}
+
+fn unsupported(context: Context<'_>, method: &'static str) -> SourceError {
+    SourceError::AuthUnsupported {
+        user: context.settings.user.clone(),
+        method,
+        methods: "ed25519 (MariaDB), caching_sha2_password (MySQL) or mysql_native_password",
+    }
+}
+
+/// The server's name for a method, in words that are ours.
+fn method(name: &str) -> &'static str {
+    match name {
+        "dialog" => "PAM (dialog)",
+        "auth_gssapi_client" => "GSSAPI (auth_gssapi_client)",
+        "authentication_kerberos_client" => "Kerberos (authentication_kerberos_client)",
+        "authentication_ldap_sasl_client" => "LDAP (authentication_ldap_sasl_client)",
+        "authentication_windows_client" => "Windows (authentication_windows_client)",
+        "authentication_webauthn_client" | "authentication_fido_client" => {
+            "a security key (WebAuthn)"
+        }
+        "authentication_openid_connect_client" => "OpenID Connect",
+        "authentication_oci_client" => "the identity of a cloud (authentication_oci_client)",
+        "sha256_password" => "sha256_password",
+        _ => "a method that is not known",
     }
 }
 
@@ -55,7 +83,15 @@ fn server(context: Context<'_>, code: u16, message: &str, rows_read: u64) -> Sou
         }
     };
     match code {
-        1045 | 1698 => context.access_denied(),
+        1045 => context.access_denied(),
+        // MariaDB also answers so for a user whom it does not know.
+        1698 => context.denied(
+            "check the user name; if it is right, the user logs in without a password (unix_socket, auth_socket or GSSAPI), which \
+             is not supported here: give it ed25519 (MariaDB), caching_sha2_password (MySQL) or mysql_native_password",
+        ),
+        1040 | 1203 | 1226 => SourceError::TooManyConnections {
+            code: code.to_string(),
+        },
         1044 => SourceError::NotAllowed {
             user: user(),
             object: format!("database {:?}", database()),
@@ -92,9 +128,6 @@ fn missing_column<'a>(context: Context<'a>, message: &str) -> Option<&'a str> {
 
 fn refusal(code: u16) -> &'static str {
     match code {
-        1040 | 1203 | 1226 => {
-            "too many connections; raise its limits, or close connections of other clients"
-        }
         1129 | 1130 => {
             "it takes no connections from this address; allow the address for the user there"
         }
@@ -102,6 +135,9 @@ fn refusal(code: u16) -> &'static str {
         1251 | 1524 => {
             "it does not know the user's authentication method; change the user's method there"
         }
+        1792 => "reading it would change data; read a table or a view that changes nothing",
+        3118 | 4151 => "the user's account is locked; unlock it there",
+        3955 | 4150 => "the user is blocked after too many log-ins that failed; unblock it there",
         1356 => {
             "the view refers to tables, columns or functions that are missing or forbidden; mend the view or the \
              rights of its definer"

@@ -1,4 +1,4 @@
-//! The two statements that are ever sent. Every identifier in them is quoted; there are no values in them.
+//! The few statements that are ever sent. Every identifier in them is quoted; there are no values in them.
 
 use std::time::Duration;
 
@@ -9,17 +9,67 @@ pub fn select(table: &Table, columns: &[&str]) -> Result<String, InvalidName> {
     Ok(format!("SELECT {columns} FROM {}", table.quoted()))
 }
 
-/// Sent once per connection. A server-wide row limit would cut results short without a sign of it, and a query
-/// that nobody waits for any more would go on loading the server, one more with every sync. The time limit has
-/// another name and unit in each of the two products; each reads only its own comment.
-pub fn session(give_up_after: Duration) -> String {
+pub const END: &str = "COMMIT";
+
+/// What makes a session ours, each with its name. Without them a server decides what a TIMESTAMP, a CHAR or an umlaut reads as,
+/// whether rows that are not committed are read, and how many rows a result has at most. A query that nobody waits for any more
+/// would go on loading the server, one more with every sync: its time limit has another name and unit in each of the two products,
+/// and each reads only its own comment.
+pub fn session(give_up_after: Duration) -> [(&'static str, String); 5] {
     let seconds = give_up_after.as_secs() + u64::from(give_up_after.subsec_nanos() > 0);
-    format!(
-        "SET SESSION sql_select_limit = {} /*M!100101 , SESSION max_statement_time = {seconds} */ \
-         /*!50708 , SESSION max_execution_time = {} */",
-        u64::MAX,
-        seconds * 1000
-    )
+    [
+        // One that `init_connect` began would hand its isolation level on to the next.
+        ("end of any transaction", "ROLLBACK".to_owned()),
+        ("character set utf8mb4", "SET NAMES utf8mb4".to_owned()),
+        (
+            "isolation level REPEATABLE READ",
+            "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ".to_owned(),
+        ),
+        (
+            "time zone, SQL mode and limits",
+            format!(
+                "SET SESSION time_zone = '+00:00', SESSION sql_mode = '', SESSION autocommit = 1, \
+                 SESSION sql_select_limit = {ROWS_MAX} /*M!100101 , SESSION max_statement_time = {seconds} */ \
+                 /*!50708 , SESSION max_execution_time = {} */",
+                seconds * 1000
+            ),
+        ),
+        (
+            "read-only transaction",
+            "START TRANSACTION READ ONLY".to_owned(),
+        ),
+    ]
+}
+
+const ROWS_MAX: &str = "18446744073709551615";
+
+/// The isolation level has another name in each of the two products, and in MySQL before 5.7.20 it is not asked for.
+pub const READ_BACK: &str = "SELECT @@session.time_zone, @@session.character_set_client, @@session.character_set_connection, \
+    @@session.character_set_results, @@session.sql_mode, @@session.autocommit, @@session.sql_select_limit \
+    /*M!100000 , @@session.tx_isolation */ /*!50720 , @@session.transaction_isolation */";
+
+/// Name and value of what [`READ_BACK`] reads.
+const EXPECTED: [(&str, &str); 8] = [
+    ("time zone +00:00", "+00:00"),
+    ("character_set_client utf8mb4", "utf8mb4"),
+    ("character_set_connection utf8mb4", "utf8mb4"),
+    ("character_set_results utf8mb4", "utf8mb4"),
+    ("empty SQL mode", ""),
+    ("autocommit", "1"),
+    ("lack of a row limit", ROWS_MAX),
+    ("isolation level REPEATABLE READ", "REPEATABLE-READ"),
+];
+
+/// The first setting that is not as it was set.
+pub fn unlike(found: impl IntoIterator<Item = Option<Vec<u8>>>) -> Option<&'static str> {
+    let found: Vec<_> = found.into_iter().collect();
+    let wrong = |(index, (_, expected)): &(usize, &(&str, &str))| match found.get(*index) {
+        Some(Some(value)) => !value.eq_ignore_ascii_case(expected.as_bytes()),
+        Some(None) => true,
+        None => *index + 1 < EXPECTED.len(),
+    };
+    let first = EXPECTED.iter().enumerate().find(wrong);
+    first.map(|(_, (setting, _))| *setting)
 }
 
 #[cfg(test)]
@@ -89,6 +139,25 @@ mod tests {
                     assert_eq!(why, *expected, "{name}");
                 }
                 (found, expected) => panic!("{name}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_that_is_not_ours_is_known_by_its_first_setting() {
+        let ours: Vec<_> = EXPECTED
+            .iter()
+            .map(|(_, value)| Some(value.as_bytes().to_vec()))
+            .collect();
+        assert_eq!(unlike(ours.clone()), None);
+        assert_eq!(unlike(ours[..7].to_vec()), None, "an old MySQL");
+        assert_eq!(unlike(ours[..6].to_vec()), Some("lack of a row limit"));
+        assert_eq!(unlike([]), Some("time zone +00:00"));
+        for (index, (setting, _)) in EXPECTED.iter().enumerate() {
+            for other in [None, Some(b"SYSTEM".to_vec())] {
+                let mut found = ours.clone();
+                found[index] = other;
+                assert_eq!(unlike(found), Some(*setting));
             }
         }
     }

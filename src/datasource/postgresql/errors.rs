@@ -24,7 +24,7 @@ pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceErr
     match (error.to_string().as_str(), io) {
         ("error communicating with the server", Some(io)) => {
             match io.get_ref().and_then(|inner| inner.downcast_ref()) {
-                Some(Refusal::Cleartext) => auth_unsupported(context),
+                Some(Refusal::Method(method)) => unsupported(context, method),
                 Some(Refusal::TooLarge) if context.stage == Stage::Query => context.row_too_large(),
                 Some(Refusal::TooLarge) => {
                     context.protocol("something else than PostgreSQL's messages")
@@ -35,22 +35,18 @@ pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceErr
         ("authentication error", Some(_)) => {
             context.protocol("its part of the log-in does not fit the password")
         }
-        ("authentication error", None) => auth_unsupported(context),
+        ("authentication error", None) => unsupported(context, "a method that is not known"),
         // There is no password, and the server wants one.
         ("invalid configuration", _) => context.access_denied(),
         _ => context.protocol("a message out of place"),
     }
 }
 
-fn auth_unsupported(context: Context<'_>) -> SourceError {
+fn unsupported(context: Context<'_>, method: &'static str) -> SourceError {
     SourceError::AuthUnsupported {
         user: context.settings.user.clone(),
-        methods: match context.settings.tls {
-            Tls::Disabled => {
-                "a password, with scram-sha-256 in the server's pg_hba.conf (others may need TLS, which is disabled here)"
-            }
-            Tls::Required { .. } => "a password, with scram-sha-256 in the server's pg_hba.conf",
-        },
+        method,
+        methods: "a password, with scram-sha-256 in the server's pg_hba.conf",
     }
 }
 
@@ -63,15 +59,17 @@ fn server(context: Context<'_>, error: &DbError, rows_read: u64) -> SourceError 
     };
     match (code, context.stage) {
         ("28P01", _) => context.access_denied(),
-        ("28000", _) => SourceError::AccessDenied {
-            user: context.settings.user.clone(),
-            hint: match context.settings.tls {
-                Tls::Disabled => {
-                    ", and that the server's pg_hba.conf lets it in from here without TLS (tls is disabled here)"
-                }
-                Tls::Required { .. } => ", and that the server's pg_hba.conf lets it in from here",
-            },
-        },
+        ("28000", _) => context.denied(match context.settings.tls {
+            Tls::Disabled => {
+                "check the user name and the Secret with the password, and that the server's pg_hba.conf lets it in from here by a \
+                 password and without TLS (tls is disabled here)"
+            }
+            Tls::Required { .. } | Tls::VerifyCa { .. } => {
+                "check the user name and the Secret with the password, and that the server's pg_hba.conf lets it in from here by a \
+                 password, without a certificate of its own"
+            }
+        }),
+        ("53300", _) => SourceError::TooManyConnections { code: shown(code) },
         ("3D000", _) => SourceError::UnknownDatabase {
             database: context.settings.database.clone(),
         },
@@ -111,7 +109,6 @@ fn shown(code: &str) -> String {
 
 fn refusal(code: &str) -> &'static str {
     match code {
-        "53300" => "too many connections; raise its limits, or close connections of other clients",
         "40001" => {
             "it was updated meanwhile and broke the query off; the next sync tries again (on a standby, \
              hot_standby_feedback avoids it)"

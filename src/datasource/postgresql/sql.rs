@@ -5,16 +5,47 @@ use std::time::Duration;
 use crate::datasource::postgresql::values::Conversion;
 use crate::decide::identifier::{InvalidName, POSTGRESQL, Table};
 
-/// A query that nobody waits for any more would go on loading the server, one more with every sync. The rest is what
-/// values look like as text, whatever the server or the user has set. For this transaction alone, so that a pooler may
-/// stand in between.
+/// What values look like as text, whatever the server, the database or the user has set.
+const SETTINGS: [(&str, &str); 7] = [
+    ("client_encoding", "UTF8"),
+    ("datestyle", "ISO, MDY"),
+    ("intervalstyle", "postgres"),
+    ("timezone", "UTC"),
+    ("extra_float_digits", "3"),
+    ("bytea_output", "hex"),
+    ("lc_monetary", "C"),
+];
+
+/// What the transaction itself is.
+const TRANSACTION: [(&str, &str); 2] = [
+    ("transaction_isolation", "repeatable read"),
+    ("transaction_read_only", "on"),
+];
+
+/// All in one message, and for this transaction alone, so that a pooler may stand in between; its last statement reads the
+/// settings back. A query that nobody waits for any more would go on loading the server, one more with every sync.
 pub fn begin(give_up_after: Duration) -> String {
+    let set = SETTINGS.map(|(name, value)| format!("SET LOCAL {name} = '{value}'; "));
+    let read = expected().map(|(name, _)| format!("current_setting('{name}')"));
     format!(
-        "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = {}; \
-         SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'; SET LOCAL timezone = 'UTC'; \
-         SET LOCAL extra_float_digits = 3",
-        give_up_after.as_millis()
+        "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = {}; {}SELECT {}",
+        give_up_after.as_millis(),
+        set.concat(),
+        read.collect::<Vec<_>>().join(", ")
     )
+}
+
+fn expected() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS.into_iter().chain(TRANSACTION)
+}
+
+/// The first setting that [`begin`] did not read back as it set it; `found` gives each by its place.
+pub fn unlike<'a>(found: impl Fn(usize) -> Option<&'a str>) -> Option<&'static str> {
+    let wrong = |(place, (_, value)): &(usize, (&str, &str))| {
+        !found(*place).is_some_and(|found| found.eq_ignore_ascii_case(value))
+    };
+    let first = expected().enumerate().find(wrong);
+    first.map(|(_, (setting, _))| setting)
 }
 
 pub const END: &str = "COMMIT";
@@ -109,6 +140,25 @@ mod tests {
                     assert_eq!(why, *expected, "{name}");
                 }
                 (found, expected) => panic!("{name}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_that_is_not_ours_is_known_by_its_first_setting() {
+        let ours: Vec<&str> = expected().map(|(_, value)| value).collect();
+        assert_eq!(unlike(|place| ours.get(place).copied()), None);
+        assert_eq!(unlike(|_| None), Some("client_encoding"));
+        for (wrong, (setting, _)) in expected().enumerate() {
+            for other in [None, Some("German")] {
+                let found = |place| {
+                    if place == wrong {
+                        other
+                    } else {
+                        Some(ours[place])
+                    }
+                };
+                assert_eq!(unlike(found), Some(setting));
             }
         }
     }

@@ -7,9 +7,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -24,7 +28,19 @@ const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const HEAD_BYTES: usize = 5;
 const LOG_IN_HEAD_BYTES: usize = 9;
 const LOG_IN: u8 = b'R';
-const CLEARTEXT: [u8; 4] = [0, 0, 0, 3];
+
+/// Of a request for a log-in: what is not supported, and why it is asked for.
+fn unsupported(method: [u8; 4], encrypted: bool) -> Option<&'static str> {
+    match u32::from_be_bytes(method) {
+        2 => Some("Kerberos"),
+        3 if !encrypted => Some(
+            "a password in clear (password, ldap, radius or pam in pg_hba.conf) without TLS (tls is disabled here)",
+        ),
+        7 => Some("GSSAPI"),
+        9 => Some("SSPI"),
+        _ => None,
+    }
+}
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -39,8 +55,8 @@ pub struct Wire {
 pub enum Refusal {
     #[error("a message is too large")]
     TooLarge,
-    #[error("a password in clear was asked for")]
-    Cleartext,
+    #[error("a method that is not supported was asked for")]
+    Method(&'static str),
 }
 
 /// Follows the messages through reads that begin and end anywhere.
@@ -57,7 +73,10 @@ impl Wire {
         let settings = context.settings;
         let tls = match &settings.tls {
             Tls::Disabled => None,
-            Tls::Required { ca_pem } => Some(connector(context, ca_pem.as_deref())?),
+            Tls::Required { ca_pem } => {
+                Some(connector(context, ca_pem.as_deref(), Names::Checked)?)
+            }
+            Tls::VerifyCa { ca_pem } => Some(connector(context, Some(ca_pem), Names::Any)?),
         };
         let addresses = context.addresses().await?;
         let failed = |error: io::Error| context.io(&error, 0);
@@ -85,9 +104,16 @@ impl Wire {
     }
 }
 
+#[derive(PartialEq)]
+enum Names {
+    Checked,
+    Any,
+}
+
 fn connector(
     context: Context<'_>,
     ca_pem: Option<&[u8]>,
+    names: Names,
 ) -> Result<(TlsConnector, ServerName<'static>), SourceError> {
     let name = ServerName::try_from(context.settings.host.clone());
     let name = name.map_err(|_| context.no_server_name())?;
@@ -107,12 +133,71 @@ fn connector(
         }
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = AuthorityVerifier {
+        roots: roots.clone(),
+        algorithms: provider.signature_verification_algorithms,
+    };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider has suites for both versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = config.with_no_client_auth();
+    if names == Names::Any {
+        let verifier = Arc::new(verifier);
+        config.dangerous().set_certificate_verifier(verifier);
+    }
     Ok((TlsConnector::from(Arc::new(config)), name))
+}
+
+/// Checks who issued the certificate, and not for which name.
+#[derive(Debug)]
+struct AuthorityVerifier {
+    roots: RootCertStore,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for AuthorityVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let certificate = ParsedCertificate::try_from(certificate)?;
+        let (roots, algorithms) = (&self.roots, self.algorithms.all);
+        verify_server_cert_signed_by_trust_anchor(
+            &certificate,
+            roots,
+            intermediates,
+            now,
+            algorithms,
+        )?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
 }
 
 impl Watch {
@@ -152,8 +237,9 @@ impl Watch {
             if self.head.len() < LOG_IN_HEAD_BYTES {
                 return Ok(());
             }
-            if !self.encrypted && self.head[HEAD_BYTES..] == CLEARTEXT {
-                return Err(Refusal::Cleartext);
+            let method = self.head[HEAD_BYTES..].try_into().expect("four bytes");
+            if let Some(method) = unsupported(method, self.encrypted) {
+                return Err(Refusal::Method(method));
             }
         }
         self.left = end.saturating_sub(self.head.len());
@@ -212,7 +298,8 @@ mod tests {
     #[test]
     fn verdicts() {
         let row = message(b'D', &[7; 20]);
-        let (ok, clear) = (message(LOG_IN, &[0; 4]), message(LOG_IN, &CLEARTEXT));
+        let (ok, clear) = (message(LOG_IN, &[0; 4]), message(LOG_IN, &[0, 0, 0, 3]));
+        let kerberos = message(LOG_IN, &[0, 0, 0, 2]);
         let in_a_row = message(b'D', &clear);
         for (name, bytes, encrypted, allowed) in [
             ("rows", row.repeat(3), false, true),
@@ -238,6 +325,7 @@ mod tests {
             ("a password in clear", clear.clone(), false, false),
             ("the same, encrypted", clear.clone(), true, true),
             ("behind another", [ok, clear].concat(), false, false),
+            ("a method that is not supported", kerberos, true, false),
             ("within a row", in_a_row, false, true),
             (
                 "a length below its own",

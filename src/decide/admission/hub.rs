@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::api::hub::{HubSpec, SourceType};
+use crate::api::hub::{HubSpec, SourceType, TlsMode};
 use crate::api::names;
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::identifier::{MYSQL, POSTGRESQL, Table};
@@ -64,7 +64,8 @@ fn refusal(spec: &Value) -> Option<String> {
     match serde_json::from_value::<HubSpec>(spec.clone()) {
         Ok(hub) => no_name(&hub)
             .or_else(|| Columns::of(&hub).err())
-            .or_else(|| no_variable(&hub)),
+            .or_else(|| no_variable(&hub))
+            .or_else(|| no_authority(&hub)),
         Err(error) => Some(format!("spec: {error}")),
     }
 }
@@ -121,6 +122,22 @@ pub fn judge_deletion(hub: &Value, options: &Value, nodes: &[String]) -> Verdict
 
 /// Names in a refusal.
 const SHOWN_MAX: usize = 3;
+
+/// Anybody has a certificate of an authority that the web trusts: without a name to check, that would be no check at all.
+fn no_authority(hub: &HubSpec) -> Option<String> {
+    let source = &hub.source;
+    let (type_, tls) = match source.type_ {
+        SourceType::Mysql => ("mysql", &source.mysql.as_ref()?.tls),
+        SourceType::Postgresql => ("postgresql", &source.postgresql.as_ref()?.tls),
+        SourceType::ConfigMap => return None,
+    };
+    let tls = tls.as_ref()?;
+    (tls.mode == TlsMode::VerifyCa && tls.ca_ref.is_none()).then(|| {
+        format!(
+            "source.{type_}.tls.caRef is required when tls.mode is verifyCa; name the Secret with the authority's certificate"
+        )
+    })
+}
 
 /// What no database has a name like.
 fn no_name(hub: &HubSpec) -> Option<String> {
@@ -311,6 +328,19 @@ mod tests {
         assert_eq!(denied(41, json!("41"), plain), None);
         let orphans = json!({"propagationPolicy": "Orphan"});
         assert_eq!(denied(41, none, orphans), None, "they stay");
+    }
+
+    #[test]
+    fn verify_ca_needs_an_authority() {
+        let mut spec = good();
+        spec["source"]["mysql"]["tls"] = json!({"mode": "verifyCa"});
+        let denied = judge(None, &hub(spec.clone())).denied.unwrap();
+        assert!(
+            denied.starts_with("source.mysql.tls.caRef is required when tls.mode is verifyCa"),
+            "{denied}"
+        );
+        spec["source"]["mysql"]["tls"]["caRef"] = json!({"name": "ca", "key": "ca.crt"});
+        assert_eq!(judge(None, &hub(spec)).denied, None);
     }
 
     /// A stored one may be changed beside its spec, however bad that is.

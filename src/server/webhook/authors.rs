@@ -36,16 +36,35 @@ impl Authors {
         if user.username == self.operator || needed.is_empty() {
             return None;
         }
-        match timeout(PATIENCE, self.missing_right(user, needed, home, what)).await {
-            Ok(Ok(missing)) => missing,
-            Ok(Err(error)) => Some(format!(
-                "whether you may do what this {what} makes lynqgate do is not known: {error}"
-            )),
-            Err(_) => Some(format!(
-                "whether you may do what this {what} makes lynqgate do was not answered within {} s",
-                PATIENCE.as_secs()
-            )),
+        answered(self.missing_right(user, needed, home, what), what).await
+    }
+
+    /// What the user may not read in the namespace `home` (plurals of core kinds, and names) that a hub makes the operator read.
+    pub async fn missing_read(
+        &self,
+        user: &UserInfo,
+        reads: &[(&str, &str)],
+        home: &str,
+    ) -> Option<String> {
+        if user.username == self.operator {
+            return None;
         }
+        let missing = async {
+            for (plural, name) in reads {
+                let right = json!({
+                    "group": "", "version": "v1", "resource": plural, "name": name, "verb": "get", "namespace": home,
+                });
+                if !self.objects.may(&user.review(right)).await? {
+                    return Ok(Some(format!(
+                        "user {:?} may not get {plural} {name:?} in namespace {home:?}, and this hub makes lynqgate use what is \
+                         in there; ask for that right, or have somebody apply the hub who has it",
+                        user.username
+                    )));
+                }
+            }
+            Ok(None)
+        };
+        answered(missing, "hub").await
     }
 
     pub fn judge(&self, missing: Option<String>, verdict: &mut Verdict) {
@@ -160,6 +179,23 @@ impl Authors {
         let each = |object| names.extend([key_of(&object).name]);
         self.objects.list(&kind, "", each).await?;
         Ok(names)
+    }
+}
+
+/// What is missing, or that it could not be found out.
+async fn answered(
+    missing: impl Future<Output = Result<Option<String>, ApiError>>,
+    what: &str,
+) -> Option<String> {
+    match timeout(PATIENCE, missing).await {
+        Ok(Ok(missing)) => missing,
+        Ok(Err(error)) => Some(format!(
+            "whether you may do what this {what} makes lynqgate do is not known: {error}"
+        )),
+        Err(_) => Some(format!(
+            "whether you may do what this {what} makes lynqgate do was not answered within {} s",
+            PATIENCE.as_secs()
+        )),
     }
 }
 

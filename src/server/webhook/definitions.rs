@@ -20,29 +20,27 @@ use tokio::time::timeout;
 
 use crate::api::form::FormSpec;
 use crate::api::names;
-use crate::cluster::objects::{ApiError, Objects};
+use crate::cluster::objects::Objects;
+use crate::cluster::vital::Mutex;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::rights;
 use crate::decide::admission::trial::live::{LiveNodes, runs_everywhere};
 use crate::decide::admission::trial::refused::Findings;
 use crate::decide::admission::trial::sample::Sample;
 use crate::decide::admission::trial::{self, HubSays, Trial};
-use crate::decide::admission::{Verdict, hub};
-use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::admission::{Doubt, Verdict};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
-use crate::cluster::vital::Mutex;
 use crate::decide::rows::Rows;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::bodies::Bodies;
+use crate::server::webhook::reach::RowsAs;
+use crate::server::webhook::{MALFORMED, Metrics, refuse, reply, unread_body};
 
 /// For the rows, for rendering, and for what the API server is asked; three times as much for all of the trial. The API server
 /// waits 10 s.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 /// What the answer itself takes.
 const ANSWER: Duration = Duration::from_millis(100);
-use crate::server::webhook::reach::{self, RowsAs};
-use crate::server::webhook::{MALFORMED, Metrics, refuse, reply, unread_body};
-
 
 /// The rows of a hub, by namespace and name, and its window; or why there are none.
 pub type RowsOf = Arc<
@@ -56,6 +54,8 @@ pub type NodesOf =
 /// What the API server says of a form's resources, within a time.
 pub type TryOnServer =
     Arc<dyn Fn(Arc<FormSpec>, Vec<Sample>, Duration) -> BoxFuture<'static, Findings> + Send + Sync>;
+/// Whether the database of a hub has what it maps.
+pub type CheckHub = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<(), Doubt>> + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Definitions {
@@ -64,6 +64,7 @@ pub struct Definitions {
     pub nodes_of: NodesOf,
     pub try_on_server: TryOnServer,
     pub rows_as: RowsAs,
+    pub check_hub: CheckHub,
     /// None asks nothing of whoever writes a form.
     pub authors: Option<Authors>,
     pub metrics: Metrics,
@@ -140,17 +141,7 @@ async fn validate_form(State(all): State<Served>, request: Request<Body>) -> Res
 
 async fn validate_hub(State(all): State<Served>, request: Request<Body>) -> Response {
     answer(&all, request, "hub", async |request| {
-        if request.operation == "DELETE" {
-            return all.hub_deletion(request).await;
-        }
-        let new = request.object.as_ref().unwrap_or(&Value::Null);
-        let old = request.old_object.as_ref();
-        let mut verdict = hub::judge(old, new);
-        if let Some(old) = old.filter(|_| verdict.denied.is_none()) {
-            let found = reach::warnings(&all.objects, &all.rows_as, old, new);
-            verdict.warnings.extend(found.await);
-        }
-        verdict
+        all.0.hub(request).await
     })
     .await
 }
@@ -212,49 +203,6 @@ async fn answer(
 
 impl Definitions {
     /// By what the API server has, for only the leader knows the nodes. In a namespace that goes, everything goes.
-    async fn hub_deletion(&self, request: &review::Request) -> Verdict {
-        let hub = request.old_object.as_ref().unwrap_or(&Value::Null);
-        let text = |field: &str| hub["metadata"][field].as_str().unwrap_or_default();
-        let (namespace, kind) = (text("namespace"), ObjectKey::own("LynqNode", "", "").kind);
-        let nodes = self.objects.owned(&kind, namespace, text("uid"));
-        let too_late = || {
-            let why = format!("no answer within {} s", 2 * PATIENCE.as_secs());
-            Err(ApiError::Unavailable(why))
-        };
-        let nodes = timeout(2 * PATIENCE, nodes).await;
-        let verdict = match nodes.unwrap_or_else(|_| too_late()) {
-            Ok(nodes) => {
-                let names: Vec<String> = nodes.into_iter().filter_map(|node| node.name).collect();
-                hub::judge_deletion(hub, &request.options, &names)
-            }
-            Err(error) => Verdict {
-                denied: Some(format!(
-                    "LynqHub {namespace}/{}: the nodes that would be deleted with it cannot be counted: {error}. Delete it again later",
-                    text("name")
-                )),
-                warnings: vec![],
-            },
-        };
-        if verdict.denied.is_some() && self.is_going(namespace).await {
-            return Verdict::default();
-        }
-        verdict
-    }
-
-    async fn is_going(&self, namespace: &str) -> bool {
-        let kind = Kind {
-            api_version: "v1".to_owned(),
-            kind: "Namespace".to_owned(),
-        };
-        let key = ObjectKey {
-            kind,
-            namespace: String::new(),
-            name: namespace.to_owned(),
-        };
-        let found = timeout(PATIENCE, self.objects.get(&key)).await;
-        matches!(found, Ok(Ok(namespace)) if namespace["metadata"]["deletionTimestamp"].is_string())
-    }
-
     async fn form(&self, request: &review::Request) -> Verdict {
         let new = request.object.as_ref().unwrap_or(&Value::Null);
         let judged =

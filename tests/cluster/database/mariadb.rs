@@ -52,6 +52,7 @@ pub fn programs(directory: &Path, port: u16, wanted: &Options) -> Result<(Comman
             server.arg(format!("--{option}={}", path.display()));
         }
     }
+    server.args(wanted.arguments);
     if wanted.insists_on_tls {
         server.arg("--require-secure-transport");
     }

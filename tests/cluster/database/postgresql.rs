@@ -45,6 +45,10 @@ pub fn programs(directory: &Path, port: u16, options: &Options) -> Result<(Comma
     for name in ["fsync", "full_page_writes"] {
         set(name, "off");
     }
+    for argument in options.arguments {
+        let (name, value) = argument.split_once('=').unwrap_or((argument, "on"));
+        set(name, value);
+    }
     if options.tls.is_some() {
         set("ssl", "on");
         set("ssl_cert_file", "cert");
@@ -68,7 +72,9 @@ pub fn configure(directory: &Path, options: &Options) -> Result<()> {
         false => "host",
     };
     let access = format!(
-        "local all root trust\n{host} all {READER} 127.0.0.1/32 trust\n{host} all all 127.0.0.1/32 scram-sha-256\n"
+        "local all root trust\n{host} all {READER} 127.0.0.1/32 trust\n{host} all by_md5 127.0.0.1/32 md5\n\
+         {host} all by_password 127.0.0.1/32 password\n{host} all by_ident 127.0.0.1/32 ident\n\
+         {host} all all 127.0.0.1/32 scram-sha-256\n"
     );
     let mut files = vec![("pg_hba.conf", &access)];
     if let Some((certificate, key)) = &options.tls {

@@ -8,9 +8,9 @@ use tokio::net::TcpListener;
 use crate::cluster::database::Product;
 use crate::datasource::{columns, read, settings, shared, source};
 
-/// Answers the log-in, the session statement and the query with one reply each. Gives what the client sent: a packet
-/// for each of the three, as far as it came, and then everything else in one piece.
-async fn fake(replies: [Vec<u8>; 3]) -> (Settings, tokio::task::JoinHandle<Vec<Vec<u8>>>) {
+/// Answers the log-in and each command with one reply. Gives what the client sent: a packet for each of them, as far as it came,
+/// and then everything else in one piece.
+async fn fake(replies: Vec<Vec<u8>>) -> (Settings, tokio::task::JoinHandle<Vec<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut settings = settings(shared(Product::Mariadb).await, "fake", "t");
     settings.port = listener.local_addr().unwrap().port();
@@ -76,6 +76,44 @@ fn column(sequence: u8, name: &str) -> Vec<u8> {
     packet(sequence, &payload.concat())
 }
 
+/// What a session of ours reads back.
+const SESSION: [&str; 8] = [
+    "+00:00",
+    "utf8mb4",
+    "utf8mb4",
+    "utf8mb4",
+    "",
+    "1",
+    "18446744073709551615",
+    "REPEATABLE-READ",
+];
+
+fn read_back(session: [&str; 8]) -> Vec<u8> {
+    let mut bytes = packet(1, b"\x08");
+    let mut row = vec![];
+    for (place, value) in session.iter().enumerate() {
+        bytes.extend(column(2 + place as u8, "s"));
+        row.push(value.len() as u8);
+        row.extend(value.as_bytes());
+    }
+    [bytes, packet(10, &row), packet(11, END)].concat()
+}
+
+/// The answers to what makes the session, which are these; then the query's.
+fn queried(session: [&str; 8], reply: Vec<u8>) -> Vec<Vec<u8>> {
+    let begun = [ok(2), ok(1), ok(1), ok(1), ok(1), ok(1), read_back(session)];
+    [&begun[..], &[reply, ok(1)]].concat()
+}
+
+fn honest(reply: Vec<u8>) -> Vec<Vec<u8>> {
+    queried(SESSION, reply)
+}
+
+/// "Log in by this other method".
+fn switch(method: &str, nonce: &[u8]) -> Vec<u8> {
+    packet(2, &[b"\xfe", method.as_bytes(), b"\0", nonce].concat())
+}
+
 /// Two columns, and then these packets from number 4 on.
 fn result(packets: &[&[u8]]) -> Vec<u8> {
     let mut bytes = [packet(1, b"\x02"), column(2, "uid"), column(3, "activate")].concat();
@@ -90,7 +128,7 @@ const END: &[u8] = b"\xfe\0\0\x02\0\0\0";
 
 #[tokio::test]
 async fn the_fake_server_can_be_honest() {
-    let (settings, _server) = fake([ok(2), ok(1), result(&[ROW, END])]).await;
+    let (settings, _server) = fake(honest(result(&[ROW, END]))).await;
     let rows = read(&source(Product::Mariadb, settings), &columns(&[])).await;
     let expected = ["acme", "1"].map(|text| Some(text.to_owned())).to_vec();
     assert_eq!(rows, Ok(vec![expected]));
@@ -98,8 +136,8 @@ async fn the_fake_server_can_be_honest() {
 
 #[tokio::test]
 async fn a_server_that_asks_for_a_file_gets_none() {
-    let replies = [ok(2), ok(1), packet(1, b"\xfb/etc/passwd")];
-    let (settings, server) = fake(replies).await;
+    let replies = honest(packet(1, b"\xfb/etc/passwd"));
+    let (settings, server) = fake(replies[..8].to_vec()).await;
     let error = read(&source(Product::Mariadb, settings.clone()), &columns(&[]))
         .await
         .unwrap_err();
@@ -111,20 +149,17 @@ async fn a_server_that_asks_for_a_file_gets_none() {
     assert_eq!(error, expected);
     let sent = server.await.unwrap();
     assert_eq!(
-        sent.get(2).map(Vec::as_slice),
+        sent.get(7).map(Vec::as_slice),
         Some(&b"\x03SELECT `uid`, `activate` FROM `t`"[..])
     );
-    assert_eq!(sent.get(3), Some(&Vec::new()), "nothing was sent");
+    assert_eq!(sent.get(8), Some(&Vec::new()), "nothing was sent");
 }
 
 #[tokio::test]
 async fn a_password_is_given_to_known_methods_only() {
     for method in ["mysql_clear_password", "mysql_old_password", "unheard_of"] {
-        let switch = packet(
-            2,
-            &[b"\xfe", method.as_bytes(), b"\0abcdefghijklmnopqrst\0"].concat(),
-        );
-        let (mut settings, server) = fake([switch, ok(1), ok(1)]).await;
+        let switch = switch(method, b"abcdefghijklmnopqrst\0");
+        let (mut settings, server) = fake(vec![switch, ok(1), ok(1)]).await;
         settings.password = "canary-pa55word".to_owned().into();
         let error = read(&source(Product::Mariadb, settings), &columns(&[]))
             .await
@@ -137,6 +172,97 @@ async fn a_password_is_given_to_known_methods_only() {
             "{method}: a log-in was tried: {sent}"
         );
         assert!(!sent.contains("canary"), "{method}: {sent}");
+    }
+}
+
+/// Of servers that are not installed here.
+#[tokio::test]
+async fn methods_that_a_managed_server_has() {
+    let (twenty, thirty_two) = (
+        b"abcdefghijklmnopqrst\0",
+        b"abcdefghijklmnopqrstuvwxyzabcdef",
+    );
+    let cached = [packet(4, b"\x01\x03"), ok(5)].concat();
+    let cases = [
+        (switch("client_ed25519", thirty_two), ok(4), 64),
+        (switch("caching_sha2_password", twenty), cached, 32),
+    ];
+    for (switch, let_in, proof_bytes) in cases {
+        let log_in = vec![switch, let_in];
+        let replies = [log_in, honest(result(&[ROW, END]))[1..].to_vec()].concat();
+        let (mut settings, server) = fake(replies).await;
+        settings.password = "canary-pa55word".to_owned().into();
+        let rows = read(&source(Product::Mariadb, settings), &columns(&[])).await;
+        assert_eq!(rows.map(|rows| rows.len()), Ok(1));
+        let sent = server.await.unwrap();
+        assert_eq!(sent[1].len(), proof_bytes);
+        let goodbye = packet(0, b"\x01");
+        assert_eq!(sent.last(), Some(&goodbye), "nothing but a goodbye is left");
+    }
+}
+
+/// Listens where the driver panics on what it hears, and gives the port.
+pub fn breaks_the_driver() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let listener = TcpListener::from_std(listener).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let no_key = packet(6, b"\x01no key at all");
+                let asks = switch("caching_sha2_password", b"abcdefghijklmnopqrst\0");
+                let mut buffer = [0; 4096];
+                for said in [greeting(), asks, packet(4, b"\x01\x04"), no_key] {
+                    if client.write_all(&said).await.is_err() {
+                        return;
+                    }
+                    let _ = client.read(&mut buffer).await;
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_panic_of_the_driver_is_an_error() {
+    let mut settings = settings(shared(Product::Mariadb).await, "fake", "t");
+    settings.port = breaks_the_driver();
+    settings.password = "canary-pa55word".to_owned().into();
+    let expected = SourceError::Protocol {
+        host: settings.host.clone(),
+        port: settings.port,
+        cause: "a packet that the driver cannot read",
+    };
+    let rows = read(&source(Product::Mariadb, settings), &columns(&[])).await;
+    assert_eq!(rows, Err(expected));
+}
+
+#[tokio::test]
+async fn rows_of_a_session_that_is_not_ours_are_not_read() {
+    for (place, other, setting) in [
+        (0, "SYSTEM", "time zone +00:00"),
+        (3, "latin1", "character_set_results utf8mb4"),
+        (4, "PAD_CHAR_TO_FULL_LENGTH", "empty SQL mode"),
+        (7, "READ-UNCOMMITTED", "isolation level REPEATABLE READ"),
+    ] {
+        let mut session = SESSION;
+        session[place] = other;
+        let (settings, server) = fake(queried(session, result(&[ROW, END]))).await;
+        let error = read(&source(Product::Mariadb, settings), &columns(&[]))
+            .await
+            .unwrap_err();
+        let said = format!(
+            "the database does not give a session the {setting} that lynqgate sets, so that its rows could be read wrongly; check \
+             init_connect, and proxies in between"
+        );
+        assert_eq!(error.to_string(), said);
+        assert_eq!(
+            server.await.unwrap().get(7),
+            Some(&vec![1]),
+            "goodbye, and no query"
+        );
     }
 }
 
@@ -175,7 +301,7 @@ async fn broken_packets() {
         ),
     ];
     for (name, reply, code) in cases {
-        let (settings, _server) = fake([ok(2), ok(1), reply]).await;
+        let (settings, _server) = fake(honest(reply)).await;
         let outcome = read(&source(Product::Mariadb, settings), &columns(&[])).await;
         let found = outcome.as_ref().err().map(SourceError::code);
         assert_eq!(found, Some(code), "{name}: {outcome:?}");
@@ -191,8 +317,9 @@ async fn words_of_the_server_are_not_repeated() {
     ];
     for code in codes {
         let steps = [
-            ("log-in", [refusal(2, code, CANARY), ok(1), ok(1)]),
-            ("query", [ok(2), ok(1), refusal(1, code, CANARY)]),
+            ("log-in", vec![refusal(2, code, CANARY)]),
+            ("session", vec![ok(2), refusal(1, code, CANARY)]),
+            ("query", honest(refusal(1, code, CANARY))),
         ];
         for (step, replies) in steps {
             let (settings, _server) = fake(replies).await;

@@ -112,13 +112,43 @@ fn result(messages: &[Vec<u8>]) -> Vec<u8> {
     [begun.concat(), messages.concat()].concat()
 }
 
+/// What a session of ours reads back.
+const SESSION: [&str; 9] = [
+    "UTF8",
+    "ISO, MDY",
+    "postgres",
+    "UTC",
+    "3",
+    "hex",
+    "C",
+    "repeatable read",
+    "on",
+];
+
+fn begun(session: [&str; 9]) -> Vec<u8> {
+    let mut columns = (session.len() as u16).to_be_bytes().to_vec();
+    for _ in session {
+        columns.extend(b"s\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0");
+    }
+    let begun = message(b'C', b"BEGIN\0");
+    [
+        begun,
+        message(b'T', &columns),
+        row(&session),
+        done("SELECT 1"),
+    ]
+    .concat()
+}
+
 /// A connection on which the query gets this.
 fn replies(result: Vec<u8>) -> Vec<Vec<u8>> {
     vec![
         let_in(),
-        done("BEGIN"),
+        begun(SESSION),
         description(&["uid", "activate"]),
         result,
+        // Of the statement that was described.
+        [message(b'3', b""), idle()].concat(),
         done("COMMIT"),
     ]
 }
@@ -146,12 +176,17 @@ async fn the_fake_server_can_be_honest() {
 
 #[tokio::test]
 async fn a_password_is_given_to_known_methods_only() {
-    for (name, asked) in [
-        ("in clear", log_in(3, b"")),
-        ("Kerberos", log_in(2, b"")),
-        ("GSS", log_in(7, b"")),
-        ("SSPI", log_in(9, b"")),
-        ("an unknown SASL", log_in(10, b"PLAIN\0\0")),
+    let in_clear = "a password in clear (password, ldap, radius or pam in pg_hba.conf) without TLS (tls is disabled here)";
+    for (name, asked, method) in [
+        ("in clear", log_in(3, b""), in_clear),
+        ("Kerberos", log_in(2, b""), "Kerberos"),
+        ("GSS", log_in(7, b""), "GSSAPI"),
+        ("SSPI", log_in(9, b""), "SSPI"),
+        (
+            "an unknown SASL",
+            log_in(10, b"PLAIN\0\0"),
+            "a method that is not known",
+        ),
     ] {
         let (mut settings, server) = fake(vec![asked, let_in()]).await;
         settings.password = CANARY.to_owned().into();
@@ -159,8 +194,10 @@ async fn a_password_is_given_to_known_methods_only() {
         assert_eq!(error.code(), "AuthUnsupported", "{name}: {error}");
         assert_eq!(
             error.to_string(),
-            "the database wants an authentication method of user \"reader\" that is not supported; give the user a \
-             password, with scram-sha-256 in the server's pg_hba.conf (others may need TLS, which is disabled here)",
+            format!(
+                "the database authenticates user \"reader\" by {method}, which is not supported here; give the user a password, with \
+                 scram-sha-256 in the server's pg_hba.conf"
+            ),
             "{name}"
         );
         let sent = String::from_utf8_lossy(&server.await.unwrap()).into_owned();
@@ -169,6 +206,24 @@ async fn a_password_is_given_to_known_methods_only() {
             "{name}: a log-in was tried: {sent}"
         );
         assert!(!sent.contains("canary"), "{name}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn rows_of_a_session_that_is_not_ours_are_not_read() {
+    for (place, other, setting) in [
+        (0, "SQL_ASCII", "client_encoding"),
+        (3, "Asia/Kolkata", "timezone"),
+        (7, "read committed", "transaction_isolation"),
+    ] {
+        let mut session = SESSION;
+        session[place] = other;
+        let (settings, _server) = fake(vec![let_in(), begun(session)]).await;
+        let said = format!(
+            "the database does not give a session the {setting} that lynqgate sets, so that its rows could be read wrongly; check \
+             init_connect, and proxies in between"
+        );
+        assert_eq!(outcome(settings).await.unwrap_err().to_string(), said);
     }
 }
 
@@ -304,7 +359,7 @@ async fn broken_messages() {
         let found = outcome.as_ref().err().map(SourceError::code);
         assert_eq!(found, Some(code), "{name}: {outcome:?}");
     }
-    let (settings, _server) = fake(vec![let_in(), done("BEGIN"), description(&["uid"])]).await;
+    let (settings, _server) = fake(vec![let_in(), begun(SESSION), description(&["uid"])]).await;
     assert_eq!(outcome(settings).await.unwrap_err().code(), "Protocol");
 }
 
@@ -320,7 +375,7 @@ async fn words_of_the_server_are_not_repeated() {
         for (step, replies) in [
             ("log-in", vec![error(code, CANARY)]),
             ("begin", vec![let_in(), refusal()]),
-            ("description", vec![let_in(), done("BEGIN"), refusal()]),
+            ("description", vec![let_in(), begun(SESSION), refusal()]),
             ("query", replies(refusal())),
         ] {
             let (settings, _server) = fake(replies).await;
