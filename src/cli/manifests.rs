@@ -401,6 +401,16 @@ mod tests {
         for configuration in webhook_configurations(&Address::Service) {
             for webhook in configuration["webhooks"].as_array().unwrap() {
                 assert_eq!(webhook["failurePolicy"], "Fail");
+                for selector in ["namespaceSelector", "objectSelector"] {
+                    assert!(
+                        webhook.get(selector).is_none(),
+                        "a {selector} is a way round the gate"
+                    );
+                }
+                // No way to a LynqNode leads through a hub; its conditions are tried on the real API server.
+                if webhook["name"] == names::HUB_WEBHOOK {
+                    continue;
+                }
                 // What they leave out is on its way out, or never stored.
                 let conditions = webhook["matchConditions"].as_array().unwrap();
                 let [going, probe] = conditions.as_slice() else {
@@ -415,12 +425,6 @@ mod tests {
                     "!(has(request.dryRun) && request.dryRun && has(object.metadata.generateName) && \
                      object.metadata.generateName == 'lynqgate-write-probe-')"
                 );
-                for selector in ["namespaceSelector", "objectSelector"] {
-                    assert!(
-                        webhook.get(selector).is_none(),
-                        "a {selector} is a way round the gate"
-                    );
-                }
             }
         }
     }

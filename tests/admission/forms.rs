@@ -467,15 +467,15 @@ async fn whether_authors_are_asked_for_and_untried_forms_let_in_are_flags() -> R
             cluster.kubectl(&command, None).await?.expect_success()?;
         }
         let form = maps(&fleet, "x");
-        let (taken, text) = wait::until("bob's role is known", SOON, async || {
-            let (taken, text) = apply(&cluster, &form, &["--as=bob"]).await?;
+        let (is_taken, text) = wait::until("bob's role is known", SOON, async || {
+            let (is_taken, text) = apply(&cluster, &form, &["--as=bob"]).await?;
             ensure!(!text.contains("cannot"), "{text}");
-            Ok((taken, text))
+            Ok((is_taken, text))
         })
         .await?;
         ensure!(
-            taken && text.contains(said) == warned,
-            "{mode}: {taken} {text}"
+            is_taken && text.contains(said) == warned,
+            "{mode}: {is_taken} {text}"
         );
         // The other flag: what could not be tried on its rows.
         let mut elsewhere = form.clone();

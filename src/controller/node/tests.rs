@@ -16,7 +16,14 @@ fn world() -> Arc<World> {
     });
     let client = kube::Client::new(silent, "default");
     let events = Events::start(client.clone(), None);
-    World::new(Objects::new(client), events, Metrics::default())
+    let databases = crate::controller::hub::Databases::default();
+    World::new(
+        "lynq-system",
+        Objects::new(client),
+        events,
+        Metrics::default(),
+        databases,
+    )
 }
 
 #[tokio::test]

@@ -419,8 +419,15 @@ fn state_is_true(was: Option<(&Value, Live)>, live: Live, write: &Write, stored:
 
 fn without_the_gates_own(object: &Value) -> Value {
     let mut rest = annotated(object.clone());
-    let own =
-        |name: &str| STATE.contains(&name) || [names::RELEASE, names::UNGATED].contains(&name);
+    let own = |name: &str| {
+        let beside = [
+            names::RELEASE,
+            names::UNGATED,
+            names::EDITED_BY,
+            names::EDITED_AT,
+        ];
+        STATE.contains(&name) || beside.contains(&name)
+    };
     fields(&mut rest["metadata"]["annotations"]).retain(|name, _| !own(name));
     fields(&mut rest["spec"]).remove("released");
     rest
