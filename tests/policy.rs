@@ -62,8 +62,17 @@ async fn canaries_go_first() -> Result<()> {
             rollout["updatingNodes"] == 1 && rollout["heldNodes"] == 4
         })
         .await?;
-    let said = "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: the new pods are not all \
-                available (1 of 2 pods is not), and 1 old stays; 1/1 available, at most 0 may be missing)";
+    let pods = fleet.list("Pod").await?;
+    let broken = pods.iter().find(|pod| {
+        let image = &pod["spec"]["containers"][0]["image"];
+        pod["metadata"]["labels"]["app"] == "t1" && image == "web:2-broken"
+    });
+    let pod = broken.and_then(|pod| pod["metadata"]["name"].as_str());
+    let pod = pod.context("the broken pod")?;
+    let said = format!(
+        "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: the new pods are not all available (1 of 2 pods \
+         is not), and 1 old stays; 1/1 available, at most 0 may be missing; pod {pod}: container app: its image web:2-broken cannot be pulled)"
+    );
     let next = "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate \
                 explain node tells what one waits for; if its content cannot become ready, correct the form";
     let told = format!("{said}. Next: {next}");

@@ -55,10 +55,6 @@ fn refusals() -> Vec<(Value, &'static str)> {
             "spec.template.spec.containers[0].resources.limits.memory: not a quantity; write it like 64Mi, 1G, 500m or 2. Correct",
         ),
         (
-            with("env", json!([{"name": "DEBUG", "value": true}])),
-            "spec.template.spec.containers[0].env[0].value: expected a text, got a boolean; put it in quotes, or end its template with toString. Correct",
-        ),
-        (
             with(
                 "resources",
                 memory("{{ if eq .uid \"t1\" }}1 Gi{{ else }}1Gi{{ end }}"),

@@ -327,7 +327,7 @@ fn failing() -> Vec<Failing> {
             name: "for every row: an undefined variable",
             config_maps: bad("{{ .region }}new"),
             nodes: "LynqNodes t0-bad, t1-bad",
-            said: "resource \"app\": spec.data.plan: template: bad:1:3: executing \"bad\" at <.region>: map has no entry for key \"region\"; the hub's extraValueMappings have no such variable; the variables are host, hostOrUrl, hubId, image, plan, templateRef, tenantUrl, uid",
+            said: "resource \"app\": spec.data.plan: template: bad:1:3: executing \"bad\" at <.region>: map has no entry for key \"region\"; the hub's extraValueMappings have no such variable; the variables are activate, host, hostOrUrl, hubId, image, plan, templateRef, tenantUrl and 1 more",
             written: true,
             values: [OLD, OLD, None],
         },

@@ -434,7 +434,7 @@ async fn a_name_that_is_too_long_for_a_label(cluster: &Cluster) -> Result<()> {
     );
     long["metadata"]["annotations"] = json!({"lynq.sh/allow-render-errors": "true"});
     fleet.apply(&long).await?;
-    let said = "ConfigMap t0-kept: the name of its lynqnode has 64 characters; an object in another namespace, of the whole \
+    let said = "LynqNode has 1 failed resources: ConfigMap t0-kept: the name of its lynqnode has 64 characters; an object in another namespace, of the whole \
                 cluster or with deletionPolicy: Retain carries that name in the label lynq.sh/node, which takes 63; shorten \
                 the name of the form or the uid";
     fleet

@@ -183,14 +183,22 @@ async fn write(
                 fields::remove(&mut reply, gone);
                 return Ok(Written::Sent(Ok(reply)));
             }
+            (Err(ApiError::Invalid(why)), Some(_)) if objects.is_dry_run() => refusal = Some(why),
             (sent, _) => return Ok(Written::Sent(sent)),
         }
     }
-    let sent = match departing.make_ours().await? {
-        gone if fields::is_leaf(&gone) || objects.is_dry_run() => {
-            Err(ApiError::Invalid(refusal.unwrap_or_default()))
-        }
-        _ => send(objects, target, object, &found).await,
+    let gone = match gone {
+        Some(gone) => gone,
+        None => departing.make_ours().await?,
+    };
+    let sent = if fields::is_leaf(&gone) {
+        Err(ApiError::Invalid(refusal.unwrap_or_default()))
+    } else if objects.is_dry_run() {
+        // Nothing was made ours, so that an apply would leave these fields there.
+        let next = departed::replaced(&live, &gone, &object);
+        objects.replace(key, &next).await
+    } else {
+        send(objects, target, object, &found).await
     };
     Ok(Written::Sent(sent))
 }

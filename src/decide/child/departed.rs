@@ -353,5 +353,13 @@ pub fn made_ours(
     Ok(changed.then(|| entries.into()))
 }
 
+/// The object as an apply of the manifest would leave it once these fields are ours, for a dry run: lists are the manifest's alone.
+pub fn replaced(live: &Value, gone: &Value, manifest: &Value) -> Value {
+    let mut next = live.clone();
+    fields::remove(&mut next, gone);
+    json_patch::merge(&mut next, manifest);
+    next
+}
+
 #[cfg(test)]
 mod tests;
