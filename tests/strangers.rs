@@ -189,12 +189,13 @@ async fn neither_a_panic_nor_a_crowd_of_strangers_takes_the_gate_along() -> Resu
         ensure!(metrics.contains(said), "no {said} in {metrics}");
     }
     ensure!(!metrics.contains("lynqgate_panics_total{controller=\"lynqnode\"} 0\n"));
-    ensure!(
-        operator
-            .process
-            .log_contains(&format!("node={}/{BAD}", fleet.namespace)),
-        "its key is logged"
-    );
+    let log = &operator.process;
+    for said in [
+        format!("{}/{BAD}", fleet.namespace),
+        "it counts as not ready: lynqgate panicked, which is a bug".to_owned(),
+    ] {
+        ensure!(log.log_contains(&said), "no {said} in the log");
+    }
     let events = fleet.events(BAD).await?;
     let told =
         |(reason, text): &(String, String)| reason == "LookFailed" && text.contains("panicked");

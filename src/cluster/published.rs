@@ -21,9 +21,12 @@ const RETRY: Duration = Duration::from_secs(60);
 /// Cheap to clone; all clones are one store.
 #[derive(Clone, Default)]
 pub struct Published {
-    /// Until when it holds. Held across a request: a document is large, and asked for once.
-    texts: Arc<Mutex<BTreeMap<Kind, (Instant, Option<Arc<Texts>>)>>>,
+    /// Held across a request: a document is large, and asked for once.
+    texts: Arc<Mutex<BTreeMap<Kind, Known>>>,
 }
+
+/// Until when it holds, and what is known.
+type Known = (Instant, Option<Arc<Texts>>);
 
 impl Published {
     /// None where the kind has no schema, or none can be read: then the API server judges the object as it is.
