@@ -321,10 +321,12 @@ fn asked_again(gate: Gate, write: &Write, now: Timestamp, stored: &Value) -> Jud
     }
     // Only the stamps of this very write may move with the clock.
     let (_, mut moved) = result(gate, &again, later).expect("its own answer is allowed");
+    let differs =
+        |name| annotation(stored, name) != write.old.and_then(|old| annotation(old, name));
     for stamp in [names::START_TIME, names::HELD_SINCE, names::EDITED_AT] {
-        if annotation(stored, stamp) != write.old.and_then(|old| annotation(old, stamp))
-            && annotation(stored, stamp).is_some()
-        {
+        // Two edits of one instant have the same time.
+        let is_new = differs(stamp) || stamp == names::EDITED_AT && differs(names::DESIRED_HASH);
+        if is_new && annotation(stored, stamp).is_some() {
             moved["metadata"]["annotations"][stamp] = json!(annotation(stored, stamp));
         }
     }
