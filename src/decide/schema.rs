@@ -26,22 +26,52 @@ impl fmt::Display for Fault {
     }
 }
 
+/// The schemas of one OpenAPI v3 document: those of a group and version.
+#[derive(Clone, Copy)]
+pub struct Schemas<'a>(&'a Map<String, Value>);
+
+impl<'a> Schemas<'a> {
+    pub fn of(document: &'a Value) -> Option<Self> {
+        document["components"]["schemas"].as_object().map(Schemas)
+    }
+
+    pub fn of_kind(self, kind: &Kind) -> Option<&'a Value> {
+        let version = kind.api_version.rsplit('/').next().unwrap_or_default();
+        self.0.values().find(|schema| {
+            let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+            kinds.into_iter().flatten().any(|named| {
+                named["group"] == kind.group()
+                    && named["version"] == version
+                    && named["kind"] == kind.kind.as_str()
+            })
+        })
+    }
+
+    /// What a schema refers to, alone or as the only one of `allOf`, and its name; itself without a name where it refers to none.
+    pub fn resolved(self, schema: &'a Value) -> (&'a Value, &'a str) {
+        let (mut schema, mut name) = (schema, "");
+        for _ in 0..REFERENCES_MAX {
+            let referred = schema["$ref"]
+                .as_str()
+                .or_else(|| schema["allOf"][0]["$ref"].as_str());
+            let Some(found) = referred.and_then(|text| text.rsplit('/').next()) else {
+                break;
+            };
+            let Some(next) = self.0.get(found) else {
+                break;
+            };
+            (schema, name) = (next, found);
+        }
+        (schema, name)
+    }
+}
+
 /// In the manifest's own order. `document` is that of the kind's group and version; empty where it does not have the kind.
 pub fn faults(document: &Value, kind: &Kind, manifest: &Value) -> Vec<Fault> {
-    let Some(schemas) = document["components"]["schemas"].as_object() else {
-        return vec![];
-    };
-    let version = kind.api_version.rsplit('/').next().unwrap_or_default();
-    let is_of_kind = |schema: &&Value| {
-        let kinds = schema["x-kubernetes-group-version-kind"].as_array();
-        kinds.into_iter().flatten().any(|named| {
-            named["group"] == kind.group()
-                && named["version"] == version
-                && named["kind"] == kind.kind.as_str()
-        })
-    };
     let mut faults = vec![];
-    if let Some(schema) = schemas.values().find(is_of_kind) {
+    let schemas = Schemas::of(document);
+    let schema = schemas.and_then(|schemas| Some((schemas, schemas.of_kind(kind)?)));
+    if let Some((schemas, schema)) = schema {
         let mut walk = Walk {
             schemas,
             faults: &mut faults,
@@ -83,13 +113,13 @@ pub fn unknown_metadata(manifest: &Value) -> Option<Fault> {
 }
 
 struct Walk<'a> {
-    schemas: &'a Map<String, Value>,
+    schemas: Schemas<'a>,
     faults: &'a mut Vec<Fault>,
 }
 
 impl<'a> Walk<'a> {
     fn value(&mut self, schema: &'a Value, value: &Value, path: &str) {
-        let (schema, name) = self.resolved(schema);
+        let (schema, name) = self.schemas.resolved(schema);
         let is_quantity = name.ends_with(".Quantity");
         // Of some types both a number and a text may be.
         let either = is_quantity || schema["format"] == "int-or-string";
@@ -149,24 +179,6 @@ impl<'a> Walk<'a> {
             let path = path.to_owned();
             self.faults.push(Fault { path, what });
         }
-    }
-
-    /// What a schema refers to, alone or as the only one of `allOf`, and its name.
-    fn resolved(&self, schema: &'a Value) -> (&'a Value, &'a str) {
-        let (mut schema, mut name) = (schema, "");
-        for _ in 0..REFERENCES_MAX {
-            let referred = schema["$ref"]
-                .as_str()
-                .or_else(|| schema["allOf"][0]["$ref"].as_str());
-            let Some(found) = referred.and_then(|text| text.rsplit('/').next()) else {
-                break;
-            };
-            let Some(next) = self.schemas.get(found) else {
-                break;
-            };
-            (schema, name) = (next, found);
-        }
-        (schema, name)
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::decide::child::Kind;
+use crate::decide::schema::Schemas;
 
 /// The fields of a kind that hold texts; all others are left out.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,16 +20,8 @@ pub enum Texts {
 impl Texts {
     /// Those of the kind, by the OpenAPI v3 document of its group and version.
     pub fn of(document: &Value, kind: &Kind) -> Option<Texts> {
-        let schemas = document["components"]["schemas"].as_object()?;
-        let is_it = |schema: &&Value| {
-            let kinds = schema["x-kubernetes-group-version-kind"].as_array();
-            kinds.into_iter().flatten().any(|of| {
-                of["kind"] == kind.kind.as_str()
-                    && of["group"] == kind.group()
-                    && of["version"].as_str() == kind.api_version.rsplit('/').next()
-            })
-        };
-        read(schemas, schemas.values().find(is_it)?, &mut Vec::new())
+        let schemas = Schemas::of(document)?;
+        read(schemas, schemas.of_kind(kind)?, &mut Vec::new())
     }
 
     /// Whether there is anything to convert. Labels and annotations are rendered as texts.
@@ -69,28 +62,26 @@ impl Texts {
     }
 }
 
-/// `above`: the schemas that this one is within. One within itself ends there.
-fn read<'a>(
-    schemas: &'a Map<String, Value>,
+/// `above`: the names of the schemas that this one is within. One within itself ends there.
+fn read<'a>(schemas: Schemas<'a>, schema: &'a Value, above: &mut Vec<&'a str>) -> Option<Texts> {
+    let (schema, name) = schemas.resolved(schema);
+    if name.is_empty() {
+        return of_parts(schemas, schema, above);
+    }
+    if above.contains(&name) {
+        return None;
+    }
+    above.push(name);
+    let found = of_parts(schemas, schema, above);
+    above.pop();
+    found
+}
+
+fn of_parts<'a>(
+    schemas: Schemas<'a>,
     schema: &'a Value,
     above: &mut Vec<&'a str>,
 ) -> Option<Texts> {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let (_, name) = reference.rsplit_once('/')?;
-        if above.contains(&name) {
-            return None;
-        }
-        above.push(name);
-        let found = schemas
-            .get(name)
-            .and_then(|schema| read(schemas, schema, above));
-        above.pop();
-        return found;
-    }
-    // A reference with a default beside it.
-    if let Some([only]) = schema["allOf"].as_array().map(Vec::as_slice) {
-        return read(schemas, only, above);
-    }
     // What may be a text or a number (ports, quantities) has no single type, and is taken as either.
     if schema["type"] == "string" {
         return Some(Texts::Text);
