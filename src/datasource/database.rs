@@ -56,6 +56,22 @@ pub struct Settings {
     pub hosts: Arc<Hosts>,
 }
 
+impl Settings {
+    pub fn context<'a>(
+        &'a self,
+        table: &'a Table,
+        columns: &'a [&'a str],
+        stage: Stage,
+    ) -> Context<'a> {
+        Context {
+            settings: self,
+            table,
+            columns,
+            stage,
+        }
+    }
+}
+
 /// Shown by nothing.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Password(String);

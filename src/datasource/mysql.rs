@@ -65,7 +65,7 @@ impl Mysql {
         let selected = columns.selected();
         let (table, select) = self.select(&selected)?;
         let mut connection = self.connect(&table).await?;
-        let context = self.context(&table, &selected, Stage::Query);
+        let context = self.settings.context(&table, &selected, Stage::Query);
         let reading = read(context, connection.get_mut(), select, on_row);
         let outcome = context.within(reading).await;
         end(connection, outcome.as_ref().err()).await;
@@ -77,7 +77,7 @@ impl Mysql {
         let selected = columns.selected();
         let (table, select) = self.select(&selected)?;
         let mut connection = self.connect(&table).await?;
-        let context = self.context(&table, &selected, Stage::Query);
+        let context = self.settings.context(&table, &selected, Stage::Query);
         let checking = async {
             let connection = connection.get_mut();
             let prepared = connection.prep(select).await;
@@ -96,23 +96,9 @@ impl Mysql {
         Ok((table, select))
     }
 
-    fn context<'a>(
-        &'a self,
-        table: &'a Table,
-        columns: &'a [&'a str],
-        stage: Stage,
-    ) -> Context<'a> {
-        Context {
-            settings: &self.settings,
-            table,
-            columns,
-            stage,
-        }
-    }
-
     /// A new connection, in a session of ours and with a transaction begun on it.
     async fn connect(&self, table: &Table) -> Result<Abandon<Conn>, SourceError> {
-        let context = self.context(table, &[], Stage::Connect);
+        let context = self.settings.context(table, &[], Stage::Connect);
         let attempt = async {
             let addresses = context.addresses().await?;
             let mut connecting = Abandon::new(Conn::new(self.options(addresses)));

@@ -67,7 +67,7 @@ impl Postgresql {
     ) -> Result<RowCount, SourceError> {
         let selected = columns.selected();
         let (table, describe) = self.describe(&selected)?;
-        let context = |stage| self.context(&table, &selected, stage);
+        let context = |stage| self.settings.context(&table, &selected, stage);
         let mut session = self.connect(context(Stage::Connect)).await?;
         let context = context(Stage::Query);
         let reading = session.read(context, &describe, on_row);
@@ -80,7 +80,7 @@ impl Postgresql {
     pub async fn check(&self, columns: &Columns) -> Result<(), SourceError> {
         let selected = columns.selected();
         let (table, describe) = self.describe(&selected)?;
-        let context = |stage| self.context(&table, &selected, stage);
+        let context = |stage| self.settings.context(&table, &selected, stage);
         let mut session = self.connect(context(Stage::Connect)).await?;
         let context = context(Stage::Query);
         let checking = async {
@@ -99,20 +99,6 @@ impl Postgresql {
         let table = Table::parse(&self.settings.table, &POSTGRESQL)?;
         let describe = sql::describe(&table, columns)?;
         Ok((table, describe))
-    }
-
-    fn context<'a>(
-        &'a self,
-        table: &'a Table,
-        columns: &'a [&'a str],
-        stage: Stage,
-    ) -> Context<'a> {
-        Context {
-            settings: &self.settings,
-            table,
-            columns,
-            stage,
-        }
     }
 
     /// A new connection with a transaction begun on it.
