@@ -117,8 +117,8 @@ async fn objects_with_immutable_fields_are_recreated_tenant_by_tenant_where_the_
     let why = "resource 'data' (PersistentVolumeClaim): onImmutable: Recreate would delete the data in it. ";
     refused(cluster, &claim, why, &DRY).await?;
 
-    let warning = "onImmutable: Recreate deletes and creates again, as each of up to 4 nodes is released, resource 'db' (StatefulSet, \
-                   row t0): its pods stay: spec: Forbidden: ";
+    let warning = "up to 4 nodes: lynqgate deletes the StatefulSet of resource 'db' and creates it again when the node is released \
+                   (onImmutable: Recreate); its pods stay: spec: Forbidden: ";
     taken(cluster, &form(&fleet, 2, "Recreate", "a"), warning, &[]).await?;
     complete_one_by_one(&fleet).await?;
     for (kind, before) in [("Deployment", apps), ("StatefulSet", sets)] {

@@ -55,19 +55,26 @@ impl Findings {
         self.tried += usize::from(!matches!(found, Found::Untried(_)));
         match found {
             Found::Good => {}
-            Found::Refused(why) => add(&mut self.refused, sample, &why),
+            Found::Refused(why) => add(&mut self.refused, sample, of_row(sample, &why)),
             Found::Fixed(why, dependents) if recreate::is_wanted(&sample.resource) => {
-                let meanwhile = recreate::meanwhile(&sample.kind(), dependents);
-                add(&mut self.recreated, sample, &format!("{meanwhile}: {why}"));
+                let kind = sample.kind();
+                let text = format!(
+                    "lynqgate deletes the {} of resource '{}' and creates it again when the node is released (onImmutable: Recreate); \
+                     {}: {why}",
+                    kind.kind,
+                    sample.resource.id,
+                    recreate::meanwhile(&kind, dependents)
+                );
+                add(&mut self.recreated, sample, text);
             }
             Found::Fixed(why, dependents) => {
                 let why = format!(
                     "{why}. That cannot be changed on the object that is there: {}",
                     ways_out(sample, dependents)
                 );
-                add(&mut self.refused, sample, &why);
+                add(&mut self.refused, sample, of_row(sample, &why));
             }
-            Found::NotNow(why) => add(&mut self.not_now, sample, &why),
+            Found::NotNow(why) => add(&mut self.not_now, sample, of_row(sample, &why)),
             Found::Untried(why) => match self.untried.iter_mut().find(|(known, _)| *known == why) {
                 Some((_, count)) => *count += 1,
                 None => self.untried.push((why, 1)),
@@ -93,11 +100,8 @@ impl Findings {
         let refused = refused.map(|named| format!("the API server refuses {named}"));
         let not_now = named(&self.not_now).map(|named| format!("cannot be applied now: {named}"));
         let recreated = self.recreated.iter().map(|finding| {
-            format!(
-                "onImmutable: Recreate deletes and creates again, as each of up to {} is released, {}",
-                counted(nodes, "node"),
-                finding.text
-            )
+            let nodes = counted(nodes, "node");
+            format!("up to {nodes}: {}", finding.text)
         });
         let untried = self.untried.iter().map(|(why, count)| {
             format!(
@@ -116,20 +120,19 @@ impl Findings {
 }
 
 /// One cause for each resource, that of the first row.
-fn add(findings: &mut Vec<Finding>, sample: &Sample, why: &str) {
+fn add(findings: &mut Vec<Finding>, sample: &Sample, text: String) {
     let id = &sample.resource.id;
     if findings.iter().any(|finding| finding.id == *id) {
         return;
     }
-    let kind = &sample.kind().kind;
-    findings.push(Finding {
-        id: id.clone(),
-        text: format!(
-            "resource '{id}' ({kind}, row {}): {}",
-            sample.row,
-            why.trim_end_matches('.')
-        ),
-    });
+    let id = id.clone();
+    findings.push(Finding { id, text });
+}
+
+fn of_row(sample: &Sample, why: &str) -> String {
+    let (id, kind, row) = (&sample.resource.id, &sample.kind().kind, &sample.row);
+    let why = why.trim_end_matches('.');
+    format!("resource '{id}' ({kind}, row {row}): {why}")
 }
 
 fn named(findings: &[Finding]) -> Option<String> {
@@ -308,8 +311,8 @@ mod tests {
         assert_eq!(
             all.warnings(false, 4),
             [
-                "onImmutable: Recreate deletes and creates again, as each of up to 4 nodes is released, resource 'db' (StatefulSet, row \
-              acme): its pods stay: spec: Forbidden: no"
+                "up to 4 nodes: lynqgate deletes the StatefulSet of resource 'db' and creates it again when the node is released \
+                 (onImmutable: Recreate); its pods stay: spec: Forbidden: no"
             ]
         );
         let refused = all.refused().unwrap_or_default();
