@@ -33,7 +33,7 @@ async fn errors_are_what_their_fields_say() -> Result<()> {
     };
     let is_conflict = |error: &ApiError| matches!(error, ApiError::Conflict(_));
     let is_absence = |error: &ApiError| matches!(error, ApiError::NotFound(_));
-    let is_misfit = |error: &ApiError| matches!(error, ApiError::Invalid(text) if text.starts_with("the manifest does not fit its kind: ."));
+    let is_misfit = |error: &ApiError| matches!(error, ApiError::Invalid { text, why } if why.starts_with(".") && text.starts_with("the manifest does not fit its kind: ."));
 
     let taken = objects
         .apply(&key, &map(json!({"theirs": "2"})), false)
@@ -88,7 +88,7 @@ async fn errors_are_what_their_fields_say() -> Result<()> {
     is(
         "an invalid key",
         applied,
-        |error| matches!(error, ApiError::Invalid(text) if text.contains("data[not a key]")),
+        |error| matches!(error, ApiError::Invalid { why, .. } if why.starts_with("data[not a key]: ")),
     )?;
     Ok(())
 }

@@ -28,6 +28,7 @@ mod proxy;
 mod readiness;
 mod readiness_live;
 mod reasons;
+mod recreated;
 mod relay;
 mod renamed;
 mod restored;

@@ -83,6 +83,19 @@ pub enum PatchStrategy {
     Replace,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnImmutable {
+    #[default]
+    Refuse,
+    Recreate,
+}
+
+impl OnImmutable {
+    fn is_default(&self) -> bool {
+        *self == OnImmutable::default()
+    }
+}
+
 /// How to see from an object whether it is ready: by `cel`, or by `jsonPath` and `expectedValue`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -145,6 +158,11 @@ pub struct Resource {
     /// How the object is written: server-side apply, JSON merge patch, or replace.
     #[serde(default)]
     pub patch_strategy: PatchStrategy,
+    /// What happens when a change needs another value in an immutable field of the object. Refuse: the form is refused. Recreate:
+    /// lynqgate deletes the object and creates it again, as each node is released.
+    // No default in the schema, so that the hashes of existing nodes stay.
+    #[serde(default, skip_serializing_if = "OnImmutable::is_default")]
+    pub on_immutable: OnImmutable,
     /// Whether the node is ready only once this object is.
     #[serde(default = "yes")]
     #[schemars(default = "yes")]

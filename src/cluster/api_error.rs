@@ -33,9 +33,9 @@ pub enum ApiError {
     /// The API server, an admission webhook or RBAC refuses it; the text says why.
     #[error("{0}")]
     Refused(String),
-    /// The same, because of what is in the request: sent again, it is refused again.
-    #[error("{0}")]
-    Invalid(String),
+    /// The same, because of what is in the request: sent again, it is refused again. `why` is what is wrong, without the object.
+    #[error("{text}")]
+    Invalid { text: String, why: String },
     /// Whether it happened is not known.
     #[error("{0}")]
     Unavailable(String),
@@ -70,12 +70,14 @@ impl ApiError {
             ApiError::FieldsTaken(message)
         } else if is_conflict || has_cause(&status, |cause| cause.field == UID) {
             ApiError::Conflict(message)
-        } else if let Some(misfit) = misfit(&message) {
-            ApiError::Invalid(misfit)
+        } else if let Some(why) = misfit(&message) {
+            let text = format!("the manifest does not fit its kind: {why}; correct the template");
+            ApiError::Invalid { text, why }
         } else if OF_A_FAULT.contains(&reason) {
             ApiError::Unavailable(format!("{message} ({})", status.code))
         } else if is_of_object(&status) {
-            ApiError::Invalid(message)
+            let why = without_values(&why_invalid(&status), known);
+            ApiError::Invalid { text: message, why }
         } else {
             ApiError::Refused(message)
         }
@@ -102,6 +104,16 @@ fn is_of_object(status: &Status) -> bool {
         _ => false,
     };
     by_rule && !is_webhooks(&status.message)
+}
+
+/// Each field with what is wrong with it.
+fn why_invalid(status: &Status) -> String {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let each = causes.map(|cause| format!("{}: {}", cause.field, cause.message));
+    match each.collect::<Vec<_>>().as_slice() {
+        [] => status.message.clone(),
+        all => all.join(", "),
+    }
 }
 
 fn has_cause(status: &Status, is_it: impl Fn(&StatusCause) -> bool) -> bool {
@@ -157,8 +169,20 @@ mod tests {
                 ApiError::Refused(text()),
             ),
             (
-                json!({"code": 422, "reason": "Invalid", "message": "x", "details": {"causes": [{"field": "spec.x"}]}}),
-                ApiError::Invalid(text()),
+                json!({"code": 422, "reason": "Invalid", "message": "x", "details": {"causes": [
+                    {"field": "spec.x", "message": "Invalid value: \"s3cret\": too long"}, {"field": "spec.y", "message": "Required value"},
+                ]}}),
+                ApiError::Invalid {
+                    text: text(),
+                    why: "spec.x: Invalid value: (value): too long, spec.y: Required value".to_owned(),
+                },
+            ),
+            (
+                json!({"code": 400, "reason": "BadRequest", "message": "x"}),
+                ApiError::Invalid {
+                    text: text(),
+                    why: text(),
+                },
             ),
             (
                 json!({"code": 404, "reason": "NotFound", "message": webhook}),
@@ -178,10 +202,11 @@ mod tests {
             ),
             (
                 json!({"code": 500, "message": misfit}),
-                ApiError::Invalid(
-                    "the manifest does not fit its kind: .c: expected list; correct the template"
+                ApiError::Invalid {
+                    text: "the manifest does not fit its kind: .c: expected list; correct the template"
                         .to_owned(),
-                ),
+                    why: ".c: expected list".to_owned(),
+                },
             ),
         ] {
             assert_eq!(of(status.clone()), expected, "{status}");

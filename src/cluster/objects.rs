@@ -20,6 +20,7 @@ use crate::cluster::published::{self, Published};
 use crate::cluster::vital::Mutex;
 use crate::decide::child::texts::Texts;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
+use crate::decide::node_plan::recreate::Dependents;
 use crate::decide::refusal::without_values;
 
 pub use crate::cluster::api_error::ApiError;
@@ -377,17 +378,22 @@ impl Objects {
             .await
     }
 
-    /// Deletes this very object, not another of its name, and with a `version` only as it was then. What it owns goes
-    /// after it (Background), pods of Jobs too.
+    /// Deletes this very object, not another of its name, and with a `version` only as it was then. Its dependents, pods of
+    /// Jobs too, go after it (Background) or stay (Orphan).
     pub async fn delete(
         &self,
         key: &ObjectKey,
         uid: &str,
         version: Option<&str>,
+        dependents: Dependents,
     ) -> Result<(), ApiError> {
+        let propagation = match dependents {
+            Dependents::Go => PropagationPolicy::Background,
+            Dependents::Stay => PropagationPolicy::Orphan,
+        };
         let (request, name) = self.locate(key).await?;
         let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Background),
+            propagation_policy: Some(propagation),
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_owned()),
                 resource_version: version.map(str::to_owned),

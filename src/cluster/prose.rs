@@ -2,7 +2,6 @@
 //! Kubernetes may change these sentences, so that `tests/errors.rs` has a real API server say them.
 
 use crate::api::names;
-use crate::decide::refusal::{CORRECT, MISFIT};
 
 /// Whether a webhook other than ours has refused the request. It may have chosen any code and reason, and no field of the status
 /// names the webhook.
@@ -37,8 +36,7 @@ pub fn misfit(message: &str) -> Option<String> {
     let lines = why.lines().filter(|line| *line != "errors:").enumerate();
     let own = lines.filter(|(n, line)| *n == 0 || is_path(line));
     let lines: Vec<String> = own.map(|(_, line)| kind_of_value(line.trim())).collect();
-    let why = lines.join("; ");
-    Some(format!("{MISFIT}{why}{CORRECT}"))
+    Some(lines.join("; "))
 }
 
 /// What was found in the place of something simple is printed whole; its kind is enough.
@@ -92,33 +90,28 @@ mod tests {
             (
                 "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): .spec.replicas: expected numeric \
                  (int or float), got string",
-                Some(
-                    "the manifest does not fit its kind: .spec.replicas: expected numeric (int or float), got string; \
-                     correct the template",
-                ),
+                Some(".spec.replicas: expected numeric (int or float), got string"),
             ),
             (
                 "failed to convert new object (ns/web; /v1, Kind=Secret) to proper version: unable to convert unstructured \
                  object to /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte 6",
-                Some(
-                    "the manifest does not fit its kind: illegal base64 data at input byte 6; correct the template",
-                ),
+                Some("illegal base64 data at input byte 6"),
             ),
             (
                 "failed to create typed patch object (ns/web; /v1, Kind=ConfigMap): errors:\n  .data.x: expected string, got \
                  &value.valueUnstructured{Value:[]interface {}{\"s3cret, got &x\\ny\"}}\n  .data.y: expected string, got \
                  &value.valueUnstructured{Value:map[string]interface {}{\"y\":\"s3cret\"}}",
                 Some(
-                    "the manifest does not fit its kind: .data.x: expected string, got a list; .data.y: expected \
-                     string, got a map; correct the template",
+                    ".data.x: expected string, got a list; .data.y: expected \
+                     string, got a map",
                 ),
             ),
             (
                 "failed to create typed patch object (ns/web; apps/v1, Kind=Deployment): errors:\n  .spec.paused: expected \
                  boolean, got &{a\ns3cret}\n  .spec.replicas: expected numeric (int or float), got string",
                 Some(
-                    "the manifest does not fit its kind: .spec.paused: expected boolean, got something else; .spec.replicas: \
-                     expected numeric (int or float), got string; correct the template",
+                    ".spec.paused: expected boolean, got something else; .spec.replicas: \
+                     expected numeric (int or float), got string",
                 ),
             ),
             ("etcdserver: request timed out", None),

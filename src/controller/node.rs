@@ -8,6 +8,7 @@ mod kinds;
 mod left_over;
 mod news;
 mod pods;
+mod recreate;
 mod report;
 pub mod takeover;
 
@@ -498,8 +499,9 @@ impl Look<'_> {
                     let result = apply::apply(world, node, &target).await;
                     // What is known of it may be newer than the reply; what we own is what our own write left.
                     let written = result.map(|object| {
+                        let object = object?;
                         world.children.learn(&object, asked);
-                        fields_hash(&object)
+                        Some(fields_hash(&object))
                     });
                     (next, written)
                 });
@@ -511,7 +513,7 @@ impl Look<'_> {
             let memory = &mut self.memory.resources;
             let memory = memory.entry(facts.id.clone()).or_default();
             // Before anything else may go wrong: what is not in the record is never deleted.
-            if result.is_ok() {
+            if matches!(result, Ok(Some(_))) {
                 let record = self.memory.record.get_or_insert_default();
                 record.add(facts);
                 self.memory.news.applied.insert(facts.id.clone());

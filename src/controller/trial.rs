@@ -19,18 +19,16 @@ use crate::controller::node::apply::{dry_run, dry_run_anew};
 use crate::decide::admission::trial::live::LiveNodes;
 use crate::decide::admission::trial::refused::{Findings, Found, NO_TIME, OWN_KIND};
 use crate::decide::admission::trial::sample::Sample;
-use crate::decide::child::{Kind, NodeKey, ObjectKey, Scope, manifest, object_key};
+use crate::decide::child::{Kind, NodeKey, ObjectKey, manifest, object_key};
 use crate::decide::near::meant_kind;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::record::Record;
-use crate::decide::refusal::bare;
+use crate::decide::node_plan::recreate::dependents;
 use crate::decide::schema;
 use crate::decide::template::public;
 
 /// Resources that are tried at a time.
 const REQUESTS_MAX: usize = 8;
-/// An object of this name is tried where it matters that there is none.
-const NO_OBJECT: &str = "lynqgate-trial";
 /// Of a node that is not there yet.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// What the operator does with the objects of a kind.
@@ -154,17 +152,19 @@ impl Trial<'_> {
             Err(error) => error,
         };
         match error {
-            ApiError::Invalid(why) => {
-                let is_there = self.objects.get(&key).await.is_ok();
+            ApiError::Invalid { why, .. } => {
                 let why = self.why(node, sample, &served, &why).await;
+                let Ok(live) = self.objects.get(&key).await else {
+                    return Found::Refused(why);
+                };
                 // What a new object would be taken with is refused for what the present one has.
-                match is_there && self.anew(node, sample, None).await.is_ok() {
-                    true => Found::Fixed(why),
-                    false => Found::Refused(why),
+                match self.anew(node, sample, &key).await {
+                    Ok(new) => Found::Fixed(why, dependents(&kind, &live, &new)),
+                    Err(_) => Found::Refused(why),
                 }
             }
             ApiError::NotFound(_) if !key.namespace.is_empty() => {
-                self.without_namespace(node, sample, &served, &key).await
+                self.without_namespace(node, sample, &served, key).await
             }
             ApiError::Refused(why) => {
                 let missing = self.missing_right(&served, &key.namespace).await;
@@ -180,10 +180,14 @@ impl Trial<'_> {
         node: &NodeDigest,
         sample: &Sample,
         served: &Served,
-        key: &ObjectKey,
+        key: ObjectKey,
     ) -> Found {
-        match self.anew(node, sample, Some(&node.key.namespace)).await {
-            Err(ApiError::Invalid(why)) => {
+        let here = ObjectKey {
+            namespace: node.key.namespace.clone(),
+            ..key.clone()
+        };
+        match self.anew(node, sample, &here).await {
+            Err(ApiError::Invalid { why, .. }) => {
                 Found::Refused(self.why(node, sample, served, &why).await)
             }
             _ if sample.makes_namespace => Found::Good,
@@ -199,17 +203,9 @@ impl Trial<'_> {
         &self,
         node: &NodeDigest,
         sample: &Sample,
-        namespace: Option<&str>,
+        key: &ObjectKey,
     ) -> Result<Value, ApiError> {
-        let mut resource = sample.resource.clone();
-        NO_OBJECT.clone_into(&mut resource.name_template);
-        if let Some(namespace) = namespace {
-            namespace.clone_into(&mut resource.target_namespace);
-        }
-        let served = self.objects.served(&sample.kind()).await?;
-        let scope = served.map_or(Scope::Namespaced, |served| served.scope);
-        let key = object_key(&resource, &node.key, scope);
-        dry_run_anew(&self.strict(node), node, (&resource, &key)).await
+        dry_run_anew(&self.strict(node), node, (&sample.resource, key)).await
     }
 
     fn strict(&self, node: &NodeDigest) -> Objects {
@@ -230,7 +226,7 @@ impl Trial<'_> {
         let object = manifest(&sample.resource, &node.key, &node.uid, served.scope, None);
         let faults = schema::faults(&document, &kind, &object);
         match faults.as_slice() {
-            [] => bare(refusal).to_owned(),
+            [] => refusal.to_owned(),
             [only] => only.to_string(),
             [first, more @ ..] => format!("{first} (and {} more)", more.len()),
         }

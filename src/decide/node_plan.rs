@@ -5,6 +5,7 @@ pub mod applies;
 pub mod news;
 pub mod ownership;
 pub mod record;
+pub mod recreate;
 pub mod status;
 mod take_down;
 
@@ -402,7 +403,8 @@ fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> As
     if child.deleting {
         return settled(
             State::NotApplied,
-            "the object of that name is being deleted".to_owned(),
+            "the object of that name is being deleted; lynqgate creates it again once it is gone"
+                .to_owned(),
         );
     }
     let recorded = record.names(&key_of(seen.facts));

@@ -111,17 +111,6 @@ fn length(text: &str) -> usize {
     text.len()
 }
 
-/// What is wrong, without the object that it is said of: who reads it knows that already.
-pub fn bare(message: &str) -> &str {
-    let misfit = message.strip_prefix(MISFIT);
-    let misfit = misfit.and_then(|why| why.strip_suffix(CORRECT));
-    let invalid = || message.split_once("\" is invalid: ").map(|(_, why)| why);
-    misfit.or_else(invalid).unwrap_or(message)
-}
-
-pub const MISFIT: &str = "the manifest does not fit its kind: ";
-pub const CORRECT: &str = "; correct the template";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,22 +251,5 @@ mod tests {
             told, "Invalid value: (value): found 2: [every day]",
             "the form says it"
         );
-    }
-
-    #[test]
-    fn what_is_wrong_is_said_without_its_object() {
-        for (message, why) in [
-            (
-                "the manifest does not fit its kind: .a: no; correct the template",
-                ".a: no",
-            ),
-            (
-                "Service \"t0-app\" is invalid: spec.x: Required value",
-                "spec.x: Required value",
-            ),
-            ("spec: no", "spec: no"),
-        ] {
-            assert_eq!(bare(message), why);
-        }
     }
 }

@@ -237,10 +237,10 @@ async fn a_change_is_tried_on_what_is_there() -> Result<()> {
         *place.with_context(|| pointer.to_owned())? = value;
         Ok(form)
     };
-    let delete = |kind: &str, name: &str| {
+    let recreate = |kind: &str, meanwhile: &str| {
         format!(
-            "That cannot be changed on the object that is there: give it another nameTemplate; or store the form with the annotation \
-             below, and when a node is released delete {kind} {name} (lynqgate creates it again). Correct"
+            "give it another nameTemplate; or set onImmutable: Recreate on the resource: lynqgate then deletes the {kind} and creates it \
+             again as each node is released ({meanwhile}). Correct"
         )
     };
     let mut selector = changed(0, "/spec/selector/matchLabels/app", json!("{{ .uid }}-x"))?;
@@ -249,17 +249,17 @@ async fn a_change_is_tried_on_what_is_there() -> Result<()> {
     let mut address = good.clone();
     address["spec"]["manifests"][1]["spec"]["spec"]["clusterIP"] = json!("None");
     let cases = [
-        (selector, "resource 'app' (Deployment, row t0): spec.selector: ", delete("Deployment", "t0-app")),
-        (address, "resource 'svc' (Service, row t0): spec.clusterIPs", delete("Service", "t0-svc")),
+        (selector, "resource 'app' (Deployment, row t0): spec.selector: ", recreate("Deployment", "its pods go meanwhile")),
+        (address, "resource 'svc' (Service, row t0): spec.clusterIPs", recreate("Service", "it is missing meanwhile")),
         (
             changed(2, "/spec/template/spec/containers/0/image", json!("web:2"))?,
             "resource 'job' (Job, row t0): spec.template: ",
-            "put a version into its nameTemplate, so that another Job runs. Correct".to_owned(),
+            "put a version into its nameTemplate, so that another Job runs; or set onImmutable: Recreate".to_owned(),
         ),
         (
             changed(3, "/spec/volumeClaimTemplates/0/spec/resources/requests/storage", json!("2Gi"))?,
             "resource 'db' (StatefulSet, row t0): spec: Forbidden: ",
-            "when a node is released run kubectl delete statefulset --cascade=orphan t0-db (lynqgate creates it again). Correct".to_owned(),
+            recreate("StatefulSet", "its pods stay"),
         ),
     ];
     for (form, why, way_out) in cases {

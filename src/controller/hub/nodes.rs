@@ -19,6 +19,7 @@ use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::hub_sync::{NodeDeletion, NodeWrite};
 use crate::decide::node::NodeDigest;
+use crate::decide::node_plan::recreate::Dependents;
 use crate::decide::rollout::Way;
 use crate::decide::takeover::left;
 
@@ -196,7 +197,12 @@ pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) ->
     for NodeDeletion { name, uid, reason } in deletes {
         match world
             .objects
-            .delete(&ObjectKey::own("LynqNode", &hub.namespace, name), uid, None)
+            .delete(
+                &ObjectKey::own("LynqNode", &hub.namespace, name),
+                uid,
+                None,
+                Dependents::Go,
+            )
             .await
         {
             Ok(()) => world.events.tell(

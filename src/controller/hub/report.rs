@@ -220,7 +220,7 @@ pub async fn forget_rows(world: &World, hub: &Hub, rows_hash: &str) -> Result<()
         match world.objects.merge_status(&key, &patch).await {
             Ok(written) => drop(world.hubs.learn(&written)),
             // Whoever refuses that must not keep the nodes from what they need; this process knows.
-            Err(ApiError::Refused(why) | ApiError::Invalid(why)) => {
+            Err(ApiError::Refused(why) | ApiError::Invalid { text: why, .. }) => {
                 tracing::warn!(hub = hub.name, why, "the hub's status could not be written");
             }
             Err(error) => return Err(error),

@@ -12,10 +12,12 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::shallow;
 use crate::controller::World;
 use crate::controller::node::departing::Departing;
+use crate::controller::node::recreate;
 use crate::decide::child::tie::{Tie, orphan};
 use crate::decide::child::{Child, ObjectKey, Scope, departed, fields, manifest, tie};
 use crate::decide::content::is_deeper;
 use crate::decide::node::NodeDigest;
+use crate::decide::node_plan::recreate::Dependents;
 use crate::decide::node_plan::{self, TakeDown, ownership};
 
 /// A resource and its object.
@@ -28,18 +30,19 @@ pub struct Target<'a> {
     pub recorded: bool,
 }
 
+/// The object after the apply; None if it was deleted, so that the next round creates it again.
 pub async fn apply(
     world: &World,
     node: &NodeDigest,
     target: &Target<'_>,
-) -> Result<Value, ApiError> {
+) -> Result<Option<Value>, ApiError> {
     let Target { resource, key, .. } = *target;
     let tie = tie(resource, &node.key, &node.uid, &key.namespace);
     let form = world.forms.get(&node.key.namespace, &node.form);
     let form = form.and_then(|form| form.spec.as_ref().ok().cloned());
     let objects = world.objects.knowing(form, &node.key.name);
     let object = match write(&objects, node, target).await {
-        Ok(Written::Kept(object)) => return mend_tie(world, key, &tie, object).await,
+        Ok(Written::Kept(object)) => return mend_tie(world, key, &tie, object).await.map(Some),
         Ok(Written::Sent(sent)) => sent,
         Err(error) => return Err(error),
     };
@@ -52,7 +55,13 @@ pub async fn apply(
     let metrics = &world.metrics;
     metrics.applied(&key.kind.kind, policy, applied.is_ok());
     match applied {
-        Ok(object) => Ok(object),
+        Ok(object) => Ok(Some(object)),
+        Err(ApiError::Invalid { text, why }) => {
+            match recreate::make_room(world, node, target, &why).await? {
+                true => Ok(None),
+                false => Err(ApiError::Invalid { text, why }),
+            }
+        }
         Err(error) => Err(explained(world, key, error).await?),
     }
 }
@@ -76,15 +85,22 @@ pub async fn dry_run(
     }
 }
 
+/// An object of this name is tried where it matters that there is none.
+const NO_OBJECT: &str = "lynqgate-trial";
+
 /// The object as it would be if there were none of its name.
 pub async fn dry_run_anew(
     objects: &Objects,
     node: &NodeDigest,
     (resource, key): (&Resource, &ObjectKey),
 ) -> Result<Value, ApiError> {
+    let (mut resource, mut key) = (resource.clone(), key.clone());
+    NO_OBJECT.clone_into(&mut resource.name_template);
+    resource.target_namespace.clone_from(&key.namespace);
+    NO_OBJECT.clone_into(&mut key.name);
     let target = Target {
-        resource,
-        key,
+        resource: &resource,
+        key: &key,
         child: None,
         recorded: false,
     };
@@ -108,7 +124,8 @@ async fn write(
     let Target { resource, key, .. } = *target;
     let tie = tie(resource, &node.key, &node.uid, &key.namespace);
     if let Some(why) = tie.impossible() {
-        return Err(ApiError::Invalid(why));
+        let text = why.clone();
+        return Err(ApiError::Invalid { text, why });
     }
     let once = resource.creation_policy == CreationPolicy::Once;
     let applies = resource.patch_strategy == PatchStrategy::Apply;
@@ -126,7 +143,7 @@ async fn write(
             match send(objects, target, object, &Found::Remembered(&child.uid)).await {
                 Err(error) if may_be_another(&error) => {}
                 // What nobody names any more may be in the way.
-                Err(ApiError::Invalid(why)) if applies => refusal = Some(why),
+                Err(error @ ApiError::Invalid { .. }) if applies => refusal = Some(error),
                 sent => return Ok(Written::Sent(sent)),
             }
         }
@@ -172,27 +189,33 @@ async fn write(
         object: &object,
     };
     let mut gone = None;
-    if refusal.is_none() {
-        if departed::drops(&child.owned, &object) {
-            gone = Some(departing.make_ours().await?);
-        }
-        let sent = send(objects, target, object.clone(), &found).await;
-        match (sent, &gone) {
-            (Err(ApiError::Invalid(why)), None) => refusal = Some(why),
-            (Ok(mut reply), Some(gone)) if objects.is_dry_run() => {
-                fields::remove(&mut reply, gone);
-                return Ok(Written::Sent(Ok(reply)));
+    let refusal = match refusal {
+        Some(refusal) => refusal,
+        None => {
+            if departed::drops(&child.owned, &object) {
+                gone = Some(departing.make_ours().await?);
             }
-            (Err(ApiError::Invalid(why)), Some(_)) if objects.is_dry_run() => refusal = Some(why),
-            (sent, _) => return Ok(Written::Sent(sent)),
+            let sent = send(objects, target, object.clone(), &found).await;
+            match (sent, &gone) {
+                (Ok(mut reply), Some(gone)) if objects.is_dry_run() => {
+                    fields::remove(&mut reply, gone);
+                    return Ok(Written::Sent(Ok(reply)));
+                }
+                (Err(error @ ApiError::Invalid { .. }), gone)
+                    if gone.is_none() || objects.is_dry_run() =>
+                {
+                    error
+                }
+                (sent, _) => return Ok(Written::Sent(sent)),
+            }
         }
-    }
+    };
     let gone = match gone {
         Some(gone) => gone,
         None => departing.make_ours().await?,
     };
     let sent = if fields::is_leaf(&gone) {
-        Err(ApiError::Invalid(refusal.unwrap_or_default()))
+        Err(refusal)
     } else if objects.is_dry_run() {
         // Nothing was made ours, so that an apply would leave these fields there.
         let next = departed::replaced(&live, &gone, &object);
@@ -353,14 +376,9 @@ pub async fn take_down(
     }
     match how {
         TakeDown::Delete => {
-            let version = Some(live.resource_version.as_str());
-            world.objects.delete(key, &child.uid, version).await?;
+            delete(world, key, &live, Dependents::Go).await?;
             tell(world, node, key, how, why);
-            match world.objects.get(key).await {
-                Err(ApiError::NotFound(_)) => world.children.forget(key),
-                Ok(object) => drop(world.children.learn(&object, asked)),
-                Err(error) => return Err(error),
-            }
+            learn_left(world, key).await?;
         }
         TakeDown::Orphan => {
             let at = stamp::format(Timestamp::now());
@@ -379,6 +397,29 @@ pub async fn take_down(
             }
             world.children.forget(key);
         }
+    }
+    Ok(())
+}
+
+/// Deletes the object if nobody has written it since it was read.
+pub async fn delete(
+    world: &World,
+    key: &ObjectKey,
+    child: &Child,
+    dependents: Dependents,
+) -> Result<(), ApiError> {
+    let version = Some(child.resource_version.as_str());
+    let objects = &world.objects;
+    objects.delete(key, &child.uid, version, dependents).await
+}
+
+/// Reads what a deletion left of the object into the cache.
+pub async fn learn_left(world: &World, key: &ObjectKey) -> Result<(), ApiError> {
+    let asked = world.children.asked(&key.kind);
+    match world.objects.get(key).await {
+        Err(ApiError::NotFound(_)) => world.children.forget(key),
+        Ok(object) => drop(world.children.learn(&object, asked)),
+        Err(error) => return Err(error),
     }
     Ok(())
 }

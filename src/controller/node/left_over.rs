@@ -71,7 +71,8 @@ impl Look<'_> {
         let times = before
             .as_ref()
             .map_or(1, |before| before.times.saturating_add(1));
-        let told = matches!(error, ApiError::Refused(_) | ApiError::Invalid(_)) || times >= LASTING;
+        let told =
+            matches!(error, ApiError::Refused(_) | ApiError::Invalid { .. }) || times >= LASTING;
         let said = before.filter(|before| before.told && before.message == message);
         if told && said.is_none() {
             let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);

@@ -85,21 +85,24 @@ fn warn(world: &World, node: &NodeDigest, reason: EventReason, text: String) {
     world.events.tell(&about(node), reason, text);
 }
 
-/// Takes how an apply ended: with the hash of the fields that it left us with, or in an error.
+/// Takes how an apply ended: with the hash of the fields that we own now, with a deleted object (None), or in an error.
 pub fn note(
     memory: &mut ResourceMemory,
     world: &World,
     node: &NodeDigest,
     facts: &Facts,
     premise: Premise,
-    result: Result<String, ApiError>,
+    result: Result<Option<String>, ApiError>,
 ) {
     let now = Timestamp::now();
     let error = match result {
         Ok(fields_hash) => {
-            memory.fields_hash = Some(fields_hash);
             memory.failure = None;
             memory.failures = 0;
+            if fields_hash.is_none() {
+                return;
+            }
+            memory.fields_hash = fields_hash;
             memory.applies.note(now);
             memory.was_ready = false;
             memory.waiting_since = Some(now);
@@ -113,7 +116,7 @@ pub fn note(
         ApiError::Conflict(_) | ApiError::FieldsTaken(_) => FailureKind::Conflict,
         ApiError::NotFound(_)
         | ApiError::Refused(_)
-        | ApiError::Invalid(_)
+        | ApiError::Invalid { .. }
         | ApiError::Unavailable(_) => FailureKind::Refused,
     };
     let failure = Failure {

@@ -75,7 +75,7 @@ impl Memory {
         let found = match obstacle(world, key, waited >= STARTS_WITHIN).await {
             Ok(found) => found,
             // It is a help to read; who may not see pods does without.
-            Err(ApiError::Refused(_) | ApiError::Invalid(_) | ApiError::NotFound(_)) => None,
+            Err(ApiError::Refused(_) | ApiError::Invalid { .. } | ApiError::NotFound(_)) => None,
             Err(error) => {
                 tracing::debug!(object = %key, %error, "its pods cannot be read");
                 return false;

@@ -398,7 +398,7 @@ async fn label(world: &World, node: &NodeDigest, live: &Value) -> Result<Child, 
             Ok(Child::of(&labelled))
         }
         // What it is in the way of is said once it is released.
-        Err(ApiError::NotFound(_) | ApiError::Refused(_) | ApiError::Invalid(_)) => {
+        Err(ApiError::NotFound(_) | ApiError::Refused(_) | ApiError::Invalid { .. }) => {
             Ok(Child::of(live))
         }
         Err(error) => Err(error),

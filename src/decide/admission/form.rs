@@ -7,8 +7,10 @@ use serde_json::Value;
 
 use crate::api::form::FormSpec;
 use crate::api::policy::{Creation, Skew, SkewCounts, WINDOW_MAX};
+use crate::api::resource::{OnImmutable, Resource};
 use crate::api::{names, stamp};
 use crate::decide::admission::{Verdict, misspelled};
+use crate::decide::child::kind_of;
 use crate::decide::content;
 use crate::decide::render::CompiledForm;
 use crate::decide::rollout::is_ungated;
@@ -147,6 +149,9 @@ fn read(name: &str, spec: &Value) -> Result<(FormSpec, CompiledForm), String> {
     if let Some(broken) = broken_rule(&parsed) {
         return Err(broken);
     }
+    if let Some(lossy) = recreates_with_loss(&parsed) {
+        return Err(lossy);
+    }
     let compiled = CompiledForm::parse(name, &parsed).map_err(|error| error.to_string())?;
     Ok((parsed, compiled))
 }
@@ -158,6 +163,22 @@ fn broken_rule(spec: &FormSpec) -> Option<String> {
     Some(format!(
         "spec.rollout.order[{number}]: give either when or matchLabels"
     ))
+}
+
+/// Deleting some objects is no way to change them.
+fn recreates_with_loss(spec: &FormSpec) -> Option<String> {
+    let lossy = |resource: &Resource| {
+        let kind = kind_of(&resource.spec);
+        let lost = kind.holds()?;
+        (resource.on_immutable == OnImmutable::Recreate).then(|| {
+            format!(
+                "resource '{}' ({}): onImmutable: Recreate would delete {lost}. Remove it; to change an immutable field, give the \
+                 resource another nameTemplate and move what it holds",
+                resource.id, kind.kind
+            )
+        })
+    };
+    spec.content.iter().find_map(lossy)
 }
 
 #[cfg(test)]
@@ -257,6 +278,14 @@ mod tests {
                     json!({"readyProbe": {"cel": "true", "jsonPath": "$.a"}})
                 )])),
                 "invalid readyProbe in resource 'a': give cel, or jsonPath and expectedValue",
+            ),
+            (
+                of(json!([map(
+                    "a",
+                    json!({"onImmutable": "Recreate", "spec": {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}})
+                )])),
+                "resource 'a' (PersistentVolumeClaim): onImmutable: Recreate would delete the data in it. Remove it; to change an immutable \
+                 field, give the resource another nameTemplate and move what it holds",
             ),
             (
                 of(json!([map("a", json!({"waitForReady": "no"}))])),

@@ -167,7 +167,7 @@ pub fn of(
                 new: &new,
                 old: old.as_ref(),
             };
-            samples.offer(&offer, |resource| of(&change.new).name(resource));
+            samples.offer(&offer);
         }
         if let Some(old) = old.filter(|_| changed && !is_made) {
             // What runs may be neither.
@@ -224,9 +224,11 @@ impl Trial {
                 (None, unrendered.or_else(|| self.findings.refused()))
             }
         };
+        let nodes = self.changed.saturating_sub(self.made);
         // An answer has room for a few: what fails comes first.
         let mut warnings = self.reached(policy, forced);
-        let fails = warned.into_iter().chain(self.findings.warnings(allowed));
+        let findings = self.findings.warnings(allowed, nodes);
+        let fails = warned.into_iter().chain(findings);
         let first = warnings.len().min(1);
         warnings.splice(first..first, fails.collect::<Vec<_>>());
         Verdict { denied, warnings }

@@ -40,6 +40,16 @@ impl Kind {
         (self.group(), self.kind.as_str()) == ("batch", "Job")
     }
 
+    /// What goes for good with an object of this kind.
+    pub fn holds(&self) -> Option<&'static str> {
+        match (self.group(), self.kind.as_str()) {
+            ("", "PersistentVolumeClaim") => Some("the data in it"),
+            ("", "Namespace") => Some("all objects in it"),
+            ("apiextensions.k8s.io", "CustomResourceDefinition") => Some("all objects of its kind"),
+            _ => None,
+        }
+    }
+
     pub fn group(&self) -> &str {
         self.api_version
             .split_once('/')

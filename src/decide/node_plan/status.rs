@@ -405,12 +405,10 @@ fn kept(seen: &[Seen], plan: &NodePlan) -> Option<String> {
         "lynqgate keeps {names}{more}, which the form no longer names, until all resources are ready"
     );
     // Nobody is told to delete data in a hurry.
-    let holds_data =
-        |key: &ObjectKey| ["Namespace", "PersistentVolumeClaim"].contains(&key.kind.kind.as_str());
     let mut goes = plan
         .kept
         .iter()
-        .filter(|(key, how)| *how == TakeDown::Delete && !holds_data(key));
+        .filter(|(key, how)| *how == TakeDown::Delete && key.kind.holds().is_none());
     Some(match goes.next() {
         None => kept,
         Some((first, _)) => format!(

@@ -58,16 +58,6 @@ impl Rendering<'_> {
         named.collect()
     }
 
-    /// What everybody may read of the name of a resource's object.
-    pub fn name(&self, resource: &Value) -> String {
-        let name = match resource["nameTemplate"].as_str().unwrap_or_default() {
-            "" => resource["spec"]["metadata"]["name"].as_str(),
-            name => Some(name),
-        };
-        let id = resource["id"].as_str().unwrap_or_default();
-        self.form.shown(id, self.inputs, name.unwrap_or_default())
-    }
-
     /// None where a value of the row is in it that is not for everybody.
     fn shown(&self, (key, resource): &(ObjectKey, Resource)) -> Option<String> {
         let name = self.form.shown(&resource.id, self.inputs, &key.name);

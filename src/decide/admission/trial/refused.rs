@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::api::names;
 use crate::decide::admission::trial::sample::Sample;
 use crate::decide::admission::trial::{counted, plural};
+use crate::decide::node_plan::recreate::{self, Dependents};
 
 /// How many resources an answer names.
 const RESOURCES_SHOWN: usize = 3;
@@ -18,8 +19,9 @@ pub enum Found {
     Good,
     /// No API server with these kinds takes the object, whenever it is sent: why.
     Refused(String),
-    /// The API server would take it as a new object, and does not change the one that is there: why.
-    Fixed(String),
+    /// The API server would take it as a new object, and does not change the one that is there: why, and what becomes of its pods if
+    /// it is deleted.
+    Fixed(String, Dependents),
     /// It may be taken another time: why not now.
     NotNow(String),
     /// It was not asked about: why.
@@ -31,6 +33,7 @@ pub enum Found {
 pub struct Findings {
     tried: usize,
     refused: Vec<Finding>,
+    recreated: Vec<Finding>,
     not_now: Vec<Finding>,
     /// How many, by why.
     untried: Vec<(&'static str, usize)>,
@@ -52,15 +55,26 @@ impl Findings {
         self.tried += usize::from(!matches!(found, Found::Untried(_)));
         match found {
             Found::Good => {}
-            Found::Refused(why) => add(&mut self.refused, sample, &why),
-            Found::Fixed(why) => {
+            Found::Refused(why) => add(&mut self.refused, sample, of_row(sample, &why)),
+            Found::Fixed(why, dependents) if recreate::is_wanted(&sample.resource) => {
+                let kind = sample.kind();
+                let text = format!(
+                    "lynqgate deletes the {} of resource '{}' and creates it again when the node is released (onImmutable: Recreate); \
+                     {}: {why}",
+                    kind.kind,
+                    sample.resource.id,
+                    recreate::meanwhile(&kind, dependents)
+                );
+                add(&mut self.recreated, sample, text);
+            }
+            Found::Fixed(why, dependents) => {
                 let why = format!(
                     "{why}. That cannot be changed on the object that is there: {}",
-                    ways_out(sample)
+                    ways_out(sample, dependents)
                 );
-                add(&mut self.refused, sample, &why);
+                add(&mut self.refused, sample, of_row(sample, &why));
             }
-            Found::NotNow(why) => add(&mut self.not_now, sample, &why),
+            Found::NotNow(why) => add(&mut self.not_now, sample, of_row(sample, &why)),
             Found::Untried(why) => match self.untried.iter_mut().find(|(known, _)| *known == why) {
                 Some((_, count)) => *count += 1,
                 None => self.untried.push((why, 1)),
@@ -80,11 +94,15 @@ impl Findings {
         ))
     }
 
-    /// `allowed`: what is refused is stored all the same.
-    pub fn warnings(&self, allowed: bool) -> Vec<String> {
+    /// `allowed`: what is refused is stored all the same. `nodes`: how many the change reaches that are there, if all were tried.
+    pub fn warnings(&self, allowed: bool, nodes: usize) -> Vec<String> {
         let refused = named(&self.refused).filter(|_| allowed);
         let refused = refused.map(|named| format!("the API server refuses {named}"));
         let not_now = named(&self.not_now).map(|named| format!("cannot be applied now: {named}"));
+        let recreated = self.recreated.iter().map(|finding| {
+            let nodes = counted(nodes, "node");
+            format!("up to {nodes}: {}", finding.text)
+        });
         let untried = self.untried.iter().map(|(why, count)| {
             format!(
                 "{} of {} not tried on the API server: {why}",
@@ -92,7 +110,8 @@ impl Findings {
                 counted(self.tried + self.untried_count(), "resource")
             )
         });
-        refused.into_iter().chain(not_now).chain(untried).collect()
+        let first = refused.into_iter().chain(recreated);
+        first.chain(not_now).chain(untried).collect()
     }
 
     fn untried_count(&self) -> usize {
@@ -101,20 +120,19 @@ impl Findings {
 }
 
 /// One cause for each resource, that of the first row.
-fn add(findings: &mut Vec<Finding>, sample: &Sample, why: &str) {
+fn add(findings: &mut Vec<Finding>, sample: &Sample, text: String) {
     let id = &sample.resource.id;
     if findings.iter().any(|finding| finding.id == *id) {
         return;
     }
-    let kind = &sample.kind().kind;
-    findings.push(Finding {
-        id: id.clone(),
-        text: format!(
-            "resource '{id}' ({kind}, row {}): {}",
-            sample.row,
-            why.trim_end_matches('.')
-        ),
-    });
+    let id = id.clone();
+    findings.push(Finding { id, text });
+}
+
+fn of_row(sample: &Sample, why: &str) -> String {
+    let (id, kind, row) = (&sample.resource.id, &sample.kind().kind, &sample.row);
+    let why = why.trim_end_matches('.');
+    format!("resource '{id}' ({kind}, row {row}): {why}")
 }
 
 fn named(findings: &[Finding]) -> Option<String> {
@@ -152,23 +170,25 @@ fn cut(text: &str, chars_max: usize) -> String {
 }
 
 /// What can be done about a field that can be set only once.
-fn ways_out(sample: &Sample) -> String {
-    let (kind, name) = (&sample.kind().kind, &sample.shown);
-    match kind.as_str() {
-        "Job" => "put a version into its nameTemplate, so that another Job runs".to_owned(),
-        "StatefulSet" => format!(
-            "give it another nameTemplate; or, to keep its pods, store the form with the annotation below, and when a node is released \
-             run kubectl delete statefulset --cascade=orphan {name} (lynqgate creates it again)"
-        ),
-        "PersistentVolumeClaim" => {
-            "give it another nameTemplate and move the data; only the requested size may grow"
-                .to_owned()
-        }
-        _ => format!(
-            "give it another nameTemplate; or store the form with the annotation below, and when a node is released delete \
-             {kind} {name} (lynqgate creates it again)"
-        ),
+fn ways_out(sample: &Sample, dependents: Dependents) -> String {
+    let kind = sample.kind();
+    if kind.holds().is_some() {
+        let way = "give it another nameTemplate and move what it holds";
+        return match kind.kind.as_str() {
+            "PersistentVolumeClaim" => format!("{way}; only the requested size may grow"),
+            _ => way.to_owned(),
+        };
     }
+    let name = match kind.is_job() {
+        true => "put a version into its nameTemplate, so that another Job runs",
+        false => "give it another nameTemplate",
+    };
+    format!(
+        "{name}; or set onImmutable: Recreate on the resource: lynqgate then deletes the {} and creates it again as each node is \
+         released ({})",
+        kind.kind,
+        recreate::meanwhile(&kind, dependents)
+    )
 }
 
 #[cfg(test)]
@@ -176,10 +196,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::resource::OnImmutable;
     use crate::decide::child::NodeKey;
 
     fn sample(id: &str, kind: &str) -> Sample {
-        let resource = json!({"id": id, "spec": {"apiVersion": "v1", "kind": kind}});
+        let (version, kind) = kind.rsplit_once('/').unwrap_or(("v1", kind));
+        let resource = json!({"id": id, "spec": {"apiVersion": version, "kind": kind}});
         Sample {
             row: "acme".into(),
             node: NodeKey {
@@ -187,7 +209,6 @@ mod tests {
                 name: "acme-web".into(),
             },
             resource: serde_json::from_value(resource).unwrap(),
-            shown: format!("acme-{id}"),
             brings_kind: false,
             makes_namespace: false,
         }
@@ -199,9 +220,9 @@ mod tests {
     #[test]
     fn each_refused_resource_is_named_once_with_its_cause() {
         let mut all = Findings::default();
-        assert_eq!((all.refused(), all.warnings(false)), (None, vec![]));
+        assert_eq!((all.refused(), all.warnings(false, 4)), (None, vec![]));
         all.add(&sample("map", "ConfigMap"), Found::Good);
-        assert_eq!((all.refused(), all.warnings(false)), (None, vec![]));
+        assert_eq!((all.refused(), all.warnings(false, 4)), (None, vec![]));
         let refuse = |all: &mut Findings, id: &str| {
             let why = format!("spec.{id}: unknown field");
             all.add(&sample(id, "Deployment"), Found::Refused(why));
@@ -211,8 +232,8 @@ mod tests {
         let one =
             "the API server refuses resource 'app' (Deployment, row acme): spec.app: unknown field";
         assert_eq!(all.refused().unwrap(), format!("{one}{NEXT}"));
-        assert_eq!(all.warnings(true), [one]);
-        assert_eq!(all.warnings(false), Vec::<String>::new());
+        assert_eq!(all.warnings(true, 4), [one]);
+        assert_eq!(all.warnings(false, 4), Vec::<String>::new());
         for id in ["b", "c", "d", "e"] {
             refuse(&mut all, id);
         }
@@ -232,7 +253,7 @@ mod tests {
         all.add(&sample("d", "ConfigMap"), Found::Untried(NO_TIME));
         assert_eq!(all.refused(), None);
         assert_eq!(
-            all.warnings(false),
+            all.warnings(false, 4),
             [
                 "cannot be applied now: resource 'app' (Deployment, row acme): exceeded quota: small",
                 "2 of 4 resources not tried on the API server: the form itself installs their kind",
@@ -246,23 +267,58 @@ mod tests {
         let said = |kind: &str| {
             let mut all = Findings::default();
             let why = "spec.selector: field is immutable".to_owned();
-            all.add(&sample("app", kind), Found::Fixed(why));
+            let dependents = match kind {
+                "apps/v1/StatefulSet" => Dependents::Stay,
+                _ => Dependents::Go,
+            };
+            all.add(&sample("app", kind), Found::Fixed(why, dependents));
             all.refused().unwrap()
         };
         for (kind, words) in [
             (
-                "Deployment",
-                "when a node is released delete Deployment acme-app (lynqgate creates it again)",
+                "apps/v1/Deployment",
+                "there: give it another nameTemplate; or set onImmutable: Recreate on the resource: lynqgate then deletes the \
+                 Deployment and creates it again as each node is released (its pods go meanwhile)",
             ),
             (
-                "StatefulSet",
-                "kubectl delete statefulset --cascade=orphan acme-app",
+                "apps/v1/StatefulSet",
+                "deletes the StatefulSet and creates it again as each node is released (its pods stay)",
             ),
-            ("Job", "there: put a version into its nameTemplate"),
-            ("PersistentVolumeClaim", "move the data"),
+            ("batch/v1/Job", "there: put a version into its nameTemplate"),
+            (
+                "v1/PersistentVolumeClaim",
+                "move what it holds; only the requested size may grow",
+            ),
+            ("v1/Namespace", "move what it holds. Correct"),
         ] {
             let said = said(kind);
             assert!(said.contains(words) && said.ends_with(NEXT), "{said}");
         }
+    }
+
+    #[test]
+    fn what_is_recreated_is_a_warning_and_no_refusal() {
+        let mut all = Findings::default();
+        for (id, kind) in [
+            ("db", "apps/v1/StatefulSet"),
+            ("data", "v1/PersistentVolumeClaim"),
+        ] {
+            let mut sample = sample(id, kind);
+            sample.resource.on_immutable = OnImmutable::Recreate;
+            let why = "spec: Forbidden: no".to_owned();
+            all.add(&sample, Found::Fixed(why, Dependents::Stay));
+        }
+        assert_eq!(
+            all.warnings(false, 4),
+            [
+                "up to 4 nodes: lynqgate deletes the StatefulSet of resource 'db' and creates it again when the node is released \
+                 (onImmutable: Recreate); its pods stay: spec: Forbidden: no"
+            ]
+        );
+        let refused = all.refused().unwrap_or_default();
+        assert!(
+            refused.starts_with("the API server refuses resource 'data' "),
+            "{refused}"
+        );
     }
 }

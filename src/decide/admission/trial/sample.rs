@@ -19,8 +19,6 @@ pub struct Sample {
     pub row: String,
     pub node: NodeKey,
     pub resource: Resource,
-    /// The name of its object, as far as everybody may read it.
-    pub shown: String,
     /// The form itself installs its kind.
     pub brings_kind: bool,
     /// The form itself makes its namespace.
@@ -59,8 +57,7 @@ struct Chosen {
 }
 
 impl Samples {
-    /// `shown`: what everybody may read of the name of a resource's object.
-    pub fn offer(&mut self, offer: &Offer, shown: impl Fn(&Value) -> String) {
+    pub fn offer(&mut self, offer: &Offer) {
         if self.is_full() {
             return;
         }
@@ -99,7 +96,7 @@ impl Samples {
             return;
         }
         let tried = shapes.into_iter().filter_map(|(resource, shape)| {
-            let sample = offer.sample(resource, shown(resource))?;
+            let sample = offer.sample(resource)?;
             Some((sample, shape))
         });
         let chosen = Chosen {
@@ -142,7 +139,7 @@ fn is_changed(resource: &Value, old: Option<&Value>) -> bool {
 }
 
 impl Offer<'_> {
-    fn sample(&self, resource: &Value, shown: String) -> Option<Sample> {
+    fn sample(&self, resource: &Value) -> Option<Sample> {
         let kind = kind_of(&resource["spec"]);
         let resource = Resource::deserialize(resource).ok()?;
         let namespace = object_key(&resource, self.node, Scope::Namespaced).namespace;
@@ -155,7 +152,6 @@ impl Offer<'_> {
         Some(Sample {
             row: self.row.to_owned(),
             node: self.node.clone(),
-            shown,
             brings_kind: resources(self.new).any(|other| defines(&other["spec"], &kind)),
             makes_namespace,
             resource,
@@ -257,7 +253,7 @@ mod tests {
                 new,
                 old,
             };
-            samples.offer(&offer, |_| String::new());
+            samples.offer(&offer);
         }
         let samples = samples.finish().into_iter();
         samples
@@ -333,7 +329,7 @@ mod tests {
             old: None,
         };
         let mut samples = Samples::default();
-        samples.offer(&offer, |_| String::new());
+        samples.offer(&offer);
         let of = |f: fn(&Sample) -> bool| {
             let all = samples.first.iter().flat_map(|chosen| &chosen.tried);
             let all = all.filter(|(sample, _)| f(sample));

@@ -1,0 +1,60 @@
+//! Deletes an object that the API server does not change, so that the node's next round creates it again.
+
+use crate::api::events::EventReason;
+use crate::cluster::events::About;
+use crate::cluster::objects::ApiError;
+use crate::controller::World;
+use crate::controller::node::apply::{Target, delete, dry_run_anew, learn_left};
+use crate::decide::child::Child;
+use crate::decide::node::NodeDigest;
+use crate::decide::node_plan::recreate::{dependents, is_due, is_wanted, meanwhile};
+
+/// Status updates of controllers come in between.
+const TRIES: u32 = 5;
+
+/// Whether the object is deleted. `why` is why the API server refused the apply. If it refuses a new object with this content as
+/// well, the cause is no immutable field.
+pub async fn make_room(
+    world: &World,
+    node: &NodeDigest,
+    target: &Target<'_>,
+    why: &str,
+) -> Result<bool, ApiError> {
+    let Target { resource, key, .. } = *target;
+    if !is_wanted(resource) {
+        return Ok(false);
+    }
+    for _ in 0..TRIES {
+        let live = match world.objects.get(key).await {
+            Ok(live) => live,
+            Err(ApiError::NotFound(_)) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let child = Child::of(&live);
+        if !is_due(resource, node, &child) {
+            return Ok(false);
+        }
+        let Ok(new) = dry_run_anew(&world.objects, node, (resource, key)).await else {
+            return Ok(false);
+        };
+        let dependents = dependents(&key.kind, &live, &new);
+        match delete(world, key, &child, dependents).await {
+            Ok(()) => {}
+            Err(ApiError::Conflict(_)) => continue,
+            Err(error) => return Err(error),
+        }
+        let text = format!(
+            "{key} is deleted and created again (onImmutable: Recreate), and {}: {why}",
+            meanwhile(&key.kind, dependents)
+        );
+        let reason = EventReason::ResourceRecreated;
+        tracing::info!(node = %node.key, reason = reason.as_str(), text);
+        let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
+        world.events.tell(&about, reason, text);
+        learn_left(world, key).await?;
+        return Ok(true);
+    }
+    Err(ApiError::Unavailable(
+        "the object changes too often".to_owned(),
+    ))
+}
