@@ -4,7 +4,7 @@
 mod bodies;
 mod connections;
 mod edits;
-mod forms;
+pub mod forms;
 mod markers;
 mod other_webhooks;
 mod schema;
