@@ -28,8 +28,8 @@ fn form(fleet: &Fleet, (name, hub): (&str, &str), policy: &str) -> Value {
     })
 }
 
-/// Of each object: uid and generation, and the node that owns it.
-type Owned = BTreeMap<String, (String, Option<i64>, String)>;
+/// Of each object: uid and spec, and the node that owns it.
+type Owned = BTreeMap<String, (String, Value, String)>;
 
 async fn owned(fleet: &Fleet) -> Result<Owned> {
     let mut all = Owned::new();
@@ -42,10 +42,9 @@ async fn owned(fleet: &Fleet) -> Result<Owned> {
                 Some(node) => node.to_owned(),
                 None => text(&metadata["ownerReferences"][0]["name"]),
             };
-            let generation = metadata["generation"].as_i64();
             all.insert(
                 format!("{kind} {}", text(&metadata["name"])),
-                (text(&metadata["uid"]), generation, owner),
+                (text(&metadata["uid"]), object["spec"].clone(), owner),
             );
         }
     }
@@ -61,11 +60,13 @@ async fn taken_over(
     wait::until("the new nodes own the same objects", SOON, async || {
         let now = owned(fleet).await?;
         ensure!(now.len() == before.len(), "{now:?}");
-        for (name, (uid, generation, owner)) in &now {
-            let (uid_before, generation_before, _) = &before[name];
+        for (name, (uid, spec, owner)) in &now {
+            let (uid_before, spec_before, _) = &before[name];
             ensure!(
-                (uid, generation) == (uid_before, generation_before),
-                "{name} is another one"
+                (uid, spec) == (uid_before, spec_before),
+                "{name} is another one: {:?} {:?}",
+                now[name],
+                before[name]
             );
             let row = name
                 .split_once(" t")
