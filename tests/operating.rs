@@ -1,5 +1,7 @@
 //! docs/OPERATING.md: its commands do what it says, on a cluster whose operator runs, or is gone.
 
+mod recipes;
+
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};

@@ -97,7 +97,8 @@ pub const EDITED_AT: &str = "lynq.sh/edited-at";
 /// On such a LynqNode: `"true"` has the hub render it from its row again. The gate takes it off with that write.
 pub const DISCARD_EDIT: &str = "lynq.sh/discard-edit";
 
-/// On a LynqHub: how many deletions, or creations, of one sync the user has agreed to.
+/// On a LynqHub: how many deletions, or creations, of one sync the user has agreed to. On a LynqForm: of how many tenants a change
+/// may delete what holds data.
 pub const CONFIRM_DELETIONS: &str = "lynq.sh/confirm-deletions";
 pub const CONFIRM_CREATIONS: &str = "lynq.sh/confirm-creations";
 /// On a LynqHub: how many nodes may go with it when it is deleted. No sync takes it off.

@@ -433,9 +433,9 @@ fn nodes_of(world: &World) -> definitions::NodesOf {
 
 fn on_server(world: &World) -> definitions::TryOnServer {
     let objects = world.objects.clone();
-    Arc::new(move |form, samples, limit| {
+    Arc::new(move |form, trial, limit| {
         let objects = objects.clone();
-        Box::pin(async move { try_on_server(&objects, form, &samples, limit).await })
+        Box::pin(async move { try_on_server(&objects, form, trial, limit).await })
     })
 }
 

@@ -158,6 +158,21 @@ impl Objects {
         self.send(request.get(name, &GetParams::default())).await
     }
 
+    /// The metadata of an object, whose key may name a namespace although its kind has none.
+    pub async fn metadata_of(&self, key: &ObjectKey) -> Result<Value, ApiError> {
+        let served = self.served(&key.kind).await?;
+        let served = served
+            .ok_or_else(|| ApiError::NotFound(format!("the cluster has no kind {}", key.kind)))?;
+        let namespace = match served.scope {
+            Scope::Cluster => "",
+            Scope::Namespaced => &key.namespace,
+        };
+        let request = Request::new(url(&served.resource, namespace));
+        let request = request.get_metadata(&key.name, &GetParams::default());
+        let mut object = self.send(request).await?;
+        Ok(object["metadata"].take())
+    }
+
     /// Hands over all objects of a kind in a namespace.
     pub async fn list(
         &self,

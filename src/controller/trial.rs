@@ -16,10 +16,12 @@ use crate::api::names;
 use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::hub::seed;
 use crate::controller::node::apply::{dry_run, dry_run_anew};
+use crate::decide::admission::trial::Trial;
+use crate::decide::admission::trial::deletions::Seen;
 use crate::decide::admission::trial::live::LiveNodes;
 use crate::decide::admission::trial::refused::{Findings, Found, NO_TIME, OWN_KIND};
 use crate::decide::admission::trial::sample::Sample;
-use crate::decide::child::{Kind, NodeKey, ObjectKey, manifest, object_key};
+use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, manifest, object_key};
 use crate::decide::near::meant_kind;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::record::Record;
@@ -50,47 +52,53 @@ pub async fn live_nodes(
     Ok(nodes)
 }
 
-/// What the API server says of each resource, as far as it does so within the time.
+/// The trial with what the API server says of it, as far as it does so within the time.
 pub async fn try_on_server(
     objects: &Objects,
     form: Arc<FormSpec>,
-    samples: &[Sample],
+    mut trial: Trial,
     limit: Duration,
-) -> Findings {
+) -> Trial {
     let deadline = Instant::now() + limit;
-    let trial = Trial {
+    let on_server = OnServer {
         text: serde_json::to_string(&*form).unwrap_or_default(),
         form,
         objects,
         schemas: Mutex::default(),
     };
-    let mut found: Vec<Option<Found>> = vec![None; samples.len()];
-    if let Ok(nodes) = timeout_at(deadline, trial.nodes(samples)).await {
-        let tried = samples.iter().enumerate().map(|(number, sample)| {
-            let (trial, node) = (&trial, nodes.get(&sample.node));
-            async move {
-                match node {
-                    Some(Ok(node)) => (number, trial.found(node, sample).await),
-                    Some(Err(why)) => (number, Found::NotNow(why.clone())),
-                    None => (number, Found::Untried(NO_TIME)),
-                }
-            }
-        });
-        // As a list: the compiler does not see otherwise that all of them may go to other threads.
-        let tried = stream::iter(Vec::from_iter(tried));
-        let mut tried = tried.buffer_unordered(REQUESTS_MAX);
-        while let Ok(Some((number, what))) = timeout_at(deadline, tried.next()).await {
-            found[number] = Some(what);
-        }
-    }
-    let mut findings = Findings::default();
-    for (sample, found) in samples.iter().zip(found) {
-        findings.add(sample, found.unwrap_or(Found::Untried(NO_TIME)));
-    }
-    findings
+    let samples = std::mem::take(&mut trial.samples);
+    let looks: Vec<ObjectKey> = trial.deletions.looks().cloned().collect();
+    let (found, seen) = tokio::join!(
+        on_server.findings(&samples, deadline),
+        seen(objects, looks, deadline)
+    );
+    trial.findings = found;
+    trial.deletions.settle(&seen);
+    trial
 }
 
-struct Trial<'a> {
+/// The metadata of objects. What does not answer in time is left out.
+async fn seen(objects: &Objects, looks: Vec<ObjectKey>, deadline: Instant) -> Seen {
+    let looks = looks.into_iter().map(async |key| {
+        if key.impossible().or_else(|| key.kind.impossible()).is_some() {
+            return Some((key, None));
+        }
+        let metadata = match objects.metadata_of(&key).await {
+            Ok(metadata) => Some(metadata),
+            Err(ApiError::NotFound(_)) => None,
+            Err(_) => return None,
+        };
+        Some((key, metadata))
+    });
+    let mut looks = stream::iter(Vec::from_iter(looks)).buffer_unordered(REQUESTS_MAX);
+    let mut seen = Seen::new();
+    while let Ok(Some(look)) = timeout_at(deadline, looks.next()).await {
+        seen.extend(look);
+    }
+    seen
+}
+
+struct OnServer<'a> {
     objects: &'a Objects,
     form: Arc<FormSpec>,
     /// The form's own words: everybody may read them.
@@ -99,7 +107,34 @@ struct Trial<'a> {
     schemas: Mutex<BTreeMap<String, Arc<Value>>>,
 }
 
-impl Trial<'_> {
+impl OnServer<'_> {
+    async fn findings(&self, samples: &[Sample], deadline: Instant) -> Findings {
+        let mut found: Vec<Option<Found>> = vec![None; samples.len()];
+        if let Ok(nodes) = timeout_at(deadline, self.nodes(samples)).await {
+            let tried = samples.iter().enumerate().map(|(number, sample)| {
+                let node = nodes.get(&sample.node);
+                async move {
+                    match node {
+                        Some(Ok(node)) => (number, self.found(node, sample).await),
+                        Some(Err(why)) => (number, Found::NotNow(why.clone())),
+                        None => (number, Found::Untried(NO_TIME)),
+                    }
+                }
+            });
+            // As a list: the compiler does not see otherwise that all of them may go to other threads.
+            let tried = stream::iter(Vec::from_iter(tried));
+            let mut tried = tried.buffer_unordered(REQUESTS_MAX);
+            while let Ok(Some((number, what))) = timeout_at(deadline, tried.next()).await {
+                found[number] = Some(what);
+            }
+        }
+        let mut findings = Findings::default();
+        for (sample, found) in samples.iter().zip(found) {
+            findings.add(sample, found.unwrap_or(Found::Untried(NO_TIME)));
+        }
+        findings
+    }
+
     /// The nodes of the samples; one that is not there yet as it will be, but for its uid.
     async fn nodes(&self, samples: &[Sample]) -> BTreeMap<NodeKey, Result<NodeDigest, String>> {
         let mut nodes = BTreeMap::new();
@@ -170,8 +205,28 @@ impl Trial<'_> {
                 let missing = self.missing_right(&served, &key.namespace).await;
                 Found::NotNow(missing.unwrap_or(why))
             }
+            ApiError::Conflict(why) => {
+                let taken = self.taken(node, &key).await;
+                Found::NotNow(taken.unwrap_or(why))
+            }
             error => Found::NotNow(error.to_string()),
         }
+    }
+
+    /// The node of another form that has the object, where there is one.
+    async fn taken(&self, node: &NodeDigest, key: &ObjectKey) -> Option<String> {
+        let live = Child::of(&self.objects.get(key).await.ok()?);
+        let owner = live.node().filter(|owner| **owner != node.key)?;
+        let own = ObjectKey::own("LynqNode", &owner.namespace, &owner.name);
+        let other = self.objects.get(&own).await.ok()?;
+        let form = other["spec"]["templateRef"].as_str()?;
+        let stays = other["metadata"]["deletionTimestamp"].is_null();
+        stays.then(|| {
+            format!(
+                "lynqnode {owner} of form {form} has it, and keeps it: the new node reports a conflict and waits. To rename a form or move \
+                 tenants, see \"Rename a form\" in OPERATING.md"
+            )
+        })
     }
 
     /// The namespace is not there yet: what is wrong with the object itself the form's own namespace tells as well.

@@ -303,3 +303,74 @@ async fn a_change_is_tried_on_what_is_there() -> Result<()> {
     taken(cluster, &good, "Warning: adopts 6 existing nodes\n", &DRY).await?;
     fleet.retire().await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn data_of_many_tenants_goes_only_when_its_count_is_confirmed() -> Result<()> {
+    const ROWS: usize = 8;
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "data", ROWS).await?;
+    let team = format!("{}-{{{{ .uid }}}}", fleet.namespace);
+    let team = json!({"id": "team", "nameTemplate": team, "spec": {"apiVersion": "v1", "kind": "Namespace"}});
+    let map = resource("map", json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+    let web = |resources: Value| {
+        let mut form = form_of(&fleet, resources);
+        form["metadata"]["name"] = json!("web");
+        form["spec"]["rollout"]["maxSkew"] = json!(ROWS);
+        form
+    };
+    let (both, without) = (web(json!([team, map])), web(json!([map])));
+    fleet.apply(&both).await?;
+    fleet.complete(ROWS, SOON).await?;
+
+    let data = format!(
+        "this change deletes data of 8 tenants: 8 Namespaces and everything in them ({0}-t0, {0}-t1, {0}-t2, {0}-t3 and 4 more)",
+        fleet.namespace
+    );
+    refused(cluster, &without, &data, &[]).await?;
+    let with = |annotations: Value| {
+        let mut form = without.clone();
+        form["metadata"]["annotations"] = annotations;
+        form
+    };
+    let others = json!({"lynq.sh/allow-render-errors": "true", "lynq.sh/force-rollout": "true"});
+    refused(cluster, &with(others), &data, &[]).await?;
+    let confirmed = |count: &str| with(json!({"lynq.sh/confirm-deletions": count}));
+    let five = format!("{data} (lynq.sh/confirm-deletions confirms 5). ");
+    refused(cluster, &confirmed("5"), &five, &[]).await?;
+
+    // Without the rows nobody knows the count.
+    let mut away = fleet.hub();
+    away["spec"]["source"][fleet.database.product.source()]["port"] = json!(1);
+    fleet.apply(&away).await?;
+    let unknown = "this change takes away resource 'team' (Namespace), which may hold data, and how many tenants would lose it is not known: not tried on the rows: ";
+    refused(cluster, &confirmed("8"), unknown, &[]).await?;
+    fleet.apply(&fleet.hub()).await?;
+
+    // Another form that names what this one has.
+    let mut second = without.clone();
+    second["metadata"]["name"] = json!("second");
+    let has = format!(
+        "row t0): lynqnode {}/t0-web of form web has it, and keeps it",
+        fleet.namespace
+    );
+    taken(cluster, &second, &has, &DRY).await?;
+
+    let goes = format!(
+        "Warning: deletes 8 Namespaces and everything in them ({0}-t0, {0}-t1 and 6 more); to keep them",
+        fleet.namespace
+    );
+    taken(cluster, &confirmed("8"), &goes, &[]).await?;
+    fleet.complete(ROWS, SOON).await?;
+    wait::until("the Namespaces go", SOON, async || {
+        for row in 0..ROWS {
+            let name = format!("{}-t{row}", fleet.namespace);
+            let namespace = fleet.api_in("Namespace", "").get_opt(&name).await?;
+            let is_there =
+                namespace.filter(|namespace| namespace.metadata.deletion_timestamp.is_none());
+            ensure!(is_there.is_none(), "{name} is there");
+        }
+        Ok(())
+    })
+    .await?;
+    fleet.retire().await
+}

@@ -40,6 +40,11 @@ pub async fn rows_now(
     let says = HubSays {
         skew: skew.unwrap_or_default(),
         forced: is_forced(&hub.annotations),
+        max_creations: spec
+            .guard
+            .as_ref()
+            .and_then(|guard| guard.max_creations)
+            .map(|max| max.max(0).unsigned_abs().into()),
     };
     rows.map(|rows| (rows, says))
         .map_err(|problem| problem.message)

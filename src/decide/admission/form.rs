@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api::form::FormSpec;
 use crate::api::policy::{Creation, Skew, SkewCounts, WINDOW_MAX};
 use crate::api::resource::{OnImmutable, Resource};
 use crate::api::{names, stamp};
+use crate::decide::admission::trial::deletions;
+use crate::decide::admission::trial::live::runs_everywhere;
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::child::kind_of;
 use crate::decide::content;
@@ -29,6 +32,8 @@ pub struct Change {
     pub new: Arc<CompiledForm>,
     /// None for a new form, and for one that could not be rendered before.
     pub old: Option<Arc<CompiledForm>>,
+    /// The resources that it takes away, by their templates, and that may hold data of so many tenants that it takes a confirmation.
+    pub taken_away: Vec<String>,
 }
 
 impl Change {
@@ -55,6 +60,7 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
         // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
         _ if old.is_some_and(|old| old["spec"] == *spec) => (None, None),
         Ok((spec, compiled)) => {
+            let taken_away = old.map(|old| taken_away(old, &spec)).unwrap_or_default();
             let old = old.and_then(|old| read(name, &old["spec"]).ok());
             // Who pauses a rollout at night need not be allowed to make what the form makes.
             let same = old.as_ref().is_some_and(|(old, _)| old.renders_like(&spec));
@@ -67,6 +73,7 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
                 spec: Arc::new(spec),
                 new: Arc::new(compiled),
                 old: old.map(|(_, compiled)| Arc::new(compiled)),
+                taken_away,
             };
             (None, (!same).then_some(change))
         }
@@ -76,6 +83,14 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
         verdict: Verdict { denied, warnings },
         change,
     }
+}
+
+fn taken_away(old: &Value, new: &FormSpec) -> Vec<String> {
+    let nodes = old["status"]["totalNodes"].as_u64();
+    let few = nodes.is_some_and(|nodes| !deletions::is_asked(nodes as usize));
+    let spec = FormSpec::deserialize(&old["spec"]).ok().filter(|_| !few);
+    let taken_away = |spec| deletions::taken_away(&spec, new, runs_everywhere(old));
+    spec.map(taken_away).unwrap_or_default()
 }
 
 /// Said of a change that opens the window: who types 0 at night may mean to stop a rollout.

@@ -1,5 +1,6 @@
 //! A form tried on the rows there are, before it is stored: for whom it does not render, and how much it changes.
 
+pub mod deletions;
 pub mod live;
 mod objects;
 pub mod refused;
@@ -14,6 +15,7 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
+use crate::decide::admission::trial::deletions::{Confirmation, Deletions, Tenant};
 use crate::decide::admission::trial::live::{LiveNode, LiveNodes};
 use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
 use crate::decide::admission::trial::refused::Findings;
@@ -23,6 +25,7 @@ use crate::decide::content;
 use crate::decide::render::{CompiledForm, RowInputs};
 use crate::decide::review::{MESSAGE_MAX, WARNING_MAX};
 use crate::decide::rows::Rows;
+use crate::decide::rows::guard::{self, guard};
 use crate::decide::rows::names::node_name;
 
 /// How many rows an answer names.
@@ -57,6 +60,11 @@ pub struct Trial {
     /// Workloads by kind whose pods are made anew.
     restarts: BTreeMap<String, usize>,
     objects: Objects,
+    pub deletions: Deletions,
+    /// What it takes away by its templates.
+    taken_away: Vec<String>,
+    /// Nodes of the hub, as far as they are known.
+    nodes: usize,
     pub hub: HubSays,
     /// What the API server is to be asked about.
     pub samples: Vec<Sample>,
@@ -71,6 +79,35 @@ pub struct Trial {
 pub struct HubSays {
     pub skew: Skew,
     pub forced: bool,
+    /// Its `spec.guard.maxCreations`.
+    pub max_creations: Option<u64>,
+}
+
+/// What the form says beside its resources.
+#[derive(Clone, Copy, Debug)]
+pub struct FormSays<'a> {
+    pub policy: &'a Rollout,
+    /// It may break rows.
+    pub allows_errors: bool,
+    pub is_forced: bool,
+    pub confirmation: Confirmation<'a>,
+}
+
+impl<'a> FormSays<'a> {
+    pub fn of(policy: &'a Rollout, old: Option<&'a Value>, new: &'a Value) -> Self {
+        let annotation =
+            |form: &'a Value, name: &str| form["metadata"]["annotations"][name].as_str();
+        let is_on = |name: &str| annotation(new, name) == Some(names::TRUE);
+        FormSays {
+            policy,
+            allows_errors: is_on(names::ALLOW_RENDER_ERRORS),
+            is_forced: is_on(names::FORCE_ROLLOUT),
+            confirmation: Confirmation {
+                before: old.and_then(|old| annotation(old, names::CONFIRM_DELETIONS)),
+                now: annotation(new, names::CONFIRM_DELETIONS),
+            },
+        }
+    }
 }
 
 /// `live`: None where what the form was is what runs, as far as anybody knows. `go_on` is asked before each row.
@@ -85,6 +122,8 @@ pub fn of(
         rows: rows.rows.len(),
         compared: change.old.is_some(),
         nodes_known: live.is_some(),
+        nodes: live.map_or(0, LiveNodes::count),
+        taken_away: change.taken_away.clone(),
         ..Trial::default()
     };
     let (mut claims, mut samples) = (Claims::default(), Samples::default());
@@ -114,7 +153,7 @@ pub fn of(
         let (old, old_errors) = old.unzip();
         let old_errors = old_errors.unwrap_or_default();
         trial.broken_before += usize::from(!old_errors.is_empty());
-        let renders = errors.is_empty();
+        let unrendered = errors.iter().map(|(id, _)| id.clone()).collect();
         let was_broken = |id: &String| old_errors.iter().any(|(old, _)| old == id);
         let resource = errors.into_iter().find(|(id, _)| !was_broken(id));
         let resource = resource.map(|(id, cause)| format!("resource '{id}': {cause}"));
@@ -144,22 +183,33 @@ pub fn of(
         trial.made += usize::from(is_made);
         let is_kept = |node: &LiveNode| node.is_held && runs(node);
         trial.kept += usize::from(node.is_some_and(is_kept));
-        if written {
-            let of = |form| Rendering {
-                form,
-                inputs: &inputs,
-                home: &home,
+        // What runs may be neither the old content nor the new one.
+        let is_old = |node: &LiveNode| {
+            of_old
+                .as_ref()
+                .is_some_and(|hash| node.live == hash.as_str())
+        };
+        let runs_old = node.is_none_or(is_old);
+        let of = |form| Rendering {
+            form,
+            inputs: &inputs,
+            home: &home,
+        };
+        let named = of(&change.new).objects(&new);
+        // Also of a node of which something does not render, for it goes once that is corrected.
+        if let (Some(form), Some(content), true) = (&change.old, &old, changed && !is_made) {
+            let tenant = Tenant {
+                number: trial.tried,
+                old: of(form),
+                runs_old,
             };
-            let named = of(&change.new).objects(&new);
+            let before = tenant.old.objects(content);
+            trial.deletions.add(&tenant, &before, &named, &unrendered);
+        }
+        if written {
             trial
                 .objects
                 .claim(row, &of(&change.new), &named, &mut claims);
-            // While something of a node does not render, nothing of it is deleted.
-            let goes = renders && changed && !is_made;
-            if let (Some(old), Some(content), true) = (&change.old, &old, goes) {
-                let before = of(old).objects(content);
-                trial.objects.compare(&of(old), &before, &named);
-            }
             let offer = Offer {
                 row: &row.uid,
                 node: &home,
@@ -170,13 +220,7 @@ pub fn of(
             samples.offer(&offer);
         }
         if let Some(old) = old.filter(|_| changed && !is_made) {
-            // What runs may be neither.
-            let is_old = |node: &LiveNode| {
-                of_old
-                    .as_ref()
-                    .is_some_and(|hash| node.live == hash.as_str())
-            };
-            trial.count_restarts(&old, &new, node.is_none_or(is_old));
+            trial.count_restarts(&old, &new, runs_old);
         }
     }
     trial.samples = samples.finish();
@@ -204,8 +248,8 @@ impl Trial {
         }
     }
 
-    /// `allowed`: whether the form may break rows. `forced`: whether it is forced itself.
-    pub fn verdict(&self, allowed: bool, policy: &Rollout, forced: bool) -> Verdict {
+    pub fn verdict(&self, form: &FormSays) -> Verdict {
+        let allowed = form.allows_errors;
         let stays = self.stays();
         let warned = |broken: String| format!("{stays}, for {broken}");
         let all_fail = self.broken.len() == self.tried;
@@ -224,14 +268,40 @@ impl Trial {
                 (None, unrendered.or_else(|| self.findings.refused()))
             }
         };
+        let denied = denied.or_else(|| self.unconfirmed(&form.confirmation));
         let nodes = self.changed.saturating_sub(self.made);
         // An answer has room for a few: what fails comes first.
-        let mut warnings = self.reached(policy, forced);
+        let mut warnings = self.reached(form.policy, form.is_forced);
         let findings = self.findings.warnings(allowed, nodes);
         let fails = warned.into_iter().chain(findings);
         let first = warnings.len().min(1);
         warnings.splice(first..first, fails.collect::<Vec<_>>());
         Verdict { denied, warnings }
+    }
+
+    /// Why it would delete too much: neither force nor allowed errors lift that.
+    fn unconfirmed(&self, confirmation: &Confirmation) -> Option<String> {
+        match self.untried() {
+            Some(why) if deletions::is_asked(self.rows) => {
+                deletions::untried(&self.taken_away, &why)
+            }
+            _ => self.deletions.unconfirmed(confirmation),
+        }
+    }
+
+    /// What the hub says of the nodes that a new form makes, where it would not make them unasked.
+    fn uncreated(&self) -> Option<String> {
+        let asked = guard::Asked {
+            direction: guard::Direction::Creations,
+            existing: self.nodes as u64,
+            count: self.made as u64,
+            max: self.hub.max_creations,
+            confirmation: None,
+        };
+        match guard(&asked) {
+            guard::Verdict::Held(held) if !self.compared => Some(held.to_string()),
+            _ => None,
+        }
     }
 
     /// How far it got, where it did not try every row.
@@ -291,14 +361,16 @@ impl Trial {
         if self.tried > 0 {
             warnings.push(self.reach(policy, forced));
         }
-        warnings.extend(self.objects.warnings(self.tried == self.rows));
+        let all = self.tried == self.rows;
+        warnings.extend(self.uncreated());
+        warnings.extend(self.deletions.warnings(all));
+        warnings.extend(self.objects.warning(all));
         warnings.extend(self.untried());
         warnings.extend(self.unlisted.as_ref().map(|why| {
             format!("compared with what the form was, not with what its nodes run: {why}")
         }));
         for (number, group) in policy.order.iter().enumerate() {
-            let all = self.tried == self.rows && self.tried > 0;
-            if group.when.is_some() && !self.groups.contains(&number) && all {
+            if group.when.is_some() && !self.groups.contains(&number) && all && self.tried > 0 {
                 let name = &group.name;
                 warnings.push(format!("rollout.order: no row is in the group {name:?}"));
             }

@@ -50,6 +50,19 @@ impl Kind {
         }
     }
 
+    pub fn is_namespace(&self) -> bool {
+        (self.group(), self.kind.as_str()) == ("", "Namespace")
+    }
+
+    /// A custom resource, by its group: those of Kubernetes itself have no dot, or end in `.k8s.io`.
+    pub fn is_custom(&self) -> bool {
+        let group = self.group();
+        let of_project = group.strip_suffix(".k8s.io");
+        let is_own =
+            of_project.is_some_and(|name| !name.contains('.') || name == "rbac.authorization");
+        group.contains('.') && !is_own
+    }
+
     pub fn group(&self) -> &str {
         self.api_version
             .split_once('/')
@@ -66,6 +79,33 @@ impl fmt::Display for Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn custom_resources_are_told_by_their_group() {
+        let is_custom = |api_version: &str| {
+            let kind = Kind {
+                api_version: api_version.into(),
+                kind: "Kind".into(),
+            };
+            kind.is_custom()
+        };
+        for own in [
+            "v1",
+            "apps/v1",
+            "networking.k8s.io/v1",
+            "rbac.authorization.k8s.io/v1",
+        ] {
+            assert!(!is_custom(own), "{own}");
+        }
+        for custom in [
+            "example.com/v1",
+            "postgresql.cnpg.io/v1",
+            "snapshot.storage.k8s.io/v1",
+            "cluster.x-k8s.io/v1beta1",
+        ] {
+            assert!(is_custom(custom), "{custom}");
+        }
+    }
 
     #[test]
     fn what_no_api_server_can_have_is_told() {

@@ -25,9 +25,7 @@ use crate::cluster::vital::Mutex;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::rights;
 use crate::decide::admission::trial::live::{LiveNodes, runs_everywhere};
-use crate::decide::admission::trial::refused::Findings;
-use crate::decide::admission::trial::sample::Sample;
-use crate::decide::admission::trial::{self, HubSays, Trial};
+use crate::decide::admission::trial::{self, FormSays, HubSays, Trial, deletions};
 use crate::decide::admission::{Doubt, Verdict};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
 use crate::decide::rows::Rows;
@@ -51,9 +49,9 @@ pub type RowsOf = Arc<
 pub type NodesOf =
     Arc<dyn Fn(String, String) -> BoxFuture<'static, Result<LiveNodes, String>> + Send + Sync>;
 
-/// What the API server says of a form's resources, within a time.
+/// The trial of a form with what the API server says of it, within a time.
 pub type TryOnServer =
-    Arc<dyn Fn(Arc<FormSpec>, Vec<Sample>, Duration) -> BoxFuture<'static, Findings> + Send + Sync>;
+    Arc<dyn Fn(Arc<FormSpec>, Trial, Duration) -> BoxFuture<'static, Trial> + Send + Sync>;
 /// Whether the database of a hub has what it maps.
 pub type CheckHub = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<(), Doubt>> + Send + Sync>;
 
@@ -238,18 +236,14 @@ impl Definitions {
         let untried = match tried.unwrap_or_else(|_| too_late()) {
             Ok(trial) => {
                 let policy = change.spec.rollout.clone().unwrap_or_default();
-                let is_on = |name| new["metadata"]["annotations"][name] == names::TRUE;
-                let (allowed, forced) = (
-                    is_on(names::ALLOW_RENDER_ERRORS),
-                    is_on(names::FORCE_ROLLOUT),
-                );
-                let found = trial.verdict(allowed, &policy, forced);
+                let found = trial.verdict(&FormSays::of(&policy, before, new));
                 verdict.denied = found.denied;
                 verdict.warnings.extend(found.warnings);
                 trial.untried()
             }
             Err(why) => {
                 let untried = format!("not tried on the rows: {why}");
+                verdict.denied = deletions::untried(&change.taken_away, &untried);
                 verdict.warnings.push(untried.clone());
                 Some(untried)
             }
@@ -302,14 +296,10 @@ impl Definitions {
         });
         // A row that takes long ends beside the answer.
         let failed = |_| "lynqgate failed inside; see its log, and report it".to_owned();
-        let mut trial = trial.await.map_err(failed)?;
-        let samples = std::mem::take(&mut trial.samples);
-        if !samples.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now() + ANSWER);
-            let asked = (self.try_on_server)(change.spec.clone(), samples, left.min(PATIENCE));
-            trial.findings = asked.await;
-        }
-        Ok(trial)
+        let trial = trial.await.map_err(failed)?;
+        let left = deadline.saturating_duration_since(Instant::now() + ANSWER);
+        let asked = (self.try_on_server)(change.spec.clone(), trial, left.min(PATIENCE));
+        Ok(asked.await)
     }
 }
 

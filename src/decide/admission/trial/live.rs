@@ -47,6 +47,10 @@ impl LiveNodes {
         self.nodes.insert(name.to_owned(), node);
     }
 
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
     pub fn get(&self, name: &str) -> Option<&LiveNode> {
         self.nodes.get(name)
     }

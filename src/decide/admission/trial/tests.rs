@@ -43,6 +43,15 @@ pub fn tried(old: Option<&Value>, new: &Value, rows: &Rows) -> Trial {
     of(&change, rows, ("tenants", "h", "web"), None, &|| true)
 }
 
+fn says(policy: &Rollout, allows_errors: bool) -> FormSays<'_> {
+    FormSays {
+        policy,
+        allows_errors,
+        is_forced: false,
+        confirmation: Confirmation::default(),
+    }
+}
+
 fn window(skew: u32) -> Rollout {
     Rollout {
         max_skew: Skew::Count(skew),
@@ -75,7 +84,7 @@ fn a_change_says_how_far_it_reaches() {
     let of_hub = |own, hub| {
         let hub = HubSays {
             skew: hub,
-            forced: false,
+            ..HubSays::default()
         };
         let trial = Trial {
             hub,
@@ -189,6 +198,82 @@ fn a_change_is_compared_with_what_runs() {
     ));
 }
 
+/// Only the object itself says whether it is there and kept, where its node runs something other than what the form was.
+#[test]
+fn what_a_node_does_not_run_is_looked_at() {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| (name, "pro"));
+    let rows = rows(&names);
+    let with = |resources: Value| json!({"metadata": {"name": "web"}, "spec": {"hubId": "h", "manifests": resources}});
+    let map = json!({"id": "map", "nameTemplate": "{{ .uid }}", "spec": {"apiVersion": "v1", "kind": "ConfigMap"}});
+    let namespace = |policy: &str| json!({"id": "ns", "nameTemplate": "team-{{ .uid }}", "deletionPolicy": policy, "spec": {"apiVersion": "v1", "kind": "Namespace"}});
+    let deletes = with(json!([map, namespace("Delete")]));
+    let (retains, new) = (with(json!([map, namespace("Retain")])), with(json!([map])));
+    // Retain reached two of eight.
+    let mut nodes = LiveNodes::new(Some([7; 32]));
+    for (number, row) in rows.rows.values().enumerate() {
+        let live = if number < 2 { &retains } else { &deletes };
+        nodes.add(
+            &node_name(&row.uid, "web"),
+            &node(Some(live), &retains, row),
+        );
+    }
+    let trial = tried_live(Some(&retains), &new, &rows, &nodes);
+    let unseen = trial.verdict(&says(&window(1), true)).denied.unwrap();
+    assert!(
+        unseen.starts_with(
+            "this change deletes data of 6 tenants: 6 Namespaces and everything in them (team-c, "
+        ),
+        "{unseen}"
+    );
+    let looked_at = |metadata: Option<Value>| {
+        let mut trial = trial.clone();
+        let looks: Vec<_> = trial.deletions.looks().cloned().collect();
+        assert_eq!(looks.len(), 6);
+        trial.deletions.settle(
+            &looks
+                .into_iter()
+                .map(|key| (key, metadata.clone()))
+                .collect(),
+        );
+        trial.verdict(&says(&window(1), false)).denied.is_some()
+    };
+    assert!(looked_at(Some(json!({}))));
+    assert!(!looked_at(Some(
+        json!({"annotations": {"lynq.sh/deletion-policy": "Retain"}})
+    )));
+    assert!(!looked_at(None), "it was never made");
+    // An annotation that allows errors, or force, lifts nothing; nor does a trial of some rows.
+    let old = with(json!([map, namespace("Delete")]));
+    let change = changed(Some(&old), &new).unwrap();
+    let first = std::cell::Cell::new(true);
+    let some = of(&change, &rows, ("tenants", "h", "web"), None, &|| {
+        first.replace(false)
+    });
+    let policy = window(1);
+    let mut says = says(&policy, true);
+    says.is_forced = true;
+    let denied = some.verdict(&says).denied.unwrap();
+    assert!(
+        denied
+            .starts_with("this change takes away resource 'ns' (Namespace), which may hold data, "),
+        "{denied}"
+    );
+}
+
+#[test]
+fn a_new_form_says_that_its_nodes_would_wait_for_a_confirmation() {
+    let rows = rows(&[("a", "pro"), ("b", "pro"), ("c", "pro")]);
+    let mut trial = tried_live(None, &form("x", ""), &rows, &LiveNodes::new(None));
+    let said = |trial: &Trial| trial.reached(&window(1), false);
+    assert_eq!(said(&trial).len(), 1);
+    trial.hub.max_creations = Some(2);
+    assert_eq!(
+        said(&trial)[1],
+        "3 new nodes wait: spec.guard.maxCreations allows 2 at a time. Correct the rows, or, if they shall be made, annotate the hub with \
+         lynq.sh/confirm-creations=\"3\""
+    );
+}
+
 #[test]
 fn a_form_whose_nodes_are_there_adopts_them() {
     let rows = rows(&[("a", "pro"), ("b", "pro"), ("c", "pro")]);
@@ -227,7 +312,7 @@ fn a_group_without_rows_is_told_and_so_is_a_condition_that_is_none() {
         form["spec"]["rollout"] = json!({"maxSkew": 1, "order": [{"name": "first", "when": when}]});
         let change = changed(None, &form).unwrap();
         let policy = change.spec.rollout.clone().unwrap();
-        of(&change, &rows, ("tenants", "h", "web"), None, &|| true).verdict(false, &policy, false)
+        of(&change, &rows, ("tenants", "h", "web"), None, &|| true).verdict(&says(&policy, false))
     };
     assert_eq!(said("{{ eq .plan \"pro\" }}").warnings.len(), 1);
     let nobody = &said("{{ eq .plan \"prod\" }}").warnings[1];
@@ -252,7 +337,7 @@ fn what_a_change_breaks_is_refused_and_what_was_broken_is_not() {
     ]);
     let good = form("{{ .plan }}", "");
     let bad = form("{{ if eq .plan \"\" }}{{ fail \"no plan\" }}{{ end }}", "");
-    let verdict = |trial: &Trial, allowed| trial.verdict(allowed, &window(1), false);
+    let verdict = |trial: &Trial, allowed| trial.verdict(&says(&window(1), allowed));
     let broken = tried(Some(&good), &bad, &rows);
     let refusal = verdict(&broken, false).denied.unwrap();
     assert!(

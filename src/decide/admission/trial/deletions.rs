@@ -1,0 +1,347 @@
+//! The objects that a change of a form deletes. To delete what holds data of many tenants takes a confirmation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::api::form::FormSpec;
+use crate::api::names;
+use crate::api::resource::{DeletionPolicy, Resource};
+use crate::decide::admission::trial::counted;
+use crate::decide::admission::trial::objects::{Rendering, identity, scope};
+use crate::decide::child::{Kind, NodeKey, ObjectKey, kind_of, object_key};
+use crate::decide::rows::guard;
+
+/// A change may delete the data of this many tenants without a confirmation.
+const TENANTS_UNASKED: usize = guard::ALWAYS_ALLOWED as usize;
+/// Live objects of a kind that are looked at.
+const LOOKS_MAX: usize = 6;
+/// How many objects of a kind are named, and in how many characters. The API server cuts a warning off after 256, and what keeps
+/// the objects stands at its end.
+const WARNED: Room = Room {
+    names: 2,
+    chars: 80,
+};
+const DENIED: Room = Room {
+    names: 4,
+    chars: 100,
+};
+/// How many kinds a denial names.
+const KINDS_DENIED: usize = 3;
+
+/// The metadata of live objects; None where there is no such object.
+pub type Seen = BTreeMap<ObjectKey, Option<Value>>;
+
+/// What a change deletes of the rows tried so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Deletions(BTreeMap<Of, Deleted>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Of {
+    kind: String,
+    group: String,
+    /// Their nodes run something other than the old content: whether the objects exist, and are kept, only they themselves show.
+    in_doubt: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Deleted {
+    count: usize,
+    /// The first ones: namespace, which may be empty, and name.
+    names: Vec<(String, String)>,
+    /// The numbers of their rows.
+    tenants: BTreeSet<usize>,
+    looks: Vec<ObjectKey>,
+    holds_data: bool,
+}
+
+/// A row's node before the change.
+pub struct Tenant<'a> {
+    pub number: usize,
+    pub old: Rendering<'a>,
+    pub runs_old: bool,
+}
+
+/// The annotation `lynq.sh/confirm-deletions` of a form, and what it was before the change.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Confirmation<'a> {
+    pub before: Option<&'a str>,
+    pub now: Option<&'a str>,
+}
+
+struct Room {
+    names: usize,
+    chars: usize,
+}
+
+impl Deletions {
+    /// Adds what the new rendering no longer names. `unrendered`: ids of the resources whose new names are not known.
+    pub fn add(
+        &mut self,
+        tenant: &Tenant,
+        before: &[(ObjectKey, Resource)],
+        now: &[(ObjectKey, Resource)],
+        unrendered: &BTreeSet<String>,
+    ) {
+        let stays: BTreeSet<_> = now.iter().map(|(key, _)| identity(key)).collect();
+        for (key, resource) in before {
+            let holds_data = may_hold_data(&key.kind);
+            let in_doubt = holds_data && !tenant.runs_old;
+            let is_kept = resource.deletion_policy == DeletionPolicy::Retain && !in_doubt;
+            if is_kept || stays.contains(&identity(key)) || unrendered.contains(&resource.id) {
+                continue;
+            }
+            let of = Of {
+                kind: key.kind.kind.clone(),
+                group: key.kind.group().to_owned(),
+                in_doubt,
+            };
+            let deleted = self.0.entry(of).or_default();
+            deleted.count += 1;
+            deleted.holds_data = holds_data;
+            if deleted.names.len() < DENIED.names {
+                let name = tenant.shown((key, resource), holds_data);
+                deleted.names.push(name);
+            }
+            if holds_data {
+                deleted.tenants.insert(tenant.number);
+            }
+            let asks = in_doubt || key.kind.is_custom();
+            if asks && deleted.looks.len() < LOOKS_MAX {
+                deleted.looks.push(key.clone());
+            }
+        }
+    }
+
+    /// The live objects that show whether data goes. Until they are seen, it does.
+    pub fn looks(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.0.values().flat_map(|deleted| &deleted.looks)
+    }
+
+    /// What the objects show: only those of custom resources that have a finalizer hold data, and none goes whose own annotation
+    /// keeps it. An object that is not among the seen counts as deleted, with its data.
+    pub fn settle(&mut self, seen: &Seen) {
+        self.0.retain(|of, deleted| {
+            if deleted.looks.is_empty() {
+                return true;
+            }
+            let live = |key: &ObjectKey| seen.get(key).map(Option::as_ref);
+            let goes = |key: &&ObjectKey| match live(key) {
+                None => true,
+                Some(None) => false,
+                Some(Some(metadata)) => metadata["annotations"][names::DELETION_POLICY] != "Retain",
+            };
+            let has_data = |key: &ObjectKey| {
+                let metadata = live(key).flatten();
+                let finalizers = metadata.map(|metadata| metadata["finalizers"].as_array());
+                !key.kind.is_custom()
+                    || finalizers.is_none_or(|all| all.is_some_and(|all| !all.is_empty()))
+            };
+            let mut going = deleted.looks.iter().filter(goes).peekable();
+            let any_goes = going.peek().is_some();
+            deleted.holds_data = going.any(has_data);
+            let has_no_namespace = |key| {
+                live(key)
+                    .flatten()
+                    .is_some_and(|m| m["namespace"].is_null())
+            };
+            if deleted.looks.iter().any(has_no_namespace) {
+                let names = deleted.names.iter_mut();
+                names.for_each(|(namespace, _)| namespace.clear());
+            }
+            any_goes || !of.in_doubt
+        });
+    }
+
+    /// Why the change is denied; None where it may go on.
+    pub fn unconfirmed(&self, confirmation: &Confirmation) -> Option<String> {
+        let by_kind = self.by_kind();
+        let with_data = by_kind.iter().filter(|(_, deleted)| deleted.holds_data);
+        let tenants: BTreeSet<usize> = with_data
+            .clone()
+            .flat_map(|(_, d)| d.tenants.iter().copied())
+            .collect();
+        let count = tenants.len();
+        if !is_asked(count) {
+            return None;
+        }
+        let why = confirmation.lacks(count as u64)?;
+        let mut what: Vec<String> = with_data
+            .clone()
+            .take(KINDS_DENIED)
+            .map(|(kind, deleted)| deleted.told(kind, "", &DENIED))
+            .collect();
+        let more = with_data.count() - what.len();
+        what.extend((more > 0).then(|| counted(more, "more kind")));
+        Some(format!(
+            "this change deletes data of {count} tenants: {}{why}. To keep it, first set deletionPolicy: Retain and let that roll out; to \
+             delete it, apply the change together with the annotation {}: \"{count}\" on the form",
+            what.join("; "),
+            names::CONFIRM_DELETIONS
+        ))
+    }
+
+    /// `all`: no row was left out.
+    pub fn warnings(&self, all: bool) -> Vec<String> {
+        let least = if all { "" } else { "at least " };
+        let by_kind = self.by_kind();
+        let told = by_kind.iter().map(|(kind, deleted)| {
+            let them = if deleted.count == 1 { "it" } else { "them" };
+            let what = deleted.told(kind, least, &WARNED);
+            let cause = match kind.is_namespace() {
+                true => String::new(),
+                false => format!(", as the form does not name {them} any more"),
+            };
+            format!("deletes {what}{cause}; to keep {them}, set deletionPolicy: Retain first and let that roll out")
+        });
+        told.collect()
+    }
+
+    /// Those in doubt with the others.
+    fn by_kind(&self) -> Vec<(Kind, Deleted)> {
+        let mut all: Vec<(Kind, Deleted)> = vec![];
+        for (of, deleted) in &self.0 {
+            let kind = Kind {
+                api_version: format!("{}/", of.group),
+                kind: of.kind.clone(),
+            };
+            match all.last_mut().filter(|(last, _)| *last == kind) {
+                Some((_, same)) => {
+                    same.count += deleted.count;
+                    same.holds_data |= deleted.holds_data;
+                    same.names.extend(deleted.names.iter().cloned());
+                    same.tenants.extend(&deleted.tenants);
+                }
+                None => all.push((kind, deleted.clone())),
+            }
+        }
+        all
+    }
+}
+
+impl Deleted {
+    /// How many of the kind, and the first ones by name.
+    fn told(&self, kind: &Kind, least: &str, room: &Room) -> String {
+        let mut chars = 0;
+        let names = self
+            .names
+            .iter()
+            .map(|(namespace, name)| match namespace.as_str() {
+                "" => name.clone(),
+                namespace => format!("{namespace}/{name}"),
+            });
+        let fit = names.take(room.names).take_while(|name| {
+            chars += name.chars().count();
+            chars <= room.chars
+        });
+        let fit: Vec<String> = fit.collect();
+        let named = match (fit.as_slice(), self.count - fit.len()) {
+            ([], _) => String::new(),
+            ([one, other], 0) => format!(" ({one} and {other})"),
+            (some, 0) => format!(" ({})", some.join(", ")),
+            (some, more) => format!(" ({} and {more} more)", some.join(", ")),
+        };
+        let inside = match (kind.is_namespace(), self.count) {
+            (false, _) => "",
+            (true, 1) => " and everything in it",
+            (true, _) => " and everything in them",
+        };
+        format!("{least}{}{inside}{named}", counted(self.count, &kind.kind))
+    }
+}
+
+impl Tenant<'_> {
+    /// Namespace and name. Where a value of the row is in them that is not for everybody, the row stands for them.
+    fn shown(
+        &self,
+        (key, resource): (&ObjectKey, &Resource),
+        with_namespace: bool,
+    ) -> (String, String) {
+        let shown = |text: &str| self.old.shown(resource, text);
+        let namespace = match key.namespace.as_str() {
+            _ if !with_namespace => Some(String::new()),
+            // Everybody knows where the form is.
+            namespace if namespace == self.old.home.namespace => Some(namespace.to_owned()),
+            namespace => shown(namespace),
+        };
+        let both = namespace.zip(shown(&key.name));
+        both.unwrap_or_else(|| {
+            (
+                String::new(),
+                format!("one of row {}", self.old.inputs.row.uid),
+            )
+        })
+    }
+}
+
+impl Confirmation<'_> {
+    /// What it lacks; None where it confirms the count. One that an earlier change brought confirms nothing more, for the next
+    /// change may delete something else of as many tenants.
+    fn lacks(&self, count: u64) -> Option<String> {
+        let name = names::CONFIRM_DELETIONS;
+        let text = match (self.now, self.now.and_then(guard::count)) {
+            (None, _) => String::new(),
+            _ if self.now == self.before => {
+                format!(
+                    " ({name} was on the form before this change, and does not confirm it: take it off first)"
+                )
+            }
+            (_, Some(confirmed)) if confirmed == count => return None,
+            (_, Some(other)) => format!(" ({name} confirms {other})"),
+            (_, None) => format!(" ({name} is not a number)"),
+        };
+        Some(text)
+    }
+}
+
+/// The resources of a form that may hold data and whose objects the new form does not name, or names by another template.
+/// `runs_old`: all nodes run what the old form says, so that what it retains is kept.
+pub fn taken_away(old: &FormSpec, new: &FormSpec, runs_old: bool) -> Vec<String> {
+    let home = NodeKey {
+        namespace: String::new(),
+        name: String::new(),
+    };
+    let key = |resource: &Resource| object_key(resource, &home, scope(resource));
+    let now: Vec<ObjectKey> = new.content.iter().map(key).collect();
+    let stays = |key: &ObjectKey| {
+        let same_language = old.template_engine == new.template_engine;
+        same_language && now.iter().any(|other| identity(other) == identity(key))
+    };
+    let is_kept =
+        |resource: &&Resource| resource.deletion_policy == DeletionPolicy::Retain && runs_old;
+    let all = old.content.iter().filter(|resource| !is_kept(resource));
+    let gone =
+        all.filter(|resource| may_hold_data(&kind_of(&resource.spec)) && !stays(&key(resource)));
+    gone.map(|resource| {
+        format!(
+            "resource '{}' ({})",
+            resource.id,
+            kind_of(&resource.spec).kind
+        )
+    })
+    .collect()
+}
+
+/// Why a change is denied that takes these away and was not tried on all rows.
+pub fn untried(taken_away: &[String], why: &str) -> Option<String> {
+    (!taken_away.is_empty()).then(|| {
+        format!(
+            "this change takes away {}, which may hold data, and how many tenants would lose it is not known: {why}. Apply it again when \
+             the rows can be read and rendered in time, or first set deletionPolicy: Retain and let that roll out",
+            taken_away.join(", ")
+        )
+    })
+}
+
+/// Whether deleting the data of these tenants takes a confirmation.
+pub fn is_asked(tenants: usize) -> bool {
+    tenants > TENANTS_UNASKED
+}
+
+fn may_hold_data(kind: &Kind) -> bool {
+    let is_claim = (kind.group(), kind.kind.as_str()) == ("", "PersistentVolumeClaim");
+    kind.is_namespace() || is_claim || kind.is_custom()
+}
+
+#[cfg(test)]
+mod tests;
