@@ -339,8 +339,7 @@ pub fn is_asked(tenants: usize) -> bool {
 }
 
 fn may_hold_data(kind: &Kind) -> bool {
-    let is_claim = (kind.group(), kind.kind.as_str()) == ("", "PersistentVolumeClaim");
-    kind.is_namespace() || is_claim || kind.is_custom()
+    kind.holds().is_some() || kind.is_custom()
 }
 
 #[cfg(test)]
