@@ -323,9 +323,11 @@ fn asked_again(gate: Gate, write: &Write, now: Timestamp, stored: &Value) -> Jud
     let (_, mut moved) = result(gate, &again, later).expect("its own answer is allowed");
     let differs =
         |name| annotation(stored, name) != write.old.and_then(|old| annotation(old, name));
+    // Two edits of one instant have the same time.
+    let content = |object: &Value| Content::of(&object["spec"]);
+    let is_edit = write.old.map(content) != Some(content(stored));
     for stamp in [names::START_TIME, names::HELD_SINCE, names::EDITED_AT] {
-        // Two edits of one instant have the same time.
-        let is_new = differs(stamp) || stamp == names::EDITED_AT && differs(names::DESIRED_HASH);
+        let is_new = differs(stamp) || stamp == names::EDITED_AT && is_edit;
         if is_new && annotation(stored, stamp).is_some() {
             moved["metadata"]["annotations"][stamp] = json!(annotation(stored, stamp));
         }
