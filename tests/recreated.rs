@@ -101,7 +101,7 @@ async fn objects_with_immutable_fields_are_recreated_tenant_by_tenant_where_the_
     let unasked = form(&fleet, 2, "Refuse", "a");
     for why in [
         "resource 'app' (Deployment, row t0): spec.selector: ",
-        "resource 'db' (StatefulSet, row t0): spec: Forbidden: ",
+        "resource 'db' (StatefulSet, row t0): spec.volumeClaimTemplates: field is immutable",
     ] {
         refused(cluster, &unasked, why, &DRY).await?;
     }
@@ -118,7 +118,7 @@ async fn objects_with_immutable_fields_are_recreated_tenant_by_tenant_where_the_
     refused(cluster, &claim, why, &DRY).await?;
 
     let warning = "up to 4 nodes: lynqgate deletes the StatefulSet of resource 'db' and creates it again when the node is released \
-                   (onImmutable: Recreate); its pods stay: spec: Forbidden: ";
+                   (onImmutable: Recreate); its pods stay: spec.volumeClaimTemplates: field is immutable";
     taken(cluster, &form(&fleet, 2, "Recreate", "a"), warning, &[]).await?;
     complete_one_by_one(&fleet).await?;
     for (kind, before) in [("Deployment", apps), ("StatefulSet", sets)] {

@@ -15,17 +15,17 @@ use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::hub::seed;
-use crate::controller::node::apply::{dry_run, dry_run_anew};
+use crate::controller::node::apply::{dry_run, dry_run_anew, fits_alone};
 use crate::decide::admission::trial::Trial;
 use crate::decide::admission::trial::deletions::Seen;
 use crate::decide::admission::trial::live::LiveNodes;
-use crate::decide::admission::trial::refused::{Findings, Found, NO_TIME, OWN_KIND};
+use crate::decide::admission::trial::refused::{Findings, Found, NO_TIME, OWN_KIND, beside_others};
 use crate::decide::admission::trial::sample::Sample;
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, manifest, object_key};
 use crate::decide::near::meant_kind;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::record::Record;
-use crate::decide::node_plan::recreate::dependents;
+use crate::decide::node_plan::recreate::{Recreation, immutable};
 use crate::decide::schema;
 use crate::decide::template::public;
 
@@ -193,10 +193,14 @@ impl OnServer<'_> {
                     return Found::Refused(why);
                 };
                 // What a new object would be taken with is refused for what the present one has.
-                match self.anew(node, sample, &key).await {
-                    Ok(new) => Found::Fixed(why, dependents(&kind, &live, &new)),
-                    Err(_) => Found::Refused(why),
+                let Ok(new) = self.anew(node, sample, &key).await else {
+                    return Found::Refused(why);
+                };
+                if fits_alone(&strict, node, (resource, &key), recorded).await {
+                    return Found::Refused(beside_others(&why, &live));
                 }
+                let why = immutable(&kind, &live, &new).unwrap_or(why);
+                Found::Fixed(why, Recreation::of(&kind, &live, &new))
             }
             ApiError::NotFound(_) if !key.namespace.is_empty() => {
                 self.without_namespace(node, sample, &served, key).await
@@ -220,6 +224,9 @@ impl OnServer<'_> {
         let own = ObjectKey::own("LynqNode", &owner.namespace, &owner.name);
         let other = self.objects.get(&own).await.ok()?;
         let form = other["spec"]["templateRef"].as_str()?;
+        if form == node.form && other["spec"]["hubId"] == node.hub.as_str() {
+            return None;
+        }
         let stays = other["metadata"]["deletionTimestamp"].is_null();
         stays.then(|| {
             format!(
@@ -278,7 +285,8 @@ impl OnServer<'_> {
     ) -> String {
         let kind = sample.kind();
         let document = self.schema(&kind).await;
-        let object = manifest(&sample.resource, &node.key, &node.uid, served.scope, None);
+        let mut object = manifest(&sample.resource, &node.key, &node.uid, served.scope, None);
+        self.objects.fit(&kind, &mut object).await;
         let faults = schema::faults(&document, &kind, &object);
         match faults.as_slice() {
             [] => refusal.to_owned(),

@@ -5,7 +5,7 @@ mod elements;
 pub mod fields;
 mod ignored;
 pub mod kind;
-mod managers;
+pub mod managers;
 mod secret;
 pub mod texts;
 pub mod tie;
@@ -322,6 +322,12 @@ pub fn kind_of(manifest: &Value) -> Kind {
         api_version: text("apiVersion"),
         kind: text("kind"),
     }
+}
+
+/// Whether the object is a StatefulSet whose PersistentVolumeClaims go with it.
+pub fn deletes_claims(object: &Value) -> bool {
+    let policy = &object["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"];
+    kind_of(object).is_stateful_set() && policy == "Delete"
 }
 
 /// Hash of everything of a resource that ends up in its object. Fields that are left to others do not count, so that a

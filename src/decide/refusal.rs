@@ -22,6 +22,11 @@ const DEFAULT_KEYS: &str = "TCP UDP SCTP";
 /// `known` are texts that everybody may read: of the keys of lists, which say where in an object it is, their words stay.
 pub fn without_values(message: &str, known: &[&str]) -> String {
     let known = Known::of(&[known, &[DEFAULT_KEYS]].concat());
+    // What a claim's specification was and is to be, line by line: values throughout.
+    let message = match message.split_once("@@ -") {
+        Some((before, _)) => before.trim_end(),
+        None => message,
+    };
     let message = &without_keys(message, &known);
     let (mut shown, mut rest, mut values) = (String::new(), message.as_str(), vec![]);
     while let Some(start) = next_value(rest) {
@@ -127,6 +132,11 @@ mod tests {
                 "two errors",
                 r#"ConfigMap "x" is invalid: [metadata.name: Invalid value: "a_b": no name, data: Invalid value: "c"]"#,
                 r#"ConfigMap "x" is invalid: [metadata.name: Invalid value: (value): no name, data: Invalid value: (value)]"#,
+            ),
+            (
+                "a difference",
+                "spec: Forbidden: spec is immutable for bound claims\n@@ -1,2 +1,2 @@\n {\n- \"a\"\n+ \"b\"",
+                "spec: Forbidden: spec is immutable for bound claims",
             ),
             (
                 "an object",

@@ -239,8 +239,8 @@ async fn a_change_is_tried_on_what_is_there() -> Result<()> {
     };
     let recreate = |kind: &str, meanwhile: &str| {
         format!(
-            "give it another nameTemplate; or set onImmutable: Recreate on the resource: lynqgate then deletes the {kind} and creates it \
-             again as each node is released ({meanwhile}). Correct"
+            "; or set onImmutable: Recreate on the resource: lynqgate then deletes the {kind} and creates it again as each node is \
+             released ({meanwhile}). Correct"
         )
     };
     let mut selector = changed(0, "/spec/selector/matchLabels/app", json!("{{ .uid }}-x"))?;
@@ -258,7 +258,7 @@ async fn a_change_is_tried_on_what_is_there() -> Result<()> {
         ),
         (
             changed(3, "/spec/volumeClaimTemplates/0/spec/resources/requests/storage", json!("2Gi"))?,
-            "resource 'db' (StatefulSet, row t0): spec: Forbidden: ",
+            "resource 'db' (StatefulSet, row t0): spec.volumeClaimTemplates: field is immutable. ",
             recreate("StatefulSet", "its pods stay"),
         ),
     ];
@@ -268,6 +268,16 @@ async fn a_change_is_tried_on_what_is_there() -> Result<()> {
         ensure!(!was_taken && said.contains(why), "not {why:?}: {said}");
         ensure!(said.contains(&way_out), "not {way_out:?}: {said}");
     }
+
+    // What can be changed, if nobody else had a field there.
+    let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 3}}}});
+    fleet.merge("Deployment", "t0-app", &surge).await?;
+    let mut strategy = good.clone();
+    strategy["spec"]["manifests"][0]["spec"]["spec"]["strategy"] = json!({"type": "Recreate"});
+    let why = "owns do not fit with this change: set patchStrategy: replace on the resource, which removes them, or remove them yourself";
+    refused(cluster, &strategy, why, &DRY).await?;
+    strategy["spec"]["manifests"][0]["patchStrategy"] = json!("replace");
+    taken(cluster, &strategy, "Warning: changes 6 of 6 nodes", &DRY).await?;
 
     // What is held of a bad edit is no restart when it is taken back.
     let mut bad = changed(0, "/spec/template/spec/containers/0/image", json!("web:2"))?;

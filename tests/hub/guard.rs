@@ -371,6 +371,26 @@ async fn a_join_without_a_condition(cluster: &Cluster) -> Result<()> {
             tried.stderr
         );
     }
+    let unmapped = json!({"spec": {"extraValueMappings": {"plan": null}}}).to_string();
+    let namespace = fleet.namespace.as_str();
+    let patch = [
+        "patch",
+        "lynqhub",
+        "tenants",
+        "-n",
+        namespace,
+        "--type=merge",
+        "--dry-run=server",
+        "-p",
+        &unmapped,
+    ];
+    let tried = cluster.kubectl(&patch, None).await?;
+    let said = "of form web, it does not render for 2 of 2 rows: row t0: resource 'app': ";
+    ensure!(
+        tried.success && tried.stderr.contains(said),
+        "{}",
+        tried.stderr
+    );
     // Read when the hub changes, and not every second.
     let reads = |table: &str| json!({"source": {"syncInterval": "0s", "mysql": {"table": table}}});
     fleet

@@ -109,6 +109,22 @@ pub async fn dry_run_anew(
     send(&objects, &target, object, &Found::Nothing).await
 }
 
+/// Whether the object could be changed if nobody else had fields in it: then no field is immutable.
+pub async fn fits_alone(
+    objects: &Objects,
+    node: &NodeDigest,
+    (resource, key): (&Resource, &ObjectKey),
+    recorded: bool,
+) -> bool {
+    let alone = Resource {
+        patch_strategy: PatchStrategy::Replace,
+        ..resource.clone()
+    };
+    dry_run(objects, node, (&alone, key), recorded)
+        .await
+        .is_ok()
+}
+
 enum Written {
     /// Made once, and left alone since.
     Kept(Value),

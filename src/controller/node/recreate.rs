@@ -4,10 +4,10 @@ use crate::api::events::EventReason;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::node::apply::{Target, delete, dry_run_anew, learn_left};
+use crate::controller::node::apply::{Target, delete, dry_run_anew, fits_alone, learn_left};
 use crate::decide::child::Child;
 use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::recreate::{dependents, is_due, is_wanted, meanwhile};
+use crate::decide::node_plan::recreate::{Recreation, immutable, is_due, is_wanted, meanwhile};
 
 /// Status updates of controllers come in between.
 const TRIES: u32 = 5;
@@ -37,12 +37,19 @@ pub async fn make_room(
         let Ok(new) = dry_run_anew(&world.objects, node, (resource, key)).await else {
             return Ok(false);
         };
-        let dependents = dependents(&key.kind, &live, &new);
+        let Recreation { dependents, loss } = Recreation::of(&key.kind, &live, &new);
+        if loss.is_some()
+            || fits_alone(&world.objects, node, (resource, key), target.recorded).await
+        {
+            return Ok(false);
+        }
         match delete(world, key, &child, dependents).await {
             Ok(()) => {}
             Err(ApiError::Conflict(_)) => continue,
             Err(error) => return Err(error),
         }
+        let fields = immutable(&key.kind, &live, &new);
+        let why = fields.as_deref().unwrap_or(why);
         let text = format!(
             "{key} is deleted and created again (onImmutable: Recreate), and {}: {why}",
             meanwhile(&key.kind, dependents)

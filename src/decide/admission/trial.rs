@@ -63,6 +63,8 @@ pub struct Trial {
     pub deletions: Deletions,
     /// What it takes away by its templates.
     taken_away: Vec<String>,
+    /// Nodes of undecided rows, where the change takes something away: they lose it later.
+    kept_rows: usize,
     /// Nodes of the hub, as far as they are known.
     nodes: usize,
     pub hub: HubSays,
@@ -118,12 +120,21 @@ pub fn of(
     live: Option<&LiveNodes>,
     go_on: &dyn Fn() -> bool,
 ) -> Trial {
+    let has_node = |uid: &str| live.is_none_or(|live| live.get(&node_name(uid, form)).is_some());
     let mut trial = Trial {
         rows: rows.rows.len(),
         compared: change.old.is_some(),
         nodes_known: live.is_some(),
         nodes: live.map_or(0, LiveNodes::count),
         taken_away: change.taken_away.clone(),
+        kept_rows: match change.taken_away.is_empty() {
+            true => 0,
+            false => rows
+                .protected
+                .iter()
+                .filter(|uid| has_node(uid.as_str()))
+                .count(),
+        },
         ..Trial::default()
     };
     let (mut claims, mut samples) = (Claims::default(), Samples::default());
@@ -285,7 +296,7 @@ impl Trial {
             Some(why) if deletions::is_asked(self.rows) => {
                 deletions::untried(&self.taken_away, &why)
             }
-            _ => self.deletions.unconfirmed(confirmation),
+            _ => self.deletions.unconfirmed(self.kept_rows, confirmation),
         }
     }
 
@@ -325,6 +336,12 @@ impl Trial {
         format!(
             "the resources that do not render stay as they are{and}, the others of those nodes change"
         )
+    }
+
+    /// What the form does not render of rows that its changed hub gives.
+    pub fn unrendered(&self, form: &str) -> Option<String> {
+        let said = |broken: String| format!("of form {form}, {broken}");
+        self.told(said, WARNING_MAX)
     }
 
     /// What is broken, in such words; where that has no room, without the names that are like the first.

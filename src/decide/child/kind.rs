@@ -50,6 +50,10 @@ impl Kind {
         }
     }
 
+    pub fn is_stateful_set(&self) -> bool {
+        (self.group(), self.kind.as_str()) == ("apps", "StatefulSet")
+    }
+
     pub fn is_namespace(&self) -> bool {
         (self.group(), self.kind.as_str()) == ("", "Namespace")
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::api::resource::{CreationPolicy, OnImmutable, Resource};
-use crate::decide::child::{Child, Kind, applied_hash, kind_of};
+use crate::decide::child::{Child, Kind, applied_hash, deletes_claims, kind_of};
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::ownership::is_ours;
 
@@ -34,21 +34,67 @@ pub fn is_due(resource: &Resource, node: &NodeDigest, child: &Child) -> bool {
         && !node.was_rolled_out()
 }
 
-/// A new StatefulSet adopts the pods of the one before it, unless it selects others, or wants volumes that they do not have.
-/// Every other object is deleted as always. `new` is the object as it will be.
-pub fn dependents(kind: &Kind, live: &Value, new: &Value) -> Dependents {
-    let claims = |object: &Value| -> BTreeSet<String> {
-        let claims = object["spec"]["volumeClaimTemplates"].as_array();
-        let names = claims.into_iter().flatten();
-        let names = names.filter_map(|claim| claim["metadata"]["name"].as_str());
-        names.map(str::to_owned).collect()
-    };
-    let is_stateful_set = (kind.group(), kind.kind.as_str()) == ("apps", "StatefulSet");
-    let selects_the_same = live["spec"]["selector"] == new["spec"]["selector"];
-    match is_stateful_set && selects_the_same && claims(live) == claims(new) {
-        true => Dependents::Stay,
-        false => Dependents::Go,
+/// What the recreation of an object means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recreation {
+    pub dependents: Dependents,
+    /// What would be lost with the object; then it is not recreated.
+    pub loss: Option<&'static str>,
+}
+
+impl Recreation {
+    /// A new StatefulSet adopts the pods of the one before it, unless it selects others, or wants volumes that they do not have.
+    /// Every other object is deleted as always. `new` is the object as it will be.
+    pub fn of(kind: &Kind, live: &Value, new: &Value) -> Self {
+        let claims = |object: &Value| -> BTreeSet<String> {
+            let claims = object["spec"]["volumeClaimTemplates"].as_array();
+            let names = claims.into_iter().flatten();
+            let names = names.filter_map(|claim| claim["metadata"]["name"].as_str());
+            names.map(str::to_owned).collect()
+        };
+        let selects_the_same = live["spec"]["selector"] == new["spec"]["selector"];
+        let adopts = kind.is_stateful_set() && selects_the_same && claims(live) == claims(new);
+        let finalizers = live["metadata"]["finalizers"].as_array();
+        let has_finalizer = finalizers.is_some_and(|all| !all.is_empty());
+        let loss = if !adopts && deletes_claims(live) {
+            Some("its PersistentVolumeClaims would go with it (whenDeleted: Delete)")
+        } else if kind.is_custom() && has_finalizer {
+            Some("it has a finalizer, so that what its controller made of it would go with it")
+        } else {
+            None
+        };
+        Recreation {
+            dependents: if adopts {
+                Dependents::Stay
+            } else {
+                Dependents::Go
+            },
+            loss,
+        }
     }
+}
+
+/// What the API server lets change in a StatefulSet's spec.
+const CHANGEABLE: [&str; 7] = [
+    "minReadySeconds",
+    "ordinals",
+    "persistentVolumeClaimRetentionPolicy",
+    "replicas",
+    "revisionHistoryLimit",
+    "template",
+    "updateStrategy",
+];
+
+/// Why a StatefulSet is not changed, by its fields: the API server only lists those that may change. None for other kinds.
+pub fn immutable(kind: &Kind, live: &Value, new: &Value) -> Option<String> {
+    let fields = live["spec"]
+        .as_object()
+        .filter(|_| kind.is_stateful_set())?;
+    let others = fields.iter().filter(|(name, value)| {
+        !CHANGEABLE.contains(&name.as_str()) && new["spec"][name.as_str()] != **value
+    });
+    let others: Vec<String> = others.map(|(name, _)| format!("spec.{name}")).collect();
+    (!others.is_empty()).then(|| format!("{}: field is immutable", others.join(", ")))
 }
 
 /// What happens while the object is not there, for people.
@@ -182,12 +228,52 @@ mod tests {
             ),
         ] {
             let kind = kind_of(&json!({"apiVersion": kind[0], "kind": kind[1]}));
-            let found = dependents(&kind, &spec("a", "data", "1Gi"), new);
+            let found = Recreation::of(&kind, &spec("a", "data", "1Gi"), new).dependents;
             assert_eq!(
                 (found, meanwhile(&kind, found)),
                 (expected, said),
                 "{kind}, {new}"
             );
         }
+    }
+
+    #[test]
+    fn what_would_take_data_along_is_not_recreated() {
+        let kind = |api_version: &str, kind: &str| {
+            kind_of(&json!({"apiVersion": api_version, "kind": kind}))
+        };
+        let set = kind("apps/v1", "StatefulSet");
+        let of = |app: &str, size: &str| {
+            json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {
+                    "selector": {"matchLabels": {"app": app}}, "replicas": 1,
+                    "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"},
+                    "volumeClaimTemplates": [{"metadata": {"name": "data"}, "size": size}],
+                },
+            })
+        };
+        let (live, larger, other) = (of("a", "1Gi"), of("a", "2Gi"), of("b", "1Gi"));
+        assert_eq!(
+            Recreation::of(&set, &live, &larger).loss,
+            None,
+            "its claims stay"
+        );
+        assert!(Recreation::of(&set, &live, &other).loss.is_some());
+        let said = |new: &Value| immutable(&set, &live, new);
+        let field = |name: &str| Some(format!("spec.{name}: field is immutable"));
+        assert_eq!(said(&larger), field("volumeClaimTemplates"));
+        assert_eq!(said(&other), field("selector"));
+        assert_eq!(said(&live), None);
+
+        let custom = kind("example.com/v1", "Cluster");
+        let cluster = |finalizers: &[&str]| json!({"metadata": {"finalizers": finalizers}});
+        let loss = |kind: &Kind, finalizers: &[&str]| {
+            let live = cluster(finalizers);
+            Recreation::of(kind, &live, &live).loss
+        };
+        assert!(loss(&custom, &["example.com/bucket"]).is_some());
+        assert_eq!(loss(&custom, &[]), None);
+        assert_eq!(loss(&kind("v1", "Service"), &["load-balancer"]), None);
+        assert_eq!(immutable(&custom, &live, &larger), None);
     }
 }

@@ -108,7 +108,7 @@ impl Turns {
         acquire(turn).await
     }
 
-    async fn render(&self) -> OwnedSemaphorePermit {
+    pub async fn render(&self) -> OwnedSemaphorePermit {
         acquire(self.renders.clone()).await
     }
 }

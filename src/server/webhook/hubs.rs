@@ -54,8 +54,8 @@ impl Definitions {
             doubt.judge(&mut verdict);
         }
         if let Some(old) = old.filter(|_| verdict.denied.is_none()) {
-            let found = reach::warnings(&self.objects, &self.rows_as, old, new);
-            verdict.warnings.extend(found.await);
+            let found = reach::warnings(self, old, new).await;
+            verdict.warnings.extend(found);
         }
         verdict
     }

@@ -1,30 +1,30 @@
-//! A changed hub is tried on the rows that it would read, beside the nodes that it has: whoever applies it is warned, and never refused.
+//! A changed hub is tried on the rows that it would read, beside the nodes that it has and by the forms that render these rows: whoever
+//! applies it is warned, and never refused.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use serde_json::Value;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::api::hub::HubSpec;
 use crate::api::names;
-use crate::cluster::objects::Objects;
+use crate::cluster::objects::{ApiError, Objects};
 use crate::decide::admission::reach::{self, NodeRow};
+use crate::decide::admission::{form, trial};
 use crate::decide::child::ObjectKey;
 use crate::decide::hub_sync::{allowances, rows_hash};
 use crate::decide::rows::Rows;
-use crate::server::webhook::definitions::PATIENCE;
+use crate::server::webhook::definitions::{Definitions, PATIENCE};
 
 /// The rows that a hub would read which is not stored yet; or why there are none.
 pub type RowsAs = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Rows, String>> + Send + Sync>;
 
 /// Nothing where the rows are the same: the guard, the window and the interval change no tenant.
-pub async fn warnings(
-    objects: &Objects,
-    rows_as: &RowsAs,
-    old: &Value,
-    new: &Value,
-) -> Vec<String> {
+pub async fn warnings(all: &Definitions, old: &Value, new: &Value) -> Vec<String> {
     let spec = |hub: &Value| serde_json::from_value::<HubSpec>(hub["spec"].clone()).ok();
     let (Some(before), Some(after)) = (spec(old), spec(new)) else {
         return vec![];
@@ -34,13 +34,15 @@ pub async fn warnings(
     }
     let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
     let kind = ObjectKey::own("LynqNode", "", "").kind;
-    let nodes = objects.owned(&kind, text("namespace"), text("uid"));
+    let nodes = all.objects.owned(&kind, text("namespace"), text("uid"));
+    let forms = forms(&all.objects, text("namespace"), text("name"));
     let found = async {
-        let (nodes, rows) = tokio::join!(nodes, rows_as(new.clone()));
-        Ok::<_, String>((nodes.map_err(|error| error.to_string())?, rows?))
+        let (nodes, forms, rows) = tokio::join!(nodes, forms, (all.rows_as)(new.clone()));
+        let failed = |error: ApiError| error.to_string();
+        Ok::<_, String>((nodes.map_err(failed)?, forms.map_err(failed)?, rows?))
     };
     let too_late = || Err(format!("it took more than {} s", PATIENCE.as_secs()));
-    let (nodes, rows) = match timeout(PATIENCE, found)
+    let (nodes, forms, rows) = match timeout(PATIENCE, found)
         .await
         .unwrap_or_else(|_| too_late())
     {
@@ -64,5 +66,42 @@ pub async fn warnings(
             .map(str::to_owned)
     };
     let (deletions, creations) = allowances(&after, &annotation);
-    reach::warnings(&nodes, &rows, (&deletions, &creations))
+    let mut warnings = reach::warnings(&nodes, &rows, (&deletions, &creations));
+    let render = all.turns.render().await;
+    let unrendered = spawn_blocking(move || {
+        let found = unrendered(&forms, &rows);
+        drop(render);
+        found
+    });
+    let unrendered = unrendered.await.unwrap_or_default();
+    let first = warnings.len().min(1);
+    warnings.splice(first..first, unrendered);
+    warnings
+}
+
+/// The forms of a hub.
+async fn forms(objects: &Objects, namespace: &str, hub: &str) -> Result<Vec<Value>, ApiError> {
+    let kind = ObjectKey::own("LynqForm", namespace, "").kind;
+    let mut forms = vec![];
+    let each = |form: Value| forms.extend(Some(form).filter(|form| form["spec"]["hubId"] == hub));
+    objects.list(&kind, namespace, each).await?;
+    Ok(forms)
+}
+
+/// Of each form, what it does not render of these rows, as far as there is time.
+fn unrendered(forms: &[Value], rows: &Rows) -> Vec<String> {
+    let start = Instant::now();
+    let go_on = || start.elapsed() < PATIENCE;
+    let of_form = |form: &Value| {
+        let text = |pointer: &str| {
+            form.pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let name = text("/metadata/name");
+        let change = form::judge(None, form, Timestamp::UNIX_EPOCH).change?;
+        let place = (text("/metadata/namespace"), text("/spec/hubId"), name);
+        trial::of(&change, rows, place, None, &go_on).unrendered(name)
+    };
+    forms.iter().filter_map(of_form).collect()
 }

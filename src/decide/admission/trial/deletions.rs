@@ -9,7 +9,7 @@ use crate::api::names;
 use crate::api::resource::{DeletionPolicy, Resource};
 use crate::decide::admission::trial::counted;
 use crate::decide::admission::trial::objects::{Rendering, identity, scope};
-use crate::decide::child::{Kind, NodeKey, ObjectKey, kind_of, object_key};
+use crate::decide::child::{Kind, NodeKey, ObjectKey, deletes_claims, kind_of, object_key};
 use crate::decide::rows::guard;
 
 /// A change may delete the data of this many tenants without a confirmation.
@@ -85,7 +85,7 @@ impl Deletions {
     ) {
         let stays: BTreeSet<_> = now.iter().map(|(key, _)| identity(key)).collect();
         for (key, resource) in before {
-            let holds_data = may_hold_data(&key.kind);
+            let holds_data = may_hold_data(resource);
             let in_doubt = holds_data && !tenant.runs_old;
             let is_kept = resource.deletion_policy == DeletionPolicy::Retain && !in_doubt;
             if is_kept || stays.contains(&identity(key)) || unrendered.contains(&resource.id) {
@@ -98,7 +98,7 @@ impl Deletions {
             };
             let deleted = self.0.entry(of).or_default();
             deleted.count += 1;
-            deleted.holds_data = holds_data;
+            deleted.holds_data |= holds_data;
             if deleted.names.len() < DENIED.names {
                 let name = tenant.shown((key, resource), holds_data);
                 deleted.names.push(name);
@@ -153,15 +153,20 @@ impl Deletions {
         });
     }
 
-    /// Why the change is denied; None where it may go on.
-    pub fn unconfirmed(&self, confirmation: &Confirmation) -> Option<String> {
+    /// Why the change is denied; None where it may go on. `kept`: tenants of undecided rows, whose nodes run and get the change once
+    /// somebody decides.
+    pub fn unconfirmed(&self, kept: usize, confirmation: &Confirmation) -> Option<String> {
         let by_kind = self.by_kind();
         let with_data = by_kind.iter().filter(|(_, deleted)| deleted.holds_data);
         let tenants: BTreeSet<usize> = with_data
             .clone()
             .flat_map(|(_, d)| d.tenants.iter().copied())
             .collect();
-        let count = tenants.len();
+        let kept = match tenants.is_empty() && !self.0.is_empty() {
+            true => 0,
+            false => kept,
+        };
+        let count = tenants.len() + kept;
         if !is_asked(count) {
             return None;
         }
@@ -173,6 +178,10 @@ impl Deletions {
             .collect();
         let more = with_data.count() - what.len();
         what.extend((more > 0).then(|| counted(more, "more kind")));
+        what.extend((kept > 0).then(|| {
+            let rows = counted(kept, "undecided row");
+            format!("the same of {rows} later (the hub's condition RowsSkipped names them)")
+        }));
         Some(format!(
             "this change deletes data of {count} tenants: {}{why}. To keep it, first set deletionPolicy: Retain and let that roll out; to \
              delete it, apply the change together with the annotation {}: \"{count}\" on the form",
@@ -241,10 +250,11 @@ impl Deleted {
             (some, 0) => format!(" ({})", some.join(", ")),
             (some, more) => format!(" ({} and {more} more)", some.join(", ")),
         };
-        let inside = match (kind.is_namespace(), self.count) {
-            (false, _) => "",
-            (true, 1) => " and everything in it",
-            (true, _) => " and everything in them",
+        let inside = match self.count {
+            _ if kind.is_stateful_set() && self.holds_data => " with their PersistentVolumeClaims",
+            _ if !kind.is_namespace() => "",
+            1 => " and everything in it",
+            _ => " and everything in them",
         };
         format!("{least}{}{inside}{named}", counted(self.count, &kind.kind))
     }
@@ -310,8 +320,7 @@ pub fn taken_away(old: &FormSpec, new: &FormSpec, runs_old: bool) -> Vec<String>
     let is_kept =
         |resource: &&Resource| resource.deletion_policy == DeletionPolicy::Retain && runs_old;
     let all = old.content.iter().filter(|resource| !is_kept(resource));
-    let gone =
-        all.filter(|resource| may_hold_data(&kind_of(&resource.spec)) && !stays(&key(resource)));
+    let gone = all.filter(|resource| may_hold_data(resource) && !stays(&key(resource)));
     gone.map(|resource| {
         format!(
             "resource '{}' ({})",
@@ -338,8 +347,9 @@ pub fn is_asked(tenants: usize) -> bool {
     tenants > TENANTS_UNASKED
 }
 
-fn may_hold_data(kind: &Kind) -> bool {
-    kind.holds().is_some() || kind.is_custom()
+fn may_hold_data(resource: &Resource) -> bool {
+    let kind = kind_of(&resource.spec);
+    kind.holds().is_some() || kind.is_custom() || deletes_claims(&resource.spec)
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use crate::api::names;
 use crate::decide::admission::trial::sample::Sample;
 use crate::decide::admission::trial::{counted, plural};
-use crate::decide::node_plan::recreate::{self, Dependents};
+use crate::decide::child::managers;
+use crate::decide::node_plan::recreate::{self, Recreation};
 
 /// How many resources an answer names.
 const RESOURCES_SHOWN: usize = 3;
@@ -19,9 +22,8 @@ pub enum Found {
     Good,
     /// No API server with these kinds takes the object, whenever it is sent: why.
     Refused(String),
-    /// The API server would take it as a new object, and does not change the one that is there: why, and what becomes of its pods if
-    /// it is deleted.
-    Fixed(String, Dependents),
+    /// The API server would take it as a new object, and does not change the one that is there: why, and what it means to recreate it.
+    Fixed(String, Recreation),
     /// It may be taken another time: why not now.
     NotNow(String),
     /// It was not asked about: why.
@@ -56,21 +58,23 @@ impl Findings {
         match found {
             Found::Good => {}
             Found::Refused(why) => add(&mut self.refused, sample, of_row(sample, &why)),
-            Found::Fixed(why, dependents) if recreate::is_wanted(&sample.resource) => {
+            Found::Fixed(why, recreation)
+                if recreate::is_wanted(&sample.resource) && recreation.loss.is_none() =>
+            {
                 let kind = sample.kind();
                 let text = format!(
                     "lynqgate deletes the {} of resource '{}' and creates it again when the node is released (onImmutable: Recreate); \
                      {}: {why}",
                     kind.kind,
                     sample.resource.id,
-                    recreate::meanwhile(&kind, dependents)
+                    recreate::meanwhile(&kind, recreation.dependents)
                 );
                 add(&mut self.recreated, sample, text);
             }
-            Found::Fixed(why, dependents) => {
+            Found::Fixed(why, recreation) => {
                 let why = format!(
                     "{why}. That cannot be changed on the object that is there: {}",
-                    ways_out(sample, dependents)
+                    ways_out(sample, &recreation)
                 );
                 add(&mut self.refused, sample, of_row(sample, &why));
             }
@@ -170,24 +174,43 @@ fn cut(text: &str, chars_max: usize) -> String {
 }
 
 /// What can be done about a field that can be set only once.
-fn ways_out(sample: &Sample, dependents: Dependents) -> String {
+fn ways_out(sample: &Sample, recreation: &Recreation) -> String {
     let kind = sample.kind();
-    if kind.holds().is_some() {
-        let way = "give it another nameTemplate and move what it holds";
-        return match kind.kind.as_str() {
-            "PersistentVolumeClaim" => format!("{way}; only the requested size may grow"),
-            _ => way.to_owned(),
-        };
-    }
-    let name = match kind.is_job() {
-        true => "put a version into its nameTemplate, so that another Job runs",
-        false => "give it another nameTemplate",
+    let claims = sample.resource.spec["spec"]["volumeClaimTemplates"].as_array();
+    let name = match kind.kind.as_str() {
+        _ if kind.is_job() => "put a version into its nameTemplate, so that another Job runs",
+        "PersistentVolumeClaim" => {
+            "give it another nameTemplate and move what it holds; only the requested size may grow"
+        }
+        _ if kind.holds().is_some() => "give it another nameTemplate and move what it holds",
+        _ if claims.is_some_and(|claims| !claims.is_empty()) => {
+            "give it another nameTemplate (its pods then get new, empty volumes)"
+        }
+        _ => "give it another nameTemplate",
     };
+    match recreation.loss {
+        _ if kind.holds().is_some() => name.to_owned(),
+        Some(loss) => format!("{name}. lynqgate does not recreate it: {loss}"),
+        None => format!(
+            "{name}; or set onImmutable: Recreate on the resource: lynqgate then deletes the {} and creates it again as each node is \
+             released ({})",
+            kind.kind,
+            recreate::meanwhile(&kind, recreation.dependents)
+        ),
+    }
+}
+
+/// Why an object is refused that could be written alone: fields of other managers do not fit with the change.
+pub fn beside_others(why: &str, live: &Value) -> String {
+    let others = managers::entries(live)
+        .filter(|entry| entry["subresource"].is_null())
+        .filter_map(|entry| entry["manager"].as_str())
+        .filter(|manager| *manager != names::FIELD_MANAGER);
+    let others: BTreeSet<String> = others.map(|manager| format!("{manager:?}")).collect();
+    let others = Vec::from_iter(others).join(", ");
     format!(
-        "{name}; or set onImmutable: Recreate on the resource: lynqgate then deletes the {} and creates it again as each node is \
-         released ({})",
-        kind.kind,
-        recreate::meanwhile(&kind, dependents)
+        "{why}. Fields that another field manager ({others}) owns do not fit with this change: set patchStrategy: replace on the resource, which \
+         removes them, or remove them yourself (kubectl edit)"
     )
 }
 
@@ -198,6 +221,7 @@ mod tests {
     use super::*;
     use crate::api::resource::OnImmutable;
     use crate::decide::child::NodeKey;
+    use crate::decide::node_plan::recreate::Dependents;
 
     fn sample(id: &str, kind: &str) -> Sample {
         let (version, kind) = kind.rsplit_once('/').unwrap_or(("v1", kind));
@@ -271,7 +295,9 @@ mod tests {
                 "apps/v1/StatefulSet" => Dependents::Stay,
                 _ => Dependents::Go,
             };
-            all.add(&sample("app", kind), Found::Fixed(why, dependents));
+            let loss = (kind == "example.com/v1/Cluster").then_some("it has a finalizer");
+            let recreation = Recreation { dependents, loss };
+            all.add(&sample("app", kind), Found::Fixed(why, recreation));
             all.refused().unwrap()
         };
         for (kind, words) in [
@@ -290,10 +316,28 @@ mod tests {
                 "move what it holds; only the requested size may grow",
             ),
             ("v1/Namespace", "move what it holds. Correct"),
+            (
+                "example.com/v1/Cluster",
+                "nameTemplate. lynqgate does not recreate it: it has a finalizer. Correct",
+            ),
         ] {
             let said = said(kind);
             assert!(said.contains(words) && said.ends_with(NEXT), "{said}");
         }
+    }
+
+    #[test]
+    fn other_managers_of_an_object_are_named() {
+        let managed = json!([
+            {"manager": "kubectl-patch"}, {"manager": "lynq-operator"}, {"manager": "kubelet", "subresource": "status"},
+        ]);
+        let said = beside_others("spec: no", &json!({"metadata": {"managedFields": managed}}));
+        assert!(
+            said.starts_with(
+                "spec: no. Fields that another field manager (\"kubectl-patch\") owns"
+            ),
+            "{said}"
+        );
     }
 
     #[test]
@@ -306,7 +350,11 @@ mod tests {
             let mut sample = sample(id, kind);
             sample.resource.on_immutable = OnImmutable::Recreate;
             let why = "spec: Forbidden: no".to_owned();
-            all.add(&sample, Found::Fixed(why, Dependents::Stay));
+            let recreation = Recreation {
+                dependents: Dependents::Stay,
+                loss: None,
+            };
+            all.add(&sample, Found::Fixed(why, recreation));
         }
         assert_eq!(
             all.warnings(false, 4),

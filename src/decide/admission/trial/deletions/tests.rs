@@ -202,7 +202,9 @@ fn bucket() -> Value {
 }
 
 fn denied(trial: &Trial, before: Option<&str>, now: Option<&str>) -> Option<String> {
-    trial.deletions.unconfirmed(&Confirmation { before, now })
+    trial
+        .deletions
+        .unconfirmed(0, &Confirmation { before, now })
 }
 
 #[test]
@@ -243,6 +245,51 @@ fn data_of_many_tenants_goes_only_when_their_count_is_confirmed() {
         "deletes 8 Namespaces and everything in them (team-a, team-b and 6 more); to keep them, set deletionPolicy: Retain first and let \
          that roll out"
     );
+}
+
+#[test]
+fn claims_that_go_with_their_stateful_set_are_data() {
+    let set = |when: &str| {
+        let policy = json!({"whenDeleted": when});
+        json!({"id": "db", "nameTemplate": "{{ .uid }}-db", "spec": {
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"persistentVolumeClaimRetentionPolicy": policy},
+        }})
+    };
+    let said = |when: &str| {
+        let (old, new) = (
+            form(json!([set(when), map("x", "x")])),
+            form(json!([map("x", "x")])),
+        );
+        denied(&tried(Some(&old), &new, &rows(&TENANTS)), None, None)
+    };
+    let data = "this change deletes data of 8 tenants: 8 StatefulSets with their PersistentVolumeClaims (tenants/a-db, ";
+    assert!(said("Delete").is_some_and(|said| said.starts_with(data)));
+    assert_eq!(said("Retain"), None);
+}
+
+#[test]
+fn tenants_of_undecided_rows_lose_the_same() {
+    let all = form(json!([namespace(json!({})), map("{{ .uid }}", "x")]));
+    let new = form(json!([map("{{ .uid }}", "x")]));
+    let mut some = rows(&TENANTS[..2]);
+    let others = TENANTS[2..].iter().map(|(uid, _)| (*uid).to_owned());
+    some.protected.extend(others);
+    let trial = tried(Some(&all), &new, &some);
+    let denied = |now| {
+        let confirmation = Confirmation { before: None, now };
+        trial.unconfirmed(&confirmation)
+    };
+    let said = denied(None).expect("a denial");
+    for words in [
+        "deletes data of 8 tenants: 2 Namespaces and everything in them (team-a and team-b); the same of 6 undecided rows later",
+        "lynq.sh/confirm-deletions: \"8\" on the form",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(denied(Some("8")), None);
+    let more = form(json!([namespace(json!({})), map("{{ .uid }}", "y")]));
+    let trial = tried(Some(&all), &more, &some);
+    assert_eq!(trial.unconfirmed(&Confirmation::default()), None);
 }
 
 #[test]
