@@ -34,6 +34,25 @@ fn form(plan: &str, namespace: &str) -> Value {
     }]}})
 }
 
+pub fn of_resources(resources: Value) -> Value {
+    json!({"metadata": {"name": "web"}, "spec": {"hubId": "h", "manifests": resources}})
+}
+
+pub fn claim(name: &str, more: Value) -> Value {
+    let mut claim = json!({
+        "id": "data", "nameTemplate": name, "spec": {"apiVersion": "v1", "kind": "PersistentVolumeClaim"},
+    });
+    let fields = claim.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    claim
+}
+
+pub fn map(name: &str, value: &str) -> Value {
+    json!({
+        "id": "map", "nameTemplate": name, "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": value}},
+    })
+}
+
 pub fn changed(old: Option<&Value>, new: &Value) -> Option<Change> {
     form::judge(old, new, jiff::Timestamp::UNIX_EPOCH).change
 }

@@ -3,27 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decide::admission::trial::tests::{changed, rows, tried};
+use crate::decide::admission::trial::tests::{
+    changed, claim, map, of_resources as form, rows, tried,
+};
 use crate::decide::admission::trial::{Trial, of};
-
-fn form(resources: Value) -> Value {
-    json!({"metadata": {"name": "web"}, "spec": {"hubId": "h", "manifests": resources}})
-}
-
-fn claim(name: &str, more: Value) -> Value {
-    let mut claim = json!({
-        "id": "data", "nameTemplate": name, "spec": {"apiVersion": "v1", "kind": "PersistentVolumeClaim"},
-    });
-    let fields = claim.as_object_mut().unwrap();
-    fields.extend(more.as_object().unwrap().clone());
-    claim
-}
-
-fn map(name: &str, value: &str) -> Value {
-    json!({
-        "id": "map", "nameTemplate": name, "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": value}},
-    })
-}
 
 fn said(trial: &Trial) -> Vec<String> {
     trial.deletions.warnings(trial.tried == trial.rows)
