@@ -57,7 +57,7 @@ pub async fn apply(
     match applied {
         Ok(object) => Ok(Some(object)),
         Err(ApiError::Invalid { text, why }) => {
-            match recreate::make_room(world, node, target, &why).await? {
+            match recreate::make_room(world, node, target, (&text, &why)).await? {
                 true => Ok(None),
                 false => Err(ApiError::Invalid { text, why }),
             }

@@ -12,13 +12,13 @@ use crate::decide::node_plan::recreate::{Recreation, immutable, is_due, is_wante
 /// Status updates of controllers come in between.
 const TRIES: u32 = 5;
 
-/// Whether the object is deleted. `why` is why the API server refused the apply. If it refuses a new object with this content as
-/// well, the cause is no immutable field.
+/// Whether the object is deleted. `text` and `why` are what the API server says of the apply. If it refuses a new object with this
+/// content as well, the cause is no immutable field.
 pub async fn make_room(
     world: &World,
     node: &NodeDigest,
     target: &Target<'_>,
-    why: &str,
+    (text, why): (&str, &str),
 ) -> Result<bool, ApiError> {
     let Target { resource, key, .. } = *target;
     if !is_wanted(resource) {
@@ -38,10 +38,14 @@ pub async fn make_room(
             return Ok(false);
         };
         let Recreation { dependents, loss } = Recreation::of(&key.kind, &live, &new);
-        if loss.is_some()
-            || fits_alone(&world.objects, node, (resource, key), target.recorded).await
-        {
+        if fits_alone(&world.objects, node, (resource, key), target.recorded).await {
             return Ok(false);
+        }
+        if let Some(loss) = loss {
+            return Err(ApiError::Invalid {
+                text: format!("{text}. lynqgate does not recreate it: {loss}"),
+                why: why.to_owned(),
+            });
         }
         match delete(world, key, &child, dependents).await {
             Ok(()) => {}
