@@ -4,6 +4,7 @@ pub mod hub;
 pub mod installation;
 pub mod metrics;
 pub mod node;
+pub mod partition;
 pub mod rollout;
 pub mod trial;
 
@@ -96,6 +97,9 @@ pub struct World {
     pub hub_queue: Queue<HubKey>,
     pub databases: hub::Databases,
     pub rollout_queue: Queue<HubKey>,
+    pub partition_queue: Queue<partition::SetKey>,
+    /// The StatefulSets whose partition lynqgate moves.
+    pub partitions: Mutex<BTreeMap<partition::SetKey, partition::Memory>>,
     /// The release loop has been at the statuses of some hub's forms.
     pub forms_told: Notify,
     /// Why each held node waits; written by the release loop, shown in the node's status.
@@ -190,6 +194,8 @@ impl World {
             hub_queue: Queue::default(),
             databases,
             rollout_queue: Queue::default(),
+            partition_queue: Queue::default(),
+            partitions: Mutex::default(),
             forms_told: Notify::new(),
             holds: Mutex::default(),
             rendered: Mutex::default(),
@@ -216,6 +222,7 @@ impl World {
         let of = || self.clone();
         let (hubs, rollouts, nodes) = (of(), of(), of());
         let (hubs_rest, rollouts_rest, nodes_rest) = (of(), of(), of());
+        let (partitions, partitions_rest) = (of(), of());
         tokio::join!(
             self.hub_queue.clone().run(
                 DATABASES_MAX,
@@ -231,6 +238,11 @@ impl World {
                 workers.nodes,
                 move |key| node::reconcile(nodes.clone(), key),
                 move |key, rest| node::panicked(nodes_rest.clone(), key, rest),
+            ),
+            self.partition_queue.clone().run(
+                workers.nodes,
+                move |key| partition::reconcile(partitions.clone(), key),
+                move |key, rest| partition::panicked(partitions_rest.clone(), key, rest),
             ),
         );
     }
@@ -297,6 +309,7 @@ impl World {
                 world.node_changed(&changed);
             }
         });
+        partition::follow(self);
         let world = self.clone();
         self.follow(ApiResource::erase::<Namespace>(&()), move |change| {
             for node in world.namespaces.change(change) {

@@ -21,6 +21,7 @@ pub mod marker;
 pub mod near;
 pub mod node;
 pub mod node_plan;
+pub mod partition;
 pub mod path;
 #[cfg(test)]
 mod planted;

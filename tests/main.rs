@@ -22,6 +22,7 @@ mod obstacles;
 mod offline;
 mod operating;
 mod operator;
+mod partition;
 mod policy;
 mod process;
 mod proxy;

@@ -94,7 +94,7 @@ async fn what_keeps_a_corrected_stateful_set_from_its_correction_is_said() -> Re
         let mut form = fleet.form(image, json!(1), 0);
         form["spec"]["deployments"] = json!([]);
         form["spec"]["statefulSets"] = json!([{
-            "id": "db", "nameTemplate": "{{ .uid }}-db",
+            "id": "db", "nameTemplate": "{{ .uid }}-db", "partitionGate": false,
             "spec": {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": spec},
         }]);
         form

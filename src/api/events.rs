@@ -54,6 +54,11 @@ pub enum EventReason {
     CleanupPartialFailure,
     LynqNodeDeleted,
 
+    // Of a StatefulSet.
+    PartitionLowered,
+    BrokenPodDeleted,
+    PartitionStuck,
+
     // Of an object.
     OrphanMarkersAdded,
     OrphanMarkersRemoved,
@@ -112,6 +117,10 @@ impl EventReason {
             Self::DeletionFailed => ("DeletionFailed", WARNING),
             Self::CleanupPartialFailure => ("CleanupPartialFailure", WARNING),
             Self::LynqNodeDeleted => ("LynqNodeDeleted", NORMAL),
+
+            Self::PartitionLowered => ("PartitionLowered", NORMAL),
+            Self::BrokenPodDeleted => ("BrokenPodDeleted", NORMAL),
+            Self::PartitionStuck => ("PartitionStuck", WARNING),
 
             Self::OrphanMarkersAdded => ("OrphanMarkersAdded", NORMAL),
             Self::OrphanMarkersRemoved => ("OrphanMarkersRemoved", NORMAL),

@@ -11,6 +11,8 @@ pub const VERSION: &str = "v1";
 pub const FIELD_MANAGER: &str = "lynq-operator";
 /// Field manager of statuses, with the ledger in a hub's (merge patches).
 pub const STATUS_MANAGER: &str = "lynq-operator-status";
+/// Field manager of the partition loop's steps. The operator's other writes leave the partition alone.
+pub const PARTITION_MANAGER: &str = "lynqgate-partition";
 /// Leader election lease.
 pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
 /// The Secret with the webhook certificate authority.
@@ -26,6 +28,12 @@ pub const VALIDATING_CONFIGURATION: &str = "lynq-validating-webhook-configuratio
 pub const FENCE: &str = "lynqgate-fence";
 /// The generateName of the LynqNode that the operator tries to write at its start, in a dry run.
 pub const WRITE_PROBE: &str = "lynqgate-write-probe-";
+/// The webhooks of StatefulSets: those that a LynqNode manages, and those that ask for the gate by their label. An objectSelector
+/// cannot say "or".
+pub const MANAGED_STATEFUL_SETS: &str = "managed.statefulset.lynq.sh";
+pub const OTHER_STATEFUL_SETS: &str = "statefulset.lynq.sh";
+pub const MUTATE_STATEFUL_SET_PATH: &str = "/mutate-apps-v1-statefulset";
+pub const VALIDATE_STATEFUL_SET_PATH: &str = "/validate-apps-v1-statefulset";
 /// Webhook paths of LynqNode admission.
 pub const MUTATE_NODE_PATH: &str = "/mutate-operator-lynq-sh-v1-lynqnode";
 pub const VALIDATE_NODE_PATH: &str = "/validate-operator-lynq-sh-v1-lynqnode";
@@ -117,6 +125,18 @@ pub const ORPHANED_FROM: &str = "lynq.sh/orphaned-from";
 /// The values of the last one.
 pub const REMOVED_FROM_TEMPLATE: &str = "RemovedFromTemplate";
 pub const NODE_DELETED: &str = "LynqNodeDeleted";
+
+/// On a StatefulSet: `"true"` has lynqgate move its partition, `"false"` has it leave the partition alone. The webhook adds it
+/// to what a LynqNode manages.
+pub const PARTITION_GATE: &str = "lynq.sh/partition-gate";
+/// On such a StatefulSet: who raised its partition. It waits until that user lowers the partition again.
+pub const PARTITION_PAUSED: &str = "lynq.sh/partition-paused-by";
+/// On such a StatefulSet: how long lynqgate waits between two steps, such as `5m`.
+pub const PARTITION_STEP_INTERVAL: &str = "lynq.sh/partition-step-interval";
+/// On such a StatefulSet: which object must be ready before each step, and how to see that, as JSON.
+pub const PARTITION_PROBE: &str = "lynq.sh/partition-probe";
+/// On such a StatefulSet, written by lynqgate: why its partition has not moved for a while.
+pub const PARTITION_WAITS: &str = "lynq.sh/partition-waits";
 
 /// The values that `lynq.sh/*` booleans take.
 pub const TRUE: &str = "true";

@@ -163,6 +163,11 @@ pub struct Resource {
     // No default in the schema, so that the hashes of existing nodes stay.
     #[serde(default, skip_serializing_if = "OnImmutable::is_default")]
     pub on_immutable: OnImmutable,
+    /// Of a StatefulSet: whether lynqgate moves its partition, so that its pods are updated one at a time, each once all others are
+    /// ready. false: its pods follow each change at once, by the manifest's own partition.
+    // No default in the schema, so that the hashes of existing nodes stay.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub partition_gate: bool,
     /// Whether the node is ready only once this object is.
     #[serde(default = "yes")]
     #[schemars(default = "yes")]
@@ -193,6 +198,10 @@ pub struct Resource {
 
 fn yes() -> bool {
     true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 fn five_minutes() -> i32 {

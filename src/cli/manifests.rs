@@ -105,13 +105,12 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
             "webhooks": webhooks,
         })
     };
-    let mut gate = entry(
+    let gate = reinvoked(entry(
         names::MUTATING_WEBHOOK,
         names::MUTATE_NODE_PATH,
         "lynqnodes",
         5,
-    );
-    gate["reinvocationPolicy"] = json!("IfNeeded");
+    ));
     let mut of_hubs = entry(names::HUB_WEBHOOK, names::VALIDATE_HUB_PATH, "lynqhubs", 10);
     of_hubs["rules"][0]["operations"] = json!(["CREATE", "UPDATE", "DELETE"]);
     // Where a namespace is deleted, nobody is asked; its controller has one of two names.
@@ -126,7 +125,12 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
                            ['system:serviceaccount:kube-system:namespace-controller', 'system:kube-controller-manager'])",
         },
     ]);
+    let [managed, other] = stateful_sets(&entry, names::MUTATE_STATEFUL_SET_PATH);
+    let mutating = vec![gate, reinvoked(managed), reinvoked(other)];
+    let [managed, other] = stateful_sets(&entry, names::VALIDATE_STATEFUL_SET_PATH);
     let validating = vec![
+        managed,
+        other,
         entry(
             names::VALIDATING_WEBHOOK,
             names::VALIDATE_NODE_PATH,
@@ -145,7 +149,7 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
         configuration(
             "MutatingWebhookConfiguration",
             names::MUTATING_CONFIGURATION,
-            vec![gate],
+            mutating,
         ),
         configuration(
             "ValidatingWebhookConfiguration",
@@ -153,6 +157,28 @@ pub fn webhook_configurations(address: &Address) -> [Value; 2] {
             validating,
         ),
     ]
+}
+
+fn reinvoked(mut webhook: Value) -> Value {
+    webhook["reinvocationPolicy"] = json!("IfNeeded");
+    webhook
+}
+
+/// Only what is lynqgate's, or asked for it, waits for lynqgate.
+fn stateful_sets(entry: &impl Fn(&str, &str, &str, u8) -> Value, path: &str) -> [Value; 2] {
+    let has = |label: &str, operator: &str| json!({"key": label, "operator": operator, "values": [names::TRUE]});
+    let (managed, gated) = (names::LABEL_MANAGED, names::PARTITION_GATE);
+    [
+        (names::MANAGED_STATEFUL_SETS, vec![has(managed, "In")]),
+        (names::OTHER_STATEFUL_SETS, vec![has(gated, "In"), has(managed, "NotIn")]),
+    ]
+    .map(|(name, labels)| {
+        let mut webhook = entry(name, path, "statefulsets", 5);
+        webhook["rules"][0]["apiGroups"] = json!(["apps"]);
+        webhook["objectSelector"] = json!({"matchExpressions": labels});
+        webhook["matchConditions"] = json!([{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}]);
+        webhook
+    })
 }
 
 /// The second fence: what of the gate's rules can be said without computing a hash, for when the webhooks are away.
@@ -319,6 +345,8 @@ fn cluster_role() -> Value {
             rule(&[""], &["namespaces", "serviceaccounts", "services", "configmaps", "secrets", "persistentvolumeclaims"], &all),
             // What keeps a workload's pods from running is said by the pods alone, and in events where there may be none.
             rule(&[""], &["pods", "events"], &["list"]),
+            // A broken pod that its StatefulSet does not replace.
+            rule(&[""], &["pods"], &["delete"]),
             rule(&["apps"], &["deployments", "statefulsets", "daemonsets"], &all),
             rule(&["batch"], &["jobs", "cronjobs"], &all),
             rule(&["networking.k8s.io"], &["ingresses", "networkpolicies"], &all),
@@ -401,6 +429,11 @@ mod tests {
         for configuration in webhook_configurations(&Address::Service) {
             for webhook in configuration["webhooks"].as_array().unwrap() {
                 assert_eq!(webhook["failurePolicy"], "Fail");
+                // Other teams' StatefulSets must not wait for lynqgate.
+                if webhook["rules"][0]["resources"] == json!(["statefulsets"]) {
+                    assert!(webhook.get("objectSelector").is_some());
+                    continue;
+                }
                 for selector in ["namespaceSelector", "objectSelector"] {
                     assert!(
                         webhook.get(selector).is_none(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::names;
@@ -149,6 +150,14 @@ impl Children {
         let keys = inner.by_node.get(node).into_iter().flatten();
         keys.filter_map(|key| Some((key.clone(), inner.children.get(key)?.clone())))
             .collect()
+    }
+
+    /// When the partition of one of the node's StatefulSets last moved.
+    pub fn stepped_at(&self, node: &NodeKey) -> Option<Timestamp> {
+        let inner = self.inner.read();
+        let keys = inner.by_node.get(node).into_iter().flatten();
+        keys.filter_map(|key| inner.children.get(key)?.stepped_at)
+            .max()
     }
 
     /// Jobs of the node that had completed when they went, since this was asked last.

@@ -335,6 +335,22 @@ impl Objects {
             .await
     }
 
+    /// Under another field manager than the operator's other writes.
+    pub async fn merge_as(
+        &self,
+        manager: &str,
+        key: &ObjectKey,
+        patch: &Value,
+    ) -> Result<Value, ApiError> {
+        let (request, name) = self.locate(key).await?;
+        let params = PatchParams {
+            field_manager: Some(manager.into()),
+            ..self.patch_params()
+        };
+        self.send(request.patch(name, &params, &Patch::Merge(patch)))
+            .await
+    }
+
     pub async fn merge_status(&self, key: &ObjectKey, patch: &Value) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
         let params = PatchParams {

@@ -266,7 +266,7 @@ impl Metrics {
             "Reconciles that panicked; their key rests from 30 s up to 10 min, and a node counts as not ready meanwhile",
             inner.panics.clone(),
         );
-        for controller in ["lynqhub", "lynqform", "lynqnode"] {
+        for controller in ["lynqhub", "lynqform", "lynqnode", "statefulset"] {
             // From 0 on: an increase of what was not there before is none.
             drop(inner.panics.get_or_create(&OfLoop { controller }));
         }

@@ -442,8 +442,10 @@ impl Look<'_> {
             if child.readiness == Readiness::Ready {
                 memory.waiting_since = None;
                 memory.was_ready = true;
-            } else if memory.waiting_since.is_none() && !memory.was_ready {
-                memory.waiting_since = Some(child.applied_at.unwrap_or(now));
+            } else if !memory.was_ready {
+                // Each step of a partition has as long again.
+                let since = memory.waiting_since.or(child.applied_at).unwrap_or(now);
+                memory.waiting_since = Some(since).max(child.stepped_at);
             }
         }
     }

@@ -22,6 +22,7 @@ pub use crate::decide::child::kind::Kind;
 pub use crate::decide::child::managers::fields_hash;
 use crate::decide::child::tie::Tie;
 use crate::decide::content::hash_value;
+use crate::decide::partition;
 use crate::decide::readiness::{Readiness, is_completed_job, readiness};
 
 /// Where objects of a kind live.
@@ -153,6 +154,8 @@ pub struct Child {
     pub completed: bool,
     /// When an apply of ours last changed something, by the API server's clock.
     pub applied_at: Option<Timestamp>,
+    /// When lynqgate last lowered its partition, by the same clock.
+    pub stepped_at: Option<Timestamp>,
 }
 
 impl Child {
@@ -183,6 +186,7 @@ impl Child {
             readiness: readiness(object),
             completed: is_completed_job(object),
             applied_at: applied_at(object),
+            stepped_at: managers::written_at(object, names::PARTITION_MANAGER),
         }
     }
 
@@ -203,13 +207,8 @@ impl Child {
 
 /// By whatever patchStrategy.
 fn applied_at(object: &Value) -> Option<Timestamp> {
-    let metadata = &object["metadata"];
-    let entries = metadata["managedFields"].as_array().into_iter().flatten();
-    let ours = entries
-        .filter(|entry| entry["manager"] == names::FIELD_MANAGER && entry["subresource"].is_null());
-    let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
-    let written = ours.filter_map(|entry| time(&entry["time"])).max();
-    written.or_else(|| time(&metadata["creationTimestamp"]))
+    let created = object["metadata"]["creationTimestamp"].as_str();
+    managers::written_at(object, names::FIELD_MANAGER).or_else(|| created?.parse().ok())
 }
 
 /// The generation counts the changes of the spec, and nothing those of the metadata. Without one the version must do.
@@ -345,6 +344,7 @@ pub fn applied_hash(resource: &Resource) -> String {
     ];
     // Where there is none the hash stays what it always was.
     parts.extend(resource.ready_probe.as_ref().map(|probe| json!(probe)));
+    parts.extend((!resource.partition_gate).then(|| json!({"partitionGate": false})));
     hash_value(&json!(parts))
 }
 
@@ -392,6 +392,14 @@ pub fn manifest(
     annotations.remove(names::READY_PROBE);
     if let Some(probe) = &resource.ready_probe {
         annotations.insert(names::READY_PROBE.into(), json!(probe).to_string().into());
+    }
+    labels.remove(names::PARTITION_GATE);
+    if key.kind.is_stateful_set() {
+        if resource.partition_gate {
+            partition::leave_out(&mut object);
+        } else {
+            labels.insert(names::PARTITION_GATE.into(), "false".into());
+        }
     }
     let mut metadata = Map::from_iter([("name".to_owned(), Value::from(key.name))]);
     if scope == Scope::Namespaced {

@@ -294,6 +294,7 @@ impl NodeDigest {
             start: self.start.as_deref().and_then(stamp::parse),
             settled_since: self.settled_since(),
             went_at: None,
+            stepped_at: None,
             watched_since: None,
             same_since: None,
             unready_since,

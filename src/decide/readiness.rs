@@ -18,7 +18,7 @@ mod object;
 pub mod obstacle;
 mod persistent_volume_claim;
 mod pod;
-mod probe;
+pub mod probe;
 mod reason;
 mod replicas;
 pub mod rolling;

@@ -1,4 +1,5 @@
-//! The admission webhook for LynqNodes: HTTP in, the gate's decision out. Fails closed: whatever goes wrong denies.
+//! The admission webhooks for LynqNodes and StatefulSets: HTTP in, the gate's decision out. They fail closed: whatever goes wrong
+//! denies.
 
 pub mod authors;
 pub mod bodies;
@@ -31,6 +32,7 @@ use crate::api::policy::{Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::rights::{self, Right};
 use crate::decide::gate::{self, Write};
+use crate::decide::partition::gate as partition;
 use crate::decide::review::{self, Answer, Malformed, Refusal, UserInfo};
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
@@ -116,6 +118,11 @@ pub fn router(webhook: Webhook) -> Router {
     Router::new()
         .route(names::MUTATE_NODE_PATH, post(mutate))
         .route(names::VALIDATE_NODE_PATH, post(validate))
+        .route(names::MUTATE_STATEFUL_SET_PATH, post(mutate_stateful_set))
+        .route(
+            names::VALIDATE_STATEFUL_SET_PATH,
+            post(validate_stateful_set),
+        )
         .with_state(Arc::new((webhook, Bodies::of_gate())))
 }
 
@@ -127,11 +134,21 @@ async fn validate(State(served): State<Served>, request: Request<Body>) -> Respo
     answer(&served, request, Half::Validating).await
 }
 
-/// The two webhooks: what is asked before other webhooks had their say, and after.
+async fn mutate_stateful_set(State(served): State<Served>, request: Request<Body>) -> Response {
+    answer(&served, request, Half::MutatingStatefulSet).await
+}
+
+async fn validate_stateful_set(State(served): State<Served>, request: Request<Body>) -> Response {
+    answer(&served, request, Half::ValidatingStatefulSet).await
+}
+
+/// The two webhooks of LynqNodes, and the two of StatefulSets: what is asked before other webhooks had their say, and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
     Mutating,
     Validating,
+    MutatingStatefulSet,
+    ValidatingStatefulSet,
 }
 
 impl Half {
@@ -139,34 +156,87 @@ impl Half {
         match self {
             Half::Mutating => "mutating",
             Half::Validating => "validating",
+            Half::MutatingStatefulSet => "mutating_statefulset",
+            Half::ValidatingStatefulSet => "validating_statefulset",
         }
     }
 
     /// The outcome, for metrics, and the answer.
-    fn decide(self, webhook: &Webhook, write: &Write) -> (&'static str, Answer) {
-        let now = Timestamp::now();
-        let decided = match self {
-            Half::Mutating => gate::decide(write, now).map(Some),
-            Half::Validating => gate::check(write, now).map(|()| None),
+    fn decide(
+        self,
+        webhook: &Webhook,
+        request: &review::Request,
+        old: Option<&Value>,
+        new: &Value,
+    ) -> (&'static str, Answer) {
+        let (user, operator) = (
+            request.user_info.username.as_str(),
+            webhook.operator.as_str(),
+        );
+        let node = Write {
+            old,
+            new,
+            user,
+            operator,
         };
-        match decided {
-            Ok(Some(decision)) => {
+        let stateful_set = partition::Write {
+            old,
+            new,
+            user,
+            manager: request.options["fieldManager"].as_str().unwrap_or_default(),
+            operator,
+        };
+        match self {
+            Half::Mutating => gated(webhook, &node, |now| gate::decide(&node, now).map(Some)),
+            Half::Validating => gated(webhook, &node, |now| gate::check(&node, now).map(|()| None)),
+            Half::MutatingStatefulSet => {
+                let decision = partition::decide(&stateful_set);
                 let code = decision.outcome.code();
-                let mut warnings = decision.warnings;
-                if decision.outcome == gate::Outcome::Held {
-                    warnings.push(held_text(webhook, write.new));
-                }
                 let answer = Answer {
                     patch: decision.patch,
-                    warnings,
+                    warnings: decision.warnings,
                     audit: vec![("gate", code.to_owned())],
                     ..Answer::allow()
                 };
                 (code, answer)
             }
-            Ok(None) => ("good", Answer::allow()),
-            Err(denial) => (denial.code(), denied(&denial)),
+            Half::ValidatingStatefulSet => match partition::check(&stateful_set) {
+                Ok(()) => ("good", Answer::allow()),
+                Err(tampered) => (
+                    "tampered",
+                    Answer::deny(Refusal::Forbidden, tampered.to_string()),
+                ),
+            },
         }
+    }
+}
+
+type NodeDecision = Result<Option<gate::Decision>, gate::Denial>;
+
+/// The outcome and the answer for a LynqNode.
+fn gated(
+    webhook: &Webhook,
+    write: &Write,
+    decide: impl FnOnce(Timestamp) -> NodeDecision,
+) -> (&'static str, Answer) {
+    let decided = decide(Timestamp::now());
+    match decided {
+        Ok(Some(decision)) => {
+            let code = decision.outcome.code();
+            let mut warnings = decision.warnings;
+            if decision.outcome == gate::Outcome::Held {
+                warnings.push(held_text(webhook, write.new));
+            }
+            let answer = Answer {
+                patch: decision.patch,
+                warnings,
+                audit: vec![("gate", code.to_owned())],
+                ..Answer::allow()
+            };
+            (code, answer)
+        }
+        Ok(None) => ("good", Answer::allow()),
+        Err(denial) => (denial.code(), denied(&denial)),
     }
 }
 
@@ -395,15 +465,7 @@ fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'stati
             ));
         }
     }
-    half.decide(
-        webhook,
-        &Write {
-            old,
-            new,
-            user: &request.user_info.username,
-            operator: &webhook.operator,
-        },
-    )
+    half.decide(webhook, request, old, new)
 }
 
 fn unread_body(metrics: &Metrics, webhook: &'static str, unread: &Unread) -> Response {

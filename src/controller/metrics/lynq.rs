@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -14,6 +15,7 @@ use crate::api::conditions::Condition;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::HubStatus;
 use crate::controller::World;
+use crate::controller::partition::{Memory, SetKey};
 use crate::decide::node::NodeDigest;
 
 pub struct LynqMetrics {
@@ -67,10 +69,12 @@ impl Collector for LynqMetrics {
         hubs(&self.world, &mut encoder)?;
         forms(&self.world, &mut encoder)?;
         queues(&self.world, &mut encoder)?;
-        match self.nodes {
-            true => nodes(&self.world, &mut encoder),
-            false => Ok(()),
+        stuck(&self.world, &mut encoder)?;
+        if self.nodes {
+            nodes(&self.world, &mut encoder)?;
+            stateful_sets(&self.world, &mut encoder)?;
         }
+        Ok(())
     }
 }
 
@@ -122,10 +126,72 @@ fn queues(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Err
         ("lynqhub", world.hub_queue.depth()),
         ("lynqform", world.rollout_queue.depth()),
         ("lynqnode", world.node_queue.depth()),
+        ("statefulset", world.partition_queue.depth()),
     ];
     let series = depths.map(|(name, depth)| ([("name", name)], depth as i64));
     let help = "Objects that are due to be looked at";
     gauge(encoder, "workqueue_depth", help, series.into_iter())
+}
+
+/// StatefulSets for which a person should look, whatever series there are: as a rule there is none.
+fn stuck(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let partitions = world.partitions.lock();
+    let now = Timestamp::now();
+    let series = partitions.iter().filter_map(|((namespace, name), memory)| {
+        let labels: [Label<'_>; 3] = [
+            ("namespace", namespace),
+            ("statefulset", name),
+            ("reason", memory.stuck(now)?.code()),
+        ];
+        Some((labels, 1))
+    });
+    let help =
+        "1 for each StatefulSet whose next pod could not be updated for two minutes, by the reason";
+    gauge(encoder, "lynqgate_statefulset_stuck", help, series)
+}
+
+/// As MOCO names them.
+fn stateful_sets(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let partitions = world.partitions.lock();
+    let labels = |(namespace, name): &SetKey| {
+        [
+            ("namespace", namespace.clone()),
+            ("statefulset", name.clone()),
+        ]
+    };
+    let mut of_sets = |name, help, value: fn(&Memory) -> i64| {
+        let series = partitions
+            .iter()
+            .map(|(key, memory)| (labels(key), value(memory)));
+        gauge(encoder, name, help, series)
+    };
+    of_sets(
+        "lynqgate_statefulset_replicas",
+        "Pods of the StatefulSet",
+        |memory| memory.replicas,
+    )?;
+    of_sets(
+        "lynqgate_statefulset_current_replicas",
+        "Pods of its current revision",
+        |memory| memory.current_replicas,
+    )?;
+    of_sets(
+        "lynqgate_statefulset_updated_replicas",
+        "Pods of its newest revision",
+        |memory| memory.updated_replicas,
+    )?;
+    of_sets(
+        "lynqgate_statefulset_last_partition_updated",
+        "When lynqgate last lowered its partition, in seconds since 1970",
+        |memory| memory.last_step.map_or(0, Timestamp::as_second),
+    )?;
+    let help = "Steps of its partition that the API server did not take, and that were tried again";
+    let name = "lynqgate_statefulset_partition_update_retries";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (key, memory) in partitions.iter() {
+        ConstCounter::new(memory.retries).encode(metric.encode_family(&labels(key))?)?;
+    }
+    Ok(())
 }
 
 fn of_node(node: &NodeDigest) -> [Label<'_>; 2] {

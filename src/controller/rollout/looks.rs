@@ -109,6 +109,7 @@ impl Look<'_> {
             };
             let mut watched = Watched::new(node, before.remove(&node.uid), now);
             node.went_at = watched.went.as_mut().map(|went| went.told(now));
+            node.stepped_at = self.world.children.stepped_at(&key);
             node.watched_since = Some(watched.since.told(now));
             node.same_since = Some(watched.same_since.told(now));
             if looked.contains_key(&key) {

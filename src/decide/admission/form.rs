@@ -69,6 +69,7 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
             warnings.extend(never_halts(&spec));
             warnings.extend(too_wide(&spec));
             warnings.extend(waits_for_its_group(&spec));
+            warnings.extend(names_a_partition(&spec));
             let change = Change {
                 spec: Arc::new(spec),
                 new: Arc::new(compiled),
@@ -167,6 +168,9 @@ fn read(name: &str, spec: &Value) -> Result<(FormSpec, CompiledForm), String> {
     if let Some(lossy) = recreates_with_loss(&parsed) {
         return Err(lossy);
     }
+    if let Some(odd) = gates_no_partition(&parsed) {
+        return Err(odd);
+    }
     let compiled = CompiledForm::parse(name, &parsed).map_err(|error| error.to_string())?;
     Ok((parsed, compiled))
 }
@@ -177,6 +181,35 @@ fn broken_rule(spec: &FormSpec) -> Option<String> {
     let number = groups.position(|group| group.when.is_some() != group.match_labels.is_empty())?;
     Some(format!(
         "spec.rollout.order[{number}]: give either when or matchLabels"
+    ))
+}
+
+/// A switch that would switch nothing.
+fn gates_no_partition(spec: &FormSpec) -> Option<String> {
+    let odd = |resource: &&Resource| {
+        !resource.partition_gate && !kind_of(&resource.spec).is_stateful_set()
+    };
+    let resource = spec.content.iter().find(odd)?;
+    Some(format!(
+        "resource '{}' ({}): partitionGate is for StatefulSets; remove it",
+        resource.id,
+        kind_of(&resource.spec).kind
+    ))
+}
+
+/// Who sets a partition would wonder why it has no effect.
+fn names_a_partition(spec: &FormSpec) -> Option<String> {
+    let names_it = |resource: &&Resource| {
+        let partition = resource
+            .spec
+            .pointer("/spec/updateStrategy/rollingUpdate/partition");
+        resource.partition_gate && partition.is_some_and(|partition| *partition != 0)
+    };
+    let resource = spec.content.iter().find(names_it)?;
+    Some(format!(
+        "resource '{}': lynqgate moves the partition of this StatefulSet itself, and ignores the one in the manifest; to set it yourself, \
+         set partitionGate: false on the resource",
+        resource.id
     ))
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::api::names;
 use crate::api::resource::Resource;
 use crate::decide::child::{fields, ignored, managers, secret};
+use crate::decide::partition;
 
 /// What the API server assigns to a Service, and takes away itself where the type does not need it.
 const ASSIGNED: [&str; 4] = ["nodePort", "clusterIP", "clusterIPs", "healthCheckNodePort"];
@@ -55,6 +56,10 @@ pub fn of_a_new_one(manifest: &Value, live: &Value) -> Value {
         if let Some(namespace) = live["metadata"].get("namespace") {
             metadata.insert("namespace".into(), namespace.clone());
         }
+    }
+    // The gate would hold the one that has our labels, and not the other.
+    if partition::is_gated(live) {
+        new["metadata"]["labels"][names::PARTITION_GATE] = "false".into();
     }
     without_assigned(&mut new);
     new
@@ -302,8 +307,13 @@ pub fn made_ours(
     force: bool,
 ) -> Result<Option<Value>, OwnedByOthers> {
     let mut departed = departed.clone();
-    let is_ours = |entry: &Value| entry["manager"] == names::FIELD_MANAGER;
-    let is_apply = |entry: &Value| is_ours(entry) && entry["operation"] == "Apply";
+    let is_ours = |entry: &Value| {
+        [names::FIELD_MANAGER, names::PARTITION_MANAGER]
+            .map(Value::from)
+            .contains(&entry["manager"])
+    };
+    let is_apply =
+        |entry: &Value| entry["manager"] == names::FIELD_MANAGER && entry["operation"] == "Apply";
     let of_object = |entry: &Value| entry["subresource"].is_null();
     let same_version = |entry: &Value| entry["apiVersion"] == live["apiVersion"];
     for entry in managers::entries(live).filter(|entry| !of_object(entry) && same_version(entry)) {

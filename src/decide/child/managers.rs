@@ -1,19 +1,22 @@
 //! What field managers own of an object, by its `managedFields`: others, and we.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::names;
 use crate::decide::child::fields::{is_leaf, names_element, parsed, unite};
-use crate::decide::child::secret;
+use crate::decide::child::{kind_of, secret};
 use crate::decide::content::hash_value;
+use crate::decide::partition;
 use crate::decide::path::unescaped;
 
 /// Hash of the set of fields that are ours. A server-side apply owns what it names; `merge` and `replace` are updates, and own
 /// what they have changed.
 pub fn fields_hash(object: &Value) -> String {
-    let updates = ours(object, "Update").filter_map(of_content);
+    let updates = ours(object, "Update").filter_map(|fields| of_content(&fields));
     let updates: BTreeSet<String> = updates.map(|fields| hash_value(&fields)).collect();
     let applied = applied_fields_hash(object);
     match updates.is_empty() {
@@ -31,14 +34,14 @@ pub fn is_marked(object: &Value) -> bool {
         .flat_map(|operation| ours(object, operation));
     metadata["labels"][names::LABEL_MANAGED] == names::TRUE
         && metadata["annotations"][names::APPLIED_HASH].is_string()
-        && all.any(|fields| !fields["f:metadata"]["f:annotations"][&hash].is_null())
+        && all.any(|fields: Cow<'_, Value>| !fields["f:metadata"]["f:annotations"][&hash].is_null())
 }
 
 /// Of those that a server-side apply owns.
 pub fn applied_fields_hash(object: &Value) -> String {
     ours(object, "Apply")
         .next()
-        .map(hash_value)
+        .map(|fields| hash_value(&fields))
         .unwrap_or_default()
 }
 
@@ -51,7 +54,7 @@ pub fn entries(object: &Value) -> impl Iterator<Item = &Value> {
 pub fn owned(object: &Value) -> Value {
     let mut all = json!({});
     for operation in ["Apply", "Update"] {
-        for fields in ours(object, operation).filter_map(of_content) {
+        for fields in ours(object, operation).filter_map(|fields| of_content(&fields)) {
             unite(&mut all, &fields);
         }
     }
@@ -62,14 +65,19 @@ pub fn owned(object: &Value) -> Value {
     all
 }
 
-/// The sets of fields of our own writes by this operation; a status is not of them.
-fn ours<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = &'a Value> {
+/// The sets of fields of our own writes by this operation; a status is not of them. What the gate's webhook makes of the partition
+/// counts for the API server as written by whoever sent the write.
+fn ours<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = Cow<'a, Value>> {
     let ours = entries(object).filter(move |entry| {
         entry["manager"] == names::FIELD_MANAGER
             && entry["operation"] == operation
             && entry["subresource"].is_null()
     });
-    ours.map(|entry| &entry["fieldsV1"])
+    let gates = kind_of(object).is_stateful_set() && partition::is_gated(object);
+    ours.map(move |entry| match gates {
+        true => Cow::Owned(partition::without_field(&entry["fieldsV1"])),
+        false => Cow::Borrowed(&entry["fieldsV1"]),
+    })
 }
 
 /// Without what ties the object to its node: that is written by an update whatever the patchStrategy is, once and not again,
@@ -158,6 +166,17 @@ fn owned_at<'a>(mut fields: &'a Value, mut object: &Value, pointer: &str) -> Opt
         }
     }
     Some(fields)
+}
+
+/// When this manager last changed something but the status, by the API server's clock.
+pub fn written_at(object: &Value, manager: &str) -> Option<Timestamp> {
+    let entries = object["metadata"]["managedFields"].as_array()?;
+    let theirs = entries
+        .iter()
+        .filter(|entry| entry["manager"] == manager && entry["subresource"].is_null());
+    theirs
+        .filter_map(|entry| entry["time"].as_str()?.parse().ok())
+        .max()
 }
 
 #[cfg(test)]

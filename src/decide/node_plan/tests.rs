@@ -106,6 +106,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         readiness: Readiness::Ready,
         completed: false,
         applied_at: Some(at(-5)),
+        stepped_at: None,
     }
 }
 

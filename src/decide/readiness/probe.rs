@@ -137,7 +137,7 @@ pub(super) fn rule(object: &Object<'_>) -> Option<Readiness> {
 }
 
 /// Why the object does not meet the probe.
-fn unmet(probe: &Probe, object: &Value) -> Option<String> {
+pub fn unmet(probe: &Probe, object: &Value) -> Option<String> {
     match probe {
         Probe::Cel { text, expression } => {
             let steps = longest(object).saturating_pow(loops(expression));

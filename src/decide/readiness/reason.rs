@@ -130,6 +130,16 @@ pub enum Reason {
         partition: u32,
     },
     #[error(
+        "{name}: {updated}/{wanted} updated, one pod after the other{}",
+        waits.as_ref().map_or(String::new(), |waits| format!("; the next one waits: {waits}"))
+    )]
+    PodByPod {
+        name: String,
+        updated: u32,
+        wanted: u32,
+        waits: Option<String>,
+    },
+    #[error(
         "{name}: {updated}/{wanted} updated; with the update strategy OnDelete the others change when they are deleted"
     )]
     AwaitsPodDeletion {
@@ -219,6 +229,7 @@ impl Reason {
             | Self::OldPodsLeft { .. }
             | Self::BelowReplicas { .. }
             | Self::PodsOutdated { .. }
+            | Self::PodByPod { .. }
             | Self::PodsNotReady { .. }
             | Self::PodsNotAvailable { .. }
             | Self::JobUnfinished { .. } => true,
@@ -251,6 +262,7 @@ impl Reason {
             Self::RolloutNotConfirmed { .. } => "RolloutNotConfirmed",
             Self::SurplusPods { .. } => "SurplusPods",
             Self::PodsOutdated { .. } => "PodsOutdated",
+            Self::PodByPod { .. } => "PodByPod",
             Self::HeldByPartition { .. } => "HeldByPartition",
             Self::AwaitsPodDeletion { .. } => "AwaitsPodDeletion",
             Self::PodsNotReady { .. } => "PodsNotReady",

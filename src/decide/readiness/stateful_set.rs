@@ -4,6 +4,8 @@
 //! A partition is no way out: pods held below it are not updated, whoever set it. With `OnDelete` the
 //! pods change when somebody deletes them, so only ready pods can be asked for.
 
+use crate::api::names;
+use crate::decide::partition::is_gated;
 use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;
 use crate::decide::readiness::object::Object;
@@ -77,9 +79,14 @@ fn not_rolled_out(object: &Object<'_>) -> Option<Reason> {
 
 fn pods_outdated(object: &Object<'_>, updated: u32, wanted: u32) -> Reason {
     let name = object.name();
-    let first_ordinal = object.count("/spec/ordinals/start").unwrap_or(0);
     match object.count("/spec/updateStrategy/rollingUpdate/partition") {
-        Some(partition) if partition > first_ordinal => Reason::HeldByPartition {
+        Some(1..) if is_gated(object.value()) => Reason::PodByPod {
+            name,
+            updated,
+            wanted,
+            waits: object.annotation(names::PARTITION_WAITS).map(str::to_owned),
+        },
+        Some(partition @ 1..) => Reason::HeldByPartition {
             name,
             updated,
             wanted,

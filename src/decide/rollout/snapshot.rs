@@ -109,6 +109,8 @@ pub struct Node {
     pub settled_since: Option<Timestamp>,
     /// When its content changed last, by a clock that does not jump, where this process has watched it in a slot.
     pub went_at: Option<Timestamp>,
+    /// When the partition of one of its StatefulSets last moved.
+    pub stepped_at: Option<Timestamp>,
     /// Since when this process has seen it with that start, where it has a slot: what it was before, nobody here has seen.
     pub watched_since: Option<Timestamp>,
     /// The same with that start, and settled since then or not.
@@ -157,9 +159,10 @@ pub struct Flight {
 }
 
 impl Node {
-    /// When its live content last changed, though the wall clock was set ahead since.
+    /// When its live content last changed, though the wall clock was set ahead since, or went on to the next pod.
     pub fn went(&self) -> Option<Timestamp> {
-        self.start.max(self.went_at)
+        let live = self.start.max(self.went_at);
+        live.map(|live| live.max(self.stepped_at.unwrap_or(live)))
     }
 
     pub fn held(&self) -> bool {

@@ -38,15 +38,13 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
         max_skew: Skew::Count(max_skew),
         ..Rollout::default()
     };
-    snapshot.forms.insert(
-        "web".into(),
-        Form {
-            policy,
-            rendered_generation: 2,
-            same_since: 2,
-            ..Form::default()
-        },
-    );
+    let form = Form {
+        policy,
+        rendered_generation: 2,
+        same_since: 2,
+        ..Form::default()
+    };
+    snapshot.forms.insert("web".into(), form);
     for (i, state) in states.chars().enumerate() {
         let live = match state {
             'a' | 'A' => Live::Hash("old".into()),
@@ -67,6 +65,7 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             start: Some(at(0)),
             settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
             went_at: None,
+            stepped_at: None,
             watched_since: None,
             same_since: None,
             unready_since: None,

@@ -498,5 +498,6 @@ fn digest(child: &Workload) -> Child {
         },
         completed: false,
         applied_at: None,
+        stepped_at: None,
     }
 }

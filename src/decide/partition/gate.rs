@@ -1,0 +1,317 @@
+//! What a write to a StatefulSet lets its pods become. A pure function of the stored object, the written one and the writer; asked
+//! about its own answer it changes nothing more, so that the validating half asks it again.
+
+use std::cmp::Ordering;
+
+use json_patch::PatchOperation;
+use serde_json::{Map, Value, json};
+
+use crate::api::names;
+use crate::decide::child::{Child, Owner};
+use crate::decide::partition::{HELD, PARTITION, annotation, is_gated, partition};
+
+/// What is written, over what, by whom, and under which field manager.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'a> {
+    /// The stored object; None for a creation.
+    pub old: Option<&'a Value>,
+    pub new: &'a Value,
+    pub user: &'a str,
+    pub manager: &'a str,
+    /// User name of the operator itself.
+    pub operator: &'a str,
+}
+
+impl Write<'_> {
+    fn is_operator(&self) -> bool {
+        self.user == self.operator
+    }
+
+    /// The partition loop's; what else the operator writes means nothing for the partition.
+    fn is_step(&self) -> bool {
+        self.is_operator() && self.manager == names::PARTITION_MANAGER
+    }
+}
+
+/// What the gate did; `code` is the audit annotation and the metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Not gated, or nothing that its pods follow has changed.
+    Unchanged,
+    /// The change waits above the partition.
+    Held,
+    /// The partition loop's.
+    Step,
+    /// Somebody else raised the partition.
+    Paused,
+    /// Somebody else lowered it.
+    Lowered,
+    Forced,
+    /// lynqgate no longer moves its partition.
+    OptedOut,
+}
+
+impl Outcome {
+    pub fn code(self) -> &'static str {
+        match self {
+            Outcome::Unchanged => "unchanged",
+            Outcome::Held => "held",
+            Outcome::Step => "step",
+            Outcome::Paused => "paused",
+            Outcome::Lowered => "lowered",
+            Outcome::Forced => "forced",
+            Outcome::OptedOut => "opted_out",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub outcome: Outcome,
+    /// What brings the written object to the state decided on. Empty when it is there already.
+    pub patch: Vec<PatchOperation>,
+    /// For the person who wrote.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "statefulset {name}: another webhook changed its partition, its label {label} or its annotation {annotation} after lynqgate's; \
+     that webhook must leave them alone, or have reinvocationPolicy: IfNeeded",
+    label = names::PARTITION_GATE,
+    annotation = names::PARTITION_PAUSED
+)]
+pub struct Tampered {
+    name: String,
+}
+
+pub fn decide(write: &Write<'_>) -> Decision {
+    let mut object = write.new.clone();
+    let mut warnings = vec![];
+    let outcome = judge(write, &mut object, &mut warnings);
+    if write.is_operator() {
+        warnings.clear();
+    }
+    Decision {
+        outcome,
+        patch: json_patch::diff(write.new, &object).0,
+        warnings,
+    }
+}
+
+/// The validating half: what is to be stored is what the mutating half made of it.
+pub fn check(write: &Write<'_>) -> Result<(), Tampered> {
+    match decide(write).patch.is_empty() {
+        true => Ok(()),
+        false => Err(Tampered {
+            name: name(write.new).to_owned(),
+        }),
+    }
+}
+
+fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> Outcome {
+    let was_gated = write.old.is_some_and(is_gated);
+    if !is_gated(object) {
+        if !was_gated {
+            return Outcome::Unchanged;
+        }
+        if may_opt_out(write) {
+            return opt_out(write, object, warnings);
+        }
+        let text = format!(
+            "statefulset {}: lynqgate keeps its label {}: to have it leave the partition alone, {}",
+            name(object),
+            names::PARTITION_GATE,
+            match is_managed(write.old) {
+                true => "set partitionGate: false in the form".to_owned(),
+                false => format!(
+                    "set the label to \"false\": {}=false",
+                    names::PARTITION_GATE
+                ),
+            }
+        );
+        warnings.push(text);
+        let old = write.old.unwrap_or(&Value::Null);
+        let managed = &old["metadata"]["labels"][names::LABEL_MANAGED];
+        if !managed.is_null() {
+            put(
+                object,
+                "labels",
+                names::LABEL_MANAGED,
+                Some(managed.clone()),
+            );
+        }
+    }
+    put(
+        object,
+        "labels",
+        names::PARTITION_GATE,
+        Some(json!(names::TRUE)),
+    );
+    let Some(wanted) = partition(object) else {
+        // An apply that changes the type alone would leave it there, and be refused for it.
+        if let Some(strategy) = object["spec"]["updateStrategy"].as_object_mut() {
+            strategy.remove("rollingUpdate");
+        }
+        return Outcome::Unchanged;
+    };
+    if annotation(object, names::FORCE_ROLLOUT) == Some(names::TRUE) {
+        set_partition(object, 0);
+        put(object, "annotations", names::PARTITION_PAUSED, None);
+        return Outcome::Forced;
+    }
+    let stored = write.old.and_then(partition);
+    let (Some(old), Some(stored)) = (write.old, stored) else {
+        // A creation may adopt the pods of one before it, and pods that nobody updated so far are of many revisions.
+        if wanted != 0 && wanted != HELD {
+            warnings.push(named(object, wanted));
+        }
+        set_partition(object, HELD);
+        return Outcome::Held;
+    };
+    if makes_revision(old, object) {
+        if wanted != stored && wanted != HELD {
+            warnings.push(named(object, wanted));
+        }
+        warnings.push(format!(
+            "held: lynqgate updates the pods of statefulset {} one at a time; `lynqgate explain statefulset {0}` tells why it waits",
+            name(object)
+        ));
+        set_partition(object, HELD);
+        return Outcome::Held;
+    }
+    if write.is_step() {
+        return Outcome::Step;
+    }
+    if write.is_operator() {
+        set_partition(object, stored);
+        return Outcome::Unchanged;
+    }
+    // One that somebody set before they asked for the gate holds for the same reason.
+    let before = if was_gated { stored } else { 0 };
+    match wanted.cmp(&before) {
+        Ordering::Equal => Outcome::Unchanged,
+        Ordering::Greater => {
+            put(
+                object,
+                "annotations",
+                names::PARTITION_PAUSED,
+                Some(json!(write.user)),
+            );
+            warnings.push(format!(
+                "paused: lynqgate updates no more pods of statefulset {} until its partition is lowered again, or its annotation {} removed",
+                name(object),
+                names::PARTITION_PAUSED
+            ));
+            Outcome::Paused
+        }
+        Ordering::Less => {
+            put(object, "annotations", names::PARTITION_PAUSED, None);
+            warnings.push(format!(
+                "statefulset {}: Kubernetes now updates its pods from index {wanted} on, without lynqgate's checks between them",
+                name(object)
+            ));
+            Outcome::Lowered
+        }
+    }
+}
+
+fn named(object: &Value, partition: i64) -> String {
+    format!(
+        "statefulset {}: lynqgate sets the partition itself, and ignores partition: {partition}. To pause an update, write the partition \
+         alone; to set it yourself, add the label {}=false",
+        name(object),
+        names::PARTITION_GATE
+    )
+}
+
+/// A team may take its own StatefulSet out of the gate, in so many words. What a LynqNode manages is as its form says.
+fn may_opt_out(write: &Write<'_>) -> bool {
+    let says_so = write.new["metadata"]["labels"][names::PARTITION_GATE] == "false";
+    write.is_operator() || (says_so && !is_managed(write.old))
+}
+
+/// What waited would wait for ever: nobody moves its partition any more.
+fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> Outcome {
+    let stored = write.old.and_then(partition);
+    if partition(object) == stored && stored.is_some_and(|stored| stored != 0) {
+        set_partition(object, 0);
+        warnings.push(format!(
+            "statefulset {}: lynqgate no longer moves its partition; Kubernetes updates the pods that waited",
+            name(object)
+        ));
+    }
+    for state in [names::PARTITION_PAUSED, names::PARTITION_WAITS] {
+        put(object, "annotations", state, None);
+    }
+    Outcome::OptedOut
+}
+
+fn is_managed(object: Option<&Value>) -> bool {
+    object.is_some_and(|object| {
+        object["metadata"]["labels"][names::LABEL_MANAGED] == names::TRUE
+            || matches!(Child::of(object).owner, Owner::Node { .. })
+    })
+}
+
+/// Fields of a StatefulSet's spec of which its pods know nothing. What is in none of these counts as part of the revision, for a
+/// Kubernetes that is newer than this.
+const OUTSIDE_REVISION: [&str; 6] = [
+    "replicas",
+    "updateStrategy",
+    "minReadySeconds",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "ordinals",
+];
+
+fn makes_revision(old: &Value, new: &Value) -> bool {
+    let empty = Map::new();
+    let spec = |object: &Value| {
+        object["spec"]
+            .as_object()
+            .cloned()
+            .unwrap_or_else(|| empty.clone())
+    };
+    let (mut old, mut new) = (spec(old), spec(new));
+    for field in OUTSIDE_REVISION {
+        old.remove(field);
+        new.remove(field);
+    }
+    old != new
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn set_partition(object: &mut Value, partition: i64) {
+    if object
+        .pointer(PARTITION)
+        .and_then(Value::as_i64)
+        .unwrap_or(0)
+        == partition
+    {
+        return;
+    }
+    let strategy = &mut object["spec"]["updateStrategy"];
+    if strategy["rollingUpdate"].is_null() {
+        strategy["rollingUpdate"] = json!({});
+    }
+    strategy["rollingUpdate"]["partition"] = json!(partition);
+}
+
+fn put(object: &mut Value, map: &str, name: &str, value: Option<Value>) {
+    let metadata = &mut object["metadata"];
+    match value {
+        Some(value) => metadata[map][name] = value,
+        None => {
+            if let Some(Value::Object(all)) = metadata.get_mut(map) {
+                all.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

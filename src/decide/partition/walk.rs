@@ -1,0 +1,430 @@
+//! The next step of a partition: from one look at a StatefulSet and its pods to what to do now, and why not more.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::api::names;
+use crate::api::policy::delay;
+use crate::decide::child::managers::written_at;
+use crate::decide::partition::{HELD, annotation, is_gated, partition};
+
+/// A pod must have been ready for so long before the next one is updated (minReadySeconds, where that is more).
+const SETTLES_WITHIN: SignedDuration = SignedDuration::from_secs(5);
+/// No event tells of a pod that changes without its StatefulSet, nor of a probed object.
+const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(5);
+/// The shortest of waits: less is a busy loop.
+const LOOK_SOON: SignedDuration = SignedDuration::from_millis(500);
+
+/// One look at the StatefulSet itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set {
+    pub name: String,
+    pub gated: bool,
+    pub deleting: bool,
+    /// Its controller has seen this generation.
+    pub observed: bool,
+    pub replicas: i64,
+    pub start: i64,
+    /// None: pods are updated when somebody deletes them (OnDelete).
+    pub partition: Option<i64>,
+    /// Its controller replaces no pod while another is not ready (podManagementPolicy: OrderedReady).
+    pub ordered: bool,
+    pub update_revision: String,
+    /// Its controller has found all pods to be of that revision.
+    pub is_current: bool,
+    pub settles_within: SignedDuration,
+    pub paused_by: Option<String>,
+    /// By its own annotation.
+    pub forced: bool,
+    /// Between two steps; the text where it is no duration.
+    pub interval: Result<Option<SignedDuration>, String>,
+    pub stepped_at: Option<Timestamp>,
+}
+
+impl Set {
+    pub fn of(object: &Value) -> Self {
+        let spec = &object["spec"];
+        let number = |value: &Value| value.as_i64();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let min_ready = number(&spec["minReadySeconds"]).unwrap_or(0);
+        let interval = annotation(object, names::PARTITION_STEP_INTERVAL);
+        let generation = number(&object["metadata"]["generation"]);
+        let status = &object["status"];
+        Set {
+            name: text(&object["metadata"]["name"]).unwrap_or_default(),
+            gated: is_gated(object),
+            deleting: object["metadata"]["deletionTimestamp"].is_string(),
+            observed: generation.is_none() || number(&status["observedGeneration"]) >= generation,
+            replicas: number(&spec["replicas"]).unwrap_or(1),
+            start: number(&spec["ordinals"]["start"]).unwrap_or(0),
+            partition: partition(object),
+            ordered: spec["podManagementPolicy"] != "Parallel",
+            update_revision: text(&status["updateRevision"]).unwrap_or_default(),
+            is_current: status["currentRevision"] == status["updateRevision"],
+            settles_within: SETTLES_WITHIN.max(SignedDuration::from_secs(min_ready)),
+            paused_by: annotation(object, names::PARTITION_PAUSED).map(str::to_owned),
+            forced: annotation(object, names::FORCE_ROLLOUT) == Some(names::TRUE),
+            interval: match interval {
+                None => Ok(None),
+                Some(text) if is_delay(text) => Ok(Some(delay(text))),
+                Some(text) => Err(text.to_owned()),
+            },
+            stepped_at: written_at(object, names::PARTITION_MANAGER),
+        }
+    }
+
+    fn pod(&self, index: i64) -> String {
+        format!("{}-{}", self.name, self.start + index)
+    }
+
+    /// Whether nothing waits: neither above the partition nor for its controller.
+    pub fn is_done(&self) -> bool {
+        let over = |partition| partition == 0 && self.observed && self.is_current;
+        !self.gated || self.deleting || self.partition.is_none_or(over)
+    }
+}
+
+fn is_delay(text: &str) -> bool {
+    let number = text.strip_suffix(['s', 'm', 'h']);
+    number.is_some_and(|n| (1..=5).contains(&n.len()) && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// One look at one of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Its ordinal less `spec.ordinals.start`.
+    pub index: i64,
+    pub name: String,
+    pub uid: String,
+    pub revision: String,
+    pub ready_since: Option<Timestamp>,
+    pub terminating: bool,
+}
+
+impl Pod {
+    fn is_ready(&self) -> bool {
+        self.ready_since.is_some() && !self.terminating
+    }
+
+    /// None where it is not one of the StatefulSet's, or one that is scaled away.
+    pub fn of(object: &Value, set: &Set, set_uid: &str) -> Option<Self> {
+        let metadata = &object["metadata"];
+        let owners = metadata["ownerReferences"].as_array()?;
+        owners
+            .iter()
+            .find(|owner| owner["controller"] == true && owner["uid"] == set_uid)?;
+        let name = metadata["name"].as_str()?;
+        let ordinal: i64 = name
+            .strip_prefix(&set.name)?
+            .strip_prefix('-')?
+            .parse()
+            .ok()?;
+        let index = ordinal - set.start;
+        let conditions = object["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let ready = conditions
+            .filter(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+            .find_map(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
+        (0..set.replicas).contains(&index).then(|| Pod {
+            index,
+            name: name.to_owned(),
+            uid: metadata["uid"].as_str().unwrap_or_default().to_owned(),
+            revision: metadata["labels"]["controller-revision-hash"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            ready_since: ready,
+            terminating: metadata["deletionTimestamp"].is_string(),
+        })
+    }
+}
+
+/// What beside the pods has a say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// Everything of the owning node goes at once: by its annotation, or its form's, or its hub's.
+    pub forced: bool,
+    /// Why the owning node is in no state for a step.
+    pub node: Option<String>,
+    /// Why the probed object is not ready.
+    pub probe: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// By the resourceVersion that was looked at.
+    Lower { from: i64, to: i64 },
+    /// Its controller waits for this broken pod, and the pod for its update. By uid.
+    DeletePod { name: String, uid: String },
+}
+
+/// Why there is no further step now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing waits.
+    Done,
+    Stepping,
+    Unobserved,
+    Paused {
+        by: String,
+    },
+    BadInterval {
+        text: String,
+    },
+    /// Above the partition: it is being updated.
+    Updating {
+        pod: String,
+    },
+    /// Updated, and not ready, or not for long enough.
+    NotAvailable {
+        pod: String,
+    },
+    /// Below the partition, and not the next one to be updated.
+    Broken {
+        pod: String,
+    },
+    Interval {
+        until: Timestamp,
+    },
+    Node(String),
+    Probe(String),
+}
+
+impl Reason {
+    /// The word for metrics.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reason::Done => "Done",
+            Reason::Stepping => "Stepping",
+            Reason::Unobserved => "Unobserved",
+            Reason::Paused { .. } => "Paused",
+            Reason::BadInterval { .. } => "BadInterval",
+            Reason::Updating { .. } => "Updating",
+            Reason::NotAvailable { .. } => "NotAvailable",
+            Reason::Broken { .. } => "Broken",
+            Reason::Interval { .. } => "Interval",
+            Reason::Node(_) => "NodeFailed",
+            Reason::Probe(_) => "ProbeNotMet",
+        }
+    }
+
+    /// Nobody asked for this wait.
+    pub fn is_trouble(&self) -> bool {
+        !matches!(
+            self,
+            Reason::Done | Reason::Stepping | Reason::Paused { .. } | Reason::Interval { .. }
+        )
+    }
+}
+
+/// The step in words; None where it changes no pod that runs.
+pub fn told(set: &Set, pods: &[Pod], from: i64, to: i64) -> Option<String> {
+    let is_old =
+        |pod: &&Pod| (to..from).contains(&pod.index) && pod.revision != set.update_revision;
+    let mut old: Vec<&Pod> = pods.iter().filter(is_old).collect();
+    old.sort_by_key(|pod| pod.index);
+    let from = if from == HELD {
+        "none".to_owned()
+    } else {
+        from.to_string()
+    };
+    match old.as_slice() {
+        [] => None,
+        [pod] => Some(format!(
+            "pod {} is updated now (partition {from} to {to})",
+            pod.name
+        )),
+        [first, .., last] => Some(format!(
+            "pods {} to {} are updated now (partition {from} to {to})",
+            first.name, last.name
+        )),
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Done => f.write_str("nothing waits"),
+            Reason::Stepping => f.write_str("the next pod is released now"),
+            Reason::Unobserved => f.write_str("its controller has not seen its last change yet"),
+            Reason::Paused { by } => write!(
+                f,
+                "{by} raised its partition; to go on, lower it again, or remove the annotation {}",
+                names::PARTITION_PAUSED
+            ),
+            Reason::BadInterval { text } => write!(
+                f,
+                "its annotation {} is {text:?}; write a number with s, m or h, such as 5m",
+                names::PARTITION_STEP_INTERVAL
+            ),
+            Reason::Updating { pod } => write!(f, "pod {pod} is being updated"),
+            Reason::NotAvailable { pod } => write!(
+                f,
+                "pod {pod} is updated and not ready, or not for long enough"
+            ),
+            Reason::Broken { pod } => write!(
+                f,
+                "pod {pod} is not ready, and not the next to be updated; mend it, or let all pods go with the annotation {}=true",
+                names::FORCE_ROLLOUT
+            ),
+            Reason::Interval { until } => write!(
+                f,
+                "the next step is at {until:.0}, by its annotation {}",
+                names::PARTITION_STEP_INTERVAL
+            ),
+            Reason::Node(why) => f.write_str(why),
+            Reason::Probe(why) => write!(
+                f,
+                "{why}, which its annotation {} asks for",
+                names::PARTITION_PROBE
+            ),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub effect: Option<Effect>,
+    pub reason: Reason,
+    /// Events aside.
+    pub look_again: Option<SignedDuration>,
+}
+
+impl Step {
+    fn done() -> Self {
+        Step {
+            effect: None,
+            reason: Reason::Done,
+            look_again: None,
+        }
+    }
+
+    fn wait(reason: Reason, again: SignedDuration) -> Self {
+        Step {
+            effect: None,
+            reason,
+            look_again: Some(again.max(LOOK_SOON)),
+        }
+    }
+
+    fn lower(from: i64, to: i64) -> Self {
+        let reason = if to == 0 {
+            Reason::Done
+        } else {
+            Reason::Stepping
+        };
+        Step {
+            effect: Some(Effect::Lower { from, to }),
+            reason,
+            look_again: Some(LOOK_SOON),
+        }
+    }
+}
+
+/// The first rule that matches decides.
+pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
+    let Some(partition) = set.partition.filter(|_| !set.is_done()) else {
+        return Step::done();
+    };
+    if partition > 0 && (set.forced || around.forced) {
+        return Step::lower(partition, 0);
+    }
+    if let Some(by) = &set.paused_by {
+        return Step::wait(Reason::Paused { by: by.clone() }, LOOK_EVERY);
+    }
+    if !set.observed {
+        return Step::wait(Reason::Unobserved, LOOK_EVERY);
+    }
+    let released = partition.min(set.replicas);
+    // Nothing runs that a step could break; what was never ready, or lies down, may be mended by it.
+    if partition > 0 && !pods.iter().any(Pod::is_ready) {
+        return Step::lower(partition, 0);
+    }
+    for index in (released..set.replicas).rev() {
+        let pod = || set.pod(index);
+        let Some(found) = pods.iter().find(|pod| pod.index == index) else {
+            return Step::wait(Reason::Updating { pod: pod() }, LOOK_EVERY)
+                .mend(set, pods, released);
+        };
+        if found.revision != set.update_revision {
+            return Step::wait(Reason::Updating { pod: pod() }, LOOK_EVERY)
+                .mend(set, pods, released);
+        }
+        let settled_at = found
+            .ready_since
+            .filter(|_| !found.terminating)
+            .map(|since| since + set.settles_within);
+        match settled_at {
+            Some(at) if at <= now => {}
+            Some(at) => {
+                return Step::wait(Reason::NotAvailable { pod: pod() }, at.duration_since(now));
+            }
+            None => return Step::wait(Reason::NotAvailable { pod: pod() }, LOOK_EVERY),
+        }
+    }
+    let below = |index: i64| pods.iter().find(move |pod| pod.index == index);
+    let is_updated =
+        |index: &i64| below(*index).is_some_and(|pod| pod.revision == set.update_revision);
+    let next = (0..released).rev().find(|index| !is_updated(index));
+    let broken = |index: &i64| Some(*index) != next && !below(*index).is_some_and(Pod::is_ready);
+    if let Some(index) = (0..released).rev().find(broken) {
+        return Step::wait(
+            Reason::Broken {
+                pod: set.pod(index),
+            },
+            LOOK_EVERY,
+        );
+    }
+    let Some(next) = next else {
+        // All of them are what they are to become: the partition means nothing any more.
+        return match partition {
+            0 => Step::wait(Reason::Unobserved, LOOK_EVERY),
+            _ => Step::lower(partition, 0),
+        };
+    };
+    let since = set.stepped_at.filter(|_| partition != HELD);
+    let until = match &set.interval {
+        Err(text) => return Step::wait(Reason::BadInterval { text: text.clone() }, LOOK_EVERY),
+        Ok(interval) => interval.and_then(|interval| Some(since? + interval)),
+    };
+    if let Some(until) = until.filter(|until| *until > now) {
+        return Step::wait(Reason::Interval { until }, until.duration_since(now));
+    }
+    if let Some(why) = &around.node {
+        return Step::wait(Reason::Node(why.clone()), LOOK_EVERY);
+    }
+    if let Some(why) = &around.probe {
+        return Step::wait(Reason::Probe(why.clone()), LOOK_EVERY);
+    }
+    Step::lower(partition, next)
+}
+
+impl Step {
+    /// The StatefulSet controller replaces no pod in order while one of them is broken, not even the broken one; see "Forced
+    /// rollback" in the documentation of StatefulSets. A broken pod that is released and not updated is deleted, as people are told
+    /// to; one at a time, and none while an updated pod is not ready.
+    fn mend(mut self, set: &Set, pods: &[Pod], released: i64) -> Self {
+        let all = || pods.iter().filter(|pod| pod.index >= released);
+        let is_old = |pod: &&Pod| pod.revision != set.update_revision;
+        let waits = all().any(|pod| pod.terminating || !is_old(&pod) && !pod.is_ready());
+        let broken = all()
+            .filter(is_old)
+            .filter(|pod| !pod.is_ready())
+            .max_by_key(|pod| pod.index);
+        if let Some(pod) = broken.filter(|_| set.ordered && !waits) {
+            self.effect = Some(Effect::DeletePod {
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+            });
+            self.look_again = Some(LOOK_SOON);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

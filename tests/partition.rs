@@ -1,0 +1,393 @@
+//! The partition gate of StatefulSets, on the real control plane.
+
+mod steps;
+
+use anyhow::{Context, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::cluster::access::Outcome;
+use crate::cluster::{Cluster, wait};
+use crate::operator;
+use crate::tenants::{Fleet, SOON, condition};
+use steps::Witness;
+
+const HELD: i64 = i32::MAX as i64;
+
+/// A team's own, without a form.
+fn stateful_set(fleet: &Fleet, replicas: u32, image: &str) -> Value {
+    let labels = json!({"db": "own"});
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "db", "namespace": fleet.namespace, "labels": {"lynq.sh/partition-gate": "true"}},
+        "spec": {
+            "replicas": replicas, "serviceName": "db", "selector": {"matchLabels": labels}, "podManagementPolicy": "Parallel",
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "db", "image": image}]}},
+        },
+    })
+}
+
+/// Without any tenant.
+async fn fleet(cluster: &Cluster) -> Result<Fleet> {
+    Fleet::new(cluster, "partition", 0).await
+}
+
+async fn edit(fleet: &Fleet, to: &str) -> Result<()> {
+    let path = "/spec/template/spec/containers/0/image";
+    let patch = json!([{"op": "replace", "path": path, "value": to}]);
+    let patch = Patch::Json::<()>(serde_json::from_value(patch)?);
+    let api = fleet.api("StatefulSet");
+    api.patch("db", &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+async fn scale(cluster: &Cluster, fleet: &Fleet, replicas: u32) -> Result<()> {
+    let replicas = format!("--replicas={replicas}");
+    let namespace = format!("--namespace={}", fleet.namespace);
+    let scale = ["scale", "statefulset/db", &replicas, &namespace];
+    cluster.kubectl(&scale, None).await?.expect_success()?;
+    Ok(())
+}
+
+fn annotated(name: &str, value: Value) -> Value {
+    json!({"metadata": {"annotations": {name: value}}})
+}
+
+fn at(partition: i64) -> Value {
+    json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}}})
+}
+
+async fn waits(fleet: &Fleet, why: &str) -> Result<()> {
+    wait::until(&format!("it waits: {why}"), SOON, async || {
+        let set = fleet.get("StatefulSet", "db").await?;
+        let told = set["metadata"]["annotations"]["lynq.sh/partition-waits"]
+            .as_str()
+            .unwrap_or_default();
+        ensure!(told.starts_with(why), "{told:?} at {}", partition(&set));
+        Ok(())
+    })
+    .await
+}
+
+async fn set_ready(fleet: &Fleet, pod: &str, is: &str) -> Result<()> {
+    let condition =
+        json!({"type": "Ready", "status": is, "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+    let api = fleet.api("Pod");
+    api.patch_status(pod, &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+fn partition(set: &Value) -> i64 {
+    set["spec"]["updateStrategy"]["rollingUpdate"]["partition"]
+        .as_i64()
+        .unwrap_or(0)
+}
+
+/// Until nothing waits, and all pods are of the last revision.
+async fn settled(fleet: &Fleet, replicas: u32) -> Result<()> {
+    wait::until("the walk is over", 2 * SOON, async || {
+        let set = fleet.get("StatefulSet", "db").await?;
+        let status = &set["status"];
+        ensure!(
+            partition(&set) == 0
+                && status["observedGeneration"] == set["metadata"]["generation"]
+                && status["currentRevision"] == status["updateRevision"]
+                && status["readyReplicas"] == replicas
+                && set["metadata"]["annotations"]["lynq.sh/partition-waits"].is_null(),
+            "{}: {status}",
+            partition(&set)
+        );
+        Ok(())
+    })
+    .await
+}
+
+async fn reached(fleet: &Fleet, expected: i64) -> Result<()> {
+    wait::until(&format!("partition {expected}"), SOON, async || {
+        let set = fleet.get("StatefulSet", "db").await?;
+        ensure!(
+            partition(&set) == expected,
+            "{}: {}",
+            partition(&set),
+            set["metadata"]["annotations"]
+        );
+        Ok(())
+    })
+    .await
+}
+
+async fn runs(fleet: &Fleet, pod: &str, image: &str) -> Result<()> {
+    wait::until(&format!("{pod} runs {image}"), SOON, async || {
+        let pod = fleet.get("Pod", pod).await?;
+        ensure!(
+            pod["spec"]["containers"][0]["image"] == image,
+            "{}",
+            pod["spec"]
+        );
+        ensure!(
+            condition(&pod, "Ready").is_some_and(|ready| ready["status"] == "True"),
+            "{}",
+            pod["status"]
+        );
+        Ok(())
+    })
+    .await
+}
+
+async fn images(fleet: &Fleet) -> Result<Vec<String>> {
+    let mut pods = fleet.list("Pod").await?;
+    pods.sort_by_key(|pod| {
+        pod["metadata"]["name"]
+            .as_str()
+            .map(|name| (name.len(), name.to_owned()))
+    });
+    let image = |pod: &Value| {
+        pod["spec"]["containers"][0]["image"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    pods.iter()
+        .map(|pod| image(pod).context("an image"))
+        .collect()
+}
+
+/// One pod at a time through an edit half way and a pod that breaks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stateful_set_walks_one_pod_at_a_time() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster).await?;
+    fleet.apply(&stateful_set(&fleet, 5, "db:1")).await?;
+    settled(&fleet, 5).await?;
+    let witness = Witness::start(&fleet).await?;
+
+    edit(&fleet, "db:2").await?;
+    reached(&fleet, 3).await?;
+    edit(&fleet, "db:3").await?;
+    reached(&fleet, 3).await?;
+    runs(&fleet, "db-3", "db:3").await?;
+    // Below the partition, and not the next one.
+    set_ready(&fleet, "db-0", "False").await?;
+    waits(
+        &fleet,
+        "pod db-0 is not ready, and not the next to be updated",
+    )
+    .await?;
+    set_ready(&fleet, "db-0", "True").await?;
+    settled(&fleet, 5).await?;
+    ensure!(
+        images(&fleet).await? == ["db:3"; 5],
+        "{:?}",
+        images(&fleet).await?
+    );
+    let (partitions, most) = witness.judge("db")?;
+    ensure!(most == 1, "{most} pods were not ready at a time");
+    let held = partitions.iter().filter(|p| **p == HELD).count();
+    ensure!(
+        held == 2 && partitions.ends_with(&[HELD, 4, 3, 2, 1, 0]),
+        "{partitions:?}"
+    );
+    fleet
+        .event(
+            "db",
+            "PartitionLowered",
+            "pod db-4 is updated now (partition none to 4)",
+        )
+        .await
+}
+
+/// Their ordinals begin at 3 and have two digits; a person pauses the walk, scales the StatefulSet, and lets all go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twelve_ordinals_walk_in_numeric_order_until_they_are_forced() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster).await?;
+    let mut set = stateful_set(&fleet, 12, "db:1");
+    set["spec"]["ordinals"] = json!({"start": 3});
+    fleet.apply(&set).await?;
+    settled(&fleet, 12).await?;
+    let witness = Witness::start(&fleet).await?;
+
+    edit(&fleet, "db:2").await?;
+    reached(&fleet, 6).await?;
+    runs(&fleet, "db-9", "db:2").await?;
+    let updated = |all: &[String]| all.iter().map(|image| image == "db:2").collect::<Vec<_>>();
+    let expected: Vec<bool> = (3..15).map(|ordinal| ordinal >= 9).collect();
+    ensure!(
+        updated(&images(&fleet).await?) == expected,
+        "{:?}",
+        images(&fleet).await?
+    );
+
+    fleet.merge("StatefulSet", "db", &at(7)).await?;
+    waits(
+        &fleet,
+        "admin raised its partition; to go on, lower it again",
+    )
+    .await?;
+    ensure!(
+        partition(&fleet.get("StatefulSet", "db").await?) == 7,
+        "it went on"
+    );
+    // What is above the partition is released.
+    scale(cluster, &fleet, 13).await?;
+    runs(&fleet, "db-15", "db:2").await?;
+    fleet.merge("StatefulSet", "db", &at(6)).await?;
+    reached(&fleet, 5).await?;
+    witness.judge("db")?;
+
+    let force = |value: Value| annotated("lynq.sh/force-rollout", value);
+    fleet
+        .merge("StatefulSet", "db", &force(json!("true")))
+        .await?;
+    settled(&fleet, 13).await?;
+    ensure!(
+        updated(&images(&fleet).await?) == [true; 13],
+        "{:?}",
+        images(&fleet).await?
+    );
+    Ok(())
+}
+
+/// What is written round the gate waits all the same, whoever writes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_is_no_way_round_the_partition_gate() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster).await?;
+    fleet.apply(&stateful_set(&fleet, 2, "db:1")).await?;
+    settled(&fleet, 2).await?;
+    let namespace = format!("--namespace={}", fleet.namespace);
+    let kubectl = async |arguments: &[&str]| -> Result<Outcome> {
+        cluster
+            .kubectl(&[arguments, &[&namespace]].concat(), None)
+            .await
+    };
+    let paused = |by: Value| annotated("lynq.sh/partition-paused-by", by);
+    fleet
+        .merge("StatefulSet", "db", &paused(json!("test")))
+        .await?;
+
+    // The label first, the template second.
+    let told = kubectl(&["label", "statefulset/db", "lynq.sh/partition-gate-"]).await?;
+    let told = told.expect_success()?;
+    let set = fleet.get("StatefulSet", "db").await?;
+    ensure!(
+        set["metadata"]["labels"]["lynq.sh/partition-gate"] == "true",
+        "{told}"
+    );
+    // With a partition in the manifest.
+    let mut manifest = stateful_set(&fleet, 2, "db:2");
+    manifest["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 0}});
+    fleet.apply(&manifest).await?;
+    let held = async |what: &str| -> Result<Value> {
+        let set = fleet.get("StatefulSet", "db").await?;
+        ensure!(partition(&set) == HELD, "{what}: {}", partition(&set));
+        Ok(set)
+    };
+    let set = held("a manifest").await?;
+    // As the operator, with other managers than the loop's; and as the loop, with more than a step, or too late.
+    let operator = "--as=system:serviceaccount:lynq-system:lynq-controller-manager";
+    let patched = async |manager: &str, patch: Value| -> Result<String> {
+        let (manager, patch) = (
+            format!("--field-manager={manager}"),
+            format!("--patch={patch}"),
+        );
+        let patch = [
+            "patch",
+            "statefulset/db",
+            operator,
+            &manager,
+            "--type=merge",
+            &patch,
+        ];
+        Ok(format!("{:?}", kubectl(&patch).await?))
+    };
+    patched("lynq-operator", at(0)).await?;
+    held("the operator").await?;
+    let mut late = at(0);
+    late["metadata"] = json!({"resourceVersion": set["metadata"]["resourceVersion"]});
+    edit(&fleet, "db:3").await?;
+    let told = patched("lynqgate-partition", late).await?;
+    ensure!(told.contains("the object has been modified"), "{told}");
+    let mut more = at(0);
+    more["spec"]["template"] = json!({"metadata": {"annotations": {"a": "b"}}});
+    patched("lynqgate-partition", more).await?;
+    held("the loop").await?;
+    ensure!(
+        images(&fleet).await? == ["db:1"; 2],
+        "{:?}",
+        images(&fleet).await?
+    );
+
+    // New pods have the old revision, for nothing of the new one is released.
+    scale(cluster, &fleet, 3).await?;
+    runs(&fleet, "db-2", "db:1").await?;
+    fleet
+        .merge("StatefulSet", "db", &paused(Value::Null))
+        .await?;
+    settled(&fleet, 3).await?;
+    ensure!(
+        images(&fleet).await? == ["db:3"; 3],
+        "{:?}",
+        images(&fleet).await?
+    );
+    // Whoever wants to do without it says so; what waited goes.
+    fleet
+        .merge("StatefulSet", "db", &paused(json!("test")))
+        .await?;
+    edit(&fleet, "db:4").await?;
+    kubectl(&[
+        "label",
+        "--overwrite",
+        "statefulset/db",
+        "lynq.sh/partition-gate=false",
+    ])
+    .await?
+    .expect_success()?;
+    settled(&fleet, 3).await?;
+    ensure!(
+        images(&fleet).await? == ["db:4"; 3],
+        "{:?}",
+        images(&fleet).await?
+    );
+    Ok(())
+}
+
+/// In order, a StatefulSet replaces no pod while one is broken. A broken target is replaced all the same, and the next step waits for the
+/// whole to be ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_revision_breaks_one_pod_and_its_correction_mends_it() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = fleet(cluster).await?;
+    let whole = |state: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "whole", "namespace": fleet.namespace}, "data": {"state": state}});
+    fleet.apply(&whole("sick")).await?;
+    let mut set = stateful_set(&fleet, 3, "db:1");
+    set["spec"]["podManagementPolicy"] = json!("OrderedReady");
+    let probe = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "whole", "cel": "object.data.state == 'healthy'"});
+    set["metadata"]["annotations"] = json!({"lynq.sh/partition-probe": probe.to_string()});
+    fleet.apply(&set).await?;
+    settled(&fleet, 3).await?;
+    let witness = Witness::start(&fleet).await?;
+
+    edit(&fleet, "db:2-broken").await?;
+    waits(&fleet, "ConfigMap/").await?;
+    ensure!(
+        partition(&fleet.get("StatefulSet", "db").await?) == HELD,
+        "it went on"
+    );
+    fleet.apply(&whole("healthy")).await?;
+    reached(&fleet, 2).await?;
+    waits(&fleet, "pod db-2 is updated and not ready").await?;
+    edit(&fleet, "db:3").await?;
+    settled(&fleet, 3).await?;
+    ensure!(
+        images(&fleet).await? == ["db:3"; 3],
+        "{:?}",
+        images(&fleet).await?
+    );
+    let (_, most) = witness.judge("db")?;
+    ensure!(most == 1, "{most} pods were not ready at a time");
+    let why =
+        "pod db-2 is deleted: it is not ready, and its StatefulSet replaces no pod before it is";
+    fleet.event("db", "BrokenPodDeleted", why).await
+}
