@@ -2,13 +2,15 @@
 
 mod steps;
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::cluster::access::Outcome;
-use crate::cluster::{Cluster, wait};
-use crate::operator;
+use crate::cluster::{Cluster, Options, wait};
+use crate::operator::{self, Operator, Place};
 use crate::tenants::{Fleet, SOON, condition};
 use steps::Witness;
 
@@ -390,4 +392,101 @@ async fn a_bad_revision_breaks_one_pod_and_its_correction_mends_it() -> Result<(
     let why =
         "pod db-2 is deleted: it is not ready, and its StatefulSet replaces no pod before it is";
     fleet.event("db", "BrokenPodDeleted", why).await
+}
+
+/// Two operators that both lead, each killed once in the middle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neither_two_operators_nor_their_deaths_break_a_second_pod() -> Result<()> {
+    let cluster = Cluster::start(Options::default()).await?;
+    operator::install(&cluster).await?;
+    let kubeconfig = cluster.kubeconfig_for(&operator::identity()).await?;
+    let place = |webhook_url| Place {
+        kubeconfig: &kubeconfig,
+        webhook_url,
+        environment: &[],
+    };
+    let first = Operator::prepare(&cluster, "first", &place(None), &[])?;
+    first.process.start()?;
+    first.ready().await?;
+    let url = format!("https://127.0.0.1:{}", first.webhook_port);
+    let second = Operator::prepare(&cluster, "second", &place(Some(&url)), &[])?;
+    second.process.start()?;
+    second.ready().await?;
+    let fleet = fleet(&cluster).await?;
+    fleet.apply(&stateful_set(&fleet, 5, "db:1")).await?;
+    settled(&fleet, 5).await?;
+    let witness = Witness::start(&fleet).await?;
+
+    edit(&fleet, "db:2").await?;
+    for (partition, killed) in [(4, &second), (3, &first), (2, &second)] {
+        reached(&fleet, partition).await?;
+        killed.process.kill()?;
+        killed.process.start()?;
+        killed.ready().await?;
+    }
+    settled(&fleet, 5).await?;
+    let (partitions, most) = witness.judge("db")?;
+    ensure!(
+        partitions.ends_with(&[HELD, 4, 3, 2, 1, 0]),
+        "{partitions:?}"
+    );
+    ensure!(most == 1, "{most} pods were not ready at a time");
+    Ok(())
+}
+
+/// A bad revision breaks one pod of each of as many tenants as the window is wide, and stays there until it is corrected.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_of_tenants_breaks_one_pod_each() -> Result<()> {
+    const TENANTS: usize = 50;
+    const WINDOW: usize = 5;
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "pods", TENANTS).await?;
+    let form = |image: &str, window: Value| {
+        let labels = json!({"db": "{{ .uid }}"});
+        let containers = json!([{"name": "db", "image": image}]);
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
+        let spec = json!({"replicas": 2, "serviceName": "db", "selector": {"matchLabels": labels}, "template": template});
+        let mut form = fleet.form(image, window, 0);
+        form["spec"]["rollout"]["creation"] = json!("Immediate");
+        form["spec"]["deployments"] = json!([]);
+        form["spec"]["statefulSets"] = json!([{
+            "id": "db", "nameTemplate": "{{ .uid }}-db", "spec": {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": spec},
+        }]);
+        form
+    };
+    fleet.apply(&form("db:1", json!(WINDOW))).await?;
+    fleet.complete(TENANTS, 3 * SOON).await?;
+
+    fleet.apply(&form("db:2-broken", json!(WINDOW))).await?;
+    let broken = async |what: &str| -> Result<()> {
+        let images = images(&fleet).await?;
+        let broken = images
+            .iter()
+            .filter(|image| *image == "db:2-broken")
+            .count();
+        ensure!(broken == WINDOW, "{what}: {broken} pods are broken");
+        Ok(())
+    };
+    wait::until("the window is full", SOON, async || broken("now").await).await?;
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(15) {
+        broken("later").await?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let node = fleet.list("LynqNode").await?.into_iter().find_map(|node| {
+        let message = condition(&node, "Ready")?["message"].as_str()?.to_owned();
+        message.starts_with("StatefulSet").then_some(message)
+    });
+    let node = node.context("a node that is not ready")?;
+    ensure!(
+        node.contains("-db: 1/2 updated, one pod after the other"),
+        "{node}"
+    );
+
+    // All of them at once are none too many for what is known to run.
+    fleet.apply(&form("db:3", json!(TENANTS))).await?;
+    fleet.complete(TENANTS, 3 * SOON).await?;
+    let all = images(&fleet).await?;
+    ensure!(all == vec!["db:3"; 2 * TENANTS], "{all:?}");
+    fleet.retire().await
 }

@@ -1,10 +1,15 @@
-//! `lynqgate explain`: reads a hub with its forms and nodes once, and says what the release planner makes of them.
+//! `lynqgate explain`: reads a hub with its forms and nodes once, and says what the release planner makes of them; or a StatefulSet,
+//! and says what the partition loop does.
+
+mod stateful_set;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::conditions;
@@ -23,7 +28,7 @@ use crate::decide::rollout;
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// node or form.
+    /// node, form or statefulset.
     kind: Subject,
     /// Its name.
     name: String,
@@ -47,6 +52,8 @@ enum Subject {
     Node,
     #[value(alias = "lynqform", alias = "lform")]
     Form,
+    #[value(name = "statefulset", alias = "sts")]
+    StatefulSet,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -78,37 +85,47 @@ impl Error {
 type AnyError = Box<dyn std::error::Error>;
 
 pub fn explain(arguments: &Arguments) -> Result<(), AnyError> {
-    let explanation = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?
-        .block_on(ask(arguments))?;
+        .build()?;
+    match arguments.kind {
+        Subject::StatefulSet => show(arguments, &runtime.block_on(stateful_set::ask(arguments))?),
+        Subject::Node | Subject::Form => show(arguments, &runtime.block_on(ask(arguments))?),
+    }
+}
+
+fn show<T: Serialize + fmt::Display>(arguments: &Arguments, answer: &T) -> Result<(), AnyError> {
     match arguments.output {
-        Output::Text => print(explanation)?,
-        Output::Json => print(serde_json::to_string_pretty(&explanation)? + "\n")?,
+        Output::Text => print(answer)?,
+        Output::Json => print(serde_json::to_string_pretty(answer)? + "\n")?,
     }
     Ok(())
 }
 
+impl Arguments {
+    /// Where to ask, and for what namespace.
+    async fn connect(&self) -> Result<(Objects, String), AnyError> {
+        let path = self.kubeconfig.as_ref();
+        let path = path.map(|path| path.display().to_string());
+        let (kube, _) = client::connect(path.as_deref()).await?;
+        let of_context = kube.default_namespace().to_owned();
+        let namespace = self.namespace.clone().unwrap_or(of_context);
+        Ok((Objects::new(kube), namespace))
+    }
+}
+
 async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
-    let path = arguments
-        .kubeconfig
-        .as_ref()
-        .map(|path| path.display().to_string());
-    let (kube, _) = client::connect(path.as_deref()).await?;
-    let of_context = kube.default_namespace().to_owned();
-    let namespace = arguments.namespace.as_ref().unwrap_or(&of_context);
-    let objects = Objects::new(kube);
-    let kind = match arguments.kind {
-        Subject::Node => "LynqNode",
-        Subject::Form => "LynqForm",
-    };
+    let (objects, namespace) = arguments.connect().await?;
+    let namespace = namespace.as_str();
+    let is_node = arguments.kind == Subject::Node;
+    let kind = if is_node { "LynqNode" } else { "LynqForm" };
     let asked_about = get(&objects, kind, namespace, &arguments.name).await?;
-    let hub_name = match arguments.kind {
-        Subject::Node => NodeDigest::of(&asked_about, None).hub,
-        Subject::Form => Form::of(&asked_about).hub_id,
+    let hub_name = match is_node {
+        true => NodeDigest::of(&asked_about, None).hub,
+        false => Form::of(&asked_about).hub_id,
     };
     let hub_name = hub_name.as_str();
-    if hub_name.is_empty() && arguments.kind == Subject::Node {
+    if hub_name.is_empty() && is_node {
         return Ok(of_nobody(&NodeDigest::of(&asked_about, None)));
     }
     let hub = match hub_name {
@@ -188,9 +205,9 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         now,
     };
     let digest = || NodeDigest::of(&asked_about, None);
-    let found = match arguments.kind {
-        Subject::Node => Some(asked.node(&digest())),
-        Subject::Form => asked.form(&arguments.name),
+    let found = match is_node {
+        true => Some(asked.node(&digest())),
+        false => asked.form(&arguments.name),
     };
     Ok(found.ok_or_else(|| Error::Form {
         name: arguments.name.clone(),

@@ -24,6 +24,7 @@ use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, Kind, ObjectKey, Owner};
 use crate::decide::node_plan::recreate::Dependents;
 use crate::decide::partition;
+use crate::decide::partition::explain::faulty;
 use crate::decide::partition::probe::OfWhole;
 use crate::decide::partition::walk::{self, Around, Effect, Pod, Reason, Set, Step};
 use crate::decide::readiness::Readiness;
@@ -83,6 +84,13 @@ impl Memory {
 pub fn follow(world: &Arc<World>) {
     let (world, client) = (world.clone(), world.objects.client.clone());
     vital::spawn(async move {
+        let version = client.apiserver_version().await;
+        if let Some(fault) = version
+            .ok()
+            .and_then(|version| faulty(&version.git_version))
+        {
+            tracing::warn!("{fault}");
+        }
         let selector = format!("{}={}", names::PARTITION_GATE, names::TRUE);
         let mut unseen: Option<BTreeSet<SetKey>> = None;
         let on_change = |change| match change {

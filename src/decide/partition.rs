@@ -4,6 +4,7 @@
 //! The partition is an index, counted from `spec.ordinals.start`: pod `start + partition` and those above it are updated
 //! (`newVersionedStatefulSetPod` and `updateStatefulSet` in Kubernetes' pkg/controller/statefulset).
 
+pub mod explain;
 pub mod gate;
 pub mod probe;
 pub mod walk;

@@ -104,7 +104,7 @@ pub struct Pod {
 }
 
 impl Pod {
-    fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.ready_since.is_some() && !self.terminating
     }
 

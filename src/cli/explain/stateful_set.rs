@@ -1,0 +1,65 @@
+//! `lynqgate explain statefulset`: looks at a StatefulSet and its pods once, and says which pod is updated next, or why none is.
+
+use jiff::Timestamp;
+
+use crate::cli::explain::{AnyError, Arguments, Error, leader};
+use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::objects::{ApiError, Objects};
+use crate::controller::partition::Look;
+use crate::controller::rollout::snapshot::is_forced;
+use crate::decide::child::{Child, ObjectKey, Owner};
+use crate::decide::explain::Leader;
+use crate::decide::node::NodeDigest;
+use crate::decide::partition;
+use crate::decide::partition::explain::{Explanation, faulty};
+use crate::decide::partition::walk::{self, Around};
+
+pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
+    let (objects, namespace) = arguments.connect().await?;
+    let key = partition::key(&namespace, &arguments.name);
+    let look = Look::at(&objects, &key)
+        .await
+        .map_err(|reason| match reason {
+            ApiError::NotFound(_) => Error::not_found("StatefulSet", &namespace, &arguments.name),
+            reason => Error::Api {
+                what: key.to_string(),
+                reason,
+            },
+        })?;
+    let around = Around {
+        forced: forces(&objects, &look).await,
+        node: None,
+        probe: look.unmet_probe(&objects).await,
+    };
+    let now = Timestamp::now();
+    let (leader, _) = leader(&objects, &arguments.operator_namespace, now).await;
+    let version = objects.client.apiserver_version().await;
+    let step = walk::step(&look.set, &look.pods, &around, now);
+    Ok(Explanation {
+        fault: version
+            .ok()
+            .and_then(|version| faulty(&version.git_version)),
+        leaderless: matches!(leader, Leader::Missing(_)),
+        ..Explanation::of(&namespace, &look.set, &look.pods, &step)
+    })
+}
+
+/// Whether everything of the owning node goes at once. Who may not read the node sees what the StatefulSet says.
+async fn forces(objects: &Objects, look: &Look) -> bool {
+    let Owner::Node { key, .. } = Child::of(&look.object).owner else {
+        return false;
+    };
+    let get = async |kind: &str, name: &str| {
+        let own = ObjectKey::own(kind, &key.namespace, name);
+        objects.get(&own).await.ok()
+    };
+    let Some(node) = get("LynqNode", &key.name).await else {
+        return false;
+    };
+    let node = NodeDigest::of(&node, None);
+    let form = get("LynqForm", &node.form).await;
+    let hub = get("LynqHub", &node.hub).await;
+    node.forced
+        || form.is_some_and(|form| is_forced(&Form::of(&form).annotations))
+        || hub.is_some_and(|hub| is_forced(&Hub::of(&hub).annotations))
+}
