@@ -176,7 +176,13 @@ fn stateful_sets(entry: &impl Fn(&str, &str, &str, u8) -> Value, path: &str) -> 
         let mut webhook = entry(name, path, "statefulsets", 5);
         webhook["rules"][0]["apiGroups"] = json!(["apps"]);
         webhook["objectSelector"] = json!({"matchExpressions": labels});
-        webhook["matchConditions"] = json!([{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}]);
+        // Whoever changes an owner or a finalizer, such as the garbage collector, need not wait for lynqgate.
+        let moves_pods = "oldObject == null || object.spec != oldObject.spec || \
+                          object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})";
+        webhook["matchConditions"] = json!([
+            {"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"},
+            {"name": "moves-pods", "expression": moves_pods},
+        ]);
         webhook
     })
 }
