@@ -4,9 +4,10 @@ pub mod deletions;
 pub mod live;
 mod objects;
 pub mod refused;
+pub mod restarts;
 pub mod sample;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,12 +16,13 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
-use crate::decide::admission::trial::deletions::{Confirmation, Deletions, Tenant};
+use crate::decide::admission::trial::deletions::{Confirmation, Deletions, TakenAway, Tenant};
 use crate::decide::admission::trial::live::{LiveNode, LiveNodes};
 use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
 use crate::decide::admission::trial::refused::Findings;
+use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::{Offer, Sample, Samples};
-use crate::decide::child::{NodeKey, kind_of};
+use crate::decide::child::NodeKey;
 use crate::decide::content;
 use crate::decide::render::{CompiledForm, RowInputs};
 use crate::decide::review::{MESSAGE_MAX, WARNING_MAX};
@@ -57,15 +59,14 @@ pub struct Trial {
     groups: BTreeSet<usize>,
     /// A row for which a condition of the order is neither true nor false, and which.
     odd: Option<(String, String)>,
-    /// Workloads by kind whose pods are made anew.
-    restarts: BTreeMap<String, usize>,
+    pub restarts: Restarts,
     objects: Objects,
     pub deletions: Deletions,
     /// What it takes away by its templates.
-    taken_away: Vec<String>,
-    /// Nodes of undecided rows, where the change takes something away: they lose it later.
-    kept_rows: usize,
-    /// Nodes of the hub, as far as they are known.
+    taken_away: Vec<TakenAway>,
+    /// Nodes of the form for which what it takes away could not be tried: they lose it later.
+    later: usize,
+    /// Nodes of the hub; of the form alone where they were not listed.
     nodes: usize,
     pub hub: HubSays,
     /// What the API server is to be asked about.
@@ -120,23 +121,15 @@ pub fn of(
     live: Option<&LiveNodes>,
     go_on: &dyn Fn() -> bool,
 ) -> Trial {
-    let has_node = |uid: &str| live.is_none_or(|live| live.get(&node_name(uid, form)).is_some());
     let mut trial = Trial {
         rows: rows.rows.len(),
         compared: change.old.is_some(),
         nodes_known: live.is_some(),
-        nodes: live.map_or(0, LiveNodes::count),
+        nodes: live.map_or(change.nodes, LiveNodes::count),
         taken_away: change.taken_away.clone(),
-        kept_rows: match change.taken_away.is_empty() {
-            true => 0,
-            false => rows
-                .protected
-                .iter()
-                .filter(|uid| has_node(uid.as_str()))
-                .count(),
-        },
         ..Trial::default()
     };
+    let mut decided = BTreeSet::new();
     let (mut claims, mut samples) = (Claims::default(), Samples::default());
     for row in rows.rows.values() {
         if !go_on() {
@@ -164,6 +157,15 @@ pub fn of(
         let (old, old_errors) = old.unzip();
         let old_errors = old_errors.unwrap_or_default();
         trial.broken_before += usize::from(!old_errors.is_empty());
+        let fails = |id: &String| {
+            [&errors, &old_errors]
+                .into_iter()
+                .flatten()
+                .any(|(of, _)| of == id)
+        };
+        if !change.taken_away.iter().any(|taken| fails(&taken.id)) {
+            decided.insert(row.uid.as_str());
+        }
         let unrendered = errors.iter().map(|(id, _)| id.clone()).collect();
         let was_broken = |id: &String| old_errors.iter().any(|(old, _)| old == id);
         let resource = errors.into_iter().find(|(id, _)| !was_broken(id));
@@ -215,7 +217,13 @@ pub fn of(
                 runs_old,
             };
             let before = tenant.old.objects(content);
-            trial.deletions.add(&tenant, &before, &named, &unrendered);
+            if trial.deletions.add(&tenant, &before, &named, &unrendered) {
+                decided.insert(row.uid.as_str());
+            }
+            match runs_old {
+                true => trial.restarts.add(&before, &named),
+                false => trial.restarts.add_in_doubt(&home, &named),
+            }
         }
         if written {
             trial
@@ -230,9 +238,10 @@ pub fn of(
             };
             samples.offer(&offer);
         }
-        if let Some(old) = old.filter(|_| changed && !is_made) {
-            trial.count_restarts(&old, &new, runs_old);
-        }
+    }
+    if let Some(live) = live.filter(|_| !change.taken_away.is_empty()) {
+        let of_form = live.of_form(form);
+        trial.later = of_form.filter(|uid| !decided.contains(uid)).count();
     }
     trial.samples = samples.finish();
     trial
@@ -244,21 +253,6 @@ fn resources(content: &Value) -> impl Iterator<Item = &Value> {
 }
 
 impl Trial {
-    /// `is_old`: what runs is the old content.
-    fn count_restarts(&mut self, old: &Value, new: &Value, is_old: bool) {
-        let template = |resource: &Value| resource["spec"]["spec"]["template"].clone();
-        for resource in resources(new) {
-            let kind = kind_of(&resource["spec"]).kind;
-            if !["Deployment", "StatefulSet", "DaemonSet"].contains(&kind.as_str()) {
-                continue;
-            }
-            let before = resources(old).find(|other| other["id"] == resource["id"]);
-            if before.is_some_and(|before| !is_old || template(before) != template(resource)) {
-                *self.restarts.entry(kind).or_default() += 1;
-            }
-        }
-    }
-
     pub fn verdict(&self, form: &FormSays) -> Verdict {
         let allowed = form.allows_errors;
         let stays = self.stays();
@@ -292,11 +286,13 @@ impl Trial {
 
     /// Why it would delete too much: neither force nor allowed errors lift that.
     fn unconfirmed(&self, confirmation: &Confirmation) -> Option<String> {
-        match self.untried() {
-            Some(why) if deletions::is_asked(self.rows) => {
-                deletions::untried(&self.taken_away, &why)
+        let untried = self.untried().filter(|_| deletions::is_asked(self.rows));
+        match untried.or_else(|| self.unlisted.clone()) {
+            Some(why) => deletions::untried(&self.taken_away, &why),
+            None => {
+                let later = (self.later, self.taken_away.as_slice());
+                self.deletions.unconfirmed(later, confirmation)
             }
-            _ => self.deletions.unconfirmed(self.kept_rows, confirmation),
         }
     }
 
@@ -315,8 +311,16 @@ impl Trial {
         }
     }
 
+    /// There is nothing yet that the form could change: neither rows nor nodes.
+    pub fn is_first(&self) -> bool {
+        self.rows == 0 && self.nodes == 0
+    }
+
     /// How far it got, where it did not try every row.
     pub fn untried(&self) -> Option<String> {
+        if self.rows == 0 {
+            return Some("not tried on the rows: the hub has no active rows".to_owned());
+        }
         (self.tried < self.rows).then(|| {
             format!(
                 "tried on {} of {} rows, there was no time for more: that it renders for the others is not known",
@@ -452,8 +456,7 @@ impl Trial {
                 said.push(format!("{whose} {skew}: at least {waves}"));
             }
         }
-        let restarts = self.restarts.iter();
-        said.extend(restarts.map(|(kind, n)| format!("up to {} restart", counted(*n, kind))));
+        said.extend(self.restarts.told());
         said.join("; ")
     }
 

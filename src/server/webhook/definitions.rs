@@ -222,7 +222,7 @@ impl Definitions {
             return verdict;
         }
         let before = request.old_object.as_ref();
-        let is_known = before.is_some_and(runs_everywhere);
+        let is_known = before.is_some_and(runs_everywhere) && change.taken_away.is_empty();
         let deadline = Instant::now() + 3 * PATIENCE;
         let tried = self.tried(
             &change,
@@ -239,7 +239,7 @@ impl Definitions {
                 let found = trial.verdict(&FormSays::of(&policy, before, new));
                 verdict.denied = found.denied;
                 verdict.warnings.extend(found.warnings);
-                trial.untried()
+                trial.untried().filter(|_| !trial.is_first())
             }
             Err(why) => {
                 let untried = format!("not tried on the rows: {why}");

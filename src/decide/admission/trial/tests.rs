@@ -149,7 +149,7 @@ fn a_change_says_how_far_it_reaches() {
 }
 
 /// The metadata of a node with what runs, and what is held, as the forms render it for the row.
-fn node(live: Option<&Value>, desired: &Value, row: &Row) -> Value {
+pub fn node(live: Option<&Value>, desired: &Value, row: &Row) -> Value {
     let hash = |form: &Value| {
         let inputs = RowInputs {
             hub: "h",
@@ -161,10 +161,13 @@ fn node(live: Option<&Value>, desired: &Value, row: &Row) -> Value {
         let (content, _) = changed(None, form).unwrap().new.render(&inputs);
         content::hash(Some(&content)).to_string()
     };
-    json!({"annotations": {names::LIVE_HASH: live.map(hash), names::DESIRED_HASH: hash(desired)}})
+    json!({
+        "labels": {names::LABEL_UID: row.uid},
+        "annotations": {names::LIVE_HASH: live.map(hash), names::DESIRED_HASH: hash(desired)},
+    })
 }
 
-fn tried_live(old: Option<&Value>, new: &Value, rows: &Rows, live: &LiveNodes) -> Trial {
+pub fn tried_live(old: Option<&Value>, new: &Value, rows: &Rows, live: &LiveNodes) -> Trial {
     let change = changed(old, new).unwrap();
     of(&change, rows, ("tenants", "h", "web"), Some(live), &|| true)
 }
@@ -419,6 +422,22 @@ fn kinds_have_their_plurals() {
         assert_eq!(counted(2, kind), plural);
         assert_eq!(counted(1, kind), format!("1 {kind}"));
     }
+}
+
+#[test]
+fn a_hub_without_active_rows_tries_nothing_and_says_so() {
+    let (old, new) = (form("x", ""), form("y", ""));
+    let none = LiveNodes::new(None);
+    let first = tried_live(None, &new, &rows(&[]), &none);
+    let said = "not tried on the rows: the hub has no active rows";
+    assert_eq!(first.verdict(&says(&window(1), false)).warnings, [said]);
+    assert!(first.is_first());
+    let gone = rows(&[("a", "pro")]);
+    let mut nodes = LiveNodes::new(None);
+    nodes.add("a-web", &node(Some(&old), &old, &gone.rows["a"]));
+    let trial = tried_live(Some(&old), &new, &rows(&[]), &nodes);
+    assert_eq!(trial.untried().as_deref(), Some(said));
+    assert!(!trial.is_first());
 }
 
 #[test]
