@@ -24,7 +24,7 @@ use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::{Offer, Sample, Samples};
 use crate::decide::child::NodeKey;
 use crate::decide::content;
-use crate::decide::render::{CompiledForm, RowInputs};
+use crate::decide::render::RowInputs;
 use crate::decide::review::{MESSAGE_MAX, WARNING_MAX};
 use crate::decide::rows::Rows;
 use crate::decide::rows::guard::{self, guard};
@@ -113,12 +113,31 @@ impl<'a> FormSays<'a> {
     }
 }
 
-/// `live`: None where what the form was is what runs, as far as anybody knows. `go_on` is asked before each row.
+/// What a form is tried on.
+#[derive(Clone, Copy)]
+pub struct On<'a> {
+    pub rows: &'a Rows,
+    /// What the hub read before, where it is the hub that changes.
+    pub before: Option<&'a Rows>,
+    /// None where what the form was is what runs, as far as anybody knows.
+    pub live: Option<&'a LiveNodes>,
+}
+
+impl<'a> On<'a> {
+    pub fn rows(rows: &'a Rows) -> Self {
+        On {
+            rows,
+            before: None,
+            live: None,
+        }
+    }
+}
+
+/// `go_on` is asked before each row.
 pub fn of(
     change: &Change,
-    rows: &Rows,
+    &On { rows, before, live }: &On,
     (namespace, hub, form): (&str, &str, &str),
-    live: Option<&LiveNodes>,
     go_on: &dyn Fn() -> bool,
 ) -> Trial {
     let mut trial = Trial {
@@ -151,10 +170,11 @@ pub fn of(
                 .unwrap_or(Timestamp::UNIX_EPOCH),
             seed: live.and_then(|live| live.seed).unwrap_or_default(),
         };
-        let render = |form: &CompiledForm| form.render(&inputs);
-        let (new, errors) = render(&change.new);
-        let old = change.old.as_ref().map(|old| render(old));
-        let (old, old_errors) = old.unzip();
+        let (new, errors) = change.new.render(&inputs);
+        let row_before = before.map_or(Some(row), |before| before.rows.get(&row.uid));
+        let before = row_before.map(|row| RowInputs { row, ..inputs });
+        let old = change.old.as_ref().zip(before.as_ref());
+        let (old, old_errors) = old.map(|(old, before)| old.render(before)).unzip();
         let old_errors = old_errors.unwrap_or_default();
         trial.broken_before += usize::from(!old_errors.is_empty());
         let fails = |id: &String| {
@@ -203,17 +223,20 @@ pub fn of(
                 .is_some_and(|hash| node.live == hash.as_str())
         };
         let runs_old = node.is_none_or(is_old);
-        let of = |form| Rendering {
+        let of = |form, inputs| Rendering {
             form,
-            inputs: &inputs,
+            inputs,
             home: &home,
         };
-        let named = of(&change.new).objects(&new);
+        let of_new = of(&change.new, &inputs);
+        let named = of_new.objects(&new);
         // Also of a node of which something does not render, for it goes once that is corrected.
-        if let (Some(form), Some(content), true) = (&change.old, &old, changed && !is_made) {
+        if let (Some(form), Some(before), Some(content), true) =
+            (&change.old, &before, &old, changed && !is_made)
+        {
             let tenant = Tenant {
                 number: trial.tried,
-                old: of(form),
+                old: of(form, before),
                 runs_old,
             };
             let before = tenant.old.objects(content);
@@ -226,9 +249,7 @@ pub fn of(
             }
         }
         if written {
-            trial
-                .objects
-                .claim(row, &of(&change.new), &named, &mut claims);
+            trial.objects.claim(row, &of_new, &named, &mut claims);
             let offer = Offer {
                 row: &row.uid,
                 node: &home,
@@ -313,7 +334,7 @@ impl Trial {
 
     /// There is nothing yet that the form could change: neither rows nor nodes.
     pub fn is_first(&self) -> bool {
-        self.rows == 0 && self.nodes == 0
+        self.rows == 0 && self.nodes == 0 && self.unlisted.is_none()
     }
 
     /// How far it got, where it did not try every row.
@@ -342,10 +363,12 @@ impl Trial {
         )
     }
 
-    /// What the form does not render of rows that its changed hub gives.
-    pub fn unrendered(&self, form: &str) -> Option<String> {
-        let said = |broken: String| format!("of form {form}, {broken}");
-        self.told(said, WARNING_MAX)
+    /// What becomes of the form's nodes with the rows that its changed hub gives: which data goes, and what does not render.
+    pub fn of_hub(&self, form: &str) -> Vec<String> {
+        let said = |what: String| format!("of form {form}, {what}");
+        let all = self.tried == self.rows;
+        let deleted = self.deletions.warnings(all, true).into_iter().map(said);
+        deleted.chain(self.told(said, WARNING_MAX)).collect()
     }
 
     /// What is broken, in such words; where that has no room, without the names that are like the first.
@@ -384,7 +407,7 @@ impl Trial {
         }
         let all = self.tried == self.rows;
         warnings.extend(self.uncreated());
-        warnings.extend(self.deletions.warnings(all));
+        warnings.extend(self.deletions.warnings(all, false));
         warnings.extend(self.objects.warning(all));
         warnings.extend(self.untried());
         warnings.extend(self.unlisted.as_ref().map(|why| {

@@ -25,7 +25,7 @@ use crate::cluster::vital::Mutex;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::rights;
 use crate::decide::admission::trial::live::{LiveNodes, runs_everywhere};
-use crate::decide::admission::trial::{self, FormSays, HubSays, Trial, deletions};
+use crate::decide::admission::trial::{self, FormSays, HubSays, On, Trial, deletions};
 use crate::decide::admission::{Doubt, Verdict};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
 use crate::decide::rows::Rows;
@@ -286,9 +286,12 @@ impl Definitions {
         let trial = spawn_blocking(move || {
             let start = Instant::now();
             let place = (namespace.as_str(), hub.as_str(), name.as_str());
-            let mut trial = trial::of(&change_tried, &rows, place, nodes.as_ref(), &|| {
-                start.elapsed() < PATIENCE
-            });
+            let on = On {
+                live: nodes.as_ref(),
+                ..On::rows(&rows)
+            };
+            let go_on = || start.elapsed() < PATIENCE;
+            let mut trial = trial::of(&change_tried, &on, place, &go_on);
             drop((render, turn));
             trial.hub = of_hub;
             trial.unlisted = unlisted;

@@ -205,11 +205,14 @@ impl Deletions {
         ))
     }
 
-    /// `all`: no row was left out.
-    pub fn warnings(&self, all: bool) -> Vec<String> {
+    /// `all`: no row was left out. `only_data`: nothing of what holds none.
+    pub fn warnings(&self, all: bool, only_data: bool) -> Vec<String> {
         let least = if all { "" } else { "at least " };
         let by_kind = self.by_kind();
-        let told = by_kind.iter().map(|(kind, deleted)| {
+        let told = by_kind
+            .iter()
+            .filter(|(_, deleted)| deleted.holds_data || !only_data);
+        let told = told.map(|(kind, deleted)| {
             let them = if deleted.count == 1 { "it" } else { "them" };
             let what = deleted.told(kind, least, &WARNED);
             if deleted.sheds {

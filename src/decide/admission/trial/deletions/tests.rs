@@ -7,10 +7,10 @@ use crate::decide::admission::trial::live::LiveNodes;
 use crate::decide::admission::trial::tests::{
     changed, claim, map, node, of_resources as form, rows, tried, tried_live,
 };
-use crate::decide::admission::trial::{Trial, of};
+use crate::decide::admission::trial::{On, Trial, of};
 
 fn said(trial: &Trial) -> Vec<String> {
-    trial.deletions.warnings(trial.tried == trial.rows)
+    trial.deletions.warnings(trial.tried == trial.rows, false)
 }
 
 const GONE: &str = ", as the form does not name them any more; to keep them, set deletionPolicy: Retain first and let that roll out";
@@ -152,7 +152,7 @@ fn what_a_change_makes_go_is_told_before_it_goes() {
     let change = changed(Some(&old), &new).unwrap();
     let left = std::cell::Cell::new(3);
     let go_on = || left.replace(left.get() - 1) > 1;
-    let trial = of(&change, &three, ("tenants", "h", "web"), None, &go_on);
+    let trial = of(&change, &On::rows(&three), ("tenants", "h", "web"), &go_on);
     let least =
         format!("deletes at least 2 PersistentVolumeClaims (acme-data and globex-data){GONE}");
     assert_eq!(said(&trial), [least]);
@@ -339,6 +339,31 @@ fn nodes_that_could_not_be_tried_lose_the_same_later() {
     let said = unlisted.unconfirmed(&Confirmation::default());
     let known = "this change takes away resource 'ns' (Namespace), which may hold data, and how many tenants would lose it is not known: no answer";
     assert!(said.is_some_and(|said| said.starts_with(known)));
+}
+
+#[test]
+fn a_changed_hub_says_which_data_it_deletes() {
+    let named = r#"{{ .uid }}{{ if eq .plan "pro" }}-pro{{ end }}"#;
+    let web = form(json!([
+        namespace(json!({"nameTemplate": named})),
+        map(named, "{{ .plan }}")
+    ]));
+    let mut change = changed(None, &web).unwrap();
+    change.old = Some(change.new.clone());
+    let (before, after) = (
+        rows(&[("a", "x"), ("b", "x"), ("gone", "x")]),
+        rows(&[("a", "pro"), ("b", "x"), ("new", "pro")]),
+    );
+    let said = |before| {
+        let on = On {
+            before: Some(before),
+            ..On::rows(&after)
+        };
+        of(&change, &on, ("tenants", "h", "web"), &|| true).of_hub("web")
+    };
+    let told = "of form web, deletes 1 Namespace and everything in it (a); to keep it, set deletionPolicy: Retain first and let that roll out";
+    assert_eq!(said(&before), [told]);
+    assert_eq!(said(&after), [""; 0]);
 }
 
 #[test]
