@@ -33,22 +33,16 @@ pub async fn warnings(all: &Definitions, old: &Value, new: &Value) -> Result<Vec
     let nodes = all.objects.owned(&kind, text("namespace"), text("uid"));
     let forms = forms(&all.objects, text("namespace"), text("name"));
     let found = async {
-        let before = timeout(PATIENCE / 2, (all.rows_as)(old.clone()));
-        let rows = (all.rows_as)(new.clone());
-        let (nodes, forms, rows, before) = tokio::join!(nodes, forms, rows, before);
+        let (nodes, forms, rows) = tokio::join!(nodes, forms, (all.rows_as)(new.clone()));
         let failed = |error: ApiError| error.to_string();
-        Ok::<_, String>((
-            nodes.map_err(failed)?,
-            forms.map_err(failed)?,
-            rows?,
-            before,
-        ))
+        Ok::<_, String>((nodes.map_err(failed)?, forms.map_err(failed)?, rows?))
     };
     let too_late = || Err(format!("it took more than {} s", PATIENCE.as_secs()));
     let found = timeout(PATIENCE, found).await;
-    let (nodes, forms, rows, before) = found.unwrap_or_else(|_| too_late())?;
-    let too_late = || Err("they did not come in time".to_owned());
-    let before = before.unwrap_or_else(|_| too_late());
+    let (nodes, forms, rows) = found.unwrap_or_else(|_| too_late())?;
+    // One process has one connection to a hub's database at a time.
+    let before = timeout(PATIENCE / 2, (all.rows_as)(old.clone())).await;
+    let before = before.unwrap_or_else(|_| Err("they did not come in time".to_owned()));
     let node = |object: kube::api::ObjectMeta| NodeRow {
         name: object.name.unwrap_or_default(),
         uid: object
