@@ -308,13 +308,10 @@ impl Trial {
     /// Why it would delete too much: neither force nor allowed errors lift that.
     fn unconfirmed(&self, confirmation: &Confirmation) -> Option<String> {
         let untried = self.untried().filter(|_| deletions::is_asked(self.rows));
-        match untried.or_else(|| self.unlisted.clone()) {
-            Some(why) => deletions::untried(&self.taken_away, &why),
-            None => {
-                let later = (self.later, self.taken_away.as_slice());
-                self.deletions.unconfirmed(later, confirmation)
-            }
-        }
+        let untried = untried.or_else(|| self.unlisted.clone());
+        let denied = untried.and_then(|why| deletions::untried(&self.taken_away, &why));
+        let later = (self.later, self.taken_away.as_slice());
+        denied.or_else(|| self.deletions.unconfirmed(later, confirmation))
     }
 
     /// What the hub says of the nodes that a new form makes, where it would not make them unasked.
