@@ -146,7 +146,7 @@ async fn objects_with_immutable_fields_are_recreated_tenant_by_tenant_where_the_
     .await?;
     ensure!(set_pods().await? == pods, "pods of StatefulSets went");
     let said = "Deployment/{namespace}/t0-app is deleted and created again (onImmutable: Recreate), and its pods go meanwhile: \
-                spec.selector: Invalid value: (value): field is immutable";
+                spec.selector: field is immutable";
     fleet.event("t0-web", "ResourceRecreated", said).await?;
     let told = recreated_events(&fleet, "t0-web").await?;
     ensure!(told.len() == 2, "{told:#?}");

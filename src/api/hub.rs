@@ -278,7 +278,7 @@ pub struct HubRollout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Guard {
-    /// The most nodes that one sync may delete. Default: half of the hub's nodes, or 5 where that is more.
+    /// The most nodes that one sync may delete. Default: half of the hub's nodes, or 5 where that is more; of nodes whose form is gone, 5.
     /// More than that is held until the annotation lynq.sh/confirm-deletions names the count.
     #[serde(
         default,

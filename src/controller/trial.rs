@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::api::form::FormSpec;
 use crate::api::names;
+use crate::api::resource::ResourceArrays;
 use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::hub::seed;
 use crate::controller::node::apply::{dry_run, dry_run_anew, fits_alone};
@@ -20,17 +21,21 @@ use crate::decide::admission::trial::Trial;
 use crate::decide::admission::trial::deletions::Seen;
 use crate::decide::admission::trial::live::LiveNodes;
 use crate::decide::admission::trial::refused::{Findings, Found, NO_TIME, OWN_KIND, beside_others};
+use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::Sample;
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, manifest, object_key};
 use crate::decide::near::meant_kind;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::{NodeDigest, live_content};
 use crate::decide::node_plan::record::Record;
 use crate::decide::node_plan::recreate::{Recreation, immutable};
+use crate::decide::rollout::Live;
 use crate::decide::schema;
 use crate::decide::template::public;
 
 /// Resources that are tried at a time.
 const REQUESTS_MAX: usize = 8;
+/// Nodes that are asked for what they run.
+const NODES_MAX: usize = 200;
 /// Of a node that is not there yet.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 /// What the operator does with the objects of a kind.
@@ -68,13 +73,38 @@ pub async fn try_on_server(
     };
     let samples = std::mem::take(&mut trial.samples);
     let looks: Vec<ObjectKey> = trial.deletions.looks().cloned().collect();
-    let (found, seen) = tokio::join!(
+    let nodes: Vec<NodeKey> = trial.restarts.looks().take(NODES_MAX).cloned().collect();
+    let (found, seen, ()) = tokio::join!(
         on_server.findings(&samples, deadline),
-        seen(objects, looks, deadline)
+        seen(objects, looks, deadline),
+        look_at_nodes(objects, nodes, &mut trial.restarts, deadline)
     );
     trial.findings = found;
     trial.deletions.settle(&seen);
     trial
+}
+
+/// What these nodes run. Those that do not answer in time stay in doubt.
+async fn look_at_nodes(
+    objects: &Objects,
+    nodes: Vec<NodeKey>,
+    restarts: &mut Restarts,
+    deadline: Instant,
+) {
+    let looks = nodes.into_iter().map(async |node| {
+        let key = ObjectKey::own("LynqNode", &node.namespace, &node.name);
+        Some((node, objects.get(&key).await.ok()?))
+    });
+    let mut looks = stream::iter(Vec::from_iter(looks)).buffer_unordered(REQUESTS_MAX);
+    while let Ok(Some(look)) = timeout_at(deadline, looks.next()).await {
+        if let Some((node, object)) = look {
+            let live = NodeDigest::of(&object, None).live;
+            let content = live_content(&object, &live);
+            if content.is_some() || live == Live::None {
+                restarts.settle(&node, content.iter().flat_map(ResourceArrays::iter));
+            }
+        }
+    }
 }
 
 /// The metadata of objects. What does not answer in time is left out.

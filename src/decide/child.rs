@@ -329,6 +329,24 @@ pub fn deletes_claims(object: &Value) -> bool {
     kind_of(object).is_stateful_set() && policy == "Delete"
 }
 
+/// Whether what `new` makes of the StatefulSet may have fewer replicas, whose claims then go. A template may say any number.
+pub fn sheds_claims(old: &Resource, new: &Resource) -> bool {
+    let policy = &new.spec["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"];
+    if !kind_of(&new.spec).is_stateful_set() || policy.is_null() || policy == "Retain" {
+        return false;
+    }
+    let replicas = |resource: &Resource| match ignored::without(resource)["spec"]["replicas"].take()
+    {
+        Value::Null => json!(1),
+        replicas => replicas,
+    };
+    let (old, new) = (replicas(old), replicas(new));
+    match (old.as_i64(), new.as_i64()) {
+        (Some(old), Some(new)) => new < old,
+        _ => old != new,
+    }
+}
+
 /// Hash of everything of a resource that ends up in its object. Fields that are left to others do not count, so that a
 /// change of theirs is no reason to apply.
 pub fn applied_hash(resource: &Resource) -> String {

@@ -109,12 +109,13 @@ impl Asked<'_> {
                 ago if ago.is_empty() => state,
                 ago => format!("{state}; live{}", ago),
             };
-            let state = match self.is_behind(node) {
-                true => format!(
+            let state = match (self.is_behind(node), self.invalid.get(&node.form)) {
+                (true, Some((_, why))) => format!("{state}; nothing is rendered for it: {why}"),
+                (true, None) => format!(
                     "{state}; the form's newest content may not have been written to it: see lynqgate explain form {}",
                     node.form
                 ),
-                false => state,
+                (false, _) => state,
             };
             let force = match node.forced {
                 true => Some(format!("{}={} is on it", names::FORCE_ROLLOUT, names::TRUE)),

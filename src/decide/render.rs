@@ -91,6 +91,7 @@ pub enum FormError {
 }
 
 /// What a row brings to its templates.
+#[derive(Clone, Copy)]
 pub struct RowInputs<'a> {
     pub hub: &'a str,
     pub form: &'a str,

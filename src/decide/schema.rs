@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -136,6 +138,7 @@ impl<'a> Walk<'a> {
                 }
             }
             Value::String(text) if is_quantity => self.quantity(text, path),
+            Value::String(text) if schema["format"] == "byte" => self.base64(text, path),
             _ => {}
         }
     }
@@ -162,6 +165,24 @@ impl<'a> Walk<'a> {
                     });
                 }
             }
+        }
+    }
+
+    /// The API server does not say where.
+    fn base64(&mut self, text: &str, path: &str) {
+        let joined: String = text.chars().filter(|c| !"\r\n".contains(*c)).collect();
+        if STANDARD.decode(joined).is_err() {
+            let other = match path.split('.').next() {
+                Some("data") => "stringData",
+                Some("binaryData") => "data",
+                _ => "",
+            };
+            let instead = match other {
+                "" => "encode it, for example with the function b64enc".to_owned(),
+                other => format!("write it under {other}, as it is, or encode it (b64enc)"),
+            };
+            let (path, what) = (path.to_owned(), format!("not base64; {instead}"));
+            self.faults.push(Fault { path, what });
         }
     }
 
@@ -237,7 +258,12 @@ mod tests {
                 "name": {"type": "string"}, "port": {"type": "string", "format": "int-or-string"},
                 "ports": {"items": {"properties": {"containerPort": {"type": "integer"}}}},
                 "limits": {"additionalProperties": of("io.k8s.Quantity")},
+                "ca": {"type": "string", "format": "byte"},
             }},
+            "Secret": {
+                "properties": {"data": {"additionalProperties": {"type": "string", "format": "byte"}}},
+                "x-kubernetes-group-version-kind": [{"group": "apps", "kind": "Secret", "version": "v1"}],
+            },
             "io.k8s.Quantity": {"type": "string"},
         }}})
     }
@@ -263,6 +289,24 @@ mod tests {
         assert_eq!(
             of(json!({"lables": {}})).unwrap().to_string(),
             "metadata.lables: unknown field; did you mean \"labels\"?"
+        );
+    }
+
+    #[test]
+    fn a_text_that_is_no_base64_is_found() {
+        let of_container = |text: &str| found(json!({"containers": [{"ca": text}]}));
+        assert_eq!(of_container("aGVs\nbG8="), [""; 0]);
+        let said =
+            "spec.containers[0].ca: not base64; encode it, for example with the function b64enc";
+        assert_eq!(of_container("hello"), [said]);
+        let kind = Kind {
+            api_version: "apps/v1".into(),
+            kind: "Secret".into(),
+        };
+        let secret = faults(&document(), &kind, &json!({"data": {"x": "hello"}}));
+        assert_eq!(
+            secret[0].to_string(),
+            "data.x: not base64; write it under stringData, as it is, or encode it (b64enc)"
         );
     }
 

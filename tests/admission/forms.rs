@@ -488,6 +488,14 @@ async fn whether_authors_are_asked_for_and_untried_forms_let_in_are_flags() -> R
                 refused(&cluster, &elsewhere, said, &["--as=bob"]).await?;
                 let why = "lynqgate runs with --untried-forms=deny";
                 refused(&cluster, &elsewhere, why, &["--as=bob"]).await?;
+                // The first form comes before the first row.
+                let empty = "Warning: not tried on the rows: the hub has no active rows";
+                elsewhere["spec"]["hubId"] = json!("tenants");
+                fleet.database.execute("DELETE FROM tenants").await?;
+                wait::until("the node goes", SOON, async || {
+                    taken(&cluster, &elsewhere, empty, &["--as=bob"]).await
+                })
+                .await?;
             }
         }
         let mut away = fleet.hub();

@@ -82,6 +82,10 @@ fn refusals() -> Vec<(Value, &'static str)> {
             "resource 'it' (Secret, row t0): stringData: expected a map, got a number. Correct",
         ),
         (
+            only(json!({"apiVersion": "v1", "kind": "Secret", "data": {"x": "hello"}})),
+            "resource 'it' (Secret, row t0): data.x: not base64; write it under stringData, as it is, or encode it (b64enc). Correct",
+        ),
+        (
             only(labels),
             "metadata.lables: unknown field; did you mean \"labels\"? Correct",
         ),
@@ -195,8 +199,15 @@ fn workloads(fleet: &Fleet, image: &str) -> Value {
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
+    let mut app = deployment(image, 0);
+    for place in [
+        "/spec/selector/matchLabels",
+        "/spec/template/metadata/labels",
+    ] {
+        app.pointer_mut(place).expect("labels")["tier"] = json!("web");
+    }
     let mut all = vec![
-        resource("app", deployment(image, 0)),
+        resource("app", app),
         resource(
             "svc",
             json!({"apiVersion": "v1", "kind": "Service", "spec": {"selector": labels, "ports": [{"port": 80}]}}),
@@ -246,10 +257,18 @@ async fn a_change_is_tried_on_what_is_there() -> Result<()> {
     let mut selector = changed(0, "/spec/selector/matchLabels/app", json!("{{ .uid }}-x"))?;
     selector["spec"]["manifests"][0]["spec"]["spec"]["template"]["metadata"]["labels"]["app"] =
         json!("{{ .uid }}-x");
+    // Of two labels the selector loses one.
+    let mut fewer = good.clone();
+    let app = &mut fewer["spec"]["manifests"][0]["spec"]["spec"];
+    for place in ["/selector/matchLabels", "/template/metadata/labels"] {
+        let labels = app.pointer_mut(place).and_then(Value::as_object_mut);
+        labels.context("labels")?.remove("tier");
+    }
     let mut address = good.clone();
     address["spec"]["manifests"][1]["spec"]["spec"]["clusterIP"] = json!("None");
     let cases = [
         (selector, "resource 'app' (Deployment, row t0): spec.selector: ", recreate("Deployment", "its pods go meanwhile")),
+        (fewer, "resource 'app' (Deployment, row t0): spec.selector: ", recreate("Deployment", "its pods go meanwhile")),
         (address, "resource 'svc' (Service, row t0): spec.clusterIPs", recreate("Service", "it is missing meanwhile")),
         (
             changed(2, "/spec/template/spec/containers/0/image", json!("web:2"))?,
@@ -292,6 +311,11 @@ async fn a_change_is_tried_on_what_is_there() -> Result<()> {
     fleet
         .rollout("all wait", SOON, |rollout| rollout["heldNodes"] == ROWS)
         .await?;
+    // What runs tells which pods are made anew, and not what the form was.
+    let mut beside = changed(1, "/spec/ports/0/port", json!(81))?;
+    beside["spec"]["rollout"]["paused"] = json!(true);
+    let said = "Warning: changes 6 of 6 nodes (0 identical); paused: they wait\n";
+    taken(cluster, &beside, said, &DRY).await?;
     let mut back = good.clone();
     back["spec"]["rollout"]["paused"] = json!(true);
     let said = "Warning: takes the change back: 6 held tenants keep what runs, 0 change\n";
@@ -319,7 +343,8 @@ async fn data_of_many_tenants_goes_only_when_its_count_is_confirmed() -> Result<
     const ROWS: usize = 8;
     let (cluster, _) = operator::shared().await?;
     let fleet = Fleet::new(cluster, "data", ROWS).await?;
-    let team = format!("{}-{{{{ .uid }}}}", fleet.namespace);
+    let renamed = r#"{{ if ne .plan "pro" }}-x{{ end }}"#;
+    let team = format!("{}-{{{{ .uid }}}}{renamed}", fleet.namespace);
     let team = json!({"id": "team", "nameTemplate": team, "spec": {"apiVersion": "v1", "kind": "Namespace"}});
     let map = resource("map", json!({"apiVersion": "v1", "kind": "ConfigMap"}));
     let web = |resources: Value| {
@@ -337,20 +362,53 @@ async fn data_of_many_tenants_goes_only_when_its_count_is_confirmed() -> Result<
         fleet.namespace
     );
     refused(cluster, &without, &data, &[]).await?;
-    let with = |annotations: Value| {
+    let annotated = |annotations: Value| {
         let mut form = without.clone();
         form["metadata"]["annotations"] = annotations;
         form
     };
     let others = json!({"lynq.sh/allow-render-errors": "true", "lynq.sh/force-rollout": "true"});
-    refused(cluster, &with(others), &data, &[]).await?;
-    let confirmed = |count: &str| with(json!({"lynq.sh/confirm-deletions": count}));
+    refused(cluster, &annotated(others), &data, &[]).await?;
+    let confirmed = |count: &str| annotated(json!({"lynq.sh/confirm-deletions": count}));
     let five = format!("{data} (lynq.sh/confirm-deletions confirms 5). ");
     refused(cluster, &confirmed("5"), &five, &[]).await?;
+
+    // The nodes stay when their rows are gone, and get the change when these come back.
+    let set = async |active: &str| {
+        let statement = format!("UPDATE tenants SET active = '{active}'");
+        fleet.database.execute(&statement).await
+    };
+    set("0").await?;
+    let later = "this change deletes data of 8 tenants: later resource 'team' (Namespace) of 8 nodes whose rows are gone, undecided or do";
+    refused(cluster, &without, later, &DRY).await?;
+    let mut bad = form_of(&fleet, with("ports", json!([{"containerPrt": 80}])));
+    bad["metadata"]["name"] = json!("bad");
+    let untried = "Warning: not tried on the rows: the hub has no active rows";
+    taken(cluster, &bad, untried, &DRY).await?;
+    set("1").await?;
+
+    // What another mapping renames is told beforehand.
+    let mut mapped = fleet.hub();
+    mapped["spec"]["extraValueMappings"]["plan"] = json!("id");
+    let goes = format!(
+        "Warning: of form web, deletes 8 Namespaces and everything in them ({0}-t0, {0}-t1 and 6 more); to keep them",
+        fleet.namespace
+    );
+    taken(cluster, &mapped, &goes, &DRY).await?;
+    let mut switched = fleet.hub();
+    switched["spec"]["activeValues"] = json!(["yes"]);
+    switched["spec"]["inactiveValues"] = json!(["1"]);
+    let goes = "this hub, of 8 tenants, deletes 8 (t0, t1, t2 and 5 more)";
+    taken(cluster, &switched, goes, &DRY).await?;
 
     // Without the rows nobody knows the count.
     let mut away = fleet.hub();
     away["spec"]["source"][fleet.database.product.source()]["port"] = json!(1);
+    let (_, said) = apply(cluster, &away, &DRY).await?;
+    ensure!(
+        said.matches("cannot reach the database").count() == 1,
+        "{said}"
+    );
     fleet.apply(&away).await?;
     let unknown = "this change takes away resource 'team' (Namespace), which may hold data, and how many tenants would lose it is not known: not tried on the rows: ";
     refused(cluster, &confirmed("8"), unknown, &[]).await?;

@@ -179,21 +179,25 @@ async fn a_deleted_hub_takes_its_nodes_along(cluster: &Cluster) -> Result<()> {
         fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,
         "nothing is deleted"
     );
-    let orphan = DeleteParams {
-        dry_run: true,
-        propagation_policy: Some(PropagationPolicy::Orphan),
-        ..DeleteParams::default()
-    };
-    hubs.delete("tenants", &orphan).await?;
     let foreground = DeleteParams::foreground();
     fleet.delete_hub("tenants", &foreground).await?;
     fleet.until_names("LynqNode", &[]).await?;
     until_maps(&fleet, &[]).await?;
-    let said =
+    let missing =
         "there is no LynqHub \"tenants\" in namespace {namespace}; create it, or delete this form";
-    fleet
-        .says(("LynqForm", "web"), ("Valid", "False", "HubNotFound"), said)
-        .await?;
+    let web = ("LynqForm", "web");
+    let invalid = ("Valid", "False", "HubNotFound");
+    fleet.says(web, invalid, missing).await?;
+    fleet.apply(&fleet.hub()).await?;
+    fleet.complete(7, SOON).await?;
+    // Its nodes may also stay without it.
+    let orphan = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    hubs.delete("tenants", &orphan).await?;
+    let waits = ("RolloutComplete", "False", "InProgress");
+    fleet.says(web, waits, missing).await?;
     fleet.apply(&fleet.hub()).await?;
     fleet.complete(7, SOON).await?;
     fleet.retire().await

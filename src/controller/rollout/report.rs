@@ -477,8 +477,8 @@ fn form_status(
         status.rollout = windowed.then(|| state.rollout.clone());
         states.clone_from(&state.conditions);
     }
-    // Nobody makes a node of it, whatever there is to read of them.
-    if let (Some(0), Some((ConditionReason::HubNotFound, text))) = (status.total_nodes, &error) {
+    // Nobody makes a node of it, or changes one, whatever there is to read of them.
+    if let Some((ConditionReason::HubNotFound, text)) = &error {
         let complete = states.iter_mut().find(|s| s.type_ == ROLLOUT_COMPLETE);
         let rollout = status.rollout.as_mut().map(|rollout| &mut rollout.message);
         let messages = rollout.into_iter().chain(complete.map(|s| &mut s.message));

@@ -10,7 +10,7 @@ use crate::api::form::FormSpec;
 use crate::api::policy::{Creation, Skew, SkewCounts, WINDOW_MAX};
 use crate::api::resource::{OnImmutable, Resource};
 use crate::api::{names, stamp};
-use crate::decide::admission::trial::deletions;
+use crate::decide::admission::trial::deletions::{self, TakenAway};
 use crate::decide::admission::trial::live::runs_everywhere;
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::child::kind_of;
@@ -33,7 +33,9 @@ pub struct Change {
     /// None for a new form, and for one that could not be rendered before.
     pub old: Option<Arc<CompiledForm>>,
     /// The resources that it takes away, by their templates, and that may hold data of so many tenants that it takes a confirmation.
-    pub taken_away: Vec<String>,
+    pub taken_away: Vec<TakenAway>,
+    /// How many nodes it had, as its status says.
+    pub nodes: usize,
 }
 
 impl Change {
@@ -61,6 +63,7 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
         _ if old.is_some_and(|old| old["spec"] == *spec) => (None, None),
         Ok((spec, compiled)) => {
             let taken_away = old.map(|old| taken_away(old, &spec)).unwrap_or_default();
+            let nodes = old.and_then(total_nodes).unwrap_or_default();
             let old = old.and_then(|old| read(name, &old["spec"]).ok());
             // Who pauses a rollout at night need not be allowed to make what the form makes.
             let same = old.as_ref().is_some_and(|(old, _)| old.renders_like(&spec));
@@ -75,6 +78,7 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
                 new: Arc::new(compiled),
                 old: old.map(|(_, compiled)| Arc::new(compiled)),
                 taken_away,
+                nodes,
             };
             (None, (!same).then_some(change))
         }
@@ -86,9 +90,13 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
     }
 }
 
-fn taken_away(old: &Value, new: &FormSpec) -> Vec<String> {
-    let nodes = old["status"]["totalNodes"].as_u64();
-    let few = nodes.is_some_and(|nodes| !deletions::is_asked(nodes as usize));
+fn total_nodes(form: &Value) -> Option<usize> {
+    let nodes = form["status"]["totalNodes"].as_u64()?;
+    usize::try_from(nodes).ok()
+}
+
+fn taken_away(old: &Value, new: &FormSpec) -> Vec<TakenAway> {
+    let few = total_nodes(old).is_some_and(|nodes| !deletions::is_asked(nodes));
     let spec = FormSpec::deserialize(&old["spec"]).ok().filter(|_| !few);
     let taken_away = |spec| deletions::taken_away(&spec, new, runs_everywhere(old));
     spec.map(taken_away).unwrap_or_default()

@@ -4,9 +4,10 @@ pub mod deletions;
 pub mod live;
 mod objects;
 pub mod refused;
+pub mod restarts;
 pub mod sample;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,14 +16,15 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
-use crate::decide::admission::trial::deletions::{Confirmation, Deletions, Tenant};
+use crate::decide::admission::trial::deletions::{Confirmation, Deletions, TakenAway, Tenant};
 use crate::decide::admission::trial::live::{LiveNode, LiveNodes};
 use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
 use crate::decide::admission::trial::refused::Findings;
+use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::{Offer, Sample, Samples};
-use crate::decide::child::{NodeKey, kind_of};
+use crate::decide::child::NodeKey;
 use crate::decide::content;
-use crate::decide::render::{CompiledForm, RowInputs};
+use crate::decide::render::RowInputs;
 use crate::decide::review::{MESSAGE_MAX, WARNING_MAX};
 use crate::decide::rows::Rows;
 use crate::decide::rows::guard::{self, guard};
@@ -57,15 +59,14 @@ pub struct Trial {
     groups: BTreeSet<usize>,
     /// A row for which a condition of the order is neither true nor false, and which.
     odd: Option<(String, String)>,
-    /// Workloads by kind whose pods are made anew.
-    restarts: BTreeMap<String, usize>,
+    pub restarts: Restarts,
     objects: Objects,
     pub deletions: Deletions,
     /// What it takes away by its templates.
-    taken_away: Vec<String>,
-    /// Nodes of undecided rows, where the change takes something away: they lose it later.
-    kept_rows: usize,
-    /// Nodes of the hub, as far as they are known.
+    taken_away: Vec<TakenAway>,
+    /// Nodes of the form for which what it takes away could not be tried: they lose it later.
+    later: usize,
+    /// Nodes of the hub; of the form alone where they were not listed.
     nodes: usize,
     pub hub: HubSays,
     /// What the API server is to be asked about.
@@ -112,31 +113,42 @@ impl<'a> FormSays<'a> {
     }
 }
 
-/// `live`: None where what the form was is what runs, as far as anybody knows. `go_on` is asked before each row.
+/// What a form is tried on.
+#[derive(Clone, Copy)]
+pub struct On<'a> {
+    pub rows: &'a Rows,
+    /// What the hub read before, where it is the hub that changes.
+    pub before: Option<&'a Rows>,
+    /// None where what the form was is what runs, as far as anybody knows.
+    pub live: Option<&'a LiveNodes>,
+}
+
+impl<'a> On<'a> {
+    pub fn rows(rows: &'a Rows) -> Self {
+        On {
+            rows,
+            before: None,
+            live: None,
+        }
+    }
+}
+
+/// `go_on` is asked before each row.
 pub fn of(
     change: &Change,
-    rows: &Rows,
+    &On { rows, before, live }: &On,
     (namespace, hub, form): (&str, &str, &str),
-    live: Option<&LiveNodes>,
     go_on: &dyn Fn() -> bool,
 ) -> Trial {
-    let has_node = |uid: &str| live.is_none_or(|live| live.get(&node_name(uid, form)).is_some());
     let mut trial = Trial {
         rows: rows.rows.len(),
         compared: change.old.is_some(),
         nodes_known: live.is_some(),
-        nodes: live.map_or(0, LiveNodes::count),
+        nodes: live.map_or(change.nodes, LiveNodes::count),
         taken_away: change.taken_away.clone(),
-        kept_rows: match change.taken_away.is_empty() {
-            true => 0,
-            false => rows
-                .protected
-                .iter()
-                .filter(|uid| has_node(uid.as_str()))
-                .count(),
-        },
         ..Trial::default()
     };
+    let mut decided = BTreeSet::new();
     let (mut claims, mut samples) = (Claims::default(), Samples::default());
     for row in rows.rows.values() {
         if !go_on() {
@@ -158,12 +170,22 @@ pub fn of(
                 .unwrap_or(Timestamp::UNIX_EPOCH),
             seed: live.and_then(|live| live.seed).unwrap_or_default(),
         };
-        let render = |form: &CompiledForm| form.render(&inputs);
-        let (new, errors) = render(&change.new);
-        let old = change.old.as_ref().map(|old| render(old));
-        let (old, old_errors) = old.unzip();
+        let (new, errors) = change.new.render(&inputs);
+        let row_before = before.map_or(Some(row), |before| before.rows.get(&row.uid));
+        let before = row_before.map(|row| RowInputs { row, ..inputs });
+        let old = change.old.as_ref().zip(before.as_ref());
+        let (old, old_errors) = old.map(|(old, before)| old.render(before)).unzip();
         let old_errors = old_errors.unwrap_or_default();
         trial.broken_before += usize::from(!old_errors.is_empty());
+        let fails = |id: &String| {
+            [&errors, &old_errors]
+                .into_iter()
+                .flatten()
+                .any(|(of, _)| of == id)
+        };
+        if !change.taken_away.iter().any(|taken| fails(&taken.id)) {
+            decided.insert(row.uid.as_str());
+        }
         let unrendered = errors.iter().map(|(id, _)| id.clone()).collect();
         let was_broken = |id: &String| old_errors.iter().any(|(old, _)| old == id);
         let resource = errors.into_iter().find(|(id, _)| !was_broken(id));
@@ -201,26 +223,33 @@ pub fn of(
                 .is_some_and(|hash| node.live == hash.as_str())
         };
         let runs_old = node.is_none_or(is_old);
-        let of = |form| Rendering {
+        let of = |form, inputs| Rendering {
             form,
-            inputs: &inputs,
+            inputs,
             home: &home,
         };
-        let named = of(&change.new).objects(&new);
+        let of_new = of(&change.new, &inputs);
+        let named = of_new.objects(&new);
         // Also of a node of which something does not render, for it goes once that is corrected.
-        if let (Some(form), Some(content), true) = (&change.old, &old, changed && !is_made) {
+        if let (Some(form), Some(before), Some(content), true) =
+            (&change.old, &before, &old, changed && !is_made)
+        {
             let tenant = Tenant {
                 number: trial.tried,
-                old: of(form),
+                old: of(form, before),
                 runs_old,
             };
             let before = tenant.old.objects(content);
-            trial.deletions.add(&tenant, &before, &named, &unrendered);
+            if trial.deletions.add(&tenant, &before, &named, &unrendered) {
+                decided.insert(row.uid.as_str());
+            }
+            match runs_old {
+                true => trial.restarts.add(&before, &named),
+                false => trial.restarts.add_in_doubt(&home, &named),
+            }
         }
         if written {
-            trial
-                .objects
-                .claim(row, &of(&change.new), &named, &mut claims);
+            trial.objects.claim(row, &of_new, &named, &mut claims);
             let offer = Offer {
                 row: &row.uid,
                 node: &home,
@@ -230,9 +259,10 @@ pub fn of(
             };
             samples.offer(&offer);
         }
-        if let Some(old) = old.filter(|_| changed && !is_made) {
-            trial.count_restarts(&old, &new, runs_old);
-        }
+    }
+    if let Some(live) = live.filter(|_| !change.taken_away.is_empty()) {
+        let of_form = live.of_form(form);
+        trial.later = of_form.filter(|uid| !decided.contains(uid)).count();
     }
     trial.samples = samples.finish();
     trial
@@ -244,21 +274,6 @@ fn resources(content: &Value) -> impl Iterator<Item = &Value> {
 }
 
 impl Trial {
-    /// `is_old`: what runs is the old content.
-    fn count_restarts(&mut self, old: &Value, new: &Value, is_old: bool) {
-        let template = |resource: &Value| resource["spec"]["spec"]["template"].clone();
-        for resource in resources(new) {
-            let kind = kind_of(&resource["spec"]).kind;
-            if !["Deployment", "StatefulSet", "DaemonSet"].contains(&kind.as_str()) {
-                continue;
-            }
-            let before = resources(old).find(|other| other["id"] == resource["id"]);
-            if before.is_some_and(|before| !is_old || template(before) != template(resource)) {
-                *self.restarts.entry(kind).or_default() += 1;
-            }
-        }
-    }
-
     pub fn verdict(&self, form: &FormSays) -> Verdict {
         let allowed = form.allows_errors;
         let stays = self.stays();
@@ -292,12 +307,11 @@ impl Trial {
 
     /// Why it would delete too much: neither force nor allowed errors lift that.
     fn unconfirmed(&self, confirmation: &Confirmation) -> Option<String> {
-        match self.untried() {
-            Some(why) if deletions::is_asked(self.rows) => {
-                deletions::untried(&self.taken_away, &why)
-            }
-            _ => self.deletions.unconfirmed(self.kept_rows, confirmation),
-        }
+        let untried = self.untried().filter(|_| deletions::is_asked(self.rows));
+        let untried = untried.or_else(|| self.unlisted.clone());
+        let denied = untried.and_then(|why| deletions::untried(&self.taken_away, &why));
+        let later = (self.later, self.taken_away.as_slice());
+        denied.or_else(|| self.deletions.unconfirmed(later, confirmation))
     }
 
     /// What the hub says of the nodes that a new form makes, where it would not make them unasked.
@@ -315,8 +329,16 @@ impl Trial {
         }
     }
 
+    /// There is nothing yet that the form could change: neither rows nor nodes.
+    pub fn is_first(&self) -> bool {
+        self.rows == 0 && self.nodes == 0 && self.unlisted.is_none()
+    }
+
     /// How far it got, where it did not try every row.
     pub fn untried(&self) -> Option<String> {
+        if self.rows == 0 {
+            return Some("not tried on the rows: the hub has no active rows".to_owned());
+        }
         (self.tried < self.rows).then(|| {
             format!(
                 "tried on {} of {} rows, there was no time for more: that it renders for the others is not known",
@@ -338,10 +360,12 @@ impl Trial {
         )
     }
 
-    /// What the form does not render of rows that its changed hub gives.
-    pub fn unrendered(&self, form: &str) -> Option<String> {
-        let said = |broken: String| format!("of form {form}, {broken}");
-        self.told(said, WARNING_MAX)
+    /// What becomes of the form's nodes with the rows that its changed hub gives: which data goes, and what does not render.
+    pub fn of_hub(&self, form: &str) -> Vec<String> {
+        let said = |what: String| format!("of form {form}, {what}");
+        let all = self.tried == self.rows;
+        let deleted = self.deletions.warnings(all, true).into_iter().map(said);
+        deleted.chain(self.told(said, WARNING_MAX)).collect()
     }
 
     /// What is broken, in such words; where that has no room, without the names that are like the first.
@@ -380,7 +404,7 @@ impl Trial {
         }
         let all = self.tried == self.rows;
         warnings.extend(self.uncreated());
-        warnings.extend(self.deletions.warnings(all));
+        warnings.extend(self.deletions.warnings(all, false));
         warnings.extend(self.objects.warning(all));
         warnings.extend(self.untried());
         warnings.extend(self.unlisted.as_ref().map(|why| {
@@ -452,8 +476,7 @@ impl Trial {
                 said.push(format!("{whose} {skew}: at least {waves}"));
             }
         }
-        let restarts = self.restarts.iter();
-        said.extend(restarts.map(|(kind, n)| format!("up to {} restart", counted(*n, kind))));
+        said.extend(self.restarts.told());
         said.join("; ")
     }
 

@@ -85,14 +85,18 @@ const CHANGEABLE: [&str; 7] = [
     "updateStrategy",
 ];
 
-/// Why a StatefulSet is not changed, by its fields: the API server only lists those that may change. None for other kinds.
+/// Why a workload is not changed, by its fields. Of a StatefulSet the API server only lists those that may change; of another one that
+/// loses a label of its selector it says that its pods lack the label. None for other kinds.
 pub fn immutable(kind: &Kind, live: &Value, new: &Value) -> Option<String> {
-    let fields = live["spec"]
-        .as_object()
-        .filter(|_| kind.is_stateful_set())?;
-    let others = fields.iter().filter(|(name, value)| {
-        !CHANGEABLE.contains(&name.as_str()) && new["spec"][name.as_str()] != **value
-    });
+    let fields = live["spec"].as_object();
+    let fields = fields.filter(|_| kind.group() == "apps")?;
+    let is_fixed = |name: &str| match kind.is_stateful_set() {
+        true => !CHANGEABLE.contains(&name),
+        false => name == "selector",
+    };
+    let others = fields
+        .iter()
+        .filter(|(name, value)| is_fixed(name) && new["spec"][name.as_str()] != **value);
     let others: Vec<String> = others.map(|(name, _)| format!("spec.{name}")).collect();
     (!others.is_empty()).then(|| format!("{}: field is immutable", others.join(", ")))
 }
@@ -264,6 +268,9 @@ mod tests {
         assert_eq!(said(&larger), field("volumeClaimTemplates"));
         assert_eq!(said(&other), field("selector"));
         assert_eq!(said(&live), None);
+        let deployment = kind("apps/v1", "Deployment");
+        assert_eq!(immutable(&deployment, &live, &other), field("selector"));
+        assert_eq!(immutable(&deployment, &live, &larger), None);
 
         let custom = kind("example.com/v1", "Cluster");
         let cluster = |finalizers: &[&str]| json!({"metadata": {"finalizers": finalizers}});

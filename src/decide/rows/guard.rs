@@ -77,6 +77,8 @@ pub struct Held {
 pub enum Cause {
     /// More than half of the hub's nodes, and more than [`ALWAYS_ALLOWED`].
     MoreThanHalf,
+    /// More than [`ALWAYS_ALLOWED`] whose form is gone, whatever share of the hub's nodes they are.
+    WithoutForm,
     /// More than the hub may grow by.
     MoreThanGrowth {
         allowed: u64,
@@ -133,8 +135,12 @@ fn cause(asked: &Asked<'_>) -> Option<Cause> {
     }
     let (limit, cause) = match (asked.max, asked.direction) {
         (Some(max), _) => (max, Cause::MoreThanMax { max }),
-        (None, Direction::Deletions { .. }) => {
-            (ALWAYS_ALLOWED.max(existing / 2), Cause::MoreThanHalf)
+        (None, Direction::Deletions { without_form, .. }) => {
+            let half = ALWAYS_ALLOWED.max(existing / 2);
+            match count <= half && without_form > ALWAYS_ALLOWED {
+                true => (ALWAYS_ALLOWED, Cause::WithoutForm),
+                false => (half, Cause::MoreThanHalf),
+            }
         }
         (None, Direction::Creations) => {
             let allowed = match existing {
@@ -184,6 +190,10 @@ impl fmt::Display for Held {
         };
         match self.cause {
             Cause::MoreThanHalf => write!(f, "that is more than half")?,
+            Cause::WithoutForm => write!(
+                f,
+                "no more than {ALWAYS_ALLOWED} nodes go unasked with their form"
+            )?,
             Cause::MoreThanGrowth { allowed } => {
                 let of = if *existing == 1 { "node" } else { "nodes" };
                 write!(
@@ -379,6 +389,31 @@ mod tests {
     }
 
     #[test]
+    fn nodes_that_go_with_their_form_are_few() {
+        let half = Some((Cause::MoreThanHalf, Confirmation::Absent));
+        let formless = Some((Cause::WithoutForm, Confirmation::Absent));
+        let cases = [
+            ("five", 100, 5, 5, None),
+            ("six", 100, 6, 6, formless),
+            ("six, and their rows", 100, 20, 6, formless),
+            ("five, and rows", 100, 20, 5, None),
+            ("more than half", 9, 7, 7, half),
+        ];
+        for (name, existing, count, without_form, expected) in cases {
+            let asked = Asked {
+                direction: of(without_form, 0),
+                ..deletions(existing, count)
+            };
+            assert_eq!(held(guard(&asked)), expected, "{name}");
+            let own_limit = Asked {
+                max: Some(count),
+                ..asked
+            };
+            assert_eq!(guard(&own_limit), Verdict::Allow, "{name}");
+        }
+    }
+
+    #[test]
     fn messages() {
         let cases = [
             (
@@ -412,6 +447,15 @@ mod tests {
                 },
                 "7 of 9 nodes have no form any more; none of them is deleted, because that is more than half. Bring the \
                  form back, or, if these nodes and their objects shall go, annotate the hub with lynq.sh/confirm-deletions=\"7\"",
+            ),
+            (
+                Asked {
+                    direction: of(7, 0),
+                    ..deletions(14, 7)
+                },
+                "7 of 14 nodes have no form any more; none of them is deleted, because no more than 5 nodes go unasked with their \
+                 form. Bring the form back, or, if these nodes and their objects shall go, annotate the hub with \
+                 lynq.sh/confirm-deletions=\"7\"",
             ),
             (
                 Asked {

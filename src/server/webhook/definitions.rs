@@ -25,7 +25,7 @@ use crate::cluster::vital::Mutex;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::rights;
 use crate::decide::admission::trial::live::{LiveNodes, runs_everywhere};
-use crate::decide::admission::trial::{self, FormSays, HubSays, Trial, deletions};
+use crate::decide::admission::trial::{self, FormSays, HubSays, On, Trial, deletions};
 use crate::decide::admission::{Doubt, Verdict};
 use crate::decide::review::{self, Answer, Malformed, Refusal};
 use crate::decide::rows::Rows;
@@ -222,7 +222,7 @@ impl Definitions {
             return verdict;
         }
         let before = request.old_object.as_ref();
-        let is_known = before.is_some_and(runs_everywhere);
+        let is_known = before.is_some_and(runs_everywhere) && change.taken_away.is_empty();
         let deadline = Instant::now() + 3 * PATIENCE;
         let tried = self.tried(
             &change,
@@ -239,7 +239,7 @@ impl Definitions {
                 let found = trial.verdict(&FormSays::of(&policy, before, new));
                 verdict.denied = found.denied;
                 verdict.warnings.extend(found.warnings);
-                trial.untried()
+                trial.untried().filter(|_| !trial.is_first())
             }
             Err(why) => {
                 let untried = format!("not tried on the rows: {why}");
@@ -286,9 +286,12 @@ impl Definitions {
         let trial = spawn_blocking(move || {
             let start = Instant::now();
             let place = (namespace.as_str(), hub.as_str(), name.as_str());
-            let mut trial = trial::of(&change_tried, &rows, place, nodes.as_ref(), &|| {
-                start.elapsed() < PATIENCE
-            });
+            let on = On {
+                live: nodes.as_ref(),
+                ..On::rows(&rows)
+            };
+            let go_on = || start.elapsed() < PATIENCE;
+            let mut trial = trial::of(&change_tried, &on, place, &go_on);
             drop((render, turn));
             trial.hub = of_hub;
             trial.unlisted = unlisted;

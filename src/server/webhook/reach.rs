@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -13,25 +14,20 @@ use tokio::time::timeout;
 use crate::api::hub::HubSpec;
 use crate::api::names;
 use crate::cluster::objects::{ApiError, Objects};
+use crate::decide::admission::form;
 use crate::decide::admission::reach::{self, NodeRow};
-use crate::decide::admission::{form, trial};
+use crate::decide::admission::trial::{self, On};
 use crate::decide::child::ObjectKey;
-use crate::decide::hub_sync::{allowances, rows_hash};
+use crate::decide::hub_sync::allowances;
 use crate::decide::rows::Rows;
 use crate::server::webhook::definitions::{Definitions, PATIENCE};
 
 /// The rows that a hub would read which is not stored yet; or why there are none.
 pub type RowsAs = Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Rows, String>> + Send + Sync>;
 
-/// Nothing where the rows are the same: the guard, the window and the interval change no tenant.
-pub async fn warnings(all: &Definitions, old: &Value, new: &Value) -> Vec<String> {
-    let spec = |hub: &Value| serde_json::from_value::<HubSpec>(hub["spec"].clone()).ok();
-    let (Some(before), Some(after)) = (spec(old), spec(new)) else {
-        return vec![];
-    };
-    if rows_hash(&before) == rows_hash(&after) {
-        return vec![];
-    }
+/// Or why the rows could not be read.
+pub async fn warnings(all: &Definitions, old: &Value, new: &Value) -> Result<Vec<String>, String> {
+    let after = HubSpec::deserialize(&new["spec"]).map_err(|error| error.to_string())?;
     let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
     let kind = ObjectKey::own("LynqNode", "", "").kind;
     let nodes = all.objects.owned(&kind, text("namespace"), text("uid"));
@@ -42,13 +38,11 @@ pub async fn warnings(all: &Definitions, old: &Value, new: &Value) -> Vec<String
         Ok::<_, String>((nodes.map_err(failed)?, forms.map_err(failed)?, rows?))
     };
     let too_late = || Err(format!("it took more than {} s", PATIENCE.as_secs()));
-    let (nodes, forms, rows) = match timeout(PATIENCE, found)
-        .await
-        .unwrap_or_else(|_| too_late())
-    {
-        Ok(found) => found,
-        Err(why) => return vec![format!("not tried on the rows: {why}")],
-    };
+    let found = timeout(PATIENCE, found).await;
+    let (nodes, forms, rows) = found.unwrap_or_else(|_| too_late())?;
+    // One process has one connection to a hub's database at a time.
+    let before = timeout(PATIENCE / 2, (all.rows_as)(old.clone())).await;
+    let before = before.unwrap_or_else(|_| Err("they did not come in time".to_owned()));
     let node = |object: kube::api::ObjectMeta| NodeRow {
         name: object.name.unwrap_or_default(),
         uid: object
@@ -68,15 +62,19 @@ pub async fn warnings(all: &Definitions, old: &Value, new: &Value) -> Vec<String
     let (deletions, creations) = allowances(&after, &annotation);
     let mut warnings = reach::warnings(&nodes, &rows, (&deletions, &creations));
     let render = all.turns.render().await;
-    let unrendered = spawn_blocking(move || {
-        let found = unrendered(&forms, &rows);
+    let unread = before.as_ref().err().map(|why| {
+        format!("which data goes is not known, for the rows as they were could not be read: {why}")
+    });
+    let tried = spawn_blocking(move || {
+        let found = tried(&forms, &rows, before.as_ref().ok());
         drop(render);
         found
     });
-    let unrendered = unrendered.await.unwrap_or_default();
+    let tried = tried.await.unwrap_or_default();
     let first = warnings.len().min(1);
-    warnings.splice(first..first, unrendered);
-    warnings
+    warnings.splice(first..first, tried);
+    warnings.extend(unread);
+    Ok(warnings)
 }
 
 /// The forms of a hub.
@@ -88,8 +86,12 @@ async fn forms(objects: &Objects, namespace: &str, hub: &str) -> Result<Vec<Valu
     Ok(forms)
 }
 
-/// Of each form, what it does not render of these rows, as far as there is time.
-fn unrendered(forms: &[Value], rows: &Rows) -> Vec<String> {
+/// Of each form, what becomes of its nodes with these rows, as far as there is time.
+fn tried(forms: &[Value], rows: &Rows, before: Option<&Rows>) -> Vec<String> {
+    let on = On {
+        before,
+        ..On::rows(rows)
+    };
     let start = Instant::now();
     let go_on = || start.elapsed() < PATIENCE;
     let of_form = |form: &Value| {
@@ -99,9 +101,10 @@ fn unrendered(forms: &[Value], rows: &Rows) -> Vec<String> {
                 .unwrap_or_default()
         };
         let name = text("/metadata/name");
-        let change = form::judge(None, form, Timestamp::UNIX_EPOCH).change?;
+        let mut change = form::judge(None, form, Timestamp::UNIX_EPOCH).change?;
+        change.old = before.map(|_| change.new.clone());
         let place = (text("/metadata/namespace"), text("/spec/hubId"), name);
-        trial::of(&change, rows, place, None, &go_on).unrendered(name)
+        Some(trial::of(&change, &on, place, &go_on).of_hub(name))
     };
-    forms.iter().filter_map(of_form).collect()
+    forms.iter().filter_map(of_form).flatten().collect()
 }

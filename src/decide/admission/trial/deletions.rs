@@ -1,6 +1,7 @@
 //! The objects that a change of a form deletes. To delete what holds data of many tenants takes a confirmation.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde_json::Value;
 
@@ -9,7 +10,9 @@ use crate::api::names;
 use crate::api::resource::{DeletionPolicy, Resource};
 use crate::decide::admission::trial::counted;
 use crate::decide::admission::trial::objects::{Rendering, identity, scope};
-use crate::decide::child::{Kind, NodeKey, ObjectKey, deletes_claims, kind_of, object_key};
+use crate::decide::child::{
+    Kind, NodeKey, ObjectKey, deletes_claims, kind_of, object_key, sheds_claims,
+};
 use crate::decide::rows::guard;
 
 /// A change may delete the data of this many tenants without a confirmation.
@@ -40,6 +43,8 @@ pub struct Deletions(BTreeMap<Of, Deleted>);
 struct Of {
     kind: String,
     group: String,
+    /// Not they go, but the claims of the replicas that they have too many.
+    sheds: bool,
     /// Their nodes run something other than the old content: whether the objects exist, and are kept, only they themselves show.
     in_doubt: bool,
 }
@@ -47,12 +52,13 @@ struct Of {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Deleted {
     count: usize,
-    /// The first ones: namespace, which may be empty, and name.
-    names: Vec<(String, String)>,
+    /// The first ones.
+    names: Vec<String>,
     /// The numbers of their rows.
     tenants: BTreeSet<usize>,
     looks: Vec<ObjectKey>,
     holds_data: bool,
+    sheds: bool,
 }
 
 /// A row's node before the change.
@@ -75,33 +81,40 @@ struct Room {
 }
 
 impl Deletions {
-    /// Adds what the new rendering no longer names. `unrendered`: ids of the resources whose new names are not known.
+    /// Adds what the new rendering no longer names; whether data goes. `unrendered`: ids of the resources whose new names are not known.
     pub fn add(
         &mut self,
         tenant: &Tenant,
         before: &[(ObjectKey, Resource)],
         now: &[(ObjectKey, Resource)],
         unrendered: &BTreeSet<String>,
-    ) {
-        let stays: BTreeSet<_> = now.iter().map(|(key, _)| identity(key)).collect();
+    ) -> bool {
+        let stays = now.iter().map(|(key, resource)| (identity(key), resource));
+        let stays = BTreeMap::from_iter(stays);
+        let mut any_data = false;
         for (key, resource) in before {
-            let holds_data = may_hold_data(resource);
-            let in_doubt = holds_data && !tenant.runs_old;
+            let next = stays.get(&identity(key));
+            let sheds = next.is_some_and(|next| sheds_claims(resource, next));
+            let holds_data = sheds || may_hold_data(resource);
+            let in_doubt = holds_data && !sheds && !tenant.runs_old;
             let is_kept = resource.deletion_policy == DeletionPolicy::Retain && !in_doubt;
-            if is_kept || stays.contains(&identity(key)) || unrendered.contains(&resource.id) {
+            let goes = next.is_none() && !is_kept && !unrendered.contains(&resource.id);
+            if !sheds && !goes {
                 continue;
             }
+            any_data |= holds_data;
             let of = Of {
                 kind: key.kind.kind.clone(),
                 group: key.kind.group().to_owned(),
+                sheds,
                 in_doubt,
             };
             let deleted = self.0.entry(of).or_default();
             deleted.count += 1;
+            deleted.sheds = sheds;
             deleted.holds_data |= holds_data;
             if deleted.names.len() < DENIED.names {
-                let name = tenant.shown((key, resource), holds_data);
-                deleted.names.push(name);
+                deleted.names.push(tenant.shown(key, resource));
             }
             if holds_data {
                 deleted.tenants.insert(tenant.number);
@@ -111,6 +124,7 @@ impl Deletions {
                 deleted.looks.push(key.clone());
             }
         }
+        any_data
     }
 
     /// The live objects that show whether data goes. Until they are seen, it does.
@@ -140,33 +154,27 @@ impl Deletions {
             let mut going = deleted.looks.iter().filter(goes).peekable();
             let any_goes = going.peek().is_some();
             deleted.holds_data = going.any(has_data);
-            let has_no_namespace = |key| {
-                live(key)
-                    .flatten()
-                    .is_some_and(|m| m["namespace"].is_null())
-            };
-            if deleted.looks.iter().any(has_no_namespace) {
-                let names = deleted.names.iter_mut();
-                names.for_each(|(namespace, _)| namespace.clear());
-            }
             any_goes || !of.in_doubt
         });
     }
 
-    /// Why the change is denied; None where it may go on. `kept`: tenants of undecided rows, whose nodes run and get the change once
-    /// somebody decides.
-    pub fn unconfirmed(&self, kept: usize, confirmation: &Confirmation) -> Option<String> {
+    /// Why the change is denied; None where it may go on. `later`: how many nodes run whose rows cannot be tried now, and get the change
+    /// once these can be used again, and what it takes away from them.
+    pub fn unconfirmed(
+        &self,
+        (later, taken_away): (usize, &[TakenAway]),
+        confirmation: &Confirmation,
+    ) -> Option<String> {
         let by_kind = self.by_kind();
         let with_data = by_kind.iter().filter(|(_, deleted)| deleted.holds_data);
         let tenants: BTreeSet<usize> = with_data
             .clone()
             .flat_map(|(_, d)| d.tenants.iter().copied())
             .collect();
-        let kept = match tenants.is_empty() && !self.0.is_empty() {
-            true => 0,
-            false => kept,
-        };
-        let count = tenants.len() + kept;
+        // What was looked at, and found to hold none, holds none later either.
+        let is_harmless = tenants.is_empty() && self.0.values().any(|d| !d.tenants.is_empty());
+        let later = if is_harmless { 0 } else { later };
+        let count = tenants.len() + later;
         if !is_asked(count) {
             return None;
         }
@@ -176,27 +184,40 @@ impl Deletions {
             .take(KINDS_DENIED)
             .map(|(kind, deleted)| deleted.told(kind, "", &DENIED))
             .collect();
+        let keep = match with_data.clone().all(|(_, deleted)| deleted.sheds) && later == 0 {
+            true => "set whenScaled: Retain",
+            false => "first set deletionPolicy: Retain and let that roll out",
+        };
         let more = with_data.count() - what.len();
         what.extend((more > 0).then(|| counted(more, "more kind")));
-        what.extend((kept > 0).then(|| {
-            let rows = counted(kept, "undecided row");
-            format!("the same of {rows} later (the hub's condition RowsSkipped names them)")
+        what.extend((later > 0).then(|| {
+            let nodes = counted(later, "node");
+            let taken = listed(taken_away);
+            format!(
+                "later {taken} of {nodes} whose rows are gone, undecided or do not render now (see the hub's conditions)"
+            )
         }));
         Some(format!(
-            "this change deletes data of {count} tenants: {}{why}. To keep it, first set deletionPolicy: Retain and let that roll out; to \
-             delete it, apply the change together with the annotation {}: \"{count}\" on the form",
+            "this change deletes data of {count} tenants: {}{why}. To keep it, {keep}; to delete it, apply the change together with the \
+             annotation {}: \"{count}\" on the form",
             what.join("; "),
             names::CONFIRM_DELETIONS
         ))
     }
 
-    /// `all`: no row was left out.
-    pub fn warnings(&self, all: bool) -> Vec<String> {
+    /// `all`: no row was left out. `only_data`: nothing of what holds none.
+    pub fn warnings(&self, all: bool, only_data: bool) -> Vec<String> {
         let least = if all { "" } else { "at least " };
         let by_kind = self.by_kind();
-        let told = by_kind.iter().map(|(kind, deleted)| {
+        let told = by_kind
+            .iter()
+            .filter(|(_, deleted)| deleted.holds_data || !only_data);
+        let told = told.map(|(kind, deleted)| {
             let them = if deleted.count == 1 { "it" } else { "them" };
             let what = deleted.told(kind, least, &WARNED);
+            if deleted.sheds {
+                return format!("deletes {what}; to keep them, set whenScaled: Retain");
+            }
             let cause = match kind.is_namespace() {
                 true => String::new(),
                 false => format!(", as the form does not name {them} any more"),
@@ -214,7 +235,8 @@ impl Deletions {
                 api_version: format!("{}/", of.group),
                 kind: of.kind.clone(),
             };
-            match all.last_mut().filter(|(last, _)| *last == kind) {
+            let is_same = |(last, d): &&mut (Kind, Deleted)| *last == kind && d.sheds == of.sheds;
+            match all.last_mut().filter(is_same) {
                 Some((_, same)) => {
                     same.count += deleted.count;
                     same.holds_data |= deleted.holds_data;
@@ -232,13 +254,7 @@ impl Deleted {
     /// How many of the kind, and the first ones by name.
     fn told(&self, kind: &Kind, least: &str, room: &Room) -> String {
         let mut chars = 0;
-        let names = self
-            .names
-            .iter()
-            .map(|(namespace, name)| match namespace.as_str() {
-                "" => name.clone(),
-                namespace => format!("{namespace}/{name}"),
-            });
+        let names = self.names.iter().cloned();
         let fit = names.take(room.names).take_while(|name| {
             chars += name.chars().count();
             chars <= room.chars
@@ -250,37 +266,34 @@ impl Deleted {
             (some, 0) => format!(" ({})", some.join(", ")),
             (some, more) => format!(" ({} and {more} more)", some.join(", ")),
         };
+        let (of, scaled) = match self.sheds {
+            true => ("the PersistentVolumeClaims of ", " that scale down"),
+            false => ("", ""),
+        };
         let inside = match self.count {
+            _ if self.sheds => "",
             _ if kind.is_stateful_set() && self.holds_data => " with their PersistentVolumeClaims",
             _ if !kind.is_namespace() => "",
             1 => " and everything in it",
             _ => " and everything in them",
         };
-        format!("{least}{}{inside}{named}", counted(self.count, &kind.kind))
+        let count = counted(self.count, &kind.kind);
+        format!("{of}{least}{count}{scaled}{inside}{named}")
     }
 }
 
 impl Tenant<'_> {
-    /// Namespace and name. Where a value of the row is in them that is not for everybody, the row stands for them.
-    fn shown(
-        &self,
-        (key, resource): (&ObjectKey, &Resource),
-        with_namespace: bool,
-    ) -> (String, String) {
-        let shown = |text: &str| self.old.shown(resource, text);
-        let namespace = match key.namespace.as_str() {
-            _ if !with_namespace => Some(String::new()),
-            // Everybody knows where the form is.
-            namespace if namespace == self.old.home.namespace => Some(namespace.to_owned()),
-            namespace => shown(namespace),
+    /// Its name, with its namespace where that is not the form's own. Where a value of the row is in them that is not for everybody,
+    /// the row stands for them.
+    fn shown(&self, key: &ObjectKey, resource: &Resource) -> String {
+        let path = match key.namespace.as_str() {
+            namespace if namespace.is_empty() || *namespace == self.old.home.namespace => {
+                key.name.clone()
+            }
+            namespace => format!("{namespace}/{}", key.name),
         };
-        let both = namespace.zip(shown(&key.name));
-        both.unwrap_or_else(|| {
-            (
-                String::new(),
-                format!("one of row {}", self.old.inputs.row.uid),
-            )
-        })
+        let shown = self.old.shown(resource, &path);
+        shown.unwrap_or_else(|| format!("one of row {}", self.old.inputs.row.uid))
     }
 }
 
@@ -304,40 +317,62 @@ impl Confirmation<'_> {
     }
 }
 
-/// The resources of a form that may hold data and whose objects the new form does not name, or names by another template.
-/// `runs_old`: all nodes run what the old form says, so that what it retains is kept.
-pub fn taken_away(old: &FormSpec, new: &FormSpec, runs_old: bool) -> Vec<String> {
+/// A resource of a form that may hold data, and which a change takes away, or away from some replicas.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TakenAway {
+    pub id: String,
+    pub kind: String,
+}
+
+impl fmt::Display for TakenAway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "resource '{}' ({})", self.id, self.kind)
+    }
+}
+
+fn listed(taken_away: &[TakenAway]) -> String {
+    let all = taken_away.iter().map(ToString::to_string);
+    Vec::from_iter(all).join(", ")
+}
+
+/// The resources of a form that may hold data and whose objects the new form does not name, names by another template, or scales down
+/// with their claims. `runs_old`: all nodes run what the old form says, so that what it retains is kept.
+pub fn taken_away(old: &FormSpec, new: &FormSpec, runs_old: bool) -> Vec<TakenAway> {
     let home = NodeKey {
         namespace: String::new(),
         name: String::new(),
     };
     let key = |resource: &Resource| object_key(resource, &home, scope(resource));
-    let now: Vec<ObjectKey> = new.content.iter().map(key).collect();
-    let stays = |key: &ObjectKey| {
-        let same_language = old.template_engine == new.template_engine;
-        same_language && now.iter().any(|other| identity(other) == identity(key))
+    let now = new.content.iter().map(|resource| (key(resource), resource));
+    let now: Vec<(ObjectKey, &Resource)> = now.collect();
+    let same_language = old.template_engine == new.template_engine;
+    let loses = |resource: &&Resource| {
+        let key = key(resource);
+        let mut next = now
+            .iter()
+            .filter(|(other, _)| identity(other) == identity(&key));
+        let is_kept = resource.deletion_policy == DeletionPolicy::Retain && runs_old;
+        match next.next().filter(|_| same_language) {
+            Some((_, next)) => sheds_claims(resource, next),
+            None => !is_kept && may_hold_data(resource),
+        }
     };
-    let is_kept =
-        |resource: &&Resource| resource.deletion_policy == DeletionPolicy::Retain && runs_old;
-    let all = old.content.iter().filter(|resource| !is_kept(resource));
-    let gone = all.filter(|resource| may_hold_data(resource) && !stays(&key(resource)));
-    gone.map(|resource| {
-        format!(
-            "resource '{}' ({})",
-            resource.id,
-            kind_of(&resource.spec).kind
-        )
-    })
-    .collect()
+    let taken = old.content.iter().filter(loses);
+    taken
+        .map(|resource| TakenAway {
+            id: resource.id.clone(),
+            kind: kind_of(&resource.spec).kind,
+        })
+        .collect()
 }
 
 /// Why a change is denied that takes these away and was not tried on all rows.
-pub fn untried(taken_away: &[String], why: &str) -> Option<String> {
+pub fn untried(taken_away: &[TakenAway], why: &str) -> Option<String> {
     (!taken_away.is_empty()).then(|| {
         format!(
             "this change takes away {}, which may hold data, and how many tenants would lose it is not known: {why}. Apply it again when \
              the rows can be read and rendered in time, or first set deletionPolicy: Retain and let that roll out",
-            taken_away.join(", ")
+            listed(taken_away)
         )
     })
 }

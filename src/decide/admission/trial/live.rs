@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::{names, stamp};
+use crate::decide::rows::names::node_name;
 
 /// The nodes of a hub, by name; of all of its forms, for no label says which form is whose.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +18,8 @@ pub struct LiveNodes {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveNode {
+    /// Of its row.
+    uid: String,
     /// The hash of what runs, as the gate has it; empty where nothing was released, or nobody knows.
     pub live: String,
     /// It holds another content.
@@ -39,7 +42,9 @@ impl LiveNodes {
         }
         let annotation = |name: &str| metadata["annotations"][name].as_str().unwrap_or_default();
         let live = annotation(names::LIVE_HASH).to_owned();
+        let uid = metadata["labels"][names::LABEL_UID].as_str();
         let node = LiveNode {
+            uid: uid.unwrap_or_default().to_owned(),
             is_held: annotation(names::DESIRED_HASH) != live,
             first_seen: stamp::parse(annotation(names::FIRST_SEEN)),
             live,
@@ -49,6 +54,14 @@ impl LiveNodes {
 
     pub fn count(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// The uids of a form's nodes.
+    pub fn of_form(&self, form: &str) -> impl Iterator<Item = &str> {
+        let of_form =
+            move |(name, node): &(&String, &LiveNode)| **name == node_name(&node.uid, form);
+        let nodes = self.nodes.iter().filter(of_form);
+        nodes.map(|(_, node)| node.uid.as_str())
     }
 
     pub fn get(&self, name: &str) -> Option<&LiveNode> {
@@ -92,6 +105,9 @@ mod tests {
             ["same", "held", "new", "going"].map(held),
             [Some(false), Some(true), Some(true), None]
         );
+        nodes.add("acme-web", &json!({"labels": {names::LABEL_UID: "acme"}}));
+        nodes.add("b-other-web", &json!({"labels": {names::LABEL_UID: "b"}}));
+        assert_eq!(Vec::from_iter(nodes.of_form("web")), ["acme"]);
         let first = nodes.get("same").and_then(|node| node.first_seen);
         assert_eq!(first.map(|at| at.as_second()), Some(1));
     }

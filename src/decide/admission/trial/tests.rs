@@ -59,7 +59,7 @@ pub fn changed(old: Option<&Value>, new: &Value) -> Option<Change> {
 
 pub fn tried(old: Option<&Value>, new: &Value, rows: &Rows) -> Trial {
     let change = changed(old, new).unwrap();
-    of(&change, rows, ("tenants", "h", "web"), None, &|| true)
+    of(&change, &On::rows(rows), ("tenants", "h", "web"), &|| true)
 }
 
 fn says(policy: &Rollout, allows_errors: bool) -> FormSays<'_> {
@@ -149,7 +149,7 @@ fn a_change_says_how_far_it_reaches() {
 }
 
 /// The metadata of a node with what runs, and what is held, as the forms render it for the row.
-fn node(live: Option<&Value>, desired: &Value, row: &Row) -> Value {
+pub fn node(live: Option<&Value>, desired: &Value, row: &Row) -> Value {
     let hash = |form: &Value| {
         let inputs = RowInputs {
             hub: "h",
@@ -161,12 +161,23 @@ fn node(live: Option<&Value>, desired: &Value, row: &Row) -> Value {
         let (content, _) = changed(None, form).unwrap().new.render(&inputs);
         content::hash(Some(&content)).to_string()
     };
-    json!({"annotations": {names::LIVE_HASH: live.map(hash), names::DESIRED_HASH: hash(desired)}})
+    json!({
+        "labels": {names::LABEL_UID: row.uid},
+        "annotations": {names::LIVE_HASH: live.map(hash), names::DESIRED_HASH: hash(desired)},
+    })
 }
 
-fn tried_live(old: Option<&Value>, new: &Value, rows: &Rows, live: &LiveNodes) -> Trial {
+pub fn tried_live(old: Option<&Value>, new: &Value, rows: &Rows, live: &LiveNodes) -> Trial {
     let change = changed(old, new).unwrap();
-    of(&change, rows, ("tenants", "h", "web"), Some(live), &|| true)
+    of(
+        &change,
+        &On {
+            live: Some(live),
+            ..On::rows(rows)
+        },
+        ("tenants", "h", "web"),
+        &|| true,
+    )
 }
 
 #[test]
@@ -265,7 +276,7 @@ fn what_a_node_does_not_run_is_looked_at() {
     let old = with(json!([map, namespace("Delete")]));
     let change = changed(Some(&old), &new).unwrap();
     let first = std::cell::Cell::new(true);
-    let some = of(&change, &rows, ("tenants", "h", "web"), None, &|| {
+    let some = of(&change, &On::rows(&rows), ("tenants", "h", "web"), &|| {
         first.replace(false)
     });
     let policy = window(1);
@@ -331,7 +342,8 @@ fn a_group_without_rows_is_told_and_so_is_a_condition_that_is_none() {
         form["spec"]["rollout"] = json!({"maxSkew": 1, "order": [{"name": "first", "when": when}]});
         let change = changed(None, &form).unwrap();
         let policy = change.spec.rollout.clone().unwrap();
-        of(&change, &rows, ("tenants", "h", "web"), None, &|| true).verdict(&says(&policy, false))
+        of(&change, &On::rows(&rows), ("tenants", "h", "web"), &|| true)
+            .verdict(&says(&policy, false))
     };
     assert_eq!(said("{{ eq .plan \"pro\" }}").warnings.len(), 1);
     let nobody = &said("{{ eq .plan \"prod\" }}").warnings[1];
@@ -422,11 +434,27 @@ fn kinds_have_their_plurals() {
 }
 
 #[test]
+fn a_hub_without_active_rows_tries_nothing_and_says_so() {
+    let (old, new) = (form("x", ""), form("y", ""));
+    let none = LiveNodes::new(None);
+    let first = tried_live(None, &new, &rows(&[]), &none);
+    let said = "not tried on the rows: the hub has no active rows";
+    assert_eq!(first.verdict(&says(&window(1), false)).warnings, [said]);
+    assert!(first.is_first());
+    let gone = rows(&[("a", "pro")]);
+    let mut nodes = LiveNodes::new(None);
+    nodes.add("a-web", &node(Some(&old), &old, &gone.rows["a"]));
+    let trial = tried_live(Some(&old), &new, &rows(&[]), &nodes);
+    assert_eq!(trial.untried().as_deref(), Some(said));
+    assert!(!trial.is_first());
+}
+
+#[test]
 fn how_far_it_got_is_said() {
     let rows = rows(&[("a", "x"), ("b", "y")]);
     let change = changed(None, &form("x", "")).unwrap();
     let first = std::cell::Cell::new(true);
-    let trial = of(&change, &rows, ("tenants", "h", "web"), None, &|| {
+    let trial = of(&change, &On::rows(&rows), ("tenants", "h", "web"), &|| {
         first.replace(false)
     });
     assert!(trial.reached(&window(0), false)[1].starts_with("tried on 1 of 2 rows"));

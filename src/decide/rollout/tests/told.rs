@@ -395,6 +395,17 @@ fn explain_says_why_a_form_has_no_nodes() {
 }
 
 #[test]
+fn explain_quotes_why_nothing_is_rendered_for_a_node() {
+    let mut snapshot = fleet("x", 1);
+    snapshot.forms.get_mut("web").unwrap().outdated = true;
+    let node = ready_node("n0", 0);
+    let said = ("HubNotFound", "there is no LynqHub \"tenants\"");
+    let explained = ask(&snapshot, 1, Some(said), |asked| asked.node(&node));
+    let why = "; nothing is rendered for it: there is no LynqHub \"tenants\"";
+    assert!(explained.state.ends_with(why), "{}", explained.state);
+}
+
+#[test]
 fn explain_quotes_why_a_form_cannot_be_rendered() {
     let mut snapshot = fleet("A", 2);
     snapshot.forms.get_mut("web").unwrap().outdated = true;

@@ -6,10 +6,12 @@ use super::*;
 use crate::decide::admission::trial::tests::{
     changed, claim, map, of_resources as form, rows, tried,
 };
-use crate::decide::admission::trial::{Trial, of};
+use crate::decide::admission::trial::{On, Trial, of};
+
+mod untried;
 
 fn said(trial: &Trial) -> Vec<String> {
-    trial.deletions.warnings(trial.tried == trial.rows)
+    trial.deletions.warnings(trial.tried == trial.rows, false)
 }
 
 const GONE: &str = ", as the form does not name them any more; to keep them, set deletionPolicy: Retain first and let that roll out";
@@ -21,7 +23,7 @@ fn what_a_change_makes_go_is_told_before_it_goes() {
     let data = || claim("{{ .uid }}-data", json!({}));
     let with = |more: Value| claim("{{ .uid }}-data", more);
     let claims = |names: &str| vec![format!("deletes 3 PersistentVolumeClaims{names}{GONE}")];
-    let all = "(tenants/acme-data, tenants/globex-data and 1 more)";
+    let all = "(acme-data, globex-data and 1 more)";
     let fails = r#"{{ if eq .plan "free" }}{{ fail "no" }}{{ end }}"#;
     let of_v2 = json!({"spec": {"apiVersion": "v2", "kind": "PersistentVolumeClaim"}});
     let cases: Vec<(&str, Value, Value, Vec<String>)> = vec![
@@ -48,6 +50,14 @@ fn what_a_change_makes_go_is_told_before_it_goes() {
             json!([data()]),
             json!([with(json!({"targetNamespace": "tenants"}))]),
             vec![],
+        ),
+        (
+            "in another namespace than the form's own",
+            json!([{"id": "s", "nameTemplate": uid, "targetNamespace": "keys", "spec": {"apiVersion": "v1", "kind": "Secret"}}, map(uid, "x")]),
+            json!([map(uid, "x")]),
+            vec![format!(
+                "deletes 3 Secrets (keys/acme, keys/globex and 1 more){GONE}"
+            )],
         ),
         (
             "another id",
@@ -90,7 +100,7 @@ fn what_a_change_makes_go_is_told_before_it_goes() {
                 json!({})
             )]),
             vec![format!(
-                "deletes 1 PersistentVolumeClaim (tenants/acme-data){}",
+                "deletes 1 PersistentVolumeClaim (acme-data){}",
                 GONE.replace("them", "it")
             )],
         ),
@@ -143,10 +153,9 @@ fn what_a_change_makes_go_is_told_before_it_goes() {
     let change = changed(Some(&old), &new).unwrap();
     let left = std::cell::Cell::new(3);
     let go_on = || left.replace(left.get() - 1) > 1;
-    let trial = of(&change, &three, ("tenants", "h", "web"), None, &go_on);
-    let least = format!(
-        "deletes at least 2 PersistentVolumeClaims (tenants/acme-data and tenants/globex-data){GONE}"
-    );
+    let trial = of(&change, &On::rows(&three), ("tenants", "h", "web"), &go_on);
+    let least =
+        format!("deletes at least 2 PersistentVolumeClaims (acme-data and globex-data){GONE}");
     assert_eq!(said(&trial), [least]);
 
     // What is to be done stands at the end, where the API server cuts.
@@ -187,7 +196,7 @@ fn bucket() -> Value {
 fn denied(trial: &Trial, before: Option<&str>, now: Option<&str>) -> Option<String> {
     trial
         .deletions
-        .unconfirmed(0, &Confirmation { before, now })
+        .unconfirmed((0, &[]), &Confirmation { before, now })
 }
 
 #[test]
@@ -202,7 +211,7 @@ fn data_of_many_tenants_goes_only_when_their_count_is_confirmed() {
     assert_eq!(denied(&five, None, None), None, "5 tenants are few");
     let trial = tried(Some(&old), &new, &rows(&TENANTS));
     let data = "this change deletes data of 8 tenants: 8 Namespaces and everything in them (team-a, team-b, team-c, team-d and 4 more); \
-                8 PersistentVolumeClaims (tenants/a-data, tenants/b-data, tenants/c-data, tenants/d-data and 4 more)";
+                8 PersistentVolumeClaims (a-data, b-data, c-data, d-data and 4 more)";
     let way_out = ". To keep it, first set deletionPolicy: Retain and let that roll out; to delete it, apply the change together with the \
                    annotation lynq.sh/confirm-deletions: \"8\" on the form";
     for (before, now, lacks) in [
@@ -245,34 +254,107 @@ fn claims_that_go_with_their_stateful_set_are_data() {
         );
         denied(&tried(Some(&old), &new, &rows(&TENANTS)), None, None)
     };
-    let data = "this change deletes data of 8 tenants: 8 StatefulSets with their PersistentVolumeClaims (tenants/a-db, ";
+    let data = "this change deletes data of 8 tenants: 8 StatefulSets with their PersistentVolumeClaims (a-db, ";
     assert!(said("Delete").is_some_and(|said| said.starts_with(data)));
     assert_eq!(said("Retain"), None);
 }
 
 #[test]
-fn tenants_of_undecided_rows_lose_the_same() {
-    let all = form(json!([namespace(json!({})), map("{{ .uid }}", "x")]));
-    let new = form(json!([map("{{ .uid }}", "x")]));
-    let mut some = rows(&TENANTS[..2]);
-    let others = TENANTS[2..].iter().map(|(uid, _)| (*uid).to_owned());
-    some.protected.extend(others);
-    let trial = tried(Some(&all), &new, &some);
-    let denied = |now| {
-        let confirmation = Confirmation { before: None, now };
-        trial.unconfirmed(&confirmation)
+fn a_changed_hub_says_which_data_it_deletes() {
+    let named = r#"{{ .uid }}{{ if eq .plan "pro" }}-pro{{ end }}"#;
+    let web = form(json!([
+        namespace(json!({"nameTemplate": named})),
+        map(named, "{{ .plan }}")
+    ]));
+    let mut change = changed(None, &web).unwrap();
+    change.old = Some(change.new.clone());
+    let (before, after) = (
+        rows(&[("a", "x"), ("b", "x"), ("gone", "x")]),
+        rows(&[("a", "pro"), ("b", "x"), ("new", "pro")]),
+    );
+    let said = |before| {
+        let on = On {
+            before: Some(before),
+            ..On::rows(&after)
+        };
+        of(&change, &on, ("tenants", "h", "web"), &|| true).of_hub("web")
     };
-    let said = denied(None).expect("a denial");
-    for words in [
-        "deletes data of 8 tenants: 2 Namespaces and everything in them (team-a and team-b); the same of 6 undecided rows later",
-        "lynq.sh/confirm-deletions: \"8\" on the form",
+    let told = "of form web, deletes 1 Namespace and everything in it (a); to keep it, set deletionPolicy: Retain first and let that roll out";
+    assert_eq!(said(&before), [told]);
+    assert_eq!(said(&after), [""; 0]);
+}
+
+#[test]
+fn claims_of_replicas_that_go_are_data() {
+    let set = |replicas: Value, when: &str, more: Value| {
+        let policy = json!({"whenScaled": when});
+        let mut set = json!({"id": "db", "nameTemplate": "{{ .uid }}-db", "targetNamespace": "dbs", "spec": {
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "spec": {"replicas": replicas, "persistentVolumeClaimRetentionPolicy": policy},
+        }});
+        let fields = more.as_object().unwrap().clone();
+        set.as_object_mut().unwrap().extend(fields);
+        form(json!([set]))
+    };
+    let none = || json!({});
+    let ignored = json!({"ignoreFields": ["$.spec.replicas"]});
+    for (name, old, new, goes) in [
+        (
+            "fewer",
+            set(json!(3), "Delete", none()),
+            set(json!(2), "Delete", none()),
+            true,
+        ),
+        (
+            "one by default",
+            set(json!(3), "Retain", none()),
+            set(Value::Null, "Delete", none()),
+            true,
+        ),
+        (
+            "more",
+            set(json!(3), "Delete", none()),
+            set(json!(4), "Delete", none()),
+            false,
+        ),
+        (
+            "the same",
+            set(json!(3), "Delete", none()),
+            set(json!(3), "Delete", json!({"dependIds": []})),
+            false,
+        ),
+        (
+            "kept",
+            set(json!(3), "Delete", none()),
+            set(json!(2), "Retain", none()),
+            false,
+        ),
+        (
+            "others'",
+            set(json!(3), "Delete", ignored.clone()),
+            set(json!(2), "Delete", ignored),
+            false,
+        ),
     ] {
-        assert!(said.contains(words), "{said}");
+        let Some(change) = changed(Some(&old), &new) else {
+            assert!(!goes, "{name}");
+            continue;
+        };
+        assert_eq!(!change.taken_away.is_empty(), goes, "{name}");
+        let trial = tried(Some(&old), &new, &rows(&TENANTS));
+        let denied = denied(&trial, None, None);
+        assert_eq!(denied.is_some(), goes, "{name}");
+        let data = "this change deletes data of 8 tenants: the PersistentVolumeClaims of 8 StatefulSets that scale down (dbs/a-db, dbs/b-db, \
+                    dbs/c-db, dbs/d-db and 4 more). To keep it, set whenScaled: Retain; to delete it, apply";
+        assert!(denied.is_none_or(|said| said.starts_with(data)), "{name}");
+        let told = "deletes the PersistentVolumeClaims of 8 StatefulSets that scale down (dbs/a-db, dbs/b-db and 6 more); to keep them, set \
+                    whenScaled: Retain";
+        assert_eq!(
+            said(&trial),
+            Vec::from_iter(goes.then(|| told.to_owned())),
+            "{name}"
+        );
     }
-    assert_eq!(denied(Some("8")), None);
-    let more = form(json!([namespace(json!({})), map("{{ .uid }}", "y")]));
-    let trial = tried(Some(&all), &more, &some);
-    assert_eq!(trial.unconfirmed(&Confirmation::default()), None);
 }
 
 #[test]
@@ -327,7 +409,7 @@ fn a_custom_resource_holds_data_if_it_has_a_finalizer() {
         (
             "one has a finalizer",
             Some(Some(finalizers)),
-            Some("8 Buckets (tenants/a, "),
+            Some("8 Buckets (a, "),
         ),
         (
             "of the whole cluster",
@@ -337,7 +419,7 @@ fn a_custom_resource_holds_data_if_it_has_a_finalizer() {
         ("none has one", Some(Some(json!({}))), None),
         ("it is not there", Some(None), None),
         ("it is kept", Some(Some(retained)), None),
-        ("nobody knows", None, Some("8 Buckets (tenants/a, ")),
+        ("nobody knows", None, Some("8 Buckets (a, ")),
     ] {
         let trial = seen(last);
         let denied = denied(&trial, None, None);
@@ -347,90 +429,5 @@ fn a_custom_resource_holds_data_if_it_has_a_finalizer() {
             "{name}: {denied:?}"
         );
         assert_eq!(said(&trial).len(), 1, "{name}: they go all the same");
-    }
-}
-
-#[test]
-fn what_was_not_tried_on_the_rows_is_told_by_the_templates() {
-    let map = || map("{{ .uid }}", "x");
-    let retained = namespace(json!({"deletionPolicy": "Retain"}));
-    let status = |generation: i64, nodes: u64| {
-        json!({"observedGeneration": generation, "totalNodes": nodes, "rollout":
-            {"targetGeneration": generation, "phase": "Complete", "heldNodes": 0}})
-    };
-    let complete = status(2, 8);
-    let ns = "resource 'ns' (Namespace)";
-    for (name, old, new, status, expected) in [
-        (
-            "it is gone",
-            json!([namespace(json!({})), map()]),
-            json!([map()]),
-            &complete,
-            vec![ns],
-        ),
-        (
-            "another name",
-            json!([namespace(json!({}))]),
-            json!([namespace(json!({"nameTemplate": "{{ .uid }}"}))]),
-            &complete,
-            vec![ns],
-        ),
-        (
-            "another namespace",
-            json!([claim("x", json!({}))]),
-            json!([claim("x", json!({"targetNamespace": "y"}))]),
-            &complete,
-            vec!["resource 'data' (PersistentVolumeClaim)"],
-        ),
-        (
-            "a custom resource",
-            json!([bucket(), map()]),
-            json!([map()]),
-            &complete,
-            vec!["resource 'bucket' (Bucket)"],
-        ),
-        (
-            "another id",
-            json!([namespace(json!({}))]),
-            json!([namespace(json!({"id": "other"}))]),
-            &complete,
-            vec![],
-        ),
-        (
-            "retained",
-            json!([retained, map()]),
-            json!([map()]),
-            &complete,
-            vec![],
-        ),
-        (
-            "not retained everywhere yet",
-            json!([retained, map()]),
-            json!([map()]),
-            &status(1, 8),
-            vec![ns],
-        ),
-        (
-            "few tenants",
-            json!([namespace(json!({})), map()]),
-            json!([map()]),
-            &status(2, 5),
-            vec![],
-        ),
-        (
-            "no data",
-            json!([map(), bucket()]),
-            json!([bucket()]),
-            &complete,
-            vec![],
-        ),
-    ] {
-        let (mut old, new) = (form(old), form(new));
-        old["metadata"]["generation"] = json!(2);
-        old["status"] = status.clone();
-        let change = changed(Some(&old), &new).unwrap();
-        assert_eq!(change.taken_away, expected, "{name}");
-        let denied = untried(&change.taken_away, "the database is away");
-        assert_eq!(denied.is_some(), !expected.is_empty(), "{name}");
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::decide::admission::trial::tests::{
     changed, claim, map, of_resources as form, rows, tried,
 };
-use crate::decide::admission::trial::{Trial, of};
+use crate::decide::admission::trial::{On, Trial, of};
 
 fn said(trial: &Trial) -> Vec<String> {
     let warning = trial.objects.warning(trial.tried == trial.rows);
@@ -85,6 +85,6 @@ fn what_two_rows_both_name_is_told() {
     let left = std::cell::Cell::new(4);
     let go_on = || left.replace(left.get() - 1) > 1;
     let four = rows(&[("a", ""), ("b", ""), ("c", ""), ("d", "")]);
-    let trial = of(&change, &four, ("tenants", "h", "web"), None, &go_on);
+    let trial = of(&change, &On::rows(&four), ("tenants", "h", "web"), &go_on);
     assert!(said(&trial)[0].contains("(and at least 1 more such clash)"));
 }
