@@ -171,6 +171,8 @@ async fn rbac_gives_the_operator_what_it_needs() -> Result<()> {
         (true, "create patch", "events.k8s.io events", "", "tenants"),
         // Why pods do not run.
         (true, "list", "/v1 pods", "", "tenants"),
+        // A broken one that its StatefulSet does not replace.
+        (true, "delete", "/v1 pods", "", "tenants"),
         (true, "list", "/v1 events", "", "tenants"),
         (
             true,
@@ -230,13 +232,7 @@ async fn rbac_gives_the_operator_what_it_needs() -> Result<()> {
             "tenants",
         ),
         // No other program, and no other identity.
-        (
-            false,
-            "create update patch delete",
-            "/v1 pods",
-            "",
-            "tenants",
-        ),
+        (false, "create update patch", "/v1 pods", "", "tenants"),
         (false, "create", "/v1 pods/exec", "", "tenants"),
         (false, "create", "/v1 serviceaccounts/token", "", "tenants"),
         (false, "impersonate", "/v1 users", "", ""),
