@@ -118,5 +118,17 @@ pub const ORPHANED_FROM: &str = "lynq.sh/orphaned-from";
 pub const REMOVED_FROM_TEMPLATE: &str = "RemovedFromTemplate";
 pub const NODE_DELETED: &str = "LynqNodeDeleted";
 
+/// On a Kubernetes node: that it is to be in maintenance, for so many seconds; how far that is; and the details, for people. The
+/// first two are those of the published protocol.
+pub const MAINTENANCE: &str = "lifecycle.metal3.io/maintenance";
+pub const MAINTENANCE_STATUS: &str = "lifecycle.metal3.io/maintenance-status";
+pub const MAINTENANCE_PROGRESS: &str = "lynq.sh/maintenance-progress";
+/// On the Lease of such a Kubernetes node: it was schedulable before, and will be again.
+pub const WAS_SCHEDULABLE: &str = "lynq.sh/was-schedulable";
+/// `holderIdentity` of those Leases, where no flag says otherwise.
+pub const MAINTENANCE_HOLDER: &str = "machine-remediation";
+/// The ValidatingAdmissionPolicy of the first annotation.
+pub const MAINTENANCE_POLICY: &str = "lynqgate-node-maintenance";
+
 /// The values that `lynq.sh/*` booleans take.
 pub const TRUE: &str = "true";
