@@ -2,6 +2,7 @@
 
 pub mod hub;
 pub mod installation;
+pub mod maintenance;
 pub mod metrics;
 pub mod node;
 pub mod rollout;

@@ -123,10 +123,12 @@ pub const NODE_DELETED: &str = "LynqNodeDeleted";
 pub const MAINTENANCE: &str = "lifecycle.metal3.io/maintenance";
 pub const MAINTENANCE_STATUS: &str = "lifecycle.metal3.io/maintenance-status";
 pub const MAINTENANCE_PROGRESS: &str = "lynq.sh/maintenance-progress";
+/// Beside them: the holder of the Lease who wrote the status. Others leave a status of the present holder alone.
+pub const MAINTENANCE_HOLDER: &str = "lynq.sh/maintenance-holder";
 /// On the Lease of such a Kubernetes node: it was schedulable before, and will be again.
 pub const WAS_SCHEDULABLE: &str = "lynq.sh/was-schedulable";
 /// `holderIdentity` of those Leases, where no flag says otherwise.
-pub const MAINTENANCE_HOLDER: &str = "machine-remediation";
+pub const DEFAULT_HOLDER: &str = "machine-remediation";
 /// The ValidatingAdmissionPolicy of the first annotation.
 pub const MAINTENANCE_POLICY: &str = "lynqgate-node-maintenance";
 

@@ -11,6 +11,8 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::events::EventReason;
+
 pub use lease::{Lease, LeaseWrite, Times};
 pub use node::{KubernetesNode, Request, Status};
 
@@ -299,8 +301,16 @@ impl Machine<'_> {
             Reason::FormersLease => self.now + DRAIN_AGAIN,
             _ => soon,
         };
+        // The holder may be another lynqgate, which says itself how far it is.
+        let told_by = self.node.told_by.as_ref();
+        let holder_tells =
+            matches!(&reason, Reason::HeldByAnother { holder, .. } if Some(holder) == told_by);
+        let effects = match holder_tells {
+            true => vec![],
+            false => vec![Effect::Tell(Some(Status::Waiting))],
+        };
         Step {
-            effects: vec![Effect::Tell(Some(Status::Waiting))],
+            effects,
             again: Some(again),
             reason,
         }
@@ -321,6 +331,29 @@ impl Machine<'_> {
             again: Some(self.now),
             reason,
         }
+    }
+}
+
+impl Reason {
+    /// What is told of it, if it is worth an event of its own.
+    pub fn event(&self) -> Option<EventReason> {
+        Some(match self {
+            Reason::HeldByAnother { .. }
+            | Reason::FormersLease
+            | Reason::TooMany { .. }
+            | Reason::FullWindow { .. } => EventReason::MaintenanceWaiting,
+            Reason::Began(_) => EventReason::MaintenanceBegan,
+            Reason::Active { .. } => EventReason::MaintenanceActive,
+            Reason::Releasing => EventReason::MaintenanceEnded,
+            Reason::Lost => EventReason::MaintenanceLeaseLost,
+            Reason::Unreadable(_) => EventReason::MaintenanceFailed,
+            Reason::NotAsked
+            | Reason::Gone
+            | Reason::Remembering
+            | Reason::Cordoning
+            | Reason::WindowOver
+            | Reason::Uncordoning => return None,
+        })
     }
 }
 

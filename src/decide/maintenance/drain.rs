@@ -213,8 +213,8 @@ pub enum Outcome {
     Refused(Option<Budget>),
     /// Its namespace is deleted, and deletes it.
     Terminating,
-    /// The lease ran out before it was its turn.
-    NotTried,
+    /// Not evicted now, and nothing is wrong with that.
+    Again,
     Failed(String),
 }
 
@@ -290,7 +290,7 @@ fn blocked(plan: &Plan, outcomes: &[(Pod, Outcome)]) -> Option<String> {
             Outcome::Refused(Some(budget)) => budget.to_string(),
             Outcome::Refused(None) => "a PodDisruptionBudget refuses the eviction".to_owned(),
             Outcome::Failed(why) => why.clone(),
-            Outcome::Evicted | Outcome::Gone | Outcome::Terminating | Outcome::NotTried => continue,
+            Outcome::Evicted | Outcome::Gone | Outcome::Terminating | Outcome::Again => continue,
         };
         causes.entry(cause).or_default().push(pod.to_string());
     }

@@ -92,6 +92,8 @@ pub struct KubernetesNode {
     pub status: Option<String>,
     /// The annotation with the details, for people.
     pub progress: Option<String>,
+    /// The holder of the Lease who wrote these two.
+    pub told_by: Option<String>,
     pub unschedulable: bool,
     /// Its kubelet does not report: nobody ends what is to end there.
     pub unreachable: bool,
@@ -115,6 +117,7 @@ impl KubernetesNode {
             request: Request::of(annotation(names::MAINTENANCE)),
             status: annotation(names::MAINTENANCE_STATUS).map(str::to_owned),
             progress: annotation(names::MAINTENANCE_PROGRESS).map(str::to_owned),
+            told_by: annotation(names::MAINTENANCE_HOLDER).map(str::to_owned),
             unschedulable: object["spec"]["unschedulable"] == true,
             unreachable: ready.is_some_and(|ready| ready["status"] == "Unknown"),
             deleting: metadata["deletionTimestamp"].is_string(),
@@ -133,25 +136,22 @@ impl KubernetesNode {
         }
     }
 
-    /// The patch of the annotations for people; None where they say so already.
-    pub fn told(&self, status: Option<Status>, progress: Option<&str>) -> Option<Value> {
+    /// The patch of the annotations for people; None where they say so already. `told_by`: None for who does not hold the Lease.
+    pub fn told(
+        &self,
+        status: Option<Status>,
+        progress: Option<&str>,
+        told_by: Option<&str>,
+    ) -> Option<Value> {
         let status = status.map(Status::as_str);
-        let same = self.status.as_deref() == status && self.progress.as_deref() == progress;
-        (!same).then(|| {
-            json!({"metadata": {
-                "uid": self.uid,
-                "resourceVersion": self.resource_version,
-                "annotations": {names::MAINTENANCE_STATUS: status, names::MAINTENANCE_PROGRESS: progress},
-            }})
-        })
+        let same = self.status.as_deref() == status
+            && self.progress.as_deref() == progress
+            && self.told_by.as_deref() == told_by;
+        (!same).then(|| self.annotated(status, progress, told_by))
     }
 
-    pub fn patch(&self, write: &NodeWrite, progress: &str) -> Value {
-        let mut patch = json!({"metadata": {
-            "uid": self.uid,
-            "resourceVersion": self.resource_version,
-            "annotations": {names::MAINTENANCE_STATUS: write.status.as_str(), names::MAINTENANCE_PROGRESS: progress},
-        }});
+    pub fn patch(&self, write: &NodeWrite, progress: &str, told_by: &str) -> Value {
+        let mut patch = self.annotated(Some(write.status.as_str()), Some(progress), Some(told_by));
         match write.change {
             NodeChange::Status => {}
             NodeChange::Cordon => patch["spec"] = json!({"unschedulable": true}),
@@ -161,5 +161,24 @@ impl KubernetesNode {
             }
         }
         patch
+    }
+
+    /// Of this very Kubernetes node, as it was read.
+    fn annotated(
+        &self,
+        status: Option<&str>,
+        progress: Option<&str>,
+        told_by: Option<&str>,
+    ) -> Value {
+        let annotations = json!({
+            names::MAINTENANCE_STATUS: status,
+            names::MAINTENANCE_PROGRESS: progress,
+            names::MAINTENANCE_HOLDER: told_by,
+        });
+        json!({"metadata": {
+            "uid": self.uid,
+            "resourceVersion": self.resource_version,
+            "annotations": annotations,
+        }})
     }
 }

@@ -127,6 +127,17 @@ fn a_lease_that_another_took_in_the_middle_stops_the_drain_and_nothing_is_uncord
 }
 
 #[test]
+fn the_status_of_the_present_holder_is_left_alone() {
+    let mut given = asks(60).cordoned().says(Status::Active);
+    given.node.as_mut().unwrap().told_by = Some("other".to_owned());
+    check(&given.clone().under(lease("other", 100, 80)), &["again 20"]);
+    check(
+        &given.under(lease("third", 100, 80)),
+        &["tell waiting", "again 20"],
+    );
+}
+
+#[test]
 fn a_renewal_in_the_future_holds_whatever_the_clock_says() {
     let mut ahead = lease("other", 10, 60);
     ahead.renewed = Some(now() + SignedDuration::from_secs(5));
