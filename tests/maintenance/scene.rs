@@ -98,6 +98,14 @@ impl Scene {
         Ok(())
     }
 
+    /// Nothing is stored of it.
+    pub async fn try_to_ask(&self, name: &str, seconds: &str) -> Result<()> {
+        let annotation = format!("{ANNOTATION}={seconds}");
+        self.kubectl(&["annotate", "--dry-run=server", "node", name, &annotation])
+            .await?;
+        Ok(())
+    }
+
     pub async fn ask_no_more(&self, name: &str) -> Result<()> {
         let annotation = format!("{ANNOTATION}-");
         self.kubectl(&["annotate", "node", name, &annotation])

@@ -59,14 +59,8 @@ pub fn all() -> Vec<Value> {
 /// Asked only where the annotation is written: no write of a kubelet is, and no webhook stands before one.
 fn policy() -> [Value; 2] {
     let api_version = "admissionregistration.k8s.io/v1";
-    let value = |object: &str| {
-        let annotations = format!("{object}.metadata.?annotations.orValue({{}})");
-        format!("{annotations}[?'{}'].orValue('')", names::MAINTENANCE)
-    };
-    let has = format!(
-        "'{}' in object.metadata.?annotations.orValue({{}})",
-        names::MAINTENANCE
-    );
+    let value = |object: &str| format!("{object}.metadata.?annotations[?'{}']", names::MAINTENANCE);
+    let has = format!("{}.hasValue()", value("object"));
     let changes = format!(
         "oldObject == null || {} != {}",
         value("object"),
@@ -86,7 +80,7 @@ fn policy() -> [Value; 2] {
                 {"name": "writes-it", "expression": changes},
             ],
             "validations": [{
-                "expression": format!("{}.matches('^[1-9][0-9]{{0,8}}$')", value("object")),
+                "expression": format!("{}.orValue('').matches('^[1-9][0-9]{{0,8}}$')", value("object")),
                 "message": format!(
                     "{}: not a number of seconds. Give a whole number from 1 to 999999999, such as 7200 for 2 hours",
                     names::MAINTENANCE

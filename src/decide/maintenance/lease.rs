@@ -179,6 +179,8 @@ impl LeaseWrite {
     pub fn object(&self, namespace: &str, name: &str) -> Value {
         let time = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let remembers = self.was_schedulable.then_some(names::TRUE);
+        // The API server refuses a duration of 0; one that is not there means the same.
+        let duration = (self.times.duration_seconds > 0).then_some(self.times.duration_seconds);
         let mut object = json!({
             "apiVersion": API_VERSION,
             "kind": "Lease",
@@ -189,7 +191,7 @@ impl LeaseWrite {
             },
             "spec": {
                 "holderIdentity": self.holder,
-                "leaseDurationSeconds": self.times.duration_seconds,
+                "leaseDurationSeconds": duration,
                 "acquireTime": time(self.times.acquired),
                 "renewTime": time(self.times.renewed),
                 "leaseTransitions": self.transitions,
