@@ -4,6 +4,7 @@
 //! docs/MAINTENANCE.md has the table of the rules, with the case of each.
 
 pub mod drain;
+pub mod follow;
 pub mod lease;
 pub mod node;
 

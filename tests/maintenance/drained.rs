@@ -100,7 +100,7 @@ async fn a_kubernetes_node_is_drained_and_released_while_another_waits() -> Resu
         .until(
             "k8s-1",
             "active",
-            "drained; 1 of DaemonSets or static pods stay",
+            "drained: not evicted: 1 pod of DaemonSets, or static",
         )
         .await?;
     scene.event("k8s-1", "Drained", "drained").await?;
@@ -129,6 +129,7 @@ async fn a_kubernetes_node_is_drained_and_released_while_another_waits() -> Resu
     let seen = scene.until("k8s-2", "ended", "").await?;
     ensure!(seen.cordoned && !seen.asks, "{seen:?}");
     strangers_lease_is_respected(&scene).await?;
+    the_command_follows(&scene).await?;
 
     scene.kubectl(&["delete", "node", "k8s-1"]).await?;
     wait::until(
@@ -145,23 +146,24 @@ async fn a_kubernetes_node_is_drained_and_released_while_another_waits() -> Resu
 
 /// It is not touched until it has run out.
 async fn strangers_lease_is_respected(scene: &Scene) -> Result<()> {
+    scene.node("k8s-4", "empty").await?;
     let now = Timestamp::now();
     let time = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "k8s-3", "namespace": "lynq-system"},
+        "metadata": {"name": "k8s-4", "namespace": "lynq-system"},
         "spec": {"holderIdentity": "stranger", "leaseDurationSeconds": 7, "acquireTime": time, "renewTime": time, "leaseTransitions": 5},
     });
     scene.cluster.apply(&lease.to_string()).await?;
-    let version = scene.lease("k8s-3").await?["metadata"]["resourceVersion"].clone();
-    scene.ask("k8s-3", "600").await?;
+    let version = scene.lease("k8s-4").await?["metadata"]["resourceVersion"].clone();
+    scene.ask("k8s-4", "600").await?;
     let seen = scene
-        .until("k8s-3", "waiting", "stranger holds the Lease until")
+        .until("k8s-4", "waiting", "stranger holds the Lease until")
         .await?;
     ensure!(!seen.cordoned, "{seen:?}");
     let ends = now + SignedDuration::from_secs(7);
     wait::until("lynqgate holds the Lease", SOON, async || {
-        let lease = scene.lease("k8s-3").await?;
+        let lease = scene.lease("k8s-4").await?;
         let untouched = lease["metadata"]["resourceVersion"] == version;
         if !untouched && Timestamp::now() < ends {
             return Ok(Err(anyhow::anyhow!(
@@ -171,13 +173,71 @@ async fn strangers_lease_is_respected(scene: &Scene) -> Result<()> {
         ensure!(!untouched, "it is still the stranger's");
         let spec = &lease["spec"];
         let good = spec["holderIdentity"] == "machine-remediation" && spec["leaseTransitions"] == 6;
-        let owned = lease["metadata"]["ownerReferences"][0]["name"] == "k8s-3";
+        let owned = lease["metadata"]["ownerReferences"][0]["name"] == "k8s-4";
         ensure!(good && owned, "{lease}");
         Ok(Ok(()))
     })
     .await??;
-    scene.until("k8s-3", "active", "").await?;
-    scene.ask_no_more("k8s-3").await?;
-    scene.until("k8s-3", "ended", "").await?;
+    scene.until("k8s-4", "active", "").await?;
+    scene.ask_no_more("k8s-4").await?;
+    scene.until("k8s-4", "ended", "").await?;
+    Ok(())
+}
+
+/// k8s-3 has pods under a budget that blocks; k8s-1 has room for them.
+async fn the_command_follows(scene: &Scene) -> Result<()> {
+    let (code, _, errors) = scene.drain(&["k8s-9", "--for=2h"]).await?;
+    let none = "lynqgate: there is no Kubernetes node \"k8s-9\"\n";
+    ensure!(
+        (code, errors.as_str()) == (Some(1), none),
+        "{code:?} {errors}"
+    );
+    let (code, _, errors) = scene.drain(&["k8s-3", "--end"]).await?;
+    ensure!(
+        code == Some(1) && errors.contains("nobody has asked"),
+        "{code:?} {errors}"
+    );
+
+    scene.kubectl(&["cordon", "k8s-1"]).await?;
+    let (code, said, errors) = scene.drain(&["k8s-3", "--for=2h", "--timeout=4s"]).await?;
+    let unfinished = "Kubernetes node k8s-3 is not drained after 4 s; its maintenance goes on";
+    ensure!(
+        code == Some(3) && errors.contains(unfinished),
+        "{code:?} {errors}"
+    );
+    ensure!(said.contains("active: blocked: "), "{said}");
+    scene.kubectl(&["uncordon", "k8s-1"]).await?;
+    let (code, said, errors) = scene.drain(&["k8s-3", "--for=2h"]).await?;
+    let end = "Kubernetes node k8s-3 is drained. End its maintenance before its time: lynqgate drain k8s-3 --end\n";
+    ensure!(
+        code == Some(0) && said.ends_with(end),
+        "{code:?} {said} {errors}"
+    );
+    let (code, said, errors) = scene.drain(&["k8s-3", "--end"]).await?;
+    let end = "The maintenance of Kubernetes node k8s-3 has ended. It takes pods again\n";
+    ensure!(
+        code == Some(0) && said.ends_with(end),
+        "{code:?} {said} {errors}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_maintenance_is_installed_the_command_says_so() -> Result<()> {
+    let cluster = crate::cluster::shared().await?;
+    let done = tokio::process::Command::new(crate::operator::program("lynqgate")?)
+        .args(["drain", "fake-0", "--for=2h"])
+        .arg(format!(
+            "--kubeconfig={}",
+            cluster.admin_kubeconfig().display()
+        ))
+        .output()
+        .await?;
+    let errors = String::from_utf8_lossy(&done.stderr);
+    let off = "there is no ValidatingAdmissionPolicy lynqgate-node-maintenance";
+    ensure!(
+        done.status.code() == Some(1) && errors.contains(off),
+        "{errors}"
+    );
     Ok(())
 }

@@ -106,6 +106,19 @@ impl Scene {
         Ok(())
     }
 
+    /// `lynqgate drain`: exit status, output, errors.
+    pub async fn drain(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
+        let kubeconfig = self.cluster.admin_kubeconfig();
+        let done = tokio::process::Command::new(operator::program("lynqgate")?)
+            .arg("drain")
+            .args(arguments)
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .output()
+            .await?;
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Ok((done.status.code(), text(&done.stdout), text(&done.stderr)))
+    }
+
     pub async fn ask_no_more(&self, name: &str) -> Result<()> {
         let annotation = format!("{ANNOTATION}-");
         self.kubectl(&["annotate", "node", name, &annotation])

@@ -226,11 +226,28 @@ pub enum Stage {
     Drained,
 }
 
+impl Stage {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::Draining => "draining",
+            Stage::Blocked => "blocked",
+            Stage::Drained => "drained",
+        }
+    }
+
+    /// Of a progress annotation: its first word, up to a colon.
+    pub fn of(progress: &str) -> Option<Self> {
+        let word = progress.split(':').next()?;
+        let all = [Stage::Draining, Stage::Blocked, Stage::Drained];
+        all.into_iter().find(|stage| stage.as_str() == word)
+    }
+}
+
 /// How far the drain is, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub stage: Stage,
-    /// Changes with every pod.
+    /// The stage, and after a colon the details, which change with every pod.
     pub text: String,
     /// What blocks; for an event.
     pub blocked: Option<String>,
@@ -243,23 +260,27 @@ pub fn progress(plan: &Plan, outcomes: &[(Pod, Outcome)]) -> Progress {
     let waits = plan.leaving.len() + outcomes.iter().filter(|(_, o)| left(o)).count();
     let blocked = blocked(plan, outcomes);
     let still = waits + plan.kept.len();
-    let others = match (plan.staying, plan.overdue) {
-        (0, 0) => String::new(),
-        (staying, 0) => format!("; {staying} of DaemonSets or static pods stay"),
-        (staying, overdue) => format!(
-            "; {staying} of DaemonSets or static pods stay; {overdue} are not waited for, since the Kubernetes node does not report"
-        ),
+    let stage = match (&blocked, still) {
+        (_, 0) => Stage::Drained,
+        (None, _) => Stage::Draining,
+        (Some(_), _) => Stage::Blocked,
     };
-    let (stage, text) = match (&blocked, still) {
-        (_, 0) => (Stage::Drained, format!("drained{others}")),
-        (None, _) => (
-            Stage::Draining,
-            format!("draining: {}{others}", pods(still)),
-        ),
-        (Some(why), _) => (
-            Stage::Blocked,
-            format!("draining: {}: {why}{others}", pods(still)),
-        ),
+    let left = (still > 0).then(|| format!("{} left", pods(still)));
+    let staying = format!(
+        "not evicted: {} of DaemonSets, or static",
+        pods(plan.staying)
+    );
+    let staying = (plan.staying > 0).then_some(staying);
+    let overdue = format!(
+        "not waiting for {}: the Kubernetes node does not report",
+        pods(plan.overdue)
+    );
+    let overdue = (plan.overdue > 0).then_some(overdue);
+    let details = [left, blocked.clone(), staying, overdue];
+    let details: Vec<String> = details.into_iter().flatten().collect();
+    let text = match details.is_empty() {
+        true => stage.as_str().to_owned(),
+        false => format!("{}: {}", stage.as_str(), details.join("; ")),
     };
     let again = match (waits, plan.kept.len()) {
         (0, 0) => None,
@@ -277,8 +298,8 @@ pub fn progress(plan: &Plan, outcomes: &[(Pod, Outcome)]) -> Progress {
 
 fn pods(count: usize) -> String {
     match count {
-        1 => "1 pod left".to_owned(),
-        count => format!("{count} pods left"),
+        1 => "1 pod".to_owned(),
+        count => format!("{count} pods"),
     }
 }
 
@@ -596,7 +617,7 @@ mod tests {
                 &nothing,
                 vec![refused(), refused(), refused(), refused(), Outcome::Evicted],
                 Stage::Blocked,
-                format!("draining: 5 pods left: shop/web-0, shop/web-1, shop/web-2 and 1 more: {budget_says}"),
+                format!("blocked: 5 pods left; shop/web-0, shop/web-1, shop/web-2 and 1 more: {budget_says}"),
                 Some(5),
             ),
             (
@@ -604,8 +625,8 @@ mod tests {
                 &keeps,
                 vec![],
                 Stage::Blocked,
-                "draining: 1 pod left: shop/bare: it has no controller. Delete it, or start lynqgate with --drain-unmanaged-pods; \
-                 2 of DaemonSets or static pods stay"
+                "blocked: 1 pod left; shop/bare: it has no controller. Delete it, or start lynqgate with --drain-unmanaged-pods; \
+                 not evicted: 2 pods of DaemonSets, or static"
                     .to_owned(),
                 Some(30),
             ),
@@ -614,12 +635,13 @@ mod tests {
                 &overdue,
                 vec![],
                 Stage::Drained,
-                "drained; 0 of DaemonSets or static pods stay; 1 are not waited for, since the Kubernetes node does not report".to_owned(),
+                "drained: not waiting for 1 pod: the Kubernetes node does not report".to_owned(),
                 None,
             ),
         ] {
             let progress = progress(plan, &outcomes(&done));
             let found = (progress.stage, progress.text, progress.again.map(|again| again.as_secs()));
+            assert_eq!(Stage::of(&found.1), Some(stage), "{name}");
             assert_eq!(found, (stage, text, again), "{name}");
         }
     }
