@@ -127,6 +127,8 @@ pub const MAINTENANCE_PROGRESS: &str = "lynq.sh/maintenance-progress";
 pub const MAINTENANCE_HOLDER: &str = "lynq.sh/maintenance-holder";
 /// On the Lease of such a Kubernetes node: it was schedulable before, and will be again.
 pub const WAS_SCHEDULABLE: &str = "lynq.sh/was-schedulable";
+/// The LynqNodes whose pods were evicted in that maintenance.
+pub const MAINTENANCE_TENANTS: &str = "lynq.sh/evicted-tenants";
 /// `holderIdentity` of those Leases, where no flag says otherwise.
 pub const DEFAULT_HOLDER: &str = "machine-remediation";
 /// The ValidatingAdmissionPolicy of the first annotation.

@@ -379,7 +379,10 @@ async fn lead(
 /// All loops of the leader.
 async fn loops(world: Arc<World>, workers: Workers, maintenance: Option<Arc<Maintenance>>) {
     match maintenance {
-        Some(maintenance) => drop(tokio::join!(world.lead(workers), maintenance.run())),
+        Some(maintenance) => {
+            maintenance.recall().await;
+            tokio::join!(world.lead(workers), maintenance.run());
+        }
         None => world.lead(workers).await,
     }
 }

@@ -3,6 +3,7 @@
 
 mod draining;
 pub mod metrics;
+mod tenants;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub struct Maintenance {
 struct Memory {
     said: BTreeMap<EventReason, String>,
     failures: u32,
+    /// Whose the pods there are.
+    known: tenants::Known,
 }
 
 /// Why a step was not carried out.
@@ -83,6 +86,9 @@ impl Maintenance {
 
     /// Runs until the process ends.
     pub async fn run(self: Arc<Self>) {
+        self.world.hubs.wait_listed().await;
+        self.world.forms.wait_listed().await;
+        self.world.nodes.wait_listed().await;
         let (of_watch, of_work, of_panics) = (self.clone(), self.clone(), self.clone());
         let client = self.world.objects.client.clone();
         let resource = ApiResource::erase::<Node>(&());
@@ -172,7 +178,8 @@ impl Maintenance {
         if let Some(reason) = step.reason.event() {
             self.say(name, reason, step.reason.to_string());
             if reason == EventReason::MaintenanceEnded {
-                self.memory(name, |memory| memory.said.clear());
+                self.memory(name, |memory| *memory = Memory::default());
+                self.world.end_maintained(name);
                 self.wake_waiting();
             }
         }
@@ -189,6 +196,9 @@ impl Maintenance {
         };
         if begins(&self.settings.policy, &observed) {
             observed.others = self.others(name).await?;
+            if observed.others.len() < self.settings.policy.nodes_max {
+                observed.full_windows = self.full_windows(name).await?;
+            }
         }
         Ok(observed)
     }
@@ -243,7 +253,7 @@ impl Maintenance {
                     }
                 }
                 Effect::Drain { until } => {
-                    let next = self.drain(&mut node, lease.as_ref(), *until).await?;
+                    let next = self.drain(&mut node, &mut lease, *until).await?;
                     let next = next.map(|wait: SignedDuration| Timestamp::now() + wait);
                     again = next.into_iter().chain(step.again).min();
                 }

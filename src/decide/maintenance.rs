@@ -8,6 +8,7 @@ pub mod follow;
 pub mod lease;
 pub mod node;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
@@ -236,9 +237,11 @@ impl Machine<'_> {
         let mut rule = None;
         if lease.holder != self.policy.holder {
             write.transitions += 1;
+            write.tenants = Some(BTreeSet::new());
             (write.times, rule) = (fresh, Some(Status::Acquired));
         } else if lease.duration_seconds == 0 {
             write.transitions += 1;
+            write.tenants = Some(BTreeSet::new());
             (write.times, rule) = (fresh, Some(Status::New));
         } else if lease.duration_seconds != fresh.duration_seconds {
             write.times.duration_seconds = fresh.duration_seconds;

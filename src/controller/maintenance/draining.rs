@@ -19,7 +19,7 @@ impl Maintenance {
     pub(super) async fn drain(
         &self,
         node: &mut KubernetesNode,
-        lease: Option<&Lease>,
+        lease: &mut Option<Lease>,
         until: Timestamp,
     ) -> Result<Option<SignedDuration>, Failed> {
         let pods = self.pods_on(&node.name).await?;
@@ -29,6 +29,8 @@ impl Maintenance {
             node.unreachable,
             Timestamp::now(),
         );
+        self.note_tenants(&node.name, lease, &plan.evict).await?;
+        let lease = lease.as_ref();
         self.still_held(&node.name, lease, until).await?;
         let outcomes = self.evict_all(&plan, until).await;
         let progress = progress(&plan, &outcomes);
@@ -36,7 +38,7 @@ impl Maintenance {
         Ok(progress.again)
     }
 
-    async fn pods_on(&self, name: &str) -> Result<Vec<Pod>, ApiError> {
+    pub(super) async fn pods_on(&self, name: &str) -> Result<Vec<Pod>, ApiError> {
         let mut pods = vec![];
         let on_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
         let each = |object| pods.push(Pod::of(&object));

@@ -7,6 +7,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::maintenance::{DRAIN_AGAIN, WAIT_AGAIN, named};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -28,8 +29,7 @@ pub struct Pod {
     pub name: String,
     pub uid: String,
     pub labels: BTreeMap<String, String>,
-    /// Kind and name of its controller.
-    pub controller: Option<(String, String)>,
+    pub controller: Option<ObjectKey>,
     priority: i64,
     is_mirror: bool,
     has_empty_dir: bool,
@@ -44,8 +44,6 @@ impl Pod {
         let (metadata, spec) = (&object["metadata"], &object["spec"]);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let owners = items(&metadata["ownerReferences"]);
-        let controller = owners.iter().find(|owner| owner["controller"] == true);
         let labels = metadata["labels"].as_object().into_iter().flatten();
         Pod {
             namespace: text(&metadata["namespace"]),
@@ -54,7 +52,7 @@ impl Pod {
             labels: labels
                 .map(|(name, value)| (name.clone(), text(value)))
                 .collect(),
-            controller: controller.map(|owner| (text(&owner["kind"]), text(&owner["name"]))),
+            controller: controller_of(metadata),
             priority: spec["priority"].as_i64().unwrap_or_default(),
             is_mirror: metadata["annotations"][MIRROR].is_string(),
             has_empty_dir: items(&spec["volumes"])
@@ -70,7 +68,7 @@ impl Pod {
     }
 
     fn stays(&self) -> bool {
-        let of_daemon_set = |(kind, _): &(String, String)| kind == "DaemonSet";
+        let of_daemon_set = |key: &ObjectKey| key.kind.kind == "DaemonSet";
         self.is_mirror || self.controller.as_ref().is_some_and(of_daemon_set) && !self.is_finished
     }
 
@@ -87,6 +85,21 @@ impl Pod {
             _ => None,
         }
     }
+}
+
+/// The controller that an object's metadata name.
+pub fn controller_of(metadata: &Value) -> Option<ObjectKey> {
+    let mut owners = metadata["ownerReferences"].as_array()?.iter();
+    let owner = owners.find(|owner| owner["controller"] == true)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Some(ObjectKey {
+        kind: Kind {
+            api_version: text(&owner["apiVersion"]).into(),
+            kind: text(&owner["kind"]).into(),
+        },
+        namespace: text(&metadata["namespace"]),
+        name: text(&owner["name"]),
+    })
 }
 
 impl fmt::Display for Pod {

@@ -1,5 +1,7 @@
 //! The Lease of a Kubernetes node's maintenance: what was read of it, and what is written to it. It must not decide when.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -7,6 +9,8 @@ use crate::api::names;
 use crate::decide::maintenance::PADDING;
 use crate::decide::maintenance::node::KubernetesNode;
 
+/// Between the names of LynqNodes.
+const SEPARATOR: &str = ",";
 pub const API_VERSION: &str = "coordination.k8s.io/v1";
 
 /// From when to when a Lease says that it is held.
@@ -47,6 +51,8 @@ pub struct Lease {
     pub was_schedulable: bool,
     /// The uid of the Kubernetes node that owns the Lease, if one does.
     pub owner: Option<String>,
+    /// The LynqNodes whose pods were evicted in this maintenance, or in the last one.
+    pub tenants: BTreeSet<String>,
 }
 
 /// What is to be in the Lease.
@@ -60,6 +66,8 @@ pub struct LeaseWrite {
     pub was_schedulable: bool,
     /// None: the owner stays as it is.
     pub owner: Option<(String, String)>,
+    /// None: they stay as they are.
+    pub tenants: Option<BTreeSet<String>>,
 }
 
 impl Lease {
@@ -70,6 +78,9 @@ impl Lease {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
         let owner = owners.find(|owner| owner["kind"] == "Node" && owner["apiVersion"] == "v1");
+        let tenants = metadata["annotations"][names::MAINTENANCE_TENANTS]
+            .as_str()
+            .into_iter();
         Lease {
             resource_version: text(&metadata["resourceVersion"]),
             holder: text(&spec["holderIdentity"]),
@@ -79,6 +90,10 @@ impl Lease {
             transitions: number("leaseTransitions"),
             was_schedulable: metadata["annotations"][names::WAS_SCHEDULABLE] == names::TRUE,
             owner: owner.map(|owner| text(&owner["uid"])),
+            tenants: tenants
+                .flat_map(|all| all.split(SEPARATOR))
+                .map(str::to_owned)
+                .collect(),
         }
     }
 
@@ -117,7 +132,16 @@ impl Lease {
             transitions: 1,
             was_schedulable: !node.unschedulable,
             owner: Some((node.name.clone(), node.uid.clone())),
+            tenants: Some(BTreeSet::new()),
         }
+    }
+
+    /// With these LynqNodes besides; None where it has them.
+    pub fn with_tenants(&self, more: &BTreeSet<String>) -> Option<LeaseWrite> {
+        (!more.is_subset(&self.tenants)).then(|| LeaseWrite {
+            tenants: Some(self.tenants.union(more).cloned().collect()),
+            ..self.kept()
+        })
     }
 
     /// As it is, for this holder. What an open Lease remembers stays: the Kubernetes node may be cordoned because of it.
@@ -130,6 +154,7 @@ impl Lease {
             transitions: self.transitions,
             was_schedulable: !node.unschedulable || remembers,
             owner: Some((node.name.clone(), node.uid.clone())),
+            tenants: None,
         }
     }
 
@@ -170,6 +195,7 @@ impl Lease {
             transitions: self.transitions,
             was_schedulable: self.was_schedulable,
             owner: None,
+            tenants: None,
         }
     }
 }
@@ -202,6 +228,13 @@ impl LeaseWrite {
             metadata["resourceVersion"] = version.as_str().into();
         } else if remembers.is_none() {
             metadata["annotations"] = json!({});
+        }
+        if let Some(tenants) = &self.tenants {
+            let all: Vec<&str> = tenants.iter().map(String::as_str).collect();
+            let all = (!all.is_empty()).then(|| all.join(SEPARATOR));
+            if all.is_some() || self.over.is_some() {
+                metadata["annotations"][names::MAINTENANCE_TENANTS] = json!(all);
+            }
         }
         if let Some((name, uid)) = &self.owner {
             let owner = json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid});

@@ -44,6 +44,7 @@ pub fn lease(holder: &str, duration_seconds: i32, age: i64) -> Lease {
         transitions: 3,
         was_schedulable: true,
         owner: Some("u".to_owned()),
+        tenants: BTreeSet::new(),
     }
 }
 
@@ -426,5 +427,48 @@ fn a_lease_is_read_as_it_is_written() {
             ..lease(ME, 90, 0)
         };
         assert_eq!(read, expected);
+    }
+}
+
+#[test]
+fn the_evicted_tenants_are_of_one_maintenance() {
+    let tenants = ["shop/a-web", "shop/b-web"].map(str::to_owned);
+    let all = BTreeSet::from(tenants.clone());
+    let read = |write: &LeaseWrite, before: &Lease| {
+        let object = write.object("lynq-system", "k8s-3");
+        match object["metadata"]["annotations"].get("lynq.sh/evicted-tenants") {
+            Some(_) => Lease::of(&object).tenants,
+            None => before.tenants.clone(),
+        }
+    };
+    let first = lease(ME, 90, 1);
+    let write = first.with_tenants(&all).unwrap();
+    assert_eq!(
+        (read(&write, &first), write.over.as_deref()),
+        (all.clone(), Some("4"))
+    );
+    let later = Lease {
+        tenants: all.clone(),
+        ..first
+    };
+    assert_eq!(
+        later.with_tenants(&BTreeSet::from([tenants[0].clone()])),
+        None
+    );
+    assert_eq!(
+        read(&later.reset(now()), &later),
+        all,
+        "they are still excused for a while"
+    );
+    for (duration, age) in [(0, 500), (90, 10)] {
+        let before = Lease {
+            tenants: all.clone(),
+            ..lease(if duration == 0 { ME } else { "" }, duration, age)
+        };
+        let step = step(&policy(), &asks(60).under(before.clone()), now());
+        let Effect::Lease(write) = &step.effects[0] else {
+            panic!("{step:?}");
+        };
+        assert!(read(write, &before).is_empty(), "a new maintenance");
     }
 }
