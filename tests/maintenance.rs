@@ -2,6 +2,7 @@
 
 mod competing;
 mod drained;
+mod fleet;
 mod scene;
 
 use std::collections::BTreeSet;
