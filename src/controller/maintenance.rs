@@ -187,8 +187,10 @@ impl Maintenance {
     }
 
     async fn observe(&self, name: &str) -> Result<Observed, ApiError> {
-        let node = found(self.world.objects.get(&node_key(name)).await)?;
+        // The Lease first: its version then stands for a Kubernetes node that is no older. The other way round, a replica could
+        // reset a Lease that another one has renewed since, for a request that it has not seen.
         let lease = found(self.world.objects.get(&self.lease_key(name)).await)?;
+        let node = found(self.world.objects.get(&node_key(name)).await)?;
         let mut observed = Observed {
             node: node.map(|object| KubernetesNode::of(&object)),
             lease: lease.map(|object| Lease::of(&object)),
