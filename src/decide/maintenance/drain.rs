@@ -94,8 +94,8 @@ pub fn controller_of(metadata: &Value) -> Option<ObjectKey> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Some(ObjectKey {
         kind: Kind {
-            api_version: text(&owner["apiVersion"]).into(),
-            kind: text(&owner["kind"]).into(),
+            api_version: text(&owner["apiVersion"]),
+            kind: text(&owner["kind"]),
         },
         namespace: text(&metadata["namespace"]),
         name: text(&owner["name"]),

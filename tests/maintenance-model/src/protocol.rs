@@ -278,7 +278,8 @@ impl Protocol {
                 pending.to_do.remove(0);
             }
             ToDo::Node(_, _, until) => {
-                if !(holds && state.now < until) && !self.has(Bug::WritesBlindly) {
+                let good = holds && state.now < until;
+                if !good && !self.has(Bug::WritesBlindly) {
                     return;
                 }
                 pending.sent = true;
