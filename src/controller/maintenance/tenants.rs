@@ -135,6 +135,11 @@ impl Maintenance {
                     }
                     return;
                 }
+                // Without the rights of the component no maintenance was done here, and none begins; the fleet goes on.
+                Err(error @ ApiError::Refused(_)) => {
+                    tracing::error!(%error, "no maintenance of Kubernetes nodes: install kustomize/components/node-maintenance");
+                    return;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "not leading yet: the Leases of Kubernetes nodes cannot be read");
                     tokio::time::sleep(Backoff::HUB.first).await;
