@@ -71,6 +71,7 @@ simulate: ## The release loop and the gate against a fake cluster with faults, f
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
 	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)
+	cargo run --quiet -p lynqgate-maintenance-model
 
 lint: ## Clippy, warnings denied
 	cargo clippy --workspace --all-targets -- -D warnings

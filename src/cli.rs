@@ -3,6 +3,7 @@
 // These panic where nobody reads any more: see `output`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod drain;
 mod eval;
 mod explain;
 mod file;
@@ -40,9 +41,14 @@ enum Command {
     Eval(eval::Arguments),
     /// Say what lynqgate would make of a cluster that Lynq runs. Writes nothing.
     Migrate(migrate::Arguments),
+    /// Take a Kubernetes node into maintenance, or end that, and follow it.
+    Drain(drain::Arguments),
     /// Write the manifests that follow from the code: CRDs, RBAC, webhook configurations.
     Generate(generate::Arguments),
 }
+
+/// The exit status of a command that stopped waiting. (1 is a failure, and 2 wrong arguments.)
+const UNFINISHED: u8 = 3;
 
 /// The form of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -83,13 +89,17 @@ pub fn main() -> ExitCode {
         Command::Render(arguments) => render::render(&arguments),
         Command::Eval(arguments) => eval::eval(&arguments),
         Command::Migrate(arguments) => migrate::migrate(&arguments),
+        Command::Drain(arguments) => drain::drain(&arguments),
         Command::Generate(arguments) => generate::generate(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::tell(format_args!("lynqgate: {error}"));
-            ExitCode::FAILURE
+            match error.is::<drain::Unfinished>() {
+                true => ExitCode::from(UNFINISHED),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

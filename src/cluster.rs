@@ -5,6 +5,7 @@ pub mod catalog;
 pub mod children;
 pub mod client;
 pub mod events;
+pub mod evictions;
 pub mod gone;
 pub mod lease;
 pub mod namespaces;

@@ -2,6 +2,7 @@
 
 pub mod hub;
 pub mod installation;
+pub mod maintenance;
 pub mod metrics;
 pub mod node;
 pub mod partition;
@@ -39,6 +40,7 @@ use crate::decide::child::{Kind, NodeKey, ObjectKey};
 use crate::decide::desired::Desired;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::status::HoldReason;
+use crate::decide::rollout::Maintained;
 use metrics::Metrics;
 
 /// The kinds that Lynq's arrays are for.
@@ -114,6 +116,8 @@ pub struct World {
     /// Of nodes of which it is not known what runs: the hash of their desired content, and whether its release would change nothing.
     pub unchanged: Mutex<BTreeMap<NodeKey, (String, bool)>>,
     pub conflicts: Mutex<BTreeMap<NodeKey, Conflicts>>,
+    /// Nodes whose pods were evicted for the maintenance of a Kubernetes node.
+    pub maintained: Mutex<BTreeMap<NodeKey, Maintained>>,
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
@@ -203,6 +207,7 @@ impl World {
             looked: Mutex::default(),
             unchanged: Mutex::default(),
             conflicts: Mutex::default(),
+            maintained: Mutex::default(),
             node_memory: Mutex::default(),
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),
@@ -383,6 +388,7 @@ impl World {
         self.looked.lock().remove(key);
         self.unchanged.lock().remove(key);
         self.conflicts.lock().remove(key);
+        self.maintained.lock().remove(key);
         self.namespaces.forget_node(key);
         self.children.forget_node(key);
     }

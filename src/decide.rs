@@ -17,6 +17,7 @@ pub mod hosts;
 pub mod hub_sync;
 pub mod identifier;
 pub mod installation;
+pub mod maintenance;
 pub mod marker;
 pub mod near;
 pub mod node;

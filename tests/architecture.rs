@@ -118,12 +118,12 @@ fn problems_of(
 }
 
 /// What stands between backticks.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
+pub fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
 /// The functions with a test's attribute, and whether they are run.
-fn tests_by_name(sources: impl IntoIterator<Item = String>) -> BTreeMap<String, bool> {
+pub fn tests_by_name(sources: impl IntoIterator<Item = String>) -> BTreeMap<String, bool> {
     let mut tests = BTreeMap::new();
     for source in sources {
         let mut attributes = String::new();

@@ -548,9 +548,13 @@ fn texts(roots: &[&'static str], part: impl Fn(&str) -> &str) -> String {
 /// Whatever is a name there.
 fn words_of_the_manifests() -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
-    for directory in ["manifests", "kustomize/base"] {
+    for directory in ["manifests", "manifests/node-maintenance", "kustomize/base"] {
         for entry in fs::read_dir(root().join(directory))? {
-            let text = fs::read_to_string(entry?.path())?;
+            let path = entry?.path();
+            if path.is_dir() {
+                continue;
+            }
+            let text = fs::read_to_string(path)?;
             let words = text.split(|c: char| !c.is_alphanumeric() && c != '-');
             found.extend(words.map(str::to_owned));
         }

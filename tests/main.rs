@@ -17,6 +17,7 @@ mod idle;
 mod install;
 mod installation;
 mod lynq;
+mod maintenance;
 mod metrics;
 mod obstacles;
 mod offline;

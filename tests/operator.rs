@@ -56,7 +56,11 @@ pub fn identity() -> Identity {
 /// Installs what the default overlay installs, without the Deployment and the webhook configurations: the operator runs
 /// outside, and registers its webhooks by URL.
 pub async fn install(cluster: &Cluster) -> Result<()> {
-    let all = manifests(cluster).await?;
+    install_overlay(cluster, "kustomize/overlays/default").await
+}
+
+pub async fn install_overlay(cluster: &Cluster, overlay: &str) -> Result<()> {
+    let all = cluster.kustomize_build(&root().join(overlay)).await?;
     let outside = |document: &&str| {
         !["kind: Deployment\n", "WebhookConfiguration\n"]
             .iter()

@@ -63,6 +63,16 @@ pub enum EventReason {
     OrphanMarkersAdded,
     OrphanMarkersRemoved,
 
+    // Of a Kubernetes node.
+    MaintenanceWaiting,
+    MaintenanceBegan,
+    MaintenanceActive,
+    EvictionBlocked,
+    Drained,
+    MaintenanceEnded,
+    MaintenanceLeaseLost,
+    MaintenanceFailed,
+
     // Of a form, for its conditions `Valid` and `Held`; of a hub for a form that is gone.
     #[serde(skip)]
     Of(ConditionReason),
@@ -124,6 +134,15 @@ impl EventReason {
 
             Self::OrphanMarkersAdded => ("OrphanMarkersAdded", NORMAL),
             Self::OrphanMarkersRemoved => ("OrphanMarkersRemoved", NORMAL),
+
+            Self::MaintenanceWaiting => ("MaintenanceWaiting", NORMAL),
+            Self::MaintenanceBegan => ("MaintenanceBegan", NORMAL),
+            Self::MaintenanceActive => ("MaintenanceActive", NORMAL),
+            Self::EvictionBlocked => ("EvictionBlocked", WARNING),
+            Self::Drained => ("Drained", NORMAL),
+            Self::MaintenanceEnded => ("MaintenanceEnded", NORMAL),
+            Self::MaintenanceLeaseLost => ("MaintenanceLeaseLost", WARNING),
+            Self::MaintenanceFailed => ("MaintenanceFailed", WARNING),
 
             Self::Of(
                 reason @ (ConditionReason::BudgetSpent

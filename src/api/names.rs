@@ -137,6 +137,21 @@ pub const PARTITION_STEP_INTERVAL: &str = "lynq.sh/partition-step-interval";
 pub const PARTITION_PROBE: &str = "lynq.sh/partition-probe";
 /// On such a StatefulSet, written by lynqgate: why its partition has not moved for a while.
 pub const PARTITION_WAITS: &str = "lynq.sh/partition-waits";
+/// On a Kubernetes node: that it is to be in maintenance, for so many seconds; how far that is; and the details, for people. The
+/// first two are those of the published protocol.
+pub const MAINTENANCE: &str = "lifecycle.metal3.io/maintenance";
+pub const MAINTENANCE_STATUS: &str = "lifecycle.metal3.io/maintenance-status";
+pub const MAINTENANCE_PROGRESS: &str = "lynq.sh/maintenance-progress";
+/// Beside them: the holder of the Lease who wrote the status. Others leave a status of the present holder alone.
+pub const MAINTENANCE_HOLDER: &str = "lynq.sh/maintenance-holder";
+/// On the Lease of such a Kubernetes node: it was schedulable before, and will be again.
+pub const WAS_SCHEDULABLE: &str = "lynq.sh/was-schedulable";
+/// The LynqNodes whose pods were evicted in that maintenance.
+pub const MAINTENANCE_TENANTS: &str = "lynq.sh/evicted-tenants";
+/// `holderIdentity` of those Leases, where no flag says otherwise.
+pub const DEFAULT_HOLDER: &str = "machine-remediation";
+/// The ValidatingAdmissionPolicy of the first annotation.
+pub const MAINTENANCE_POLICY: &str = "lynqgate-node-maintenance";
 
 /// The values that `lynq.sh/*` booleans take.
 pub const TRUE: &str = "true";

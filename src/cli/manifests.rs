@@ -1,5 +1,7 @@
 //! The manifests that follow from the code: CRDs, RBAC, webhook configurations.
 
+mod maintenance;
+
 use serde_json::{Value, json};
 
 use crate::api::resource::ARRAYS;
@@ -35,6 +37,10 @@ pub fn files() -> Vec<(String, String)> {
         yaml(&webhook_configurations(&Address::Service)),
     ));
     files.push(("fence.yaml".to_owned(), yaml(&fence())));
+    files.push((
+        "node-maintenance/maintenance.yaml".to_owned(),
+        yaml(&maintenance::all()),
+    ));
     files
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flags::{OfLynq, WebhookUrl};
+use flags::{OfLynq, OfMaintenance, WebhookUrl};
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
 use serde_json::Value;
@@ -25,6 +25,8 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::controller::hub::{self, Databases, rows_now};
 use crate::controller::installation::Installation;
+use crate::controller::maintenance::Maintenance;
+use crate::controller::maintenance::metrics::Metrics as MaintenanceMetrics;
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
 use crate::controller::rollout::snapshot::is_forced;
@@ -114,6 +116,8 @@ pub struct Arguments {
     /// Form of the log. Default: json.
     #[arg(long, ignore_case = true)]
     zap_encoder: Option<Encoder>,
+    #[command(flatten)]
+    of_maintenance: OfMaintenance,
     #[command(flatten)]
     of_lynq: OfLynq,
 }
@@ -214,6 +218,11 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         world: world.clone(),
         nodes: arguments.node_metrics,
     }));
+    let maintenance = arguments.of_maintenance.settings().map(|settings| {
+        let metrics = MaintenanceMetrics::default();
+        metrics.register(&mut registry);
+        Maintenance::new(world.clone(), settings, metrics)
+    });
     let registry = Arc::new(registry);
     if let Some(url) = &arguments.webhook_url {
         register(&objects, &url.base).await?;
@@ -295,8 +304,9 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         hubs: arguments.hub_concurrency.max(1),
         nodes: arguments.node_concurrency.max(1),
     };
+    let loops = loops(world, workers, maintenance);
     let led = tokio::select! {
-        led = lead(world, workers, &mut election, arguments.leader_elect, (certs, installation)) => led,
+        led = lead(loops, &mut election, arguments.leader_elect, (certs, installation)) => led,
         () = signalled() => Ok(()),
     };
     stopping.store(true, Ordering::Relaxed);
@@ -343,8 +353,7 @@ async fn signalled() {
 /// Runs the loops once its own gate answers, what it writes is stored, and this process leads; returns only when it must not
 /// lead any more.
 async fn lead(
-    world: Arc<World>,
-    workers: Workers,
+    loops: impl Future<Output = ()>,
     election: &mut Election,
     elect: bool,
     (certs, installation): (WebhookCerts, Installation),
@@ -356,7 +365,6 @@ async fn lead(
     if elect {
         election.acquire().await;
     }
-    let loops = world.lead(workers);
     if elect {
         tokio::select! {
             () = loops => Ok(()),
@@ -365,6 +373,17 @@ async fn lead(
     } else {
         loops.await;
         Ok(())
+    }
+}
+
+/// All loops of the leader.
+async fn loops(world: Arc<World>, workers: Workers, maintenance: Option<Arc<Maintenance>>) {
+    match maintenance {
+        Some(maintenance) => {
+            maintenance.recall().await;
+            tokio::join!(world.lead(workers), maintenance.run());
+        }
+        None => world.lead(workers).await,
     }
 }
 

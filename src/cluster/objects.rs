@@ -178,10 +178,22 @@ impl Objects {
         &self,
         kind: &Kind,
         namespace: &str,
+        each: impl FnMut(Value),
+    ) -> Result<(), ApiError> {
+        self.list_selected(kind, namespace, ListParams::default(), each)
+            .await
+    }
+
+    /// The same of those that `params` select.
+    pub async fn list_selected(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        params: ListParams,
         mut each: impl FnMut(Value),
     ) -> Result<(), ApiError> {
         let api = self.api(kind, namespace).await?;
-        let mut params = ListParams::default().limit(LIST_PAGE);
+        let mut params = params.limit(LIST_PAGE);
         loop {
             let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
             let objects = page.items.into_iter().map(serde_json::to_value);

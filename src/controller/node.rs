@@ -51,6 +51,8 @@ pub struct Memory {
     record: Option<Record>,
     resources: BTreeMap<String, ResourceMemory>,
     report: report::Memory,
+    /// The maintenance that evicted its pods, while that goes on.
+    maintained: Option<String>,
     /// Objects that could not be taken down.
     left_over: left_over::Memory,
     /// Since when it waits for objects to go, or when it told of them last.
@@ -215,6 +217,7 @@ impl Look<'_> {
                 .collect();
             self.remember(&node, &children, now);
             let hold = self.hold(&node, now);
+            self.memory.maintained = self.world.in_maintenance(&self.key);
             let min_delay = min_delay(self.world, &node);
             let seen: Vec<Seen> = node
                 .facts
@@ -464,7 +467,8 @@ impl Look<'_> {
             facts,
             unavailable: key.as_ref().err().map(String::as_str),
             child,
-            obstacle: memory.and_then(|memory| memory.pods.as_ref()?.obstacle.as_deref()),
+            obstacle: (self.memory.maintained.as_deref())
+                .or_else(|| memory?.pods.as_ref()?.obstacle.as_deref()),
             failure: memory.and_then(|memory| memory.failure.as_ref()),
             premise: Premise::of(node, child, namespace),
             fields_hash: memory.and_then(|memory| memory.fields_hash.as_deref()),

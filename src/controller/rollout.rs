@@ -325,6 +325,7 @@ impl Look<'_> {
             deletions_held: self.deletions_held(hub),
             refused: self.refused(),
             ledger_refused: self.ledger_refused(),
+            maintained: self.world.maintained_of(&self.key),
             ..snapshot::of(&seen)
         };
         for before in forms {

@@ -38,6 +38,8 @@ impl Backoff {
     pub const RELEASE: Backoff = seconds(1, 30);
     /// The API server did not take a step of a partition, or did not answer what it needs.
     pub const PARTITION: Backoff = seconds(1, 30);
+    /// A step of a Kubernetes node's maintenance failed. Its Lease leaves 30 s to end a maintenance.
+    pub const MAINTENANCE: Backoff = seconds(1, 15);
     /// No event tells when a right is granted, a kind is installed, an object changes its owner or a finalizer is removed.
     pub const NO_EVENT: Backoff = seconds(30, 30);
     /// Something could not be asked, and the rest went on without it.

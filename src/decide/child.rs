@@ -240,7 +240,8 @@ pub fn key_of(object: &Value) -> ObjectKey {
     }
 }
 
-fn owner(object: &Value) -> Owner {
+/// By its metadata.
+pub fn owner(object: &Value) -> Owner {
     let metadata = &object["metadata"];
     let controller = metadata["ownerReferences"]
         .as_array()

@@ -29,7 +29,7 @@ use crate::decide::version;
 use order::{Turns, candidates};
 use reason::{Names, Reason};
 use slots::{free_at, is_ahead, made_until, of_successor, take_slot};
-pub use snapshot::{Confirmation, Flight, Form, Live, Node, Refusal, Snapshot};
+pub use snapshot::{Confirmation, Flight, Form, Live, Maintained, Node, Refusal, Snapshot};
 use window::Windows;
 
 /// One node to let go.
@@ -200,6 +200,16 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let failed = pass.failed.values().flat_map(|failed| &failed.names);
     pass.plan.failed = failed.cloned().collect();
     pass.plan
+}
+
+/// The forms whose own window, or whose hub's, has no place for one more node that is not ready.
+pub fn full_windows(snapshot: &Snapshot, now: Timestamp) -> BTreeSet<String> {
+    let full = Windows::new(snapshot, &snapshot.slots, now).full();
+    let forced = |name: &String| snapshot.forms.get(name).is_none_or(|form| form.forced);
+    let in_force = full
+        .into_iter()
+        .filter(|name| !snapshot.forced && !forced(name));
+    in_force.collect()
 }
 
 /// A hub without a ledger is new, or has lost it. It gets one before anything is built on it, with what the nodes tell of their

@@ -3,10 +3,14 @@
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
 use tracing_subscriber::EnvFilter;
 
+use crate::api::names;
+use crate::controller::maintenance::Settings;
 use crate::decide::hosts::Listed;
+use crate::decide::maintenance::Policy;
+use crate::decide::maintenance::drain::Allowed;
 use crate::decide::template::number;
 
 /// As Go reads it.
@@ -98,6 +102,42 @@ pub fn webhook_url(text: &str) -> Result<WebhookUrl, &'static str> {
         })
     };
     read().ok_or("give https://HOST:PORT, such as https://10.0.0.5:9443")
+}
+
+#[derive(clap::Args)]
+pub struct OfMaintenance {
+    /// Take Kubernetes nodes into maintenance: those with the annotation lifecycle.metal3.io/maintenance, which has the seconds,
+    /// are cordoned and drained under a Lease. It needs the rights of the component node-maintenance.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
+    node_maintenance: bool,
+    /// Holder of those Leases: another program with another name keeps away from a Kubernetes node while lynqgate holds its Lease.
+    #[arg(long, default_value = names::DEFAULT_HOLDER, value_parser = NonEmptyStringValueParser::new())]
+    maintenance_holder: String,
+    /// Kubernetes nodes in maintenance at a time, at least 1; the others wait.
+    #[arg(long, default_value = "1", value_parser = count)]
+    max_nodes_in_maintenance: usize,
+    /// Evict pods with emptyDir volumes, too. What is in these volumes is lost.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
+    drain_emptydir_pods: bool,
+    /// Evict pods without a controller, too. Nobody makes them again.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = truth)]
+    drain_unmanaged_pods: bool,
+}
+
+impl OfMaintenance {
+    /// None: Kubernetes nodes are left alone.
+    pub fn settings(&self) -> Option<Settings> {
+        self.node_maintenance.then(|| Settings {
+            policy: Policy {
+                holder: self.maintenance_holder.clone(),
+                nodes_max: self.max_nodes_in_maintenance.max(1),
+            },
+            allowed: Allowed {
+                empty_dir: self.drain_emptydir_pods,
+                unmanaged: self.drain_unmanaged_pods,
+            },
+        })
+    }
 }
 
 #[derive(clap::Args)]

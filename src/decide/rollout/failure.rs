@@ -44,6 +44,13 @@ impl Failed {
         order::why(form, snapshot.nodes.get(self.names.first()?)?)
     }
 
+    /// What has no end wakes nobody.
+    fn wake_if(&mut self, at: Timestamp, now: Timestamp) {
+        if at > now && at < Timestamp::MAX {
+            self.wake(at);
+        }
+    }
+
     fn wake(&mut self, at: Timestamp) {
         self.next_at = Some(self.next_at.map_or(at, |other| other.min(at)));
     }
@@ -75,6 +82,12 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         if snapshot.unlooked.contains(&slot.node) && !is_halted(form) {
             continue;
         }
+        if let Some(until) = excused_until(form, &slot.node, snapshot, deadline) {
+            failed.wake_if(until, now);
+            if until > now {
+                continue;
+            }
+        }
         let node = &snapshot.nodes[&slot.node];
         failed.late_slots += usize::from(node.non_ready() || node.deleting);
         // What cannot go for a finalizer's sake says nothing of the content.
@@ -93,8 +106,10 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
         }
         failed.adrift.all += 1;
         let since = node.start.max(node.unready_since);
-        match since.and_then(|since| since.checked_add(limit(form)).ok()) {
-            Some(at) if at > now => failed.wake(at),
+        let late_at = since.and_then(|since| since.checked_add(limit(form)).ok());
+        let excused = |at| Some(at).max(excused_until(form, name, snapshot, at));
+        match late_at.and_then(excused) {
+            Some(at) if at > now => failed.wake_if(at, now),
             Some(_) => failed.adrift.late += usize::from(!snapshot.unlooked.contains(name)),
             None => {}
         }
@@ -127,6 +142,20 @@ pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timesta
         }
         _ => Some(first),
     }
+}
+
+/// A node whose pods are evicted for maintenance is late for that reason, and not for its content: until the maintenance is over,
+/// and then for as long as a node may take to become ready. What was late before the maintenance began is no less late for it.
+fn excused_until(
+    form: &Form,
+    node: &str,
+    snapshot: &Snapshot,
+    deadline: Timestamp,
+) -> Option<Timestamp> {
+    let maintained = snapshot.maintained.get(node)?;
+    let after = |ended: Timestamp| ended.checked_add(limit(form)).unwrap_or(Timestamp::MAX);
+    let until = maintained.ended.map_or(Timestamp::MAX, after);
+    (deadline > maintained.began).then_some(until)
 }
 
 fn limit(form: &Form) -> SignedDuration {

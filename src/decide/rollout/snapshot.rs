@@ -36,6 +36,17 @@ pub struct Snapshot {
     pub missing: BTreeMap<String, Timestamp>,
     /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
     pub unlooked: BTreeSet<String>,
+    /// Nodes whose pods were evicted for the maintenance of a Kubernetes node.
+    pub maintained: BTreeMap<String, Maintained>,
+}
+
+/// The maintenance of a Kubernetes node that a LynqNode had pods on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maintained {
+    pub kubernetes_node: String,
+    pub began: Timestamp,
+    /// None while it goes on.
+    pub ended: Option<Timestamp>,
 }
 
 /// A release that did not go through.

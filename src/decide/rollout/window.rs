@@ -1,6 +1,6 @@
 //! The windows of one pass: who fills them, and whether one more node fits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -143,6 +143,16 @@ impl<'a> Windows<'a> {
         }
     }
 
+    /// The forms that a full window is in the way of.
+    pub fn full(&self) -> BTreeSet<String> {
+        let hub = self.hub.is_full();
+        let full = self
+            .forms
+            .iter()
+            .filter(|(_, window)| hub || window.is_full());
+        full.map(|(name, _)| name.clone()).collect()
+    }
+
     /// How wide the form's window is; None where there is none.
     pub fn width(&self, form: &str) -> Option<usize> {
         self.forms.get(form)?.width
@@ -255,6 +265,15 @@ impl<'a> Window<'a> {
             self.genuine += usize::from(!taken.presumed);
         }
         self.holders = [None, None];
+    }
+
+    /// One more node that is not ready would be one too many.
+    fn is_full(&self) -> bool {
+        let taken = match self.counts {
+            SkewCounts::All => self.places.len(),
+            SkewCounts::Released => self.slots - self.repairs,
+        };
+        self.width.is_some_and(|width| taken >= width)
     }
 
     /// The width, where the node does not fit.

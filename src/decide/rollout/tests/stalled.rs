@@ -235,3 +235,68 @@ fn a_repair_past_its_deadline_stalls() {
     assert_eq!(state.rollout.failed_nodes, 1, "it spends no budget");
     assert!(state.stalled.is_some());
 }
+
+/// Two nodes in a window of 2; the first was released at 0, and is not ready. Its deadline is at 600.
+fn late(maintained: Option<(i64, Option<i64>)>) -> Snapshot {
+    let mut snapshot = fleet("xAA", 2);
+    snapshot.slots = vec![slot(0, "1")];
+    if let Some((began, ended)) = maintained {
+        let of = Maintained {
+            kubernetes_node: "k8s-3".into(),
+            began: at(began),
+            ended: ended.map(at),
+        };
+        snapshot.maintained.insert("n0".into(), of);
+    }
+    snapshot
+}
+
+#[test]
+fn what_maintenance_evicted_is_no_failure_of_the_content() {
+    for (name, maintained, now, fails) in [
+        ("no maintenance", None, 700, true),
+        ("during it", Some((100, None)), 700, false),
+        ("long during it", Some((100, None)), 100_000, false),
+        ("just after it", Some((100, Some(800))), 1_399, false),
+        (
+            "as long after it as a release may take",
+            Some((100, Some(800))),
+            1_400,
+            true,
+        ),
+        ("late before it began", Some((650, None)), 700, true),
+    ] {
+        let plan = plan(&late(maintained), at(now));
+        assert_eq!(!plan.failed.is_empty(), fails, "{name}");
+        let state = &plan.forms["web"];
+        assert_eq!(state.rollout.failed_nodes > 0, fails, "{name}");
+        let released: Vec<&str> = plan
+            .releases
+            .iter()
+            .map(|release| release.node.as_str())
+            .collect();
+        let expected: &[&str] = if fails { &[] } else { &["n1"] };
+        assert_eq!(released, expected, "{name}: it takes one of two places");
+    }
+}
+
+#[test]
+fn a_window_is_full_of_what_is_not_ready_or_has_a_slot() {
+    for (name, states, skew, slots, full) in [
+        ("all ready", "AAA", 1, vec![], false),
+        ("one not ready", "xAA", 1, vec![], true),
+        ("one of two", "xAA", 2, vec![], false),
+        ("a slot", "AAA", 1, vec![0], true),
+        ("no window", "xxx", 0, vec![], false),
+    ] {
+        let mut snapshot = fleet(states, skew);
+        snapshot.slots = slots.into_iter().map(|i| slot(i, "1")).collect();
+        let found = full_windows(&snapshot, at(10));
+        assert_eq!(found.contains("web"), full, "{name}");
+        snapshot.forms.get_mut("web").unwrap().forced = true;
+        assert!(full_windows(&snapshot, at(10)).is_empty(), "{name}, forced");
+    }
+    let mut snapshot = fleet("XAA", 1);
+    policy_of(&mut snapshot).skew_counts = SkewCounts::Released;
+    assert!(full_windows(&snapshot, at(10)).is_empty(), "broken before");
+}

@@ -150,6 +150,7 @@ pub fn snapshot(world: &World, process: &Process, confirmed: BTreeSet<Confirmati
             && !world.planted(Plant::TakeLostForEmpty),
         missing: BTreeMap::new(),
         unlooked: BTreeSet::new(),
+        maintained: BTreeMap::new(),
     }
 }
 
