@@ -12,6 +12,7 @@ pub mod finish;
 mod late;
 mod ledger;
 mod nodes;
+mod partitions;
 mod ready;
 mod release;
 mod same;
@@ -117,6 +118,9 @@ pub struct Audit {
     scopes: BTreeMap<Key, Scope>,
     nodes: BTreeMap<Key, Stored<nodes::Node>>,
     children: BTreeMap<Key, Stored<children::Child>>,
+    /// StatefulSets whose partition lynqgate moves, and the pods of any.
+    sets: BTreeMap<Key, Stored<partitions::Set>>,
+    pods: BTreeMap<Key, partitions::Pod>,
     /// Namespaces that are being deleted, or are gone.
     terminating: BTreeSet<String>,
     /// What each hash was seen to stand for.
@@ -154,6 +158,8 @@ impl Audit {
             scopes: BTreeMap::new(),
             nodes: BTreeMap::new(),
             children: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            pods: BTreeMap::new(),
             terminating: BTreeSet::new(),
             hashes: BTreeMap::new(),
             listed: BTreeSet::new(),
@@ -221,6 +227,9 @@ impl Audit {
             object,
             ..
         } = change;
+        if key.kind == Kind::StatefulSet {
+            self.set_written(&key, revision, object.as_ref(), true);
+        }
         match (key.kind, object) {
             (Kind::Hub, Some(object)) => self.hub_written(key, revision, &object, created),
             (Kind::Hub, None) => self.hub_gone(&key, revision),
@@ -229,6 +238,7 @@ impl Audit {
             (Kind::Node, Some(object)) => self.node_written(key, revision, &object, created),
             (Kind::Node, None) => self.node_gone(&key, revision),
             (Kind::Namespace, object) => self.namespace_written(&key, object.as_ref()),
+            (Kind::Pod, object) => self.pod_written(key, object.as_ref()),
             (_, Some(object)) => self.child_written(key, revision, object, created),
             (_, None) => self.child_gone(&key),
         }
@@ -255,6 +265,8 @@ impl Audit {
                 _ => self.child_gone(&key),
             }
         }
+        self.pods.retain(|_, _| !kinds.contains(&Kind::Pod));
+        self.sets.retain(|_, _| !kinds.contains(&Kind::StatefulSet));
         self.listed.extend(kinds);
         // Windows and ledgers first: what is in flight is told by them.
         objects.sort_by(|one, other| one.0.cmp(&other.0));
@@ -269,6 +281,11 @@ impl Audit {
                     self.load_node(key, version, &object);
                 }
                 Kind::Namespace => self.namespace_written(&key, Some(&object)),
+                Kind::Pod => self.pod_written(key, Some(&object)),
+                Kind::StatefulSet => {
+                    self.set_written(&key, version, Some(&object), false);
+                    self.load_child(key, version, object);
+                }
                 _ => self.load_child(key, version, object),
             }
         }

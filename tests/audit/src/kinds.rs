@@ -15,10 +15,11 @@ pub enum Kind {
     ConfigMap,
     Service,
     Namespace,
+    Pod,
 }
 
 /// Kind, API group, version, plural, and the directory in etcd below the prefix.
-const TABLE: [(Kind, &str, &str, &str, &str, &str); 10] = {
+const TABLE: [(Kind, &str, &str, &str, &str, &str); 11] = {
     use Kind::*;
     const LYNQ: &str = "operator.lynq.sh";
     [
@@ -74,6 +75,7 @@ const TABLE: [(Kind, &str, &str, &str, &str, &str); 10] = {
         (ConfigMap, "ConfigMap", "", "v1", "configmaps", "configmaps"),
         (Service, "Service", "", "v1", "services", "services/specs"),
         (Namespace, "Namespace", "", "v1", "namespaces", "namespaces"),
+        (Pod, "Pod", "", "v1", "pods", "pods"),
     ]
 };
 
@@ -120,9 +122,15 @@ impl Kind {
         matches!(self, Kind::Hub | Kind::Form | Kind::Node)
     }
 
-    /// Objects that belong to nodes. A namespace is followed only to know when it goes, whoever made it.
+    /// Objects that belong to nodes. A namespace is followed only to know when it goes, and a pod to know whether it is ready, whoever
+    /// made them.
     pub fn is_child(self) -> bool {
-        !self.is_lynq() && self != Kind::Namespace
+        !self.is_lynq() && !self.is_optional()
+    }
+
+    /// Not every user may see these. Where one matters, the report says that none was seen.
+    pub fn is_optional(self) -> bool {
+        matches!(self, Kind::Namespace | Kind::Pod)
     }
 
     /// By apiVersion and kind, as a manifest has them.
@@ -171,6 +179,8 @@ pub const LIVE_HASH: &str = "lynq.sh/live-hash";
 pub const RELEASE: &str = "lynq.sh/release";
 pub const UNGATED: &str = "lynq.sh/ungated";
 pub const FORCE: &str = "lynq.sh/force-rollout";
+pub const PARTITION_GATE: &str = "lynq.sh/partition-gate";
+pub const PARTITION_MANAGER: &str = "lynqgate-partition";
 pub const HELD_SINCE: &str = "lynq.sh/held-since";
 pub const CONFIRM_DELETIONS: &str = "lynq.sh/confirm-deletions";
 pub const LABEL_HUB: &str = "lynq.sh/hub";

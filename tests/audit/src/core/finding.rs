@@ -29,6 +29,8 @@ pub enum Rule {
     Lost,
     /// More nodes were deleted at once than the hub's guard lets go.
     Deletions,
+    /// The partition of a StatefulSet was lowered while another pod than the next one was not ready, or for more than one pod.
+    Partition,
     /// The fleet did not converge.
     Convergence,
     /// A node is held and nothing says why.
@@ -50,6 +52,7 @@ impl Rule {
             Rule::Premature => "premature",
             Rule::Lost => "lost",
             Rule::Deletions => "deletions",
+            Rule::Partition => "partition",
             Rule::Convergence => "convergence",
             Rule::Reason => "reason",
             Rule::Complete => "complete",

@@ -44,7 +44,7 @@ pub fn is_ready(kind: Kind, object: &Value) -> bool {
         // https://kubernetes.io/docs/concepts/workloads/controllers/job/#terminal-job-conditions
         Kind::Job => condition(object, "Complete", "status", "True"),
         Kind::ConfigMap | Kind::Service => true,
-        Kind::Hub | Kind::Form | Kind::Node | Kind::Namespace => false,
+        Kind::Hub | Kind::Form | Kind::Node | Kind::Namespace | Kind::Pod => false,
     }
 }
 

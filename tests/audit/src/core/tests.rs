@@ -3,6 +3,7 @@
 mod fleet;
 mod late;
 mod legal;
+mod partitions;
 mod violations;
 
 use super::Rule;

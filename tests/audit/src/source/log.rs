@@ -66,6 +66,10 @@ fn entry(line: &str) -> Option<Entry> {
         .pointer("/responseStatus/code")
         .and_then(Value::as_u64)
         .unwrap_or(0);
+    // A pod's place, and that somebody asks for its end, change nothing that is looked at.
+    if kind == Kind::Pod && matches!(text("/objectRef/subresource"), "binding" | "eviction") {
+        return None;
+    }
     let is_write = matches!(
         verb,
         "create" | "update" | "patch" | "delete" | "deletecollection"

@@ -44,8 +44,7 @@ impl Watch {
         let mut objects = vec![];
         for kind in Kind::all() {
             let listed = list(&self.api(&client, kind), kind).await;
-            // Not every user may see namespaces. Where one matters, the report says that none was seen.
-            if kind == Kind::Namespace && listed.as_ref().is_err_and(is_forbidden) {
+            if kind.is_optional() && listed.as_ref().is_err_and(is_forbidden) {
                 continue;
             }
             let (version, found) = listed.map_err(|e| SourceError::List {

@@ -2,7 +2,7 @@
 
 use stateright::{Model, Property};
 
-use crate::state::{Change, First, LeaseState, NodeState, Pending, State, ToDo, decide};
+use super::state::{Change, First, LeaseState, NodeState, Pending, State, ToDo, decide};
 
 /// A maintenance is seen to end.
 pub const ENDS: &str = "a maintenance ends";
