@@ -493,19 +493,21 @@ async fn breaks_a_window(tenants: usize, window: usize) -> Result<()> {
     fleet.complete(tenants, 3 * SOON).await?;
 
     fleet.apply(&form("db:2-broken", json!(window))).await?;
-    let broken = async |what: &str| -> Result<()> {
+    let broken = async || -> Result<usize> {
         let images = images(&fleet).await?;
-        let broken = images
-            .iter()
-            .filter(|image| *image == "db:2-broken")
-            .count();
-        ensure!(broken == window, "{what}: {broken} pods are broken");
-        Ok(())
+        let broken = images.iter().filter(|image| *image == "db:2-broken");
+        Ok(broken.count())
     };
-    wait::until("the window is full", SOON, async || broken("now").await).await?;
+    wait::until("the window is full", SOON, async || {
+        let broken = broken().await?;
+        ensure!(broken == window, "{broken} pods are broken");
+        Ok(())
+    })
+    .await?;
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(15) {
-        broken("later").await?;
+        let broken = broken().await?;
+        ensure!(broken <= window, "{broken} pods are broken");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let node = fleet.list("LynqNode").await?.into_iter().find_map(|node| {
