@@ -13,6 +13,8 @@ pub const FIELD_MANAGER: &str = "lynq-operator";
 pub const STATUS_MANAGER: &str = "lynq-operator-status";
 /// Field manager of the partition loop's steps. The operator's other writes leave the partition alone.
 pub const PARTITION_MANAGER: &str = "lynqgate-partition";
+/// Field manager of `lynqgate drain`: a person's request, and not a write of the operator.
+pub const DRAIN_MANAGER: &str = "lynqgate-drain";
 /// Leader election lease.
 pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
 /// The Secret with the webhook certificate authority.

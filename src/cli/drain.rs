@@ -111,7 +111,8 @@ async fn run(arguments: &Arguments) -> Result<(), AnyError> {
     }
     let value = arguments.for_.map(|seconds| seconds.to_string());
     let asked = json!({"metadata": {"uid": node.uid, "annotations": {names::MAINTENANCE: value}}});
-    let written = objects.merge(&of_node, &asked).await;
+    let written = objects.merge_as(names::DRAIN_MANAGER, &of_node, &asked);
+    let written = written.await;
     written.map_err(|reason| of_api(&of_node, reason))?;
     let end = until(&objects, &of_node, wanted);
     match arguments.timeout {
@@ -215,10 +216,7 @@ fn of_api(key: &ObjectKey, reason: ApiError) -> Error {
 
 fn key(api_version: &str, kind: &str, name: &str) -> ObjectKey {
     ObjectKey {
-        kind: Kind {
-            api_version: api_version.into(),
-            kind: kind.into(),
-        },
+        kind: Kind::new(api_version, kind),
         namespace: String::new(),
         name: name.to_owned(),
     }

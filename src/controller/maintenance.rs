@@ -121,8 +121,7 @@ impl Maintenance {
             Change::Deleted(object) => {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
                 self.nodes.lock().remove(name);
-                self.memory.lock().remove(name);
-                self.wake_waiting();
+                self.queue.add(name.to_owned());
             }
             // What a new list does not name is read, and found to be gone, when it is its turn.
             Change::Restarted | Change::Listed | Change::Refused(_) => {}
@@ -174,6 +173,12 @@ impl Maintenance {
         let observed = self.observe(name).await?;
         let step = step(&self.settings.policy, &observed, Timestamp::now());
         let again = self.act(&observed, &step).await?;
+        if observed.node.is_none() {
+            self.memory.lock().remove(name);
+            self.world.end_maintained(name);
+            self.wake_waiting();
+            return Ok(None);
+        }
         // A Lease that is reset frees a place.
         if let Some(reason) = step.reason.event() {
             self.say(name, reason, step.reason.to_string());
@@ -298,7 +303,7 @@ impl Maintenance {
 
     fn lease_key(&self, name: &str) -> ObjectKey {
         ObjectKey {
-            kind: kind(API_VERSION, "Lease"),
+            kind: Kind::new(API_VERSION, "Lease"),
             namespace: self.world.namespace.clone(),
             name: name.to_owned(),
         }
@@ -327,16 +332,9 @@ impl Maintenance {
 
 fn node_key(name: &str) -> ObjectKey {
     ObjectKey {
-        kind: kind("v1", "Node"),
+        kind: Kind::new("v1", "Node"),
         namespace: String::new(),
         name: name.to_owned(),
-    }
-}
-
-fn kind(api_version: &str, kind: &str) -> Kind {
-    Kind {
-        api_version: api_version.into(),
-        kind: kind.into(),
     }
 }
 

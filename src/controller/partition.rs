@@ -21,7 +21,7 @@ use crate::cluster::watch::{self, Change, Which};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{World, panic_text};
 use crate::decide::backoff::Backoff;
-use crate::decide::child::{Child, Kind, ObjectKey, Owner};
+use crate::decide::child::{Kind, ObjectKey, Owner, owner};
 use crate::decide::node_plan::recreate::Dependents;
 use crate::decide::partition;
 use crate::decide::partition::explain::faulty;
@@ -132,7 +132,8 @@ fn key_of(object: &Value) -> SetKey {
     (text("namespace"), text("name"))
 }
 
-fn waits_of(object: &Value) -> Option<&str> {
+/// What the loop last said on the StatefulSet of why it waits.
+pub fn waits_of(object: &Value) -> Option<&str> {
     object["metadata"]["annotations"][names::PARTITION_WAITS].as_str()
 }
 
@@ -234,7 +235,7 @@ async fn look(world: &World, set_key: &SetKey) -> Result<Option<SignedDuration>,
 }
 
 fn around(world: &World, key: &ObjectKey, object: &Value) -> Around {
-    let Owner::Node { key: node_key, .. } = Child::of(object).owner else {
+    let Owner::Node { key: node_key, .. } = owner(object) else {
         return Around::default();
     };
     let Some(node) = world.nodes.get(&node_key) else {
@@ -293,10 +294,7 @@ async fn act(world: &World, key: &ObjectKey, look: &Look, step: &Step) -> Result
         }
         Some(Effect::DeletePod { name, uid }) => {
             let pod = ObjectKey {
-                kind: Kind {
-                    api_version: "v1".to_owned(),
-                    kind: "Pod".to_owned(),
-                },
+                kind: Kind::new("v1", "Pod"),
                 namespace: key.namespace.clone(),
                 name: name.clone(),
             };
@@ -338,7 +336,7 @@ async fn tell(
                 key: key.clone(),
                 uid: uid.to_owned(),
             };
-            let note = format!("its pods are not updated further: {}", step.reason);
+            let note = format!("no further pod is updated: {}", step.reason);
             world.events.tell(&about, EventReason::PartitionStuck, note);
         }
         match step.reason {

@@ -12,7 +12,7 @@ pub mod walk;
 use serde_json::Value;
 
 use crate::api::names;
-use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::child::{Kind, ObjectKey, kind_of};
 
 /// The partition of a StatefulSet whose update waits: above any scale. With `replicas` in its place a scale-up through `/scale`,
 /// which calls no webhook, would give the new pods the new revision.
@@ -28,6 +28,11 @@ pub fn is_gated(stateful_set: &Value) -> bool {
         Some(_) => false,
         None => labels[names::LABEL_MANAGED] == names::TRUE,
     }
+}
+
+/// The same of any object.
+pub fn is_gated_set(object: &Value) -> bool {
+    kind_of(object).is_stateful_set() && is_gated(object)
 }
 
 /// None where pods are updated when somebody deletes them.
@@ -83,10 +88,7 @@ pub fn without_field(fields: &Value) -> Value {
 /// The key of a StatefulSet.
 pub fn key(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey {
-        kind: Kind {
-            api_version: "apps/v1".to_owned(),
-            kind: "StatefulSet".to_owned(),
-        },
+        kind: Kind::new("apps/v1", "StatefulSet"),
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     }

@@ -20,6 +20,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
+use json_patch::PatchOperation;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -192,13 +193,7 @@ impl Half {
             Half::MutatingStatefulSet => {
                 let decision = partition::decide(&stateful_set);
                 let code = decision.outcome.code();
-                let answer = Answer {
-                    patch: decision.patch,
-                    warnings: decision.warnings,
-                    audit: vec![("gate", code.to_owned())],
-                    ..Answer::allow()
-                };
-                (code, answer)
+                (code, patched(code, decision.patch, decision.warnings))
             }
             Half::ValidatingStatefulSet => match partition::check(&stateful_set) {
                 Ok(()) => ("good", Answer::allow()),
@@ -227,16 +222,19 @@ fn gated(
             if decision.outcome == gate::Outcome::Held {
                 warnings.push(held_text(webhook, write.new));
             }
-            let answer = Answer {
-                patch: decision.patch,
-                warnings,
-                audit: vec![("gate", code.to_owned())],
-                ..Answer::allow()
-            };
-            (code, answer)
+            (code, patched(code, decision.patch, warnings))
         }
         Ok(None) => ("good", Answer::allow()),
         Err(denial) => (denial.code(), denied(&denial)),
+    }
+}
+
+fn patched(code: &str, patch: Vec<PatchOperation>, warnings: Vec<String>) -> Answer {
+    Answer {
+        patch,
+        warnings,
+        audit: vec![("gate", code.to_owned())],
+        ..Answer::allow()
     }
 }
 

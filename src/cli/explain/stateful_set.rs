@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use crate::cli::explain::{AnyError, Arguments, Error, leader};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::objects::{ApiError, Objects};
-use crate::controller::partition::Look;
+use crate::controller::partition::{Look, waits_of};
 use crate::controller::rollout::snapshot::is_forced;
-use crate::decide::child::{Child, ObjectKey, Owner};
+use crate::decide::child::{ObjectKey, Owner, owner};
 use crate::decide::explain::Leader;
 use crate::decide::node::NodeDigest;
 use crate::decide::partition;
@@ -40,13 +40,18 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
             .ok()
             .and_then(|version| faulty(&version.git_version)),
         leaderless: matches!(leader, Leader::Missing(_)),
-        ..Explanation::of(&namespace, &look.set, &look.pods, &step)
+        ..Explanation::of(
+            &namespace,
+            (&look.set, &look.pods),
+            &step,
+            waits_of(&look.object),
+        )
     })
 }
 
 /// Whether everything of the owning node goes at once. Who may not read the node sees what the StatefulSet says.
 async fn forces(objects: &Objects, look: &Look) -> bool {
-    let Owner::Node { key, .. } = Child::of(&look.object).owner else {
+    let Owner::Node { key, .. } = owner(&look.object) else {
         return false;
     };
     let get = async |kind: &str, name: &str| {

@@ -8,7 +8,8 @@ use kube::api::ListParams;
 use crate::api::events::EventReason;
 use crate::cluster::evictions::{Evicted, evict};
 use crate::cluster::objects::ApiError;
-use crate::controller::maintenance::{Failed, Maintenance, kind};
+use crate::controller::maintenance::{Failed, Maintenance};
+use crate::decide::child::Kind;
 use crate::decide::maintenance::drain::{
     Budget, Outcome, Plan, Pod, Progress, Stage, plan, progress,
 };
@@ -44,7 +45,7 @@ impl Maintenance {
         let each = |object| pods.push(Pod::of(&object));
         let objects = &self.world.objects;
         objects
-            .list_selected(&kind("v1", "Pod"), "", on_node, each)
+            .list_selected(&Kind::new("v1", "Pod"), "", on_node, each)
             .await?;
         Ok(pods)
     }
@@ -80,7 +81,7 @@ impl Maintenance {
     ) -> Option<Budget> {
         if !known.contains_key(&pod.namespace) {
             let mut budgets = vec![];
-            let budget = kind("policy/v1", "PodDisruptionBudget");
+            let budget = Kind::new("policy/v1", "PodDisruptionBudget");
             let each = |object| budgets.push(Budget::of(&object));
             let listed = self.world.objects.list(&budget, &pod.namespace, each).await;
             if let Err(error) = listed {

@@ -211,7 +211,9 @@ fn names_a_partition(spec: &FormSpec) -> Option<String> {
         let partition = resource
             .spec
             .pointer("/spec/updateStrategy/rollingUpdate/partition");
-        resource.partition_gate && partition.is_some_and(|partition| *partition != 0)
+        resource.partition_gate
+            && kind_of(&resource.spec).is_stateful_set()
+            && partition.is_some_and(|partition| *partition != 0)
     };
     let resource = spec.content.iter().find(names_it)?;
     Some(format!(
@@ -422,6 +424,37 @@ mod tests {
         assert!(wide.contains("no more than 1000 nodes"), "{wide}");
         let later = told(json!({}), "1970-01-01T02:00:00Z");
         assert!(later.contains("1970-01-01T02:00:00"), "{later}");
+    }
+
+    #[test]
+    fn a_partition_is_lynqgates_or_the_manifests() {
+        let of = |kind: [&str; 2], more: Value| {
+            let strategy = json!({"rollingUpdate": {"partition": 2}});
+            let spec = json!({"apiVersion": kind[0], "kind": kind[1], "spec": {"updateStrategy": strategy}});
+            let mut resource = map("db", json!({"spec": spec}));
+            let more = more.as_object().unwrap().clone();
+            resource.as_object_mut().unwrap().extend(more);
+            let spec = json!({"hubId": "h", "statefulSets": [resource]});
+            judge(None, &form(spec), NOW).verdict
+        };
+        let (set, kruise) = (
+            ["apps/v1", "StatefulSet"],
+            ["apps.kruise.io/v1beta1", "StatefulSet"],
+        );
+        let warned = of(set, json!({})).warnings.join("\n");
+        assert!(
+            warned.contains("ignores the one in the manifest"),
+            "{warned}"
+        );
+        let own = json!({"partitionGate": false});
+        for verdict in [of(set, own.clone()), of(kruise, json!({}))] {
+            assert_eq!((verdict.denied, verdict.warnings), (None, vec![]));
+        }
+        let denied = of(kruise, own).denied.unwrap();
+        assert!(
+            denied.contains("partitionGate is for StatefulSets"),
+            "{denied}"
+        );
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub fn of_a_new_one(manifest: &Value, live: &Value) -> Value {
         }
     }
     // The gate would hold the one that has our labels, and not the other.
-    if partition::is_gated(live) {
+    if partition::is_gated_set(live) {
         new["metadata"]["labels"][names::PARTITION_GATE] = "false".into();
     }
     without_assigned(&mut new);

@@ -10,6 +10,13 @@ pub struct Kind {
 }
 
 impl Kind {
+    pub fn new(api_version: &str, kind: &str) -> Self {
+        Kind {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        }
+    }
+
     /// Whether it is the same kind, in whatever version.
     pub fn is_same(&self, other: &Kind) -> bool {
         self.kind == other.kind && self.group() == other.group()

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::names;
 use crate::decide::child::fields::{is_leaf, names_element, parsed, unite};
-use crate::decide::child::{kind_of, secret};
+use crate::decide::child::secret;
 use crate::decide::content::hash_value;
 use crate::decide::partition;
 use crate::decide::path::unescaped;
@@ -73,7 +73,7 @@ fn ours<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = Cow<'
             && entry["operation"] == operation
             && entry["subresource"].is_null()
     });
-    let gates = kind_of(object).is_stateful_set() && partition::is_gated(object);
+    let gates = partition::is_gated_set(object);
     ours.map(move |entry| match gates {
         true => Cow::Owned(partition::without_field(&entry["fieldsV1"])),
         false => Cow::Borrowed(&entry["fieldsV1"]),

@@ -38,7 +38,13 @@ pub struct PodSeen {
 }
 
 impl Explanation {
-    pub fn of(namespace: &str, set: &Set, pods: &[Pod], step: &Step) -> Self {
+    /// `waits`: why the loop has not taken this step for a while; it sees more than one look does.
+    pub fn of(
+        namespace: &str,
+        (set, pods): (&Set, &[Pod]),
+        step: &Step,
+        waits: Option<&str>,
+    ) -> Self {
         let seen = |pod: &Pod| PodSeen {
             name: pod.name.clone(),
             updated: pod.revision == set.update_revision,
@@ -55,7 +61,7 @@ impl Explanation {
             replicas: set.replicas,
             updated: pods.iter().filter(|pod| pod.updated).count(),
             reason: step.reason.code(),
-            message: message(set, step),
+            message: message(set, step, waits),
             pods,
             fault: None,
             leaderless: false,
@@ -63,7 +69,7 @@ impl Explanation {
     }
 }
 
-fn message(set: &Set, step: &Step) -> String {
+fn message(set: &Set, step: &Step, waits: Option<&str>) -> String {
     match (&step.effect, &step.reason) {
         _ if !set.gated => format!(
             "lynqgate leaves its partition alone; the label {}=true changes that",
@@ -71,6 +77,9 @@ fn message(set: &Set, step: &Step) -> String {
         ),
         _ if set.partition.is_none() => {
             "its update strategy is OnDelete: a pod is updated when somebody deletes it".to_owned()
+        }
+        (Some(Effect::Lower { .. }), _) if let Some(waits) = waits => {
+            format!("the next pod waits: {waits}")
         }
         (Some(Effect::Lower { to, .. }), _) => format!("lynqgate lowers its partition to {to} now"),
         (Some(Effect::DeletePod { name, .. }), _) => format!(

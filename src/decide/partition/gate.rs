@@ -7,7 +7,7 @@ use json_patch::PatchOperation;
 use serde_json::{Map, Value, json};
 
 use crate::api::names;
-use crate::decide::child::{Child, Owner};
+use crate::decide::child::{Owner, owner};
 use crate::decide::partition::{HELD, PARTITION, annotation, is_gated, partition};
 
 /// What is written, over what, by whom, and under which field manager.
@@ -250,7 +250,7 @@ fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) ->
 fn is_managed(object: Option<&Value>) -> bool {
     object.is_some_and(|object| {
         object["metadata"]["labels"][names::LABEL_MANAGED] == names::TRUE
-            || matches!(Child::of(object).owner, Owner::Node { .. })
+            || matches!(owner(object), Owner::Node { .. })
     })
 }
 

@@ -250,7 +250,9 @@ impl fmt::Display for Reason {
         match self {
             Reason::Done => f.write_str("nothing waits"),
             Reason::Stepping => f.write_str("the next pod is released now"),
-            Reason::Unobserved => f.write_str("its controller has not seen its last change yet"),
+            Reason::Unobserved => {
+                f.write_str("the StatefulSet controller has not reported on its last change yet")
+            }
             Reason::Paused { by } => write!(
                 f,
                 "{by} raised its partition; to go on, lower it again, or remove the annotation {}",
@@ -264,11 +266,11 @@ impl fmt::Display for Reason {
             Reason::Updating { pod } => write!(f, "pod {pod} is being updated"),
             Reason::NotAvailable { pod } => write!(
                 f,
-                "pod {pod} is updated and not ready, or not for long enough"
+                "pod {pod} is updated and not ready, or not for long enough; if it stays so, correct the pod template"
             ),
             Reason::Broken { pod } => write!(
                 f,
-                "pod {pod} is not ready, and not the next to be updated; mend it, or let all pods go with the annotation {}=true",
+                "pod {pod} is not ready, and not the next to be updated; repair it, or release all pods with the annotation {}=true",
                 names::FORCE_ROLLOUT
             ),
             Reason::Interval { until } => write!(

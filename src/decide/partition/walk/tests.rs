@@ -65,13 +65,15 @@ fn told(step: &Step) -> String {
     }
 }
 
-const BROKEN: &str = "not ready, and not the next to be updated; mend it, or let all pods go with the annotation lynq.sh/force-rollout=true 5s";
+const BROKEN: &str = "not ready, and not the next to be updated; repair it, or release all pods with the annotation lynq.sh/force-rollout=true 5s";
 
 #[test]
 fn one_pod_at_a_time_from_the_top() {
     let broken = |pod: &str| format!("pod {pod} is {BROKEN}");
     let not_available = |pod: &str, wait: &str| {
-        format!("pod {pod} is updated and not ready, or not for long enough {wait}")
+        format!(
+            "pod {pod} is updated and not ready, or not for long enough; if it stays so, correct the pod template {wait}"
+        )
     };
     let updating = |pod: &str| format!("pod {pod} is being updated 5s");
     for (case, pods, partition, expected) in [
@@ -102,7 +104,7 @@ fn one_pod_at_a_time_from_the_top() {
             "all of them are updated",
             "uuu",
             0,
-            "its controller has not seen its last change yet 5s".to_owned(),
+            "the StatefulSet controller has not reported on its last change yet 5s".to_owned(),
         ),
         ("a new StatefulSet", "uuu", HELD, "held to 0".to_owned()),
         ("a new one, coming up", "un.", HELD, "held to 2".to_owned()),
@@ -222,14 +224,14 @@ fn what_else_has_a_say() {
             "uu",
             0,
             |set, _| (set.is_current, set.observed) = (true, false),
-            "its controller has not seen its last change yet 5s",
+            "the StatefulSet controller has not reported on its last change yet 5s",
         ),
         (
             "not seen",
             "oo",
             HELD,
             |set, _| set.observed = false,
-            "its controller has not seen its last change yet 5s",
+            "the StatefulSet controller has not reported on its last change yet 5s",
         ),
         (
             "forced, whatever else",
@@ -306,7 +308,7 @@ fn what_else_has_a_say() {
             "ou",
             1,
             |set, _| set.settles_within = SignedDuration::from_mins(2),
-            "pod db-1 is updated and not ready, or not for long enough 1m",
+            "pod db-1 is updated and not ready, or not for long enough; if it stays so, correct the pod template 1m",
         ),
     ];
     for (case, pods, partition, change, expected) in cases {
