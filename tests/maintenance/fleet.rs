@@ -1,5 +1,7 @@
 //! Where the maintenance of a Kubernetes node meets a rollout.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::json;
 
@@ -86,5 +88,23 @@ async fn a_full_window_keeps_maintenance_waiting_and_maintenance_is_no_failure()
     fleet.complete(3, SOON).await?;
     scene.ask_no_more(NODE).await?;
     scene.until(NODE, "ended", "").await?;
-    Ok(())
+
+    // A Kubernetes node that is deleted is in maintenance no longer, while its tenants' new pods still start.
+    scene.ask("k8s-9", "600").await?;
+    let in_maintenance = async |is: bool, within: Duration| {
+        let what = format!("the LynqNode names the maintenance of k8s-9: {is}");
+        wait::until(&what, within, async || {
+            let said = said_of_the_node(&fleet).await?;
+            let named = said.contains("Kubernetes node k8s-9 is in maintenance");
+            ensure!(
+                named == is && said.contains("\"readyResources\":0"),
+                "{said}"
+            );
+            Ok(())
+        })
+        .await
+    };
+    in_maintenance(true, SOON).await?;
+    scene.kubectl(&["delete", "node", "k8s-9"]).await?;
+    in_maintenance(false, Duration::from_secs(10)).await
 }
