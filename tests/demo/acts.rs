@@ -1,5 +1,7 @@
 //! The acts of the demo: each does something, shows what comes of it, and fails with a sentence if it does not come.
 
+pub mod database;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -52,6 +52,8 @@ async fn play(stage: &mut Stage) -> Result<()> {
     acts::fix(stage).await?;
     acts::force(stage).await?;
     acts::row_deleted(stage).await?;
+    acts::database::stateful_set(stage).await?;
+    acts::database::maintenance(stage).await?;
     let (peak, cost) = (stage.witness.seen().peak, stage.cost()?);
     println!(
         "\nAll of it happened, in {}. The demo's own watch never saw more than {peak} of 20 Deployments not rolled out.",

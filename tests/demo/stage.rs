@@ -48,7 +48,13 @@ impl Stage {
             Cluster::start(Options::default()),
             Database::start(Product::Mariadb)
         )?;
-        let operator = Operator::start(&cluster, "lynqgate", &[]).await?;
+        operator::install_overlay(&cluster, "tests/maintenance/overlay").await?;
+        let operator = Operator::start(
+            &cluster,
+            "lynqgate",
+            &["--leader-elect", "--node-maintenance"],
+        )
+        .await?;
         database
             .execute(include_str!("tenants.sql"))
             .await
@@ -83,13 +89,19 @@ impl Stage {
     /// Runs a command line without a word.
     pub async fn run(&self, line: &str) -> Result<String> {
         let path = std::env::var("PATH").unwrap_or_default();
+        let lynqgate = operator::program("lynqgate")?;
+        let own = lynqgate.parent().context("its directory")?;
         let output = tokio::process::Command::new("sh")
             .args(["-c", &format!("{{ {line}; }} 2>&1")])
             .current_dir(operator::root())
             .env("KUBECONFIG", self.cluster.admin_kubeconfig())
             .env(
                 "PATH",
-                format!("{}:{path}", self.cluster.programs().display()),
+                format!(
+                    "{}:{}:{path}",
+                    self.cluster.programs().display(),
+                    own.display()
+                ),
             )
             .env("HOME", self.cluster.group().directory())
             .stdin(Stdio::null())
