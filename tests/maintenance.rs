@@ -3,7 +3,7 @@
 mod competing;
 mod drained;
 mod fleet;
-mod scene;
+pub mod scene;
 
 use std::collections::BTreeSet;
 use std::fs;

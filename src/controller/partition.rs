@@ -58,7 +58,8 @@ impl Memory {
         self.replicas = count("/status/replicas");
         self.current_replicas = count("/status/currentReplicas");
         self.updated_replicas = count("/status/updatedReplicas");
-        self.last_step = Set::of(object).stepped_at;
+        // A person who moves the partition owns it until the next step.
+        self.last_step = Set::of(object).stepped_at.or(self.last_step);
     }
 
     /// Why it has waited for so long that a person should look.
