@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 
 use crate::api::events::EventReason;
 use crate::api::names;
+use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::cluster::events::About;
-use crate::cluster::objects::{ApiError, Objects};
+use crate::cluster::objects::{ApiError, Objects, timed};
 use crate::cluster::vital;
 use crate::cluster::watch::{self, Change, Which};
 use crate::controller::rollout::snapshot::is_forced;
@@ -85,7 +86,7 @@ impl Memory {
 pub fn follow(world: &Arc<World>) {
     let (world, client) = (world.clone(), world.objects.client.clone());
     vital::spawn(async move {
-        let version = client.apiserver_version().await;
+        let version = timed(REQUEST_TIMEOUT, client.apiserver_version()).await;
         if let Some(fault) = version
             .ok()
             .and_then(|version| faulty(&version.git_version))
