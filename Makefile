@@ -25,7 +25,7 @@ plants: cluster ## Planted bugs that need real parts: the auditor must find each
 test: cluster oracle ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and real databases
 	cargo test --workspace --lib --bins
 	cargo test --workspace --doc
-	cargo test --workspace --test '*'
+	cargo test --workspace --test '*' -- --test-threads=4
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::mariadb::memory_stays_bounded_over_many_rows
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::postgresql::memory_stays_bounded_over_many_rows
 	$(MAKE) simulate
