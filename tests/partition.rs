@@ -227,11 +227,7 @@ async fn twelve_ordinals_walk_in_numeric_order_until_they_are_forced() -> Result
     );
 
     fleet.merge("StatefulSet", "db", &at(9)).await?;
-    waits(
-        &fleet,
-        "admin raised its partition; to go on, lower it again",
-    )
-    .await?;
+    waits(&fleet, "admin raised its partition; to go on, ").await?;
     ensure!(
         partition(&fleet.get("StatefulSet", "db").await?) == 9,
         "it went on"
@@ -243,10 +239,10 @@ async fn twelve_ordinals_walk_in_numeric_order_until_they_are_forced() -> Result
     reached(&fleet, 7).await?;
     witness.judge("db")?;
 
-    let force = |value: Value| annotated("lynq.sh/force-rollout", value);
-    fleet
-        .merge("StatefulSet", "db", &force(json!("true")))
-        .await?;
+    // A pause would hold the rest for ever.
+    fleet.merge("StatefulSet", "db", &at(12)).await?;
+    let force = annotated("lynq.sh/force-rollout", json!("true"));
+    fleet.merge("StatefulSet", "db", &force).await?;
     settled(&fleet, 13).await?;
     ensure!(
         updated(&images(&fleet).await?) == [true; 13],
@@ -268,6 +264,9 @@ async fn there_is_no_way_round_the_partition_gate() -> Result<()> {
         cluster
             .kubectl(&[arguments, &[&namespace]].concat(), None)
             .await
+    };
+    let kubectl_with = async |arguments: &[&str], object: &Value| -> Result<Outcome> {
+        cluster.kubectl(arguments, Some(&object.to_string())).await
     };
     let paused = |by: Value| annotated("lynq.sh/partition-paused-by", by);
     fleet
@@ -291,7 +290,16 @@ async fn there_is_no_way_round_the_partition_gate() -> Result<()> {
         ensure!(partition(&set) == HELD, "{what}: {}", partition(&set));
         Ok(set)
     };
-    let set = held("a manifest").await?;
+    held("a manifest").await?;
+    // Again, when nothing else changes; and as one that writes the whole object, without the field.
+    fleet.apply(&manifest).await?;
+    held("the same manifest").await?;
+    let mut whole = fleet.get("StatefulSet", "db").await?;
+    let spec = whole["spec"].as_object_mut().context("a spec")?;
+    spec.remove("updateStrategy");
+    let replaced = kubectl_with(&["replace", "-f", "-"], &whole).await?;
+    replaced.expect_success()?;
+    let set = held("a PUT").await?;
     // As the operator, with other managers than the loop's; and as the loop, with more than a step, or too late.
     let operator = "--as=system:serviceaccount:lynq-system:lynq-controller-manager";
     let patched = async |manager: &str, patch: Value| -> Result<String> {
@@ -360,8 +368,8 @@ async fn there_is_no_way_round_the_partition_gate() -> Result<()> {
     Ok(())
 }
 
-/// In order, a StatefulSet replaces no pod while one is broken. A broken target is replaced all the same, and the next step waits for the
-/// whole to be ready.
+/// In order, a StatefulSet replaces no pod while one is broken. A broken target is replaced all the same, also while the whole is not
+/// ready or pods are added; the other steps wait for the whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_revision_breaks_one_pod_and_its_correction_mends_it() -> Result<()> {
     let (cluster, _) = operator::shared().await?;
@@ -385,7 +393,12 @@ async fn a_bad_revision_breaks_one_pod_and_its_correction_mends_it() -> Result<(
     fleet.apply(&whole("healthy")).await?;
     reached(&fleet, 2).await?;
     waits(&fleet, "pod db-2 is updated and not ready").await?;
+    // The whole is sick because of it: that keeps back the next pods, not its correction.
+    fleet.apply(&whole("sick")).await?;
     edit(&fleet, "db:3").await?;
+    runs(&fleet, "db-2", "db:3").await?;
+    waits(&fleet, "ConfigMap/").await?;
+    fleet.apply(&whole("healthy")).await?;
     settled(&fleet, 3).await?;
     ensure!(
         images(&fleet).await? == ["db:3"; 3],
@@ -396,6 +409,20 @@ async fn a_bad_revision_breaks_one_pod_and_its_correction_mends_it() -> Result<(
     ensure!(most == 1, "{most} pods were not ready at a time");
     let why =
         "pod db-2 is deleted: it is not ready, and its StatefulSet replaces no pod before it is";
+    fleet.event("db", "BrokenPodDeleted", why).await?;
+
+    // In order, what a scale-up adds waits for the broken pod; the correction must not wait for that.
+    edit(&fleet, "db:4-broken").await?;
+    reached(&fleet, 2).await?;
+    scale(cluster, &fleet, 5).await?;
+    edit(&fleet, "db:5").await?;
+    settled(&fleet, 5).await?;
+    ensure!(
+        images(&fleet).await? == ["db:5"; 5],
+        "{:?}",
+        images(&fleet).await?
+    );
+    let why = "pod db-2 is deleted: it is not ready, and of a revision that was replaced; it comes back with the last one that was complete";
     fleet.event("db", "BrokenPodDeleted", why).await
 }
 

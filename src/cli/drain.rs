@@ -114,7 +114,7 @@ async fn run(arguments: &Arguments) -> Result<(), AnyError> {
     let written = objects.merge_as(names::DRAIN_MANAGER, &of_node, &asked);
     let written = written.await;
     written.map_err(|reason| of_api(&of_node, reason))?;
-    let end = until(&objects, &of_node, wanted);
+    let end = until(&objects, &of_node, wanted, line(&node));
     match arguments.timeout {
         None => end.await?,
         Some(seconds) => {
@@ -157,9 +157,15 @@ async fn is_on(objects: &Objects) -> Result<(), Error> {
     }
 }
 
-async fn until(objects: &Objects, key: &ObjectKey, wanted: Wanted) -> Result<(), AnyError> {
+/// `before` is what the operator said before it was asked.
+async fn until(
+    objects: &Objects,
+    key: &ObjectKey,
+    wanted: Wanted,
+    before: Option<String>,
+) -> Result<(), AnyError> {
     let name = || key.name.clone();
-    let (since, mut said, mut warned) = (Instant::now(), None, false);
+    let (since, mut said, mut warned) = (Instant::now(), before.clone(), false);
     loop {
         let node = read(objects, key)
             .await?
@@ -191,7 +197,7 @@ async fn until(objects: &Objects, key: &ObjectKey, wanted: Wanted) -> Result<(),
             (Followed::Withdrawn, Wanted::Drained) => return Err(Error::Ended(name()).into()),
             (Followed::Withdrawn, Wanted::Ended) => return Err(Error::AskedAgain(name()).into()),
         }
-        if said.is_none() && !warned && since.elapsed() > SILENT_MAX {
+        if said == before && !warned && since.elapsed() > SILENT_MAX {
             tell("no answer yet: does lynqgate run, with --node-maintenance?");
             warned = true;
         }

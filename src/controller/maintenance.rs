@@ -112,9 +112,12 @@ impl Maintenance {
             Change::Applied(object) => {
                 let node = KubernetesNode::of(&object).digest();
                 let name = node.name.clone();
-                let concerns = node.request != Request::None || node.status.is_some();
                 let before = self.nodes.lock().insert(name.clone(), node.clone());
-                if concerns && before.as_ref() != Some(&node) {
+                // Somebody may take off all that says so, in one write.
+                let concerns = [Some(&node), before.as_ref()].into_iter().flatten();
+                let mut concerns =
+                    concerns.map(|node| node.request != Request::None || node.status.is_some());
+                if before.as_ref() != Some(&node) && concerns.any(|concerns| concerns) {
                     self.queue.add(name);
                 }
             }

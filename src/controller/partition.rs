@@ -193,7 +193,11 @@ impl Look {
         };
         match objects.get(&probe.key).await {
             Ok(object) => probe.unmet(&object),
-            Err(error) => Some(format!("{} cannot be read: {error}", probe.key)),
+            Err(error) => Some(format!(
+                "{} cannot be read, and the annotation {} asks for it: {error}",
+                probe.key,
+                names::PARTITION_PROBE
+            )),
         }
     }
 }
@@ -304,9 +308,14 @@ async fn act(world: &World, key: &ObjectKey, look: &Look, step: &Step) -> Result
                 .objects
                 .delete(&pod, uid, None, Dependents::Go)
                 .await?;
-            let note = format!(
-                "pod {name} is deleted: it is not ready, and its StatefulSet replaces no pod before it is"
-            );
+            let note = match &step.reason {
+                Reason::Broken { .. } => format!(
+                    "pod {name} is deleted: it is not ready, and of a revision that was replaced; it comes back with the last one that was complete"
+                ),
+                _ => format!(
+                    "pod {name} is deleted: it is not ready, and its StatefulSet replaces no pod before it is"
+                ),
+            };
             tracing::info!(statefulset = %key, pod = name, "{note}");
             world
                 .events

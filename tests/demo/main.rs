@@ -13,7 +13,7 @@ mod witness;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use harness::{cluster, operator};
 
 use screen::{Screen, clock};
@@ -72,6 +72,8 @@ fn leave_running(stage: &Stage) -> Result<()> {
     let (cluster, database) = (&stage.cluster, &stage.database);
     let directory = cluster.group().directory();
     let end = directory.join("end");
+    let lynqgate = operator::program("lynqgate")?;
+    let lynqgate = lynqgate.parent().context("its directory")?;
     let ends = [
         database.group().leave_running()?,
         cluster.group().leave_running()?,
@@ -82,10 +84,11 @@ fn leave_running(stage: &Stage) -> Result<()> {
 Everything is still running. In another shell, in this directory:
 
     export KUBECONFIG={kubeconfig}
-    export PATH={programs}:$PATH
+    export PATH={programs}:{lynqgate}:$PATH
 
     kubectl get lynqhub,lynqform,lynqnode
     sed 's/web:1.0/web:3.0/' tests/demo/form.yaml | kubectl apply -f - && kubectl get lynqform --watch
+    sed 's/db:1.0/db:1.2-broken/' tests/demo/db.yaml | kubectl apply -f - && lynqgate explain statefulset db
     mariadb --no-defaults --user=root --socket={socket} product
 
 Logs are in {directory}. The end of it all:
@@ -93,6 +96,7 @@ Logs are in {directory}. The end of it all:
     sh {end}",
         kubeconfig = cluster.admin_kubeconfig().display(),
         programs = cluster.programs().display(),
+        lynqgate = lynqgate.display(),
         socket = database.socket().display(),
         directory = directory.display(),
         end = end.display(),

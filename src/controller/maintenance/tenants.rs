@@ -132,6 +132,9 @@ impl Maintenance {
                     for (name, lease) in ours {
                         let ended = (!lease.is_open(holder)).then(|| lease.times().renewed);
                         self.world.remember_maintained(name, lease, ended);
+                        if ended.is_none() {
+                            self.queue.add(name.clone());
+                        }
                     }
                     return;
                 }

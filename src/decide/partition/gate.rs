@@ -44,8 +44,8 @@ pub enum Outcome {
     Step,
     /// Somebody else raised the partition.
     Paused,
-    /// Somebody else lowered it.
-    Lowered,
+    /// Somebody else lowered it: the loop goes on.
+    Resumed,
     Forced,
     /// lynqgate no longer moves its partition.
     OptedOut,
@@ -58,7 +58,7 @@ impl Outcome {
             Outcome::Held => "held",
             Outcome::Step => "step",
             Outcome::Paused => "paused",
-            Outcome::Lowered => "lowered",
+            Outcome::Resumed => "resumed",
             Outcome::Forced => "forced",
             Outcome::OptedOut => "opted_out",
         }
@@ -199,28 +199,46 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
                 Some(json!(write.user)),
             );
             warnings.push(format!(
-                "paused: lynqgate updates no more pods of statefulset {} until its partition is lowered again, or its annotation {} removed",
+                "paused: lynqgate updates no more pods of statefulset {} until you lower its partition again, or its annotation {} is removed",
                 name(object),
                 names::PARTITION_PAUSED
             ));
             Outcome::Paused
         }
+        // Only the loop lowers it: a manifest that names a partition is applied again and again.
         Ordering::Less => {
+            set_partition(object, stored);
+            match annotation(object, names::PARTITION_PAUSED) {
+                Some(by) if by == write.user => {}
+                Some(by) => {
+                    warnings.push(format!(
+                        "statefulset {}: its update stays paused, since {by} paused it; to go on, remove the annotation {}",
+                        name(object),
+                        names::PARTITION_PAUSED
+                    ));
+                    return Outcome::Unchanged;
+                }
+                None => {
+                    warnings.push(named(object, wanted));
+                    return Outcome::Unchanged;
+                }
+            }
             put(object, "annotations", names::PARTITION_PAUSED, None);
             warnings.push(format!(
-                "statefulset {}: Kubernetes now updates its pods from index {wanted} on, without lynqgate's checks between them",
+                "resumed: lynqgate updates the pods of statefulset {} one at a time",
                 name(object)
             ));
-            Outcome::Lowered
+            Outcome::Resumed
         }
     }
 }
 
 fn named(object: &Value, partition: i64) -> String {
     format!(
-        "statefulset {}: lynqgate sets the partition itself, and ignores partition: {partition}. To pause an update, write the partition \
-         alone; to set it yourself, add the label {}=false",
+        "statefulset {}: lynqgate sets the partition itself, and ignores partition: {partition}. To pause, raise the partition in a write of its \
+         own; to update all pods at once, annotate {}=true; to do without the gate, label {}=false",
         name(object),
+        names::FORCE_ROLLOUT,
         names::PARTITION_GATE
     )
 }

@@ -32,8 +32,8 @@ pub struct Set {
     /// Its controller replaces no pod while another is not ready (podManagementPolicy: OrderedReady).
     pub ordered: bool,
     pub update_revision: String,
-    /// Its controller has found all pods to be of that revision.
-    pub is_current: bool,
+    /// What all pods were last; a pod below the partition that is deleted comes back with it.
+    pub current_revision: String,
     pub settles_within: SignedDuration,
     pub paused_by: Option<String>,
     /// By its own annotation.
@@ -62,7 +62,7 @@ impl Set {
             partition: partition(object),
             ordered: spec["podManagementPolicy"] != "Parallel",
             update_revision: text(&status["updateRevision"]).unwrap_or_default(),
-            is_current: status["currentRevision"] == status["updateRevision"],
+            current_revision: text(&status["currentRevision"]).unwrap_or_default(),
             settles_within: SETTLES_WITHIN.max(SignedDuration::from_secs(min_ready)),
             paused_by: annotation(object, names::PARTITION_PAUSED).map(str::to_owned),
             forced: annotation(object, names::FORCE_ROLLOUT) == Some(names::TRUE),
@@ -81,7 +81,8 @@ impl Set {
 
     /// Whether nothing waits: neither above the partition nor for its controller.
     pub fn is_done(&self) -> bool {
-        let over = |partition| partition == 0 && self.observed && self.is_current;
+        let is_current = self.current_revision == self.update_revision;
+        let over = |partition| partition == 0 && self.observed && is_current;
         !self.gated || self.deleting || self.partition.is_none_or(over)
     }
 }
@@ -255,7 +256,7 @@ impl fmt::Display for Reason {
             }
             Reason::Paused { by } => write!(
                 f,
-                "{by} raised its partition; to go on, lower it again, or remove the annotation {}",
+                "{by} raised its partition; to go on, remove the annotation {}, or lower the partition as {by}",
                 names::PARTITION_PAUSED
             ),
             Reason::BadInterval { text } => write!(
@@ -279,11 +280,7 @@ impl fmt::Display for Reason {
                 names::PARTITION_STEP_INTERVAL
             ),
             Reason::Node(why) => f.write_str(why),
-            Reason::Probe(why) => write!(
-                f,
-                "{why}, which its annotation {} asks for",
-                names::PARTITION_PROBE
-            ),
+            Reason::Probe(why) => f.write_str(why),
         }
     }
 }
@@ -372,14 +369,21 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
     let is_updated =
         |index: &i64| below(*index).is_some_and(|pod| pod.revision == set.update_revision);
     let next = (0..released).rev().find(|index| !is_updated(index));
-    let broken = |index: &i64| Some(*index) != next && !below(*index).is_some_and(Pod::is_ready);
-    if let Some(index) = (0..released).rev().find(broken) {
+    let is_ready = |index: i64| below(index).is_some_and(Pod::is_ready);
+    let mut broken = (0..released).filter(|index| Some(*index) != next && !is_ready(*index));
+    // One that is not there yet may wait for one that is there.
+    if let Some(index) = broken
+        .clone()
+        .find(|i| below(*i).is_some())
+        .or(broken.next())
+    {
         return Step::wait(
             Reason::Broken {
                 pod: set.pod(index),
             },
             LOOK_EVERY,
-        );
+        )
+        .undo(set, pods, released);
     }
     let Some(next) = next else {
         // All of them are what they are to become: the partition means nothing any more.
@@ -396,11 +400,14 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
     if let Some(until) = until.filter(|until| *until > now) {
         return Step::wait(Reason::Interval { until }, until.duration_since(now));
     }
-    if let Some(why) = &around.node {
-        return Step::wait(Reason::Node(why.clone()), LOOK_EVERY);
-    }
-    if let Some(why) = &around.probe {
-        return Step::wait(Reason::Probe(why.clone()), LOOK_EVERY);
+    // A pod that is broken may be the cause, and its update the cure.
+    if is_ready(next) {
+        if let Some(why) = &around.node {
+            return Step::wait(Reason::Node(why.clone()), LOOK_EVERY);
+        }
+        if let Some(why) = &around.probe {
+            return Step::wait(Reason::Probe(why.clone()), LOOK_EVERY);
+        }
     }
     Step::lower(partition, next)
 }
@@ -413,18 +420,34 @@ impl Step {
         let all = || pods.iter().filter(|pod| pod.index >= released);
         let is_old = |pod: &&Pod| pod.revision != set.update_revision;
         let waits = all().any(|pod| pod.terminating || !is_old(&pod) && !pod.is_ready());
-        let broken = all()
-            .filter(is_old)
-            .filter(|pod| !pod.is_ready())
-            .max_by_key(|pod| pod.index);
-        if let Some(pod) = broken.filter(|_| set.ordered && !waits) {
+        let broken = all().filter(is_old).filter(|pod| !pod.is_ready());
+        if set.ordered && !waits {
+            self.delete(broken.max_by_key(|pod| pod.index));
+        }
+        self
+    }
+
+    /// What a revision broke that is neither the last one nor the next: deleted, a pod comes back with the last one. One at a time.
+    fn undo(mut self, set: &Set, pods: &[Pod], released: i64) -> Self {
+        let is_left = |pod: &&Pod| {
+            pod.index < released
+                && !pod.is_ready()
+                && ![&set.current_revision, &set.update_revision].contains(&&pod.revision)
+        };
+        if !pods.iter().any(|pod| pod.terminating) {
+            self.delete(pods.iter().filter(is_left).max_by_key(|pod| pod.index));
+        }
+        self
+    }
+
+    fn delete(&mut self, pod: Option<&Pod>) {
+        if let Some(pod) = pod {
             self.effect = Some(Effect::DeletePod {
                 name: pod.name.clone(),
                 uid: pod.uid.clone(),
             });
             self.look_again = Some(LOOK_SOON);
         }
-        self
     }
 }
 

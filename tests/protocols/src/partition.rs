@@ -290,7 +290,7 @@ impl Walk {
             partition: Some(set.partition),
             ordered: false,
             update_revision: set.observed.to_string(),
-            is_current: false,
+            current_revision: "0".to_owned(),
             settles_within: SignedDuration::ZERO,
             paused_by: None,
             forced: false,

@@ -91,11 +91,11 @@ fn what_waits_and_what_does_not() {
             json!({"lynq.sh/force-rollout": "true"}),
         )
     };
-    let paused = |object: Value| {
+    let paused = |object: Value, by: &str| {
         with(
             object,
             "/metadata/annotations",
-            json!({"lynq.sh/partition-paused-by": "ann"}),
+            json!({"lynq.sh/partition-paused-by": by}),
         )
     };
     let at = |partition| stateful_set(ours(), partition);
@@ -199,8 +199,8 @@ fn what_waits_and_what_does_not() {
         ),
         (
             "while it is paused",
-            Some(paused(at(2))),
-            updated(paused(at(2))),
+            Some(paused(at(2), "ann")),
+            updated(paused(at(2), "ann")),
             ANN,
             Outcome::Held,
             Some(HELD),
@@ -288,20 +288,36 @@ fn what_waits_and_what_does_not() {
         ),
         ("raised", Some(at(1)), at(3), ANN, Outcome::Paused, Some(3)),
         (
-            "lowered",
-            Some(paused(at(3))),
-            paused(at(2)),
+            "lowered by the person who had raised it",
+            Some(paused(at(3), "ann")),
+            paused(at(2), "ann"),
             ANN,
-            Outcome::Lowered,
-            Some(2),
+            Outcome::Resumed,
+            Some(3),
         ),
         (
-            "the strategy's type alone",
+            "lowered while another person keeps it paused",
+            Some(paused(at(3), "bob")),
+            paused(at(0), "bob"),
+            ANN,
+            Outcome::Unchanged,
+            Some(3),
+        ),
+        (
+            "lowered by hand",
+            Some(at(HELD)),
+            at(0),
+            ANN,
+            Outcome::Unchanged,
+            Some(HELD),
+        ),
+        (
+            "a PUT without it",
             Some(at(2)),
             none(at(2)),
             ANN,
-            Outcome::Lowered,
-            Some(0),
+            Outcome::Unchanged,
+            Some(2),
         ),
         (
             "the gate is asked for",
@@ -347,7 +363,7 @@ fn what_waits_and_what_does_not() {
             "{case}"
         );
         let paused_by = annotation(&decided.object, names::PARTITION_PAUSED);
-        let stays = case == "while it is paused";
+        let stays = case.contains("paused") && outcome != Outcome::Resumed;
         assert_eq!(
             paused_by.is_some(),
             outcome == Outcome::Paused || stays,
@@ -461,11 +477,11 @@ fn who_writes_is_told() {
         ),
         (
             told(at(1), at(2)),
-            "paused: lynqgate updates no more pods of statefulset db until its partition is lowered again, or its annotation lynq.sh/partition-paused-by removed",
+            "paused: lynqgate updates no more pods of statefulset db until you lower its partition again, or its annotation lynq.sh/partition-paused-by is removed",
         ),
         (
             told(at(2), at(1)),
-            "statefulset db: Kubernetes now updates its pods from index 1 on, without lynqgate's checks between them",
+            "statefulset db: lynqgate sets the partition itself, and ignores partition: 1. To pause, raise the partition in a write of its own; to update all pods at once, annotate lynq.sh/force-rollout=true; to do without the gate, label lynq.sh/partition-gate=false",
         ),
         (told(at(0), at(0)), ""),
         (
