@@ -189,7 +189,7 @@ async fn what_the_nodes_are_written_from_is_told_late(fleet: &Fleet, proxy: &Pro
     fleet.complete(ROWS, SOON).await?;
     ensure!(rows_hash().await?.is_null());
     proxy.heal();
-    wait::until("the new one is told", LATE, async || {
+    wait::until("the new one is told", SOON, async || {
         ensure!(rows_hash().await?.is_string());
         Ok(())
     })
