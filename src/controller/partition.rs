@@ -59,7 +59,7 @@ impl Memory {
         self.replicas = count("/status/replicas");
         self.current_replicas = count("/status/currentReplicas");
         self.updated_replicas = count("/status/updatedReplicas");
-        // A person who moves the partition owns it until the next step.
+        // Another manager that writes the partition owns it until the next step.
         self.last_step = Set::of(object).stepped_at.or(self.last_step);
     }
 
@@ -226,7 +226,11 @@ async fn pods(
 /// Returns when to look again, events aside.
 async fn look(world: &World, set_key: &SetKey) -> Result<Option<SignedDuration>, ApiError> {
     let key = partition::key(&set_key.0, &set_key.1);
-    let look = Look::at(&world.objects, &key).await?;
+    let mut look = Look::at(&world.objects, &key).await?;
+    if look.set.stepped_at.is_none() {
+        let partitions = world.partitions.lock();
+        look.set.stepped_at = partitions.get(set_key).and_then(|memory| memory.last_step);
+    }
     let mut around = around(world, &key, &look.object);
     let now = Timestamp::now();
     let mut step = walk::step(&look.set, &look.pods, &around, now);
@@ -308,14 +312,9 @@ async fn act(world: &World, key: &ObjectKey, look: &Look, step: &Step) -> Result
                 .objects
                 .delete(&pod, uid, None, Dependents::Go)
                 .await?;
-            let note = match &step.reason {
-                Reason::Broken { .. } => format!(
-                    "pod {name} is deleted: it is not ready, and of a revision that was replaced; it comes back with the last one that was complete"
-                ),
-                _ => format!(
-                    "pod {name} is deleted: it is not ready, and its StatefulSet replaces no pod before it is"
-                ),
-            };
+            let note = format!(
+                "pod {name} is deleted: it is not ready, and its StatefulSet replaces no pod before it is"
+            );
             tracing::info!(statefulset = %key, pod = name, "{note}");
             world
                 .events

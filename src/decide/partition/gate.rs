@@ -173,10 +173,17 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
         if wanted != stored && wanted != HELD {
             warnings.push(named(object, wanted));
         }
-        warnings.push(format!(
-            "held: lynqgate updates the pods of statefulset {} one at a time; `lynqgate explain statefulset {0}` tells why it waits",
-            name(object)
-        ));
+        warnings.push(match annotation(object, names::PARTITION_PAUSED) {
+            None => format!(
+                "held: lynqgate updates the pods of statefulset {} one at a time; `lynqgate explain statefulset {0}` tells why it waits",
+                name(object)
+            ),
+            Some(by) => format!(
+                "held: {by} paused the updates of statefulset {}; to go on, remove the annotation {}",
+                name(object),
+                names::PARTITION_PAUSED
+            ),
+        });
         set_partition(object, HELD);
         return Outcome::Held;
     }
@@ -208,7 +215,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
         // Only the loop lowers it: a manifest that names a partition is applied again and again.
         Ordering::Less => {
             set_partition(object, stored);
-            match annotation(object, names::PARTITION_PAUSED) {
+            match annotation(old, names::PARTITION_PAUSED) {
                 Some(by) if by == write.user => {}
                 Some(by) => {
                     warnings.push(format!(
@@ -216,6 +223,8 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
                         name(object),
                         names::PARTITION_PAUSED
                     ));
+                    let by = Some(json!(by));
+                    put(object, "annotations", names::PARTITION_PAUSED, by);
                     return Outcome::Unchanged;
                 }
                 None => {
@@ -235,9 +244,10 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
 
 fn named(object: &Value, partition: i64) -> String {
     format!(
-        "statefulset {}: lynqgate sets the partition itself, and ignores partition: {partition}. To pause, raise the partition in a write of its \
-         own; to update all pods at once, annotate {}=true; to do without the gate, label {}=false",
+        "statefulset {}: lynqgate sets the partition, and ignores partition: {partition}. To pause, annotate {}=NAME; to update all pods at once, \
+         annotate {}=true; to do without the gate, label {}=false",
         name(object),
+        names::PARTITION_PAUSED,
         names::FORCE_ROLLOUT,
         names::PARTITION_GATE
     )

@@ -271,7 +271,7 @@ impl fmt::Display for Reason {
             ),
             Reason::Broken { pod } => write!(
                 f,
-                "pod {pod} is not ready, and not the next to be updated; repair it, or release all pods with the annotation {}=true",
+                "pod {pod} is not ready, and not the next to be updated; repair or delete it, or release all pods with the annotation {}=true",
                 names::FORCE_ROLLOUT
             ),
             Reason::Interval { until } => write!(
@@ -370,7 +370,9 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
         |index: &i64| below(*index).is_some_and(|pod| pod.revision == set.update_revision);
     let next = (0..released).rev().find(|index| !is_updated(index));
     let is_ready = |index: i64| below(index).is_some_and(Pod::is_ready);
-    let mut broken = (0..released).filter(|index| Some(*index) != next && !is_ready(*index));
+    let target = next.map(|next| target(set, next, &below)..=next);
+    let is_target = |index: &i64| target.as_ref().is_some_and(|target| target.contains(index));
+    let mut broken = (0..released).filter(|index| !is_target(index) && !is_ready(*index));
     // One that is not there yet may wait for one that is there.
     if let Some(index) = broken
         .clone()
@@ -382,10 +384,9 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
                 pod: set.pod(index),
             },
             LOOK_EVERY,
-        )
-        .undo(set, pods, released);
+        );
     }
-    let Some(next) = next else {
+    let Some(next) = target.map(|target| *target.start()) else {
         // All of them are what they are to become: the partition means nothing any more.
         return match partition {
             0 => Step::wait(Reason::Unobserved, LOOK_EVERY),
@@ -400,8 +401,9 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
     if let Some(until) = until.filter(|until| *until > now) {
         return Step::wait(Reason::Interval { until }, until.duration_since(now));
     }
-    // A pod that is broken may be the cause, and its update the cure.
-    if is_ready(next) {
+    // A pod that is broken, or of a revision that was replaced, may be the cause, and its update the cure.
+    let of_current = |pod: &Pod| pod.is_ready() && pod.revision == set.current_revision;
+    if below(next).is_some_and(of_current) {
         if let Some(why) = &around.node {
             return Step::wait(Reason::Node(why.clone()), LOOK_EVERY);
         }
@@ -410,6 +412,15 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
         }
     }
     Step::lower(partition, next)
+}
+
+/// The next pod; or, where that is not there, the first one below it that is, if a revision broke it that was replaced half way: the others
+/// may wait for it.
+fn target<'a>(set: &Set, next: i64, below: &impl Fn(i64) -> Option<&'a Pod>) -> i64 {
+    let known = [&set.current_revision, &set.update_revision];
+    let is_left = |pod: &&Pod| !pod.is_ready() && !known.contains(&&pod.revision);
+    let there = (0..=next).rev().find_map(below);
+    there.filter(is_left).map_or(next, |pod| pod.index)
 }
 
 impl Step {
@@ -421,33 +432,15 @@ impl Step {
         let is_old = |pod: &&Pod| pod.revision != set.update_revision;
         let waits = all().any(|pod| pod.terminating || !is_old(&pod) && !pod.is_ready());
         let broken = all().filter(is_old).filter(|pod| !pod.is_ready());
-        if set.ordered && !waits {
-            self.delete(broken.max_by_key(|pod| pod.index));
-        }
-        self
-    }
-
-    /// What a revision broke that is neither the last one nor the next: deleted, a pod comes back with the last one. One at a time.
-    fn undo(mut self, set: &Set, pods: &[Pod], released: i64) -> Self {
-        let is_left = |pod: &&Pod| {
-            pod.index < released
-                && !pod.is_ready()
-                && ![&set.current_revision, &set.update_revision].contains(&&pod.revision)
-        };
-        if !pods.iter().any(|pod| pod.terminating) {
-            self.delete(pods.iter().filter(is_left).max_by_key(|pod| pod.index));
-        }
-        self
-    }
-
-    fn delete(&mut self, pod: Option<&Pod>) {
-        if let Some(pod) = pod {
+        let broken = broken.max_by_key(|pod| pod.index);
+        if let Some(pod) = broken.filter(|_| set.ordered && !waits) {
             self.effect = Some(Effect::DeletePod {
                 name: pod.name.clone(),
                 uid: pod.uid.clone(),
             });
             self.look_again = Some(LOOK_SOON);
         }
+        self
     }
 }
 

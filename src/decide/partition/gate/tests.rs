@@ -304,6 +304,14 @@ fn what_waits_and_what_does_not() {
             Some(3),
         ),
         (
+            "a PUT while another person keeps it paused",
+            Some(paused(at(3), "bob")),
+            none(at(3)),
+            ANN,
+            Outcome::Unchanged,
+            Some(3),
+        ),
+        (
             "lowered by hand",
             Some(at(HELD)),
             at(0),
@@ -481,7 +489,7 @@ fn who_writes_is_told() {
         ),
         (
             told(at(2), at(1)),
-            "statefulset db: lynqgate sets the partition itself, and ignores partition: 1. To pause, raise the partition in a write of its own; to update all pods at once, annotate lynq.sh/force-rollout=true; to do without the gate, label lynq.sh/partition-gate=false",
+            "statefulset db: lynqgate sets the partition, and ignores partition: 1. To pause, annotate lynq.sh/partition-paused-by=NAME; to update all pods at once, annotate lynq.sh/force-rollout=true; to do without the gate, label lynq.sh/partition-gate=false",
         ),
         (told(at(0), at(0)), ""),
         (
@@ -493,9 +501,7 @@ fn who_writes_is_told() {
     }
     let both = told(at(0), updated(at(2)));
     assert!(
-        both.starts_with(
-            "statefulset db: lynqgate sets the partition itself, and ignores partition: 2."
-        ),
+        both.starts_with("statefulset db: lynqgate sets the partition, and ignores partition: 2."),
         "{both}"
     );
 }
