@@ -219,6 +219,19 @@ async fn the_command_follows(scene: &Scene) -> Result<()> {
         code == Some(0) && said.ends_with(end),
         "{code:?} {said} {errors}"
     );
+
+    // Somebody takes off all that says so, in one write.
+    scene.drain(&["k8s-3", "--for=2h"]).await?;
+    let marks = [
+        "lifecycle.metal3.io/maintenance-",
+        "lifecycle.metal3.io/maintenance-status-",
+        "lynq.sh/maintenance-progress-",
+        "lynq.sh/maintenance-holder-",
+    ];
+    let annotate = [&["annotate", "node", "k8s-3"], &marks[..]].concat();
+    scene.kubectl(&annotate).await?;
+    let seen = scene.until("k8s-3", "ended", "").await?;
+    ensure!(!seen.cordoned, "{seen:?}");
     Ok(())
 }
 
