@@ -113,11 +113,11 @@ impl Maintenance {
                 let node = KubernetesNode::of(&object).digest();
                 let name = node.name.clone();
                 let before = self.nodes.lock().insert(name.clone(), node.clone());
-                // Somebody may take off all that says so, in one write.
-                let concerns = [Some(&node), before.as_ref()].into_iter().flatten();
-                let mut concerns =
-                    concerns.map(|node| node.request != Request::None || node.status.is_some());
-                if before.as_ref() != Some(&node) && concerns.any(|concerns| concerns) {
+                let concerns =
+                    |node: &KubernetesNode| node.request != Request::None || node.status.is_some();
+                // Somebody may remove the request and the status in one write.
+                let concerned = before.as_ref().is_some_and(concerns);
+                if before.as_ref() != Some(&node) && (concerns(&node) || concerned) {
                     self.queue.add(name);
                 }
             }

@@ -193,11 +193,7 @@ impl Look {
         };
         match objects.get(&probe.key).await {
             Ok(object) => probe.unmet(&object),
-            Err(error) => Some(format!(
-                "{} cannot be read, and the annotation {} asks for it: {error}",
-                probe.key,
-                names::PARTITION_PROBE
-            )),
+            Err(error) => Some(format!("{} cannot be read: {error}", probe.key)),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::tenants::{Fleet, SOON, condition};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_window_of_tenants_breaks_one_pod_each() -> Result<()> {
     let (cluster, _) = operator::shared().await?;
-    breaks_a_window(cluster, 12, 3, async || Ok(())).await
+    breaks_a_window(cluster, 12, (3, 12), async || Ok(())).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -33,18 +33,19 @@ async fn a_window_of_fifty_tenants_breaks_one_pod_each_beside_a_maintenance() ->
         })
         .await
     };
-    breaks_a_window(&scene.cluster, 50, 5, maintenance).await?;
+    breaks_a_window(&scene.cluster, 50, (5, 5), maintenance).await?;
     scene.until("fake-0", "active", "drained").await?;
     scene.ask_no_more("fake-0").await?;
     scene.until("fake-0", "ended", "").await?;
     Ok(())
 }
 
-/// A bad revision breaks one pod of each of as many tenants as the window is wide, and stays there until it is corrected.
+/// A bad revision breaks one pod of each of as many tenants as the window is wide, and stays there until it is corrected. The windows are of
+/// the change and of its correction.
 async fn breaks_a_window(
     cluster: &Cluster,
     tenants: usize,
-    window: usize,
+    (window, corrected): (usize, usize),
     before: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
     let fleet = Fleet::new(cluster, "pods", tenants).await?;
@@ -83,6 +84,8 @@ async fn breaks_a_window(
         ensure!(broken <= window, "{broken} pods are broken");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+    let last = broken().await?;
+    ensure!(last == window, "{last} pods are broken");
     let node = fleet.list("LynqNode").await?.into_iter().find_map(|node| {
         let message = condition(&node, "Ready")?["message"].as_str()?.to_owned();
         message.starts_with("StatefulSet").then_some(message)
@@ -93,9 +96,8 @@ async fn breaks_a_window(
         "{node}"
     );
 
-    // All of them at once are none too many for what is known to run.
-    fleet.apply(&form("db:3", json!(tenants))).await?;
-    fleet.complete(tenants, 3 * SOON).await?;
+    fleet.apply(&form("db:3", json!(corrected))).await?;
+    fleet.complete(tenants, 10 * SOON).await?;
     let all = images(&fleet).await?;
     ensure!(all == vec!["db:3"; 2 * tenants], "{all:?}");
     fleet.retire().await

@@ -78,11 +78,7 @@ impl OfWhole {
     /// Why the object is not ready.
     pub fn unmet(&self, object: &Value) -> Option<String> {
         let why = unmet(&self.probe, object)?;
-        Some(format!(
-            "{} is not ready, and the annotation {} asks for it: {why}",
-            self.key,
-            names::PARTITION_PROBE
-        ))
+        Some(format!("{} is not ready: {why}", self.key))
     }
 }
 
@@ -107,7 +103,7 @@ mod tests {
         let of_owner = asked(&json!({"cel": cel}), &owner).unwrap();
         assert_eq!(of_owner.key.to_string(), "MySQLCluster/a/db");
         assert_eq!(of_owner.unmet(&json!({"status": {"healthy": true}})), None);
-        let why = "MySQLCluster/a/db is not ready, and the annotation lynq.sh/partition-probe asks for it: object.status.healthy == true is false";
+        let why = "MySQLCluster/a/db is not ready: object.status.healthy == true is false";
         assert_eq!(
             of_owner
                 .unmet(&json!({"status": {"healthy": false}}))

@@ -280,7 +280,11 @@ impl fmt::Display for Reason {
                 names::PARTITION_STEP_INTERVAL
             ),
             Reason::Node(why) => f.write_str(why),
-            Reason::Probe(why) => f.write_str(why),
+            Reason::Probe(why) => write!(
+                f,
+                "{why}; repair that, or remove the annotation {}",
+                names::PARTITION_PROBE
+            ),
         }
     }
 }
@@ -370,7 +374,7 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
         |index: &i64| below(*index).is_some_and(|pod| pod.revision == set.update_revision);
     let next = (0..released).rev().find(|index| !is_updated(index));
     let is_ready = |index: i64| below(index).is_some_and(Pod::is_ready);
-    let target = next.map(|next| target(set, next, &below)..=next);
+    let target = next.map(|next| lowest_target(set, next, &below)..=next);
     let is_target = |index: &i64| target.as_ref().is_some_and(|target| target.contains(index));
     let mut broken = (0..released).filter(|index| !is_target(index) && !is_ready(*index));
     // One that is not there yet may wait for one that is there.
@@ -414,13 +418,13 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
     Step::lower(partition, next)
 }
 
-/// The next pod; or, where that is not there, the first one below it that is, if a revision broke it that was replaced half way: the others
-/// may wait for it.
-fn target<'a>(set: &Set, next: i64, below: &impl Fn(i64) -> Option<&'a Pod>) -> i64 {
+/// The next pod. Where that pod does not exist, its controller may wait for the first pod below it that exists: then that one, if it is
+/// broken, and of a revision that was replaced before all pods had it.
+fn lowest_target<'a>(set: &Set, next: i64, below: &impl Fn(i64) -> Option<&'a Pod>) -> i64 {
     let known = [&set.current_revision, &set.update_revision];
     let is_left = |pod: &&Pod| !pod.is_ready() && !known.contains(&&pod.revision);
-    let there = (0..=next).rev().find_map(below);
-    there.filter(is_left).map_or(next, |pod| pod.index)
+    let first = (0..=next).rev().find_map(below);
+    first.filter(is_left).map_or(next, |pod| pod.index)
 }
 
 impl Step {

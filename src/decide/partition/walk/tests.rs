@@ -339,7 +339,7 @@ fn what_else_has_a_say() {
             "ou",
             1,
             |_, around| around.probe = Some("Cluster c is not ready".into()),
-            "Cluster c is not ready 5s",
+            "Cluster c is not ready; repair that, or remove the annotation lynq.sh/partition-probe 5s",
         ),
         (
             "neither keeps a broken pod from its correction",
