@@ -1,5 +1,6 @@
 //! The loops of the leader: each observes, lets `decide` decide, and acts without a choice left.
 
+pub mod decisions;
 pub mod hub;
 pub mod installation;
 pub mod maintenance;
@@ -34,6 +35,7 @@ use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
 use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
+use crate::controller::decisions::{Decide, Decisions};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
@@ -88,6 +90,7 @@ pub struct World {
     /// The operator's own.
     pub namespace: String,
     pub objects: Objects,
+    pub decisions: Arc<dyn Decisions>,
     pub events: Events,
     pub metrics: Metrics,
     pub nodes: Nodes,
@@ -182,11 +185,30 @@ impl World {
         metrics: Metrics,
         databases: hub::Databases,
     ) -> Arc<Self> {
+        World::deciding(
+            Arc::new(Decide),
+            namespace,
+            objects,
+            events,
+            metrics,
+            databases,
+        )
+    }
+
+    pub fn deciding(
+        decisions: Arc<dyn Decisions>,
+        namespace: &str,
+        objects: Objects,
+        events: Events,
+        metrics: Metrics,
+        databases: hub::Databases,
+    ) -> Arc<Self> {
         let node_queue: Queue<NodeKey> = Queue::default();
         let touched = node_queue.clone();
         Arc::new(World {
             namespace: namespace.to_owned(),
             objects,
+            decisions,
             events,
             metrics,
             nodes: Nodes::default(),

@@ -17,13 +17,12 @@ const LAYERS: [(&str, u8); 7] = [
 ];
 
 /// Text, and the only layers in which it may stand.
-const ONLY_IN: [(&str, &[&str]); 17] = [
+const ONLY_IN: [(&str, &[&str]); 16] = [
     (".await", SHELLS),
     ("async ", SHELLS),
     ("tokio", SHELLS),
     ("tracing::", SHELLS),
     ("println!", &["cli"]),
-    ("Timestamp::now", SHELLS),
     ("Instant", SHELLS),
     ("SystemTime", &[]),
     ("std::fs", &["cli", "server"]),
@@ -37,6 +36,19 @@ const ONLY_IN: [(&str, &[&str]); 17] = [
     ("axum", &["server", "cli"]),
 ];
 const SHELLS: &[&str] = &["cluster", "datasource", "controller", "server", "cli"];
+
+/// What each process of the simulation has its own of, and where the product takes it from.
+const OF_THE_PROCESS: [(&str, &str); 9] = [
+    ("Timestamp::now", "src/cluster/clock.rs"),
+    ("Zoned::now", "src/cluster/clock.rs"),
+    ("Instant::now", "src/cluster/clock.rs"),
+    ("block_in_place", "src/cluster/process.rs"),
+    ("process::exit", "src/cluster/process.rs"),
+    ("secure_random", "src/cluster/process.rs"),
+    ("rand::", "src/cluster/process.rs"),
+    ("tokio::spawn", "src/cluster/process.rs"),
+    ("spawn_blocking", "src/cluster/process.rs"),
+];
 
 /// What `decide` has no use for: an order that differs from run to run, and state that outlives a call.
 const NOT_IN_DECIDE: [&str; 6] = [
@@ -150,7 +162,7 @@ fn what_is_untidy_is_found() {
             "a clock",
             "src/decide/a.rs",
             "//! T.\nlet now = Timestamp::now();\n",
-            "`Timestamp::now` belongs in",
+            "`Timestamp::now` belongs in \"src/cluster/clock.rs\"",
         ),
         (
             "a database outside",
@@ -314,6 +326,12 @@ fn problems_of(path: &Path, text: &str) -> Vec<String> {
         for (word, homes) in ONLY_IN {
             if line.contains(word) && !homes.contains(&&*layer) {
                 complain(format!("`{word}` belongs in {homes:?}"));
+            }
+        }
+        for (word, home) in OF_THE_PROCESS {
+            let is_simulated = ["cluster", "controller", "decide"].contains(&&*layer);
+            if is_simulated && line.contains(word) && path != Path::new(home) {
+                complain(format!("`{word}` belongs in {home:?}"));
             }
         }
         for word in NOT_IN_DECIDE {

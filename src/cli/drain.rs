@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::api::names;
 use crate::cli::output::{print, tell};
 use crate::cluster::client;
+use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::maintenance::follow::{Followed, Wanted, follow, line};
@@ -165,7 +166,7 @@ async fn until(
     before: Option<String>,
 ) -> Result<(), AnyError> {
     let name = || key.name.clone();
-    let (since, mut said, mut warned) = (Instant::now(), before.clone(), false);
+    let (since, mut said, mut warned) = (clock::instant(), before.clone(), false);
     loop {
         let node = read(objects, key)
             .await?

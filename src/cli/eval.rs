@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::Map;
 
 use crate::cli::file::{self, Mapping};
 use crate::cli::output::print;
+use crate::cluster::clock;
 use crate::decide::template::budget::Limits;
 use crate::decide::template::facts::{Facts, Seed};
 use crate::decide::template::{self, Inputs, Template};
@@ -56,7 +56,7 @@ pub fn eval(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         Engine::Jinja => template::Engine::Jinja,
     };
     let facts = Facts {
-        first_seen: Timestamp::now(),
+        first_seen: clock::now(),
         seed: Seed {
             key: [0; 32],
             uid: variables.get("uid").cloned().unwrap_or_default(),

@@ -18,6 +18,7 @@ use crate::cli::Output;
 use crate::cli::output::{print, tell};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::client;
+use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::Rendered;
 use crate::controller::rollout::{edited_of, snapshot};
@@ -170,7 +171,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         let said = (valid.reason.clone(), valid.message.clone());
         (valid.status == "False").then_some((form.name.clone(), said))
     });
-    let now = Timestamp::now();
+    let now = clock::now();
     let (leader, led_since) = leader(&objects, &arguments.operator_namespace, now).await;
     for slot in &snapshot.slots {
         // What was before the operator's start it has not seen.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::crd;
@@ -11,6 +10,7 @@ use crate::cli::file::{self, Mapping};
 use crate::cli::output::{print, tell};
 use crate::cli::schema;
 use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::clock;
 use crate::decide::admission::{form, hub};
 use crate::decide::hub_sync::{self, Seen};
 use crate::decide::rows::activity::Words;
@@ -60,7 +60,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let [of_hubs, of_forms, _] = crd::definitions();
     let object = read(&arguments.form, "LynqForm", &of_forms)?;
     let form = Form::of(&object);
-    let judged = form::judge(None, &object, Timestamp::now());
+    let judged = form::judge(None, &object, clock::now());
     for warning in judged.verdict.warnings {
         tell(format_args!("Warning: {warning}"));
     }
@@ -127,7 +127,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             moved: &|_| None,
             rendered: &BTreeMap::new(),
         },
-        Timestamp::now(),
+        clock::now(),
     );
     for write in &plan.writes {
         let node = shown(&write.object);

@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Duration, sleep};
 
 use crate::api::events::{EventReason, NORMAL, WARNING};
+use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, timed};
 use crate::cluster::vital;
 use crate::decide::child::ObjectKey;
@@ -65,7 +66,7 @@ impl Events {
         };
         vital::spawn(async move {
             while let Some(said) = waiting.next().await {
-                let now = Timestamp::now();
+                let now = clock::now();
                 for _ in 0..TRIES {
                     let Err(error) = timed(PATIENCE, recorder.write(&said, now)).await else {
                         break;

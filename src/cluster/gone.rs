@@ -2,8 +2,9 @@
 //! back. It knows nothing of objects that never were in a store.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::cluster::clock::{self, Instant};
 use crate::decide::version;
 
 /// Longer than any request takes.
@@ -53,7 +54,7 @@ impl Gone {
     }
 
     fn note(&mut self, uid: &str, how: How) {
-        let now = Instant::now();
+        let now = clock::instant();
         while let Some((_, old)) = self.since.pop_front_if(|(at, _)| now - *at > KEPT) {
             self.objects.remove(&old);
         }

@@ -1,9 +1,9 @@
 //! Carries out leader election on a coordination.k8s.io Lease.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
+use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::decide::child::{Kind, ObjectKey};
@@ -52,13 +52,13 @@ impl Election {
 
     /// Renews; returns when this process must not lead any more.
     pub async fn hold(&mut self) {
-        let mut renewed = Instant::now();
+        let mut renewed = clock::instant();
         loop {
             sleep(RETRY.unsigned_abs()).await;
             let left = RENEW_DEADLINE
                 .unsigned_abs()
                 .saturating_sub(renewed.elapsed());
-            let sent = Instant::now();
+            let sent = clock::instant();
             match tokio::time::timeout(left, self.look()).await {
                 Ok(Ok(true)) => renewed = sent,
                 Ok(Ok(false)) => return,
@@ -89,10 +89,8 @@ impl Election {
     /// One look at the lease; true while this process leads.
     async fn look(&mut self) -> Result<bool, ApiError> {
         let lease = self.read().await?;
-        let next = step(&self.me, lease.as_ref(), &mut self.memory, Timestamp::now());
-        let now = Timestamp::now()
-            .strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
-            .to_string();
+        let next = step(&self.me, lease.as_ref(), &mut self.memory, clock::now());
+        let now = clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let mut spec = json!({"holderIdentity": self.me, "leaseDurationSeconds": LEASE.as_secs(), "renewTime": now});
         let written = match (next, lease) {
             (Step::Wait, _) => return Ok(false),
@@ -114,7 +112,7 @@ impl Election {
             Ok(object) => {
                 let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
                 let (uid, version) = (text("uid"), text("resourceVersion"));
-                match self.memory.note_written(uid, version, Timestamp::now()) {
+                match self.memory.note_written(uid, version, clock::now()) {
                     true => Ok(true),
                     false => start_anew(),
                 }

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::cluster::client::REQUEST_TIMEOUT;
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::{ApiError, timed};
 use crate::decide::child::Kind;
 use crate::decide::child::texts::Texts;
@@ -32,7 +33,7 @@ impl Published {
     /// None where the kind has no schema, or none can be read: then the API server judges the object as it is.
     pub async fn texts(&self, client: &Client, kind: &Kind) -> Option<Arc<Texts>> {
         let mut all = self.texts.lock().await;
-        let known = all.get(kind).filter(|(until, _)| *until > Instant::now());
+        let known = all.get(kind).filter(|(until, _)| *until > clock::instant());
         if let Some((_, texts)) = known {
             return texts.clone();
         }
@@ -44,7 +45,7 @@ impl Published {
                 (RETRY, None)
             }
         };
-        all.insert(kind.clone(), (Instant::now() + kept, texts.clone()));
+        all.insert(kind.clone(), (clock::instant() + kept, texts.clone()));
         texts
     }
 }

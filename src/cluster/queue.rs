@@ -9,8 +9,10 @@ use std::sync::Arc;
 use futures::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Duration, Instant};
+use tokio::time::Duration;
 
+use crate::cluster::clock::{self, Instant};
+use crate::cluster::process;
 use crate::cluster::vital::{self, Mutex};
 use crate::decide::backoff::Backoff;
 
@@ -68,16 +70,16 @@ impl<K: Ord + Clone> Default for Queue<K> {
 
 impl<K: Ord + Clone> Queue<K> {
     pub fn add(&self, key: K) {
-        self.add_at(key, (false, Instant::now()));
+        self.add_at(key, (false, clock::instant()));
     }
 
     /// Once nothing else is due: for what is only to be shown.
     pub fn add_last(&self, key: K) {
-        self.add_at(key, (true, Instant::now()));
+        self.add_at(key, (true, clock::instant()));
     }
 
     pub fn add_after(&self, key: K, delay: Duration) {
-        let now = Instant::now();
+        let now = clock::instant();
         let at = now.checked_add(delay).unwrap_or(now + DELAY_MAX);
         self.add_at(key, (false, at));
     }
@@ -119,9 +121,11 @@ impl<K: Ord + Clone> Queue<K> {
         let mut under_way = JoinSet::new();
         loop {
             tokio::select! {
+                biased;
+                Some(ended) = under_way.join_next() => vital::check(ended),
                 key = self.next(), if under_way.len() < workers => {
                     let (queue, work, panicked) = (self.clone(), work(key.clone()), panicked.clone());
-                    under_way.spawn(async move {
+                    process::spawn_in(&mut under_way, async move {
                         let again = match AssertUnwindSafe(work).catch_unwind().await {
                             Ok(again) => {
                                 queue.went_well(&key);
@@ -141,7 +145,6 @@ impl<K: Ord + Clone> Queue<K> {
                         }
                     });
                 }
-                Some(ended) = under_way.join_next() => vital::check(ended),
             }
         }
     }
@@ -149,7 +152,7 @@ impl<K: Ord + Clone> Queue<K> {
     /// Keys that are due and not worked on yet.
     pub fn depth(&self) -> usize {
         let state = self.inner.state.lock();
-        let now = Instant::now();
+        let now = clock::instant();
         let due =
             |order: &BTreeSet<(Instant, K)>| order.iter().take_while(|(at, _)| *at <= now).count();
         state.order.iter().map(due).sum()
@@ -159,7 +162,7 @@ impl<K: Ord + Clone> Queue<K> {
         loop {
             let wait = {
                 let mut state = self.inner.state.lock();
-                let now = Instant::now();
+                let now = clock::instant();
                 let idle = |(_, key): &&(Instant, K)| !state.running.contains(key);
                 let firsts = [0, 1].map(|last| state.order[last].iter().find(idle).cloned());
                 let is_due =
@@ -177,8 +180,9 @@ impl<K: Ord + Clone> Queue<K> {
             match wait {
                 Some(at) => {
                     tokio::select! {
-                        () = tokio::time::sleep_until(at) => {}
+                        biased;
                         () = self.inner.changed.notified() => {}
+                        () = tokio::time::sleep_until(at) => {}
                     }
                 }
                 None => self.inner.changed.notified().await,
@@ -191,7 +195,7 @@ impl<K: Ord + Clone> Queue<K> {
         let mut state = self.inner.state.lock();
         let times = state.resting.get(key).map_or(0, |(times, _)| *times) + 1;
         let wait = Backoff::PANIC.after(times);
-        let until = Instant::now() + wait;
+        let until = clock::instant() + wait;
         state.resting.insert(key.clone(), (times, until));
         if let Some((last, at)) = state.due.remove(key) {
             state.order[usize::from(last)].remove(&(at, key.clone()));
@@ -221,7 +225,7 @@ mod tests {
         queue.add_after("b", Duration::from_secs(5));
         assert_eq!(queue.next().await, "a");
         queue.add("a");
-        let start = Instant::now();
+        let start = clock::instant();
         assert_eq!(queue.next().await, "b", "a is being worked on");
         assert_eq!(start.elapsed().as_secs(), 5);
         queue.done(&"a");
@@ -245,13 +249,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_key_that_panics_rests_and_the_others_go_on() {
         let queue: Queue<&str> = Queue::default();
-        let start = Instant::now();
+        let start = clock::instant();
         let turns: Arc<Mutex<Vec<(&str, u64)>>> = Arc::default();
         let rests: Arc<Mutex<Vec<u64>>> = Arc::default();
         queue.add("bad");
         queue.add("good");
         let (again, worked, rested) = (queue.clone(), turns.clone(), rests.clone());
-        let running = tokio::spawn(queue.run(
+        let running = process::spawn(queue.run(
             1,
             move |key| {
                 worked.lock().push((key, start.elapsed().as_secs()));
@@ -295,7 +299,7 @@ mod tests {
         queue.add_after("a", Duration::from_secs(60));
         queue.add_after("a", Duration::from_secs(1));
         queue.add_after("a", Duration::from_secs(30));
-        let start = Instant::now();
+        let start = clock::instant();
         assert_eq!(queue.next().await, "a");
         assert_eq!(start.elapsed().as_secs(), 1);
     }

@@ -6,13 +6,15 @@ use std::sync::{LockResult, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::task::JoinError;
 
+use crate::cluster::process;
+
 /// The exit status then (EX_SOFTWARE of sysexits.h).
 const CANNOT_GO_ON: i32 = 70;
 
 /// Runs the future in the background.
 pub fn spawn(future: impl Future<Output = ()> + Send + 'static) {
-    let task = tokio::spawn(future);
-    tokio::spawn(async move { check(task.await) });
+    let task = process::spawn(future);
+    process::spawn(async move { check(task.await) });
 }
 
 /// Ends the process if the task panicked; the panic itself is in the log already. What a queue works on is not among these.
@@ -25,7 +27,7 @@ pub fn check(ended: Result<(), JoinError>) {
 /// Ends the process.
 pub fn end(why: &str) -> ! {
     tracing::error!("{why}; the process ends, and its pod starts it anew");
-    std::process::exit(CANNOT_GO_ON);
+    process::exit(CANNOT_GO_ON, why)
 }
 
 /// A lock around something that the process remembers. A panic under the lock may leave a change half made, and no decision may

@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::Semaphore;
-use tokio::task::block_in_place;
 
 use crate::api::form::FormSpec;
 use crate::api::hub::HubSpec;
 use crate::api::policy::seconds_of;
 use crate::api::{conditions, names};
 use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::clock;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
+use crate::cluster::process;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::datasource::database::Limits;
@@ -327,7 +327,7 @@ fn decide(
 ) {
     let key = (hub.namespace.clone(), hub.name.clone());
     let forced = is_forced(&hub.annotations);
-    let (forms, broken) = block_in_place(|| compile_forms(world, &key, forced, memory));
+    let (forms, broken) = process::compute(|| compile_forms(world, &key, forced, memory));
     let nodes = world.nodes.of_hub(&key);
     let annotation = |name: &str| hub.annotations.get(name).cloned();
     let (deletions, creations) = hub_sync::allowances(spec, &annotation);
@@ -364,7 +364,7 @@ fn decide(
         rendered: &memory.rendered,
     };
     // Rendering takes as long as the templates like; the gate and the lease must not wait for it.
-    let plan = block_in_place(|| hub_sync::plan(&seen, Timestamp::now()));
+    let plan = process::compute(|| world.decisions.sync(&seen, clock::now()));
     (plan, forms, broken)
 }
 

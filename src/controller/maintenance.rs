@@ -15,6 +15,7 @@ use kube::api::ApiResource;
 use serde_json::Value;
 
 use crate::api::events::EventReason;
+use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::cluster::queue::Queue;
@@ -142,10 +143,10 @@ impl Maintenance {
     async fn reconcile(&self, name: &str) -> Option<Duration> {
         for _ in 0..STEPS_MAX {
             match self.look(name).await {
-                Ok(Some(again)) if again <= Timestamp::now() => continue,
+                Ok(Some(again)) if again <= clock::now() => continue,
                 Ok(again) => {
                     self.memory(name, |memory| memory.failures = 0);
-                    let wait = |at: Timestamp| at.duration_since(Timestamp::now()).unsigned_abs();
+                    let wait = |at: Timestamp| at.duration_since(clock::now()).unsigned_abs();
                     return again.map(wait);
                 }
                 Err(Failed::LeaseMoved | Failed::Api(ApiError::Conflict(_))) => break,
@@ -174,7 +175,7 @@ impl Maintenance {
     /// One step: observe, decide, act. Returns when the next one is due.
     async fn look(&self, name: &str) -> Result<Option<Timestamp>, Failed> {
         let observed = self.observe(name).await?;
-        let step = step(&self.settings.policy, &observed, Timestamp::now());
+        let step = step(&self.settings.policy, &observed, clock::now());
         let again = self.act(&observed, &step).await?;
         if observed.node.is_none() {
             self.memory.lock().remove(name);
@@ -264,7 +265,7 @@ impl Maintenance {
                 }
                 Effect::Drain { until } => {
                     let next = self.drain(&mut node, &mut lease, *until).await?;
-                    let next = next.map(|wait: SignedDuration| Timestamp::now() + wait);
+                    let next = next.map(|wait: SignedDuration| clock::now() + wait);
                     again = next.into_iter().chain(step.again).min();
                 }
             }
@@ -297,7 +298,7 @@ impl Maintenance {
         let read = found(self.world.objects.get(&self.lease_key(name)).await)?;
         let version = read.map(|object| Lease::of(&object).resource_version);
         let same = version == lease.map(|lease| lease.resource_version.clone());
-        let now = Timestamp::now();
+        let now = clock::now();
         match same && now < until {
             true => Ok(until.duration_since(now).unsigned_abs()),
             false => Err(Failed::LeaseMoved),

@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::api::resource::ConflictPolicy;
+use crate::cluster::clock;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::vital::Mutex;
 use crate::decide::rollout::Way;
@@ -297,7 +298,7 @@ impl Metrics {
         };
         self.inner.released.get_or_create(&released).inc();
         if let Some(since) = held_since {
-            let waited = Timestamp::now().duration_since(since).as_secs_f64();
+            let waited = clock::now().duration_since(since).as_secs_f64();
             let form = OfForm::new(hub, form);
             self.inner.held_seconds.get_or_create(&form).observe(waited);
         }

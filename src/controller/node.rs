@@ -14,7 +14,7 @@ pub mod takeover;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -25,6 +25,7 @@ use crate::api::events::EventReason;
 use crate::api::names;
 use crate::api::policy::delay;
 use crate::api::resource::{Resource, ResourceArrays};
+use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::apply::Target;
@@ -121,7 +122,7 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         key: key.clone(),
         memory,
     };
-    let began = Instant::now();
+    let began = clock::instant();
     let looked = look.go(node).await;
     let failed = || {
         let node = world.nodes.get(&key);
@@ -135,7 +136,7 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
     world.metrics.looked(result, began.elapsed());
     let again = match looked {
         Ok(wake_at) => wake_at
-            .map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()),
+            .map(|at| Duration::try_from(at.duration_since(clock::now())).unwrap_or_default()),
         Err(ApiError::NotFound(_)) if world.nodes.get(&key).is_none() => None,
         // The object changed under us; its event brings us back, and this is for the case that it has come already.
         Err(ApiError::Conflict(_)) if look.memory.conflicts < CONFLICTS_MAX => {
@@ -210,7 +211,7 @@ impl Look<'_> {
                 return Ok(None);
             };
             let keys = node_plan::distinct(node.facts.iter().map(|facts| kinds.key(facts)));
-            let now = Timestamp::now();
+            let now = clock::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
                 .map(|key| self.world.children.get(key.as_ref().ok()?))
@@ -236,7 +237,7 @@ impl Look<'_> {
                 others: self.others(&keys),
                 unlisted: kinds.unlisted,
             };
-            let mut plan = node_plan::plan(&node, &seen, &rest, now);
+            let mut plan = self.world.decisions.node(&node, &seen, &rest, now);
             let left_at = self.put_off_left_over(&mut plan);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
                 let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
@@ -302,7 +303,7 @@ impl Look<'_> {
             }
             return Ok(None);
         }
-        let now = Timestamp::now();
+        let now = clock::now();
         let tried = self.memory.gated_again.as_ref();
         let tried = tried.filter(|tried| tried.generation == node.generation);
         let due = tried.map(|tried| tried.again_at);
@@ -348,7 +349,7 @@ impl Look<'_> {
         let is_news = before.is_none_or(|before| before.in_vain != in_vain);
         let same = before.filter(|before| before.in_vain.is_some() == in_vain.is_some());
         let seen = Looked {
-            since: same.map_or_else(Timestamp::now, |before| before.since),
+            since: same.map_or_else(clock::now, |before| before.since),
             in_vain,
         };
         looked.insert(self.key.clone(), seen);
@@ -383,7 +384,7 @@ impl Look<'_> {
                 .events
                 .tell(&about, EventReason::LookFailed, text.clone());
         }
-        let status = node_plan::status::in_vain(node, &text, Timestamp::now());
+        let status = node_plan::status::in_vain(node, &text, clock::now());
         if *node.status != status {
             // It may be the very thing that fails.
             let told = json!({"conditions": status.conditions});

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::api::events::EventReason;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
+use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::{ApiError, Objects, timed};
 use crate::cluster::vital;
@@ -228,7 +229,7 @@ async fn look(world: &World, set_key: &SetKey) -> Result<Option<SignedDuration>,
         look.set.stepped_at = partitions.get(set_key).and_then(|memory| memory.last_step);
     }
     let mut around = around(world, &key, &look.object);
-    let now = Timestamp::now();
+    let now = clock::now();
     let mut step = walk::step(&look.set, &look.pods, &around, now);
     // It is asked last, and only where nothing else is in the way.
     if matches!(step.effect, Some(Effect::Lower { .. })) {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join, join_all, join5};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api::conditions;
@@ -19,6 +18,7 @@ use crate::api::events::EventReason;
 use crate::api::hub::Slot;
 use crate::api::names;
 use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
@@ -176,7 +176,7 @@ impl Look<'_> {
                 }
             }
             self.forget_refused(&snapshot);
-            let plan = rollout::plan(&snapshot, Timestamp::now());
+            let plan = self.world.decisions.releases(&snapshot, clock::now());
             self.remember_holds(&nodes, &plan);
             for name in &plan.outrun {
                 self.world.node_queue.add(NodeKey {
@@ -215,7 +215,7 @@ impl Look<'_> {
             }
             if released == 0 && confirmed.is_empty() {
                 let wake = plan.wake_at.map(|at| {
-                    Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default()
+                    Duration::try_from(at.duration_since(clock::now())).unwrap_or_default()
                 });
                 let refused = (!plan.releases.is_empty()).then(|| self.back_off());
                 let retry = unconfirmed.then_some(Backoff::RELEASE.first).or(refused);

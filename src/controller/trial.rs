@@ -9,11 +9,12 @@ use futures::StreamExt;
 use futures::stream;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::api::resource::ResourceArrays;
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::hub::seed;
 use crate::controller::node::apply::{dry_run, dry_run_anew, fits_alone};
@@ -64,7 +65,7 @@ pub async fn try_on_server(
     mut trial: Trial,
     limit: Duration,
 ) -> Trial {
-    let deadline = Instant::now() + limit;
+    let deadline = clock::instant() + limit;
     let on_server = OnServer {
         text: serde_json::to_string(&*form).unwrap_or_default(),
         form,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -16,6 +16,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital::Mutex;
 use crate::decide::child::key_of;
@@ -87,7 +88,7 @@ async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) 
 
 impl Access {
     async fn refused(&self, token: &str) -> Result<Option<Refused>, ApiError> {
-        let now = Instant::now();
+        let now = clock::instant();
         {
             let mut answers = self.answers.lock();
             if let Some((_, answer)) = answers.get(token).filter(|(until, _)| *until > now) {

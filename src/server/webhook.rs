@@ -10,7 +10,7 @@ pub mod reach;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -30,6 +30,7 @@ use serde_json::Value;
 
 use crate::api::names;
 use crate::api::policy::{Rollout, Skew};
+use crate::cluster::clock;
 use crate::decide::admission::Verdict;
 use crate::decide::admission::rights::{self, Right};
 use crate::decide::gate::{self, Write};
@@ -214,7 +215,7 @@ fn gated(
     write: &Write,
     decide: impl FnOnce(Timestamp) -> NodeDecision,
 ) -> (&'static str, Answer) {
-    let decided = decide(Timestamp::now());
+    let decided = decide(clock::now());
     match decided {
         Ok(Some(decision)) => {
             let code = decision.outcome.code();
@@ -383,7 +384,7 @@ async fn ask_author(webhook: &Webhook, needs: Needs, answer: &mut Answer) {
 
 /// The answer to a body; an error where there is no request to answer.
 pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<Judged, Malformed> {
-    let start = Instant::now();
+    let start = clock::instant();
     let request = match review::read(body) {
         Ok(request) => request,
         Err(ref malformed @ Malformed::Request { ref uid, .. }) => {

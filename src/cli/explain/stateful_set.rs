@@ -1,9 +1,8 @@
 //! `lynqgate explain statefulset`: looks at a StatefulSet and its pods once, and says which pod is updated next, or why none is.
 
-use jiff::Timestamp;
-
 use crate::cli::explain::{AnyError, Arguments, Error, leader};
 use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::partition::{Look, waits_of};
 use crate::controller::rollout::snapshot::is_forced;
@@ -31,7 +30,7 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
         node: None,
         probe: look.unmet_probe(&objects).await,
     };
-    let now = Timestamp::now();
+    let now = clock::now();
     let (leader, _) = leader(&objects, &arguments.operator_namespace, now).await;
     let version = objects.client.apiserver_version().await;
     let step = walk::step(&look.set, &look.pods, &around, now);

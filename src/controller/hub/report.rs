@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::json;
 
 use crate::api::conditions::{self, ConditionReason, ConditionState};
 use crate::api::events::EventReason;
 use crate::api::hub::SourceType;
 use crate::cluster::catalog::Hub;
+use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
@@ -248,12 +248,7 @@ async fn write_status(
         .filter(|now| now.uid == hub.uid);
     let hub = hub?;
     let mut status = hub.status.clone();
-    conditions::merge(
-        &mut status.conditions,
-        &states,
-        generation,
-        Timestamp::now(),
-    );
+    conditions::merge(&mut status.conditions, &states, generation, clock::now());
     status.observed_generation = generation;
     if let Some(counts) = counts {
         status.referencing_templates = Some(counts.forms);

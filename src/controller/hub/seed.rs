@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::api::names;
 use crate::cluster::catalog::Hub;
 use crate::cluster::objects::{ApiError, Objects};
+use crate::cluster::process;
 use crate::controller::World;
 use crate::controller::hub::source::{secret_bytes, secret_key};
 use crate::decide::child::ObjectKey;
@@ -38,11 +39,10 @@ pub async fn seed(world: &World, hub: &Hub) -> Result<[u8; 32], ApiError> {
         },
         Err(ApiError::NotFound(_)) => {
             let mut fresh = [0_u8; 32];
-            let provider = rustls::crypto::aws_lc_rs::default_provider();
-            provider
-                .secure_random
-                .fill(&mut fresh)
-                .map_err(|_| ApiError::Unavailable("the system gives no random numbers".into()))?;
+            if !process::random(&mut fresh) {
+                let why = "the system gives no random numbers";
+                return Err(ApiError::Unavailable(why.to_owned()));
+            }
             create(json!({"seed": STANDARD.encode(fresh)})).await?
         }
         Err(error) => return Err(error),

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::ListParams;
 
 use crate::api::events::EventReason;
+use crate::cluster::clock;
 use crate::cluster::evictions::{Evicted, evict};
 use crate::cluster::objects::ApiError;
 use crate::controller::maintenance::{Failed, Maintenance};
@@ -24,12 +25,7 @@ impl Maintenance {
         until: Timestamp,
     ) -> Result<Option<SignedDuration>, Failed> {
         let pods = self.pods_on(&node.name).await?;
-        let plan = plan(
-            pods,
-            self.settings.allowed,
-            node.unreachable,
-            Timestamp::now(),
-        );
+        let plan = plan(pods, self.settings.allowed, node.unreachable, clock::now());
         self.note_tenants(&node.name, lease, &plan.evict).await?;
         let lease = lease.as_ref();
         self.still_held(&node.name, lease, until).await?;
@@ -55,7 +51,7 @@ impl Maintenance {
         let mut outcomes = vec![];
         for pod in &plan.evict {
             // A process that was stopped for long must not go on with what it decided before.
-            let evicted = match Timestamp::now() < until {
+            let evicted = match clock::now() < until {
                 true => evict(&self.world.objects, pod).await,
                 false => Evicted::Again,
             };

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::cluster::clock;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
@@ -163,7 +164,7 @@ impl World {
             nodes: &self.nodes.of_hub(hub),
             rendered: &rendered,
         };
-        full_windows(&snapshot::of(&seen), Timestamp::now())
+        full_windows(&snapshot::of(&seen), clock::now())
     }
 
     fn remember_maintained(&self, name: &str, lease: &Lease, ended: Option<Timestamp>) {
@@ -192,7 +193,7 @@ impl World {
         let mut changed = vec![];
         for (key, of) in self.maintained.lock().iter_mut() {
             if of.kubernetes_node == name && of.ended.is_none() {
-                of.ended = Some(Timestamp::now());
+                of.ended = Some(clock::now());
                 changed.push(key.clone());
             }
         }

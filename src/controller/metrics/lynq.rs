@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::api::conditions::Condition;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::HubStatus;
+use crate::cluster::clock;
 use crate::controller::World;
 use crate::controller::partition::{Memory, SetKey};
 use crate::decide::node::NodeDigest;
@@ -136,7 +137,7 @@ fn queues(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Err
 /// StatefulSets for which a person should look, whatever series there are: as a rule there is none.
 fn stuck(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
     let partitions = world.partitions.lock();
-    let now = Timestamp::now();
+    let now = clock::now();
     let series = partitions.iter().filter_map(|((namespace, name), memory)| {
         let labels: [Label<'_>; 3] = [
             ("namespace", namespace),

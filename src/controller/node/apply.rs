@@ -1,12 +1,12 @@
 //! Writes single objects of a node and takes them down: never one that is somebody else's.
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::events::EventReason;
 use crate::api::names;
 use crate::api::resource::{ConflictPolicy, CreationPolicy, PatchStrategy, Resource};
 use crate::api::stamp;
+use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::shallow;
@@ -397,7 +397,7 @@ pub async fn take_down(
             learn_left(world, key).await?;
         }
         TakeDown::Orphan => {
-            let at = stamp::format(Timestamp::now());
+            let at = stamp::format(clock::now());
             let patch = orphan(&object, (&node.key, &node.uid), &at, why);
             match world.objects.merge(key, &patch).await {
                 Ok(_) => {

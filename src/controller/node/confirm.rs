@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
+use crate::cluster::clock;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::takeover::{place, place_of};
@@ -45,7 +44,7 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
             readiness @ Readiness::Unknown(_) => {
                 let min_delay = min_delay(world, node);
                 let delay = untold_delay(facts, min_delay, served.has_status, Some(readiness));
-                untold_until(&child, delay).is_none_or(|until| until <= Timestamp::now())
+                untold_until(&child, delay).is_none_or(|until| until <= clock::now())
             }
             Readiness::Ready => true,
             Readiness::Waiting(_) | Readiness::Failed(_) => false,

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::api::events::EventReason;
 use crate::api::names;
+use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::kinds::Kinds;
@@ -30,7 +31,7 @@ impl Look<'_> {
             return Ok(None);
         };
         let of = |facts: &Facts| kinds.key(facts).ok();
-        let mut again = Timestamp::now().checked_add(Backoff::NO_EVENT.first).ok();
+        let mut again = clock::now().checked_add(Backoff::NO_EVENT.first).ok();
         let not_taken_over = loop {
             let not_taken_over = not_taken_over(self.world, node).await?;
             let children = self.world.children.of_node(&self.key).into_iter();
@@ -68,7 +69,7 @@ impl Look<'_> {
             }
             // What has finalizers of its own goes later; its event brings us back.
             if deletion.take_down.is_empty() {
-                let now = Timestamp::now();
+                let now = clock::now();
                 let since = *self.memory.waits_since.get_or_insert(now);
                 let tell_at = since.checked_add(TOLD_EVERY).unwrap_or(now);
                 if tell_at > now {
@@ -120,7 +121,7 @@ impl Look<'_> {
 
     /// Nobody should take for ready what is only still there.
     async fn tell_stays(&self, node: &NodeDigest, why: &str) -> Result<(), ApiError> {
-        let status = status::going(node, why, Timestamp::now());
+        let status = status::going(node, why, clock::now());
         if *node.status != status {
             let patch = json!({"metadata": {"resourceVersion": node.resource_version}, "status": {"readyResources": status.ready_resources, "conditions": status.conditions}});
             match self.world.objects.merge_status(&self.own(), &patch).await {

@@ -1,11 +1,12 @@
 //! Objects that should not be there any more and that the API server does not let go.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::events::EventReason;
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::{LASTING, Look, apply};
@@ -29,14 +30,14 @@ pub struct LeftOver {
 impl Look<'_> {
     pub fn put_off_until(&self, key: &ObjectKey) -> Option<Timestamp> {
         let left = self.memory.left_over.get(key)?;
-        let wait = left.retry_at.checked_duration_since(Instant::now())?;
+        let wait = left.retry_at.checked_duration_since(clock::instant())?;
         let wait = SignedDuration::try_from(wait).ok()?;
-        Timestamp::now().checked_add(wait).ok()
+        clock::now().checked_add(wait).ok()
     }
 
     /// What was refused a moment ago is not tried again at once; returns when it is.
     pub fn put_off_left_over(&self, plan: &mut NodePlan) -> Option<Timestamp> {
-        let now = Instant::now();
+        let now = clock::instant();
         let left = |key: &ObjectKey| {
             let left = self.memory.left_over.get(key);
             left.filter(|left| left.retry_at > now)
@@ -46,7 +47,7 @@ impl Look<'_> {
         plan.left_over = put_off.map(|left| left.message.clone()).collect();
         plan.take_down.retain(|(key, _)| left(key).is_none());
         let wait = SignedDuration::try_from(next?.saturating_duration_since(now)).ok()?;
-        Timestamp::now().checked_add(wait).ok()
+        clock::now().checked_add(wait).ok()
     }
 
     /// Takes an object down. That it is refused, or fails again and again, is told, and no reason to leave the rest undone;
@@ -87,7 +88,7 @@ impl Look<'_> {
         };
         let left = LeftOver {
             message,
-            retry_at: Instant::now() + wait,
+            retry_at: clock::instant() + wait,
             times,
             told,
         };

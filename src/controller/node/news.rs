@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::api::events::EventReason;
+use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
@@ -94,7 +95,7 @@ pub fn note(
     premise: Premise,
     result: Result<Option<String>, ApiError>,
 ) {
-    let now = Timestamp::now();
+    let now = clock::now();
     let error = match result {
         Ok(fields_hash) => {
             memory.failure = None;

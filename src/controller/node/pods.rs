@@ -1,7 +1,7 @@
 //! Why the pods of a workload do not run, read from the pods themselves: the workload's own status does not say it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -10,6 +10,7 @@ use kube::core::Selector;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::{Key, Look};
@@ -48,7 +49,7 @@ pub struct Memory {
 
 impl Memory {
     fn new(workload: &Child) -> Self {
-        let now = Instant::now();
+        let now = clock::instant();
         Memory {
             obstacle: None,
             version: workload.resource_version.clone(),
@@ -59,7 +60,7 @@ impl Memory {
 
     /// Looks, if it is time for that; whether something else is to be said.
     async fn look(&mut self, world: &World, key: &ObjectKey, workload: &Child) -> bool {
-        let now = Instant::now();
+        let now = clock::instant();
         if self.version != workload.resource_version {
             self.version.clone_from(&workload.resource_version);
             self.again_at = self.again_at.min(now + NEWS_AFTER);
@@ -119,10 +120,10 @@ impl Look<'_> {
         }
         let wait = match news {
             true => Duration::ZERO,
-            false => next?.saturating_duration_since(Instant::now()),
+            false => next?.saturating_duration_since(clock::instant()),
         };
         let wait = SignedDuration::try_from(wait).ok()?;
-        Timestamp::now().checked_add(wait).ok()
+        clock::now().checked_add(wait).ok()
     }
 }
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::cluster::clock::{self, Instant};
 use crate::controller::rollout::Look;
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
@@ -91,7 +91,7 @@ impl Look<'_> {
                 node.unchanged.get_or_insert(false);
             }
         }
-        let now = (Timestamp::now(), Instant::now());
+        let now = (clock::now(), clock::instant());
         let mut before = std::mem::take(&mut self.memory.watched);
         let mut missing = std::mem::take(&mut self.memory.missing);
         for slot in &snapshot.slots {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_moment_goes_with_the_wall_clock() {
-        let base = Instant::now();
+        let base = clock::instant();
         let mut went = Moment::new(Timestamp::from_second(1_000).unwrap(), at(base, 1_010, 0));
         for (case, now, told) in [
             ("as time goes by", at(base, 1_070, 60), 1_000),

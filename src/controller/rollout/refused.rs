@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::api::events::EventReason;
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::Look;
@@ -90,14 +91,14 @@ impl Look<'_> {
                 Some(NotReleased::Conflict(why)) => {
                     conflicts = before.as_ref().map_or(0, |before| before.conflicts) + 1;
                     let lasting = conflicts.checked_sub(CONFLICTS_MAX);
-                    let wait = lasting.map(|more| Instant::now() + Backoff::RELEASE.after(more));
+                    let wait = lasting.map(|more| clock::instant() + Backoff::RELEASE.after(more));
                     // It says less than a refusal of the same content before it.
                     let refusal = before
                         .filter(|before| before.retry_at.is_some() && before.hash == release.hash);
                     (refusal.map_or(why, |before| before.why), wait)
                 }
                 Some(NotReleased::Refused(why)) => {
-                    (why, Some(Instant::now() + Backoff::RELEASE.after(times)))
+                    (why, Some(clock::instant() + Backoff::RELEASE.after(times)))
                 }
             };
             let hash = release.hash.clone();
@@ -107,7 +108,7 @@ impl Look<'_> {
                 times,
                 conflicts,
                 retry_at,
-                at: Timestamp::now(),
+                at: clock::now(),
             };
             self.memory.refused.insert(release.node.clone(), refused);
         }
@@ -124,7 +125,7 @@ impl Look<'_> {
 
     /// The refusals, and until when they keep their releases back.
     pub fn refused(&self) -> BTreeMap<String, Refusal> {
-        let now = (Timestamp::now(), Instant::now());
+        let now = (clock::now(), clock::instant());
         let refusal = |refused: &Refused| {
             let wait = refused.retry_at?.checked_duration_since(now.1)?;
             now.0.checked_add(wait).ok()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -12,6 +12,7 @@ use crate::api::conditions::{self, ConditionReason, ConditionState};
 use crate::api::events::EventReason;
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase};
 use crate::cluster::catalog::Form;
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
@@ -69,7 +70,7 @@ impl Turn {
 
     /// Takes how a write ended. That it fails is no reason to leave the rest undone; once it lasts, it is told.
     fn note(&mut self, world: &World, about: &About, ended: Result<(), ApiError>) {
-        self.last = Some(Instant::now());
+        self.last = Some(clock::instant());
         let Err(error) = ended else {
             self.failed = 0;
             return;
@@ -146,7 +147,7 @@ impl Look<'_> {
             let of_form = edited.get(&form.name);
             let with_edited = of_form.and_then(|names| Some(state?.clone().with_edited(names)));
             let told = with_edited.as_ref().or(state);
-            let status = form_status(&form, told, error, Timestamp::now());
+            let status = form_status(&form, told, error, clock::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
             if status == form.status {
                 turn.conflicts = 0;

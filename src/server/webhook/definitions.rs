@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,7 +12,6 @@ use axum::http::Request;
 use axum::response::Response;
 use axum::routing::post;
 use futures::future::{BoxFuture, OptionFuture};
-use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
@@ -20,6 +19,7 @@ use tokio::time::timeout;
 
 use crate::api::form::FormSpec;
 use crate::api::names;
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::Objects;
 use crate::cluster::vital::Mutex;
 use crate::decide::admission::form::{self, Change};
@@ -172,7 +172,7 @@ async fn answer(
             return refuse(&all.metrics, label, status, malformed.to_string());
         }
     };
-    let start = Instant::now();
+    let start = clock::instant();
     let concerned = match request.operation.as_str() {
         "CREATE" | "UPDATE" => request.sub_resource.is_empty(),
         "DELETE" => label == "hub",
@@ -203,8 +203,7 @@ impl Definitions {
     /// By what the API server has, for only the leader knows the nodes. In a namespace that goes, everything goes.
     async fn form(&self, request: &review::Request) -> Verdict {
         let new = request.object.as_ref().unwrap_or(&Value::Null);
-        let judged =
-            block_in_place(|| form::judge(request.old_object.as_ref(), new, Timestamp::now()));
+        let judged = block_in_place(|| form::judge(request.old_object.as_ref(), new, clock::now()));
         let mut verdict = judged.verdict;
         let Some(change) = judged.change.filter(|_| verdict.denied.is_none()) else {
             return verdict;
@@ -223,7 +222,7 @@ impl Definitions {
         }
         let before = request.old_object.as_ref();
         let is_known = before.is_some_and(runs_everywhere) && change.taken_away.is_empty();
-        let deadline = Instant::now() + 3 * PATIENCE;
+        let deadline = clock::instant() + 3 * PATIENCE;
         let tried = self.tried(
             &change,
             text("namespace"),
@@ -284,7 +283,7 @@ impl Definitions {
         let (change_tried, name) = (change.clone(), name.to_owned());
         let namespace = namespace.to_owned();
         let trial = spawn_blocking(move || {
-            let start = Instant::now();
+            let start = clock::instant();
             let place = (namespace.as_str(), hub.as_str(), name.as_str());
             let on = On {
                 live: nodes.as_ref(),
@@ -300,7 +299,7 @@ impl Definitions {
         // A row that takes long ends beside the answer.
         let failed = |_| "lynqgate failed inside; see its log, and report it".to_owned();
         let trial = trial.await.map_err(failed)?;
-        let left = deadline.saturating_duration_since(Instant::now() + ANSWER);
+        let left = deadline.saturating_duration_since(clock::instant() + ANSWER);
         let asked = (self.try_on_server)(change.spec.clone(), trial, left.min(PATIENCE));
         Ok(asked.await)
     }

@@ -2,7 +2,6 @@
 //! applies it is warned, and never refused.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -13,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::api::hub::HubSpec;
 use crate::api::names;
+use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::decide::admission::form;
 use crate::decide::admission::reach::{self, NodeRow};
@@ -92,7 +92,7 @@ fn tried(forms: &[Value], rows: &Rows, before: Option<&Rows>) -> Vec<String> {
         before,
         ..On::rows(rows)
     };
-    let start = Instant::now();
+    let start = clock::instant();
     let go_on = || start.elapsed() < PATIENCE;
     let of_form = |form: &Value| {
         let text = |pointer: &str| {

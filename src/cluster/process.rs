@@ -1,0 +1,85 @@
+//! What the operator takes from its process: tasks, the wall clock, random bytes, and its end. The simulation runs several
+//! processes in one, on one thread, and gives each of them its own of these.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rustls::crypto::aws_lc_rs;
+use tokio::task::{JoinHandle, JoinSet, block_in_place};
+
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A process of the simulation.
+pub trait Simulated: Send + Sync {
+    fn wall_clock(&self) -> Timestamp;
+    /// The task as it runs in this process: not while the process is frozen, and no more once it has ended.
+    fn run(self: Arc<Self>, task: Task) -> Task;
+    fn random(&self, bytes: &mut [u8]);
+    /// Nothing of the process runs any more.
+    fn end(&self, why: &str);
+}
+
+tokio::task_local! {
+    static SIMULATED: Arc<dyn Simulated>;
+}
+
+/// The process that this task is of; None outside of the simulation.
+pub fn simulated() -> Option<Arc<dyn Simulated>> {
+    SIMULATED.try_with(Arc::clone).ok()
+}
+
+/// A task of the simulated process.
+pub fn within(process: Arc<dyn Simulated>, task: Task) -> Task {
+    Box::pin(SIMULATED.scope(process.clone(), process.run(task)))
+}
+
+/// Runs in the background, for as long as the process.
+pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    match simulated() {
+        None => tokio::spawn(task),
+        Some(process) => tokio::spawn(within(process, Box::pin(task))),
+    }
+}
+
+/// The same for as long as the set.
+pub fn spawn_in(set: &mut JoinSet<()>, task: impl Future<Output = ()> + Send + 'static) {
+    match simulated() {
+        None => set.spawn(task),
+        Some(process) => set.spawn(within(process, Box::pin(task))),
+    };
+}
+
+/// Does what takes a while, and keeps no other task waiting.
+pub fn compute<T>(work: impl FnOnce() -> T) -> T {
+    match simulated() {
+        None => block_in_place(work),
+        Some(_) => work(),
+    }
+}
+
+/// Fills `bytes`; false where the system gives no random numbers.
+pub fn random(bytes: &mut [u8]) -> bool {
+    match simulated() {
+        None => {
+            let provider = aws_lc_rs::default_provider();
+            provider.secure_random.fill(bytes).is_ok()
+        }
+        Some(process) => {
+            process.random(bytes);
+            true
+        }
+    }
+}
+
+/// Ends the process.
+pub fn exit(status: i32, why: &str) -> ! {
+    match simulated() {
+        None => std::process::exit(status),
+        Some(process) => {
+            process.end(why);
+            panic!("the simulated process has ended: {why}")
+        }
+    }
+}

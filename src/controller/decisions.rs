@@ -1,0 +1,36 @@
+//! The three decisions of the loops, where they are asked for: the simulation looks on there, and plants its bugs.
+
+use jiff::Timestamp;
+
+use crate::decide::hub_sync;
+use crate::decide::node::NodeDigest;
+use crate::decide::node_plan::{self, NodePlan, Rest};
+use crate::decide::rollout::{self, Snapshot};
+
+pub trait Decisions: Send + Sync {
+    /// Of the hub loop: what its rows and forms make of its nodes.
+    fn sync(&self, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::Plan {
+        hub_sync::plan(seen, now)
+    }
+
+    /// Of the release loop: what goes, and why the rest waits.
+    fn releases(&self, snapshot: &Snapshot, now: Timestamp) -> rollout::Plan {
+        rollout::plan(snapshot, now)
+    }
+
+    /// Of the node loop: what is applied and deleted for a node.
+    fn node(
+        &self,
+        node: &NodeDigest,
+        seen: &[node_plan::Seen],
+        rest: &Rest,
+        now: Timestamp,
+    ) -> NodePlan {
+        node_plan::plan(node, seen, rest, now)
+    }
+}
+
+/// As `decide` decides.
+pub struct Decide;
+
+impl Decisions for Decide {}

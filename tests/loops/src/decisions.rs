@@ -1,0 +1,75 @@
+//! Where the product decides: the witness looks on, and bugs are planted.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lynqgate::controller::decisions::Decisions;
+use lynqgate::decide::hub_sync;
+use lynqgate::decide::node::NodeDigest;
+use lynqgate::decide::node_plan::{self, NodePlan, Rest};
+use lynqgate::decide::rollout::{self, Plan, Snapshot};
+
+use crate::life::Life;
+use crate::planted;
+use crate::world::{Shared, lock};
+
+pub struct Watched {
+    pub shared: Shared,
+    pub life: Arc<Life>,
+}
+
+impl Decisions for Watched {
+    fn sync(&self, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::Plan {
+        let mutant = lock(&self.shared).settings.mutant;
+        let plan = match mutant {
+            Some(mutant) => planted::sync(mutant, seen, now),
+            None => hub_sync::plan(seen, now),
+        };
+        let mut world = lock(&self.shared);
+        let view = world.view(&self.life);
+        self.life.views.lock().expect("no panic under it").sync = view;
+        world.deletions_held = plan.held.as_ref().map(|held| held.count);
+        let rows = seen.rows.rows.keys().cloned().collect();
+        world.witness.rows.insert(self.life.id(), rows);
+        let confirmation = world.confirmation();
+        let (nodes, deletes) = (seen.nodes.len(), plan.deletes.len());
+        world.witness.synced(nodes, deletes, confirmation.as_deref());
+        world.trace(|| {
+            let writes = plan.writes.len();
+            format!("operator {}: sync: {writes} writes, {deletes} deletes", self.life.replica)
+        });
+        plan
+    }
+
+    fn releases(&self, snapshot: &Snapshot, now: Timestamp) -> Plan {
+        let mutant = lock(&self.shared).settings.mutant;
+        let plan = match mutant {
+            Some(mutant) => planted::releases(mutant, &self.shared, &self.life, snapshot, now),
+            None => rollout::plan(snapshot, now),
+        };
+        let mut world = lock(&self.shared);
+        let view = world.view(&self.life);
+        let mut views = self.life.views.lock().expect("no panic under it");
+        views.releases = view;
+        views.slots.clone_from(&snapshot.slots);
+        drop(views);
+        let revision = world.store.revision;
+        let of = (self.life.id(), view);
+        world.witness.planned(revision, snapshot, &plan, of);
+        plan
+    }
+
+    fn node(
+        &self,
+        node: &NodeDigest,
+        seen: &[node_plan::Seen],
+        rest: &Rest,
+        now: Timestamp,
+    ) -> NodePlan {
+        let view = lock(&self.shared).view(&self.life);
+        let mut views = self.life.views.lock().expect("no panic under it");
+        views.nodes.insert(node.key.name.clone(), view);
+        drop(views);
+        node_plan::plan(node, seen, rest, now)
+    }
+}

@@ -1,0 +1,165 @@
+//! A process of the operator, from its start to its end: its clock, its chance, and whether its tasks run.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use jiff::Timestamp;
+use lynqgate::api::hub::Slot;
+use lynqgate::cluster::process::{Simulated, Task};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::api::store::KINDS;
+use crate::random::Random;
+use crate::time::Clock;
+use crate::witness::{Life as LifeId, View};
+
+pub struct Life {
+    /// Which of the replicas, and which of its lives.
+    pub replica: usize,
+    pub boot: u32,
+    clock: Clock,
+    /// How far its wall clock is ahead of the API server's, in milliseconds.
+    pub clock_offset: AtomicI64,
+    random: Mutex<Random>,
+    dead: AtomicBool,
+    frozen_until: Mutex<Instant>,
+    /// By kind: up to which revision its watch has told it.
+    told: [AtomicU64; KINDS.len()],
+    lists: [AtomicU64; KINDS.len()],
+    /// What it knew when it decided last: of releases, of a sync, of a node.
+    pub views: Mutex<Views>,
+}
+
+#[derive(Default)]
+pub struct Views {
+    pub releases: View,
+    /// The ledger that the releases were decided on.
+    pub slots: Vec<Slot>,
+    pub sync: View,
+    pub nodes: BTreeMap<String, View>,
+}
+
+impl Life {
+    pub fn new(
+        replica: usize,
+        boot: u32,
+        clock: Clock,
+        clock_offset: i64,
+        random: Random,
+    ) -> Arc<Self> {
+        Arc::new(Life {
+            replica,
+            boot,
+            clock,
+            clock_offset: AtomicI64::new(clock_offset),
+            random: Mutex::new(random),
+            dead: AtomicBool::new(false),
+            frozen_until: Mutex::new(clock.start),
+            told: Default::default(),
+            lists: Default::default(),
+            views: Mutex::default(),
+        })
+    }
+
+    pub fn id(&self) -> LifeId {
+        LifeId {
+            process: self.replica,
+            boot: self.boot,
+        }
+    }
+
+    /// It has not planned anything yet (a planted bug).
+    pub fn is_forgetful(&self) -> bool {
+        let views = self.views.lock().expect("no panic under it");
+        views.releases == View::default()
+    }
+
+    pub fn told(&self, kind: usize) -> u64 {
+        self.told[kind].load(Ordering::Relaxed)
+    }
+
+    /// How often it has listed the kind before.
+    pub fn lists(&self, kind: usize) -> u64 {
+        self.lists[kind].fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn tell(&self, kind: usize, revision: u64) {
+        self.told[kind].store(revision, Ordering::Relaxed);
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    pub fn kill(&self) {
+        self.dead.store(true, Ordering::Relaxed);
+    }
+
+    pub fn set_clock(&self, offset: i64) {
+        self.clock_offset.store(offset, Ordering::Relaxed);
+    }
+
+    pub fn freeze(&self, until: Instant) {
+        *self.frozen_until.lock().expect("no panic under it") = until;
+    }
+
+    fn frozen_until(&self) -> Instant {
+        *self.frozen_until.lock().expect("no panic under it")
+    }
+}
+
+impl Simulated for Life {
+    fn wall_clock(&self) -> Timestamp {
+        self.clock.now(self.clock_offset.load(Ordering::Relaxed))
+    }
+
+    fn run(self: Arc<Self>, task: Task) -> Task {
+        Box::pin(Running {
+            life: self,
+            task,
+            thaw: None,
+        })
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        let mut random = self.random.lock().expect("no panic under it");
+        bytes.fill_with(|| random.draw() as u8);
+    }
+
+    fn end(&self, _: &str) {
+        self.kill();
+    }
+}
+
+/// A task that runs while its process does. Of a process that has ended it goes when it would run next.
+struct Running {
+    life: Arc<Life>,
+    task: Task,
+    thaw: Option<Pin<Box<Sleep>>>,
+}
+
+impl Future for Running {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.life.is_dead() {
+            return Poll::Ready(());
+        }
+        let until = self.life.frozen_until();
+        if until > Instant::now() {
+            let thaw = self
+                .thaw
+                .get_or_insert_with(|| Box::pin(sleep_until(until)));
+            thaw.as_mut().reset(until);
+            if thaw.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        self.thaw = None;
+        self.task.as_mut().poll(context)
+    }
+}

@@ -1,0 +1,349 @@
+//! The way between a process and the API server: every request and every event takes its time, and is late or lost where the
+//! seed says so.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::channel::mpsc;
+use futures::{Stream, StreamExt};
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{Either, Full, StreamBody};
+use hyper::body::Bytes;
+use kube::client::Body;
+use lynqgate_plants::Plant;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::{Duration, sleep};
+
+use crate::api::requests::{self, Asked, Call, Refused, Verb};
+use crate::api::store::{DEPLOYMENT, HUB, Key, NODE, Object};
+use crate::life::Life;
+use crate::planted;
+use crate::witness::{Author, View};
+use crate::world::{Shared, World, lock};
+
+type Lost = Box<dyn std::error::Error + Send + Sync>;
+type Reply = Response<Either<Full<Bytes>, StreamBody<Told>>>;
+
+pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
+    let (shared, life) = (shared.clone(), life.clone());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (shared, life) = (shared.clone(), life.clone());
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let asked = requests::parse(&Request::from_parts(parts, ()), &body);
+            let (sender, reply) = oneshot::channel();
+            let call = match understood(asked) {
+                Ok(call) => call,
+                Err(reply) => return Ok(reply),
+            };
+            let author = author(&shared, &life, &call);
+            // What is sent lands, whatever becomes of its sender.
+            tokio::spawn(async move {
+                if let Some(reply) = carry(&shared, &life, author, &call).await {
+                    let _ = sender.send(reply);
+                }
+            });
+            match reply.await {
+                Ok(reply) => reply,
+                // Nobody answers.
+                Err(_) => std::future::pending().await,
+            }
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+/// On which view of its sender's the request was decided.
+fn author(shared: &Shared, life: &Life, call: &Call) -> Author {
+    let views = life.views.lock().expect("no panic under it");
+    let view = match (call.kind, call.verb) {
+        (NODE, Verb::Apply) => views.sync,
+        (DEPLOYMENT, _) => views.nodes.get(&call.key.1).copied().unwrap_or_default(),
+        _ => views.releases,
+    };
+    let said = lock(shared).said_since(life);
+    Author {
+        life: life.id(),
+        view: View { said, ..view },
+        verb: call.verb,
+    }
+}
+
+fn whole(code: u16, body: Bytes) -> Reply {
+    let reply = Response::builder().status(code);
+    let reply = reply.header("content-type", "application/json");
+    reply.body(Either::Left(Full::new(body))).expect("a response")
+}
+
+/// The hub as it would be.
+fn taken_for_done(shared: &Shared, call: &Call) -> Reply {
+    let hub = lock(shared).get(HUB, &call.key.1);
+    let mut hub = hub.map(|hub| hub.value.clone()).unwrap_or_default();
+    hub["status"]["rollout"]["slots"] = call.body["status"]["rollout"]["slots"].clone();
+    whole(200, hub.to_string().into())
+}
+
+fn refused(refused: &Refused) -> Reply {
+    whole(refused.code, refused.status().to_string().into())
+}
+
+/// The request to the API server, and its reply back; None where that is lost without a word.
+async fn carry(
+    shared: &Shared,
+    life: &Arc<Life>,
+    author: Author,
+    call: &Call,
+) -> Option<Result<Reply, Lost>> {
+    let way = lock(shared).way(call);
+    sleep(Duration::from_millis(way.there)).await;
+    let trusts_loss = call.kind == HUB
+        && planted::is_ledger(call)
+        && lock(shared).planted(Plant::TrustLostLedgerWrite);
+    if way.is_lost && trusts_loss {
+        return Some(Ok(taken_for_done(shared, call)));
+    }
+    if way.is_lost {
+        lock(shared).trace(|| format!("{}: does not arrive", of(life, call)));
+        return Some(Err("the connection was refused".into()));
+    }
+    let reply = match call.verb {
+        Verb::Watch => Ok(watch(shared, life, call)),
+        Verb::List => {
+            let mut world = lock(shared);
+            let events = world.listed(life, call);
+            let list = requests::list(&world.store, call, events);
+            Ok(whole(200, list.to_string().into()))
+        }
+        _ => {
+            let mut world = lock(shared);
+            let result = execute(&mut world, life, &author, call);
+            world.trace(|| {
+                let said = match &result {
+                    Ok(object) => format!("ok, {}", object.version()),
+                    Err(refused) => format!("{} {}", refused.code, refused.message),
+                };
+                let lost = if way.reply_is_lost { "; the reply is lost" } else { "" };
+                format!("{}: {said}{lost}", of(life, call))
+            });
+            let code = if call.verb == Verb::Create { 201 } else { 200 };
+            result.map(|object| (whole(code, object.text()), object)).map(|(reply, object)| {
+                if call.kind == HUB && call.of_status && !way.reply_is_lost && !life.is_dead() {
+                    world.witness.ledger_acknowledged(life.id(), &object.value);
+                }
+                reply
+            })
+        }
+    };
+    sleep(Duration::from_millis(way.back)).await;
+    if way.reply_is_lost && trusts_loss {
+        return Some(Ok(taken_for_done(shared, call)));
+    }
+    match (way.reply_is_lost, way.is_silent) {
+        (true, true) => None,
+        (true, false) => Some(Err("the connection was reset".into())),
+        (false, _) => Some(Ok(reply.unwrap_or_else(|error| refused(&error)))),
+    }
+}
+
+/// By way of a bug, where one is planted.
+fn execute(
+    world: &mut World,
+    life: &Life,
+    author: &Author,
+    call: &Call,
+) -> Result<Arc<Object>, Refused> {
+    let Some(mutant) = world.settings.mutant else {
+        return world.execute(author, call);
+    };
+    let mut call = call.clone();
+    planted::request(mutant, world, &mut call);
+    let result = world.execute(author, &call);
+    let refused = match &result {
+        Ok(_) => return result,
+        Err(refused) => refused,
+    };
+    match planted::again(mutant, world, life, &call, refused) {
+        Some(again) => world.execute(author, &again),
+        None => result,
+    }
+}
+
+fn of(life: &Life, call: &Call) -> String {
+    format!("operator {}.{}: {}", life.replica, life.boot, call.shown())
+}
+
+/// The events of a kind from a version on, until the API server ends the watch.
+fn watch(shared: &Shared, life: &Arc<Life>, call: &Call) -> Reply {
+    let (sender, lines) = mpsc::unbounded();
+    let number = |name: &str| call.query.get(name).and_then(|text| text.parse().ok());
+    let since: u64 = number("resourceVersion").unwrap_or(0);
+    let seconds: u64 = number("timeoutSeconds").unwrap_or(290);
+    let mut pump = Pump {
+        shared: shared.clone(),
+        life: life.clone(),
+        kind: call.kind,
+        selector: call.selector(),
+        next: lock(shared).first_after(call.kind, since),
+        sender,
+    };
+    tokio::spawn(async move {
+        let _ = tokio::time::timeout(Duration::from_secs(seconds), pump.run()).await;
+    });
+    let told = Told {
+        life: life.clone(),
+        kind: call.kind,
+        // What it has listed it knows.
+        read: Some(since),
+        lines,
+    };
+    let reply = Response::builder().header("content-type", "application/json");
+    reply.body(Either::Right(StreamBody::new(told))).expect("a response")
+}
+
+/// A line of a watch, if one is to be read; and up to which revision its reader knows all then.
+type Line = (Option<Bytes>, Option<u64>);
+
+/// What a watch sends. Who asks for more has taken in what came before.
+struct Told {
+    life: Arc<Life>,
+    kind: usize,
+    /// What is known once more is asked for.
+    read: Option<u64>,
+    lines: mpsc::UnboundedReceiver<Line>,
+}
+
+impl Stream for Told {
+    type Item = Result<Frame<Bytes>, Lost>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(read) = self.read.take() {
+                self.life.tell(self.kind, read);
+            }
+            match ready!(self.lines.poll_next_unpin(context)) {
+                None => return Poll::Ready(None),
+                Some((line, read)) => {
+                    self.read = read;
+                    if let Some(line) = line {
+                        return Poll::Ready(Some(Ok(Frame::data(line))));
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Pump {
+    shared: Shared,
+    life: Arc<Life>,
+    kind: usize,
+    selector: requests::Selector,
+    next: usize,
+    sender: mpsc::UnboundedSender<Line>,
+}
+
+impl Pump {
+    async fn run(&mut self) {
+        let mut news = lock(&self.shared).news[self.kind].subscribe();
+        loop {
+            let lag = lock(&self.shared).lag(&self.life, self.kind);
+            let (Lag::Millis(millis) | Lag::Dropped(millis) | Lag::Gone(millis)) = lag;
+            sleep(Duration::from_millis(millis)).await;
+            match lag {
+                Lag::Dropped(_) => return,
+                Lag::Gone(_) => {
+                    let gone = Refused::new(410, "Expired", "too old resource version");
+                    let line = json!({"type": "ERROR", "object": gone.status()});
+                    self.send(format!("{line}\n").into(), None);
+                    return;
+                }
+                Lag::Millis(_) => {}
+            }
+            if self.deliver().is_none() {
+                return;
+            }
+            let next = self.next as u64;
+            if news.wait_for(|logged| *logged > next).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What is there by now; None where nobody reads it any more.
+    fn deliver(&mut self) -> Option<()> {
+        let mut world = lock(&self.shared);
+        let logged = world.store.log[self.kind].len();
+        let some = match world.faults_on {
+            true => 1 + world.random.below(8),
+            false => usize::MAX,
+        };
+        let until = logged.min(self.next.saturating_add(some));
+        let mut lines: Vec<Line> = vec![];
+        for event in &world.store.log[self.kind][self.next..until] {
+            let has = |key: &Key, object: &Object| self.selector.has(key, object);
+            let was = event.before.as_ref().is_some_and(|before| has(&event.key, before));
+            let is = !event.deleted && has(&event.key, &event.object);
+            let type_ = match (was, is) {
+                (false, true) => "ADDED",
+                (true, true) => "MODIFIED",
+                (true, false) => "DELETED",
+                (false, false) => {
+                    lines.push((None, Some(event.revision)));
+                    continue;
+                }
+            };
+            let mut line = format!(r#"{{"type":"{type_}","object":"#).into_bytes();
+            line.extend_from_slice(&event.object.text());
+            line.extend_from_slice(b"}\n");
+            lines.push((Some(Bytes::from(line)), Some(event.revision)));
+        }
+        self.next = until;
+        drop(world);
+        for (line, read) in lines {
+            self.sender.unbounded_send((line, read)).ok()?;
+        }
+        (!self.sender.is_closed()).then_some(())
+    }
+
+    fn send(&self, line: Bytes, read: Option<u64>) {
+        // Whether anybody reads it does not matter.
+        let _ = self.sender.unbounded_send((Some(line), read));
+    }
+}
+
+/// The call; or the answer, where that is all.
+fn understood(asked: Asked) -> Result<Box<Call>, Reply> {
+    let not_found = || refused(&Refused::not_found("not found"));
+    match asked {
+        Asked::Call(call) => Ok(call),
+        Asked::Kinds(group, version) => {
+            let kinds = requests::kinds(&group, &version);
+            Err(kinds.map_or_else(not_found, |kinds| whole(200, kinds.to_string().into())))
+        }
+        Asked::Unknown => Err(not_found()),
+    }
+}
+
+/// How late the next events of a watch are.
+pub enum Lag {
+    Millis(u64),
+    /// The connection breaks then.
+    Dropped(u64),
+    /// The version from which it is to go on is too old then.
+    Gone(u64),
+}
+
+/// What becomes of a request.
+#[derive(Default)]
+pub struct Way {
+    /// In milliseconds, as the way back.
+    pub there: u64,
+    pub back: u64,
+    pub is_lost: bool,
+    pub reply_is_lost: bool,
+    pub is_silent: bool,
+}

@@ -1,0 +1,95 @@
+//! What a seed stands for.
+
+use std::collections::BTreeSet;
+
+use lynqgate_plants::Plant;
+
+use crate::random::Random;
+
+macro_rules! faults {
+    ($($name:ident: $what:literal,)*) => {
+        /// A class of what may go wrong, or of what people do meanwhile. A seed has some of them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault { $($name,)* }
+
+        impl Fault {
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+
+            pub fn what(self) -> &'static str {
+                match self { $(Fault::$name => $what,)* }
+            }
+        }
+    };
+}
+
+faults! {
+    Crash: "processes are killed anywhere, and start with empty memory",
+    LateRequest: "a request arrives late, also after its sender's end",
+    LostReply: "a write happens, and its sender sees an error, or nothing",
+    Unreachable: "a request does not arrive",
+    SlowReply: "a reply is read later than events that came after it",
+    TwoLeaders: "both processes believe that they lead",
+    Freeze: "a process stands still anywhere, and goes on",
+    LostWatch: "a watch is silent until it breaks, or its version is gone",
+    Lag: "a watch is late",
+    StaleList: "a list is older than what was there",
+    Clock: "the processes' clocks differ by up to 30 s, and jump",
+    WebhookDown: "the webhook does not answer, and writes fail",
+    Reinvocation: "another webhook changes the object, and the gate is asked again",
+    OtherWriters: "others write the hub's and the nodes' metadata",
+    Edits: "several edits of a form in a short time, reverts among them",
+    BadEdits: "content that is never ready, slow, or flaps",
+    HandEdits: "nodes are edited by hand, reverted, written without `released`, tampered with",
+    Force: "nodes are forced",
+    ForceAll: "a whole form or the hub is forced, and no longer",
+    Order: "canaries first, no order, and other canaries",
+    Policy: "maxSkew up, down, 0, percentages; paused; minReadySeconds; creation",
+    HubWindow: "the hub's own maxSkew",
+    LostLedger: "the hub's status is lost, and the ledger with it",
+    Rows: "rows come and go",
+    Forms: "forms are deleted and made again",
+    NoPolling: "rows are read only when the hub or a form changes",
+    Database: "queries fail, and tables are empty for a while",
+    Takeover: "nodes and workloads that Lynq left, content that gets past the gate, workloads that others change",
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub seed: u64,
+    /// Rows, and forms: a node for each pair.
+    pub rows: usize,
+    pub forms: usize,
+    /// Moments with faults, before everything heals.
+    pub steps: u64,
+    pub faults: BTreeSet<Fault>,
+    pub mutant: Option<Plant>,
+}
+
+impl Settings {
+    /// Each class of faults is there or not.
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random::stream(seed, 0);
+        let forms = 1 + usize::from(random.permille(300));
+        let rows = (30 + random.below(4)).div_ceil(forms);
+        let faults: BTreeSet<Fault> = Fault::ALL
+            .iter()
+            .copied()
+            .filter(|_| random.permille(500))
+            .collect();
+        let steps = 400 + random.below(900) as u64;
+        Settings {
+            seed,
+            rows,
+            forms,
+            steps,
+            faults,
+            mutant: None,
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! All there is outside of the operator's processes: the API server's store, people, time, chance, the witness and the trace.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use lynqgate::api::names;
+use lynqgate_plants::Plant;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant};
+
+use crate::admission::Gate;
+use crate::api::requests::{self, Call, Refused, Verb};
+use crate::api::store::{
+    CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, LEASE, NODE, Object, Store,
+};
+use crate::life::Life;
+use crate::network::{Lag, Way};
+use crate::random::Random;
+use crate::settings::{Fault, Settings};
+use crate::time::Clock;
+use crate::users::Users;
+use crate::witness::{Author, View, Witness, Workload};
+
+pub const NAMESPACE: &str = "shop";
+pub const TENANTS: &str = "hub";
+pub const OPERATOR: &str = "system:serviceaccount:lynq-system:lynqgate";
+const ALICE: &str = "alice";
+
+pub type Shared = Arc<Mutex<World>>;
+
+pub fn lock(shared: &Shared) -> MutexGuard<'_, World> {
+    shared.lock().expect("no panic under it")
+}
+
+/// What a replica is at the moment.
+#[derive(Default)]
+pub struct Replica {
+    pub boot: u32,
+    pub clock_offset: i64,
+    pub life: Option<Arc<Life>>,
+    /// By kind: nothing is delivered before this time, and the watch is lost then.
+    pub stalled: BTreeMap<usize, (Option<Instant>, bool)>,
+}
+
+pub struct World {
+    pub settings: Settings,
+    pub clock: Clock,
+    pub store: Store,
+    /// By kind: how many events there are.
+    pub news: Vec<watch::Sender<u64>>,
+    /// Of the order in which things happen.
+    pub random: Random,
+    /// Of faults, so that one class less shifts the others as little as may be.
+    pub chance: Random,
+    pub users: Users,
+    pub witness: Witness,
+    pub replicas: [Replica; 2],
+    pub rows: BTreeMap<String, bool>,
+    pub faults_on: bool,
+    pub tracing: bool,
+    pub lines: Vec<String>,
+    pub requests: u64,
+    /// Writes that processes asked for, events and leases aside.
+    pub writes: u64,
+    pub last_write: Instant,
+    pub webhook_down_until: Instant,
+    pub database_down_until: Instant,
+    /// How many deletions the last sync held back.
+    pub deletions_held: Option<u64>,
+}
+
+impl World {
+    pub fn new(settings: Settings, tracing: bool) -> Self {
+        let (seed, clock) = (settings.seed, Clock::start());
+        World {
+            settings,
+            clock,
+            store: Store::default(),
+            news: KINDS.iter().map(|_| watch::Sender::new(0)).collect(),
+            random: Random::stream(seed, 1),
+            chance: Random::stream(seed, 2),
+            users: Users::new(Random::stream(seed, 3)),
+            witness: Witness::default(),
+            replicas: [Replica::default(), Replica::default()],
+            rows: BTreeMap::new(),
+            faults_on: true,
+            tracing,
+            lines: vec![],
+            requests: 0,
+            writes: 0,
+            last_write: clock.start,
+            webhook_down_until: clock.start,
+            database_down_until: clock.start,
+            deletions_held: None,
+        }
+    }
+
+    pub fn trace(&mut self, line: impl FnOnce() -> String) {
+        if self.tracing {
+            let time = self.clock.elapsed();
+            self.lines.push(format!("{time:>8} ms  {}", line()));
+        }
+    }
+
+    pub fn planted(&self, plant: Plant) -> bool {
+        self.settings.mutant == Some(plant)
+    }
+
+    pub fn has(&self, fault: Fault) -> bool {
+        self.faults_on && self.settings.faults.contains(&fault)
+    }
+
+    pub fn strikes(&mut self, fault: Fault, permille: u32) -> bool {
+        self.has(fault) && self.chance.permille(permille)
+    }
+
+    pub fn draw(&mut self, n: usize) -> usize {
+        self.chance.below(n)
+    }
+
+    // What processes see
+
+    /// The revision before the first event of these kinds that a process has not seen; None: it has seen all.
+    fn behind(&self, life: &Life, kinds: &[usize]) -> Option<u64> {
+        let unseen = kinds.iter().filter_map(|kind| {
+            let told = life.told(*kind);
+            let log = &self.store.log[*kind];
+            log.get(log.partition_point(|event| event.revision <= told))
+        });
+        unseen.map(|event| event.revision - 1).min()
+    }
+
+    /// Since which revision everything that it knows holds.
+    pub fn view(&self, life: &Life) -> View {
+        let behind = self.behind(life, &[NODE, HUB, FORM]);
+        View {
+            since: behind.unwrap_or(self.store.revision),
+            said: 0,
+            current: behind.is_none() && self.behind(life, &[DEPLOYMENT]).is_none(),
+        }
+    }
+
+    /// Since which revision the hub and its forms say what they say as far as it knows.
+    pub fn said_since(&self, life: &Life) -> u64 {
+        let behind = self.behind(life, &[HUB, FORM]);
+        behind.unwrap_or(self.store.revision)
+    }
+
+    // The way of requests
+
+    pub fn way(&mut self, call: &Call) -> Way {
+        self.requests += 1;
+        let late = self.strikes(Fault::LateRequest, 8);
+        let slow = self.strikes(Fault::SlowReply, 150);
+        let is_write = !call.is_read();
+        Way {
+            there: match late {
+                true => self.draw(20_000) as u64,
+                false => 1 + self.random.below(6) as u64,
+            },
+            back: match slow {
+                true => self.draw(2_000) as u64,
+                false => 1 + self.random.below(6) as u64,
+            },
+            is_lost: self.strikes(Fault::Unreachable, 15),
+            reply_is_lost: is_write && self.strikes(Fault::LostReply, 25),
+            is_silent: self.draw(4) == 0,
+        }
+    }
+
+    pub fn lag(&mut self, life: &Life, kind: usize) -> Lag {
+        let now = Instant::now();
+        let replica = &mut self.replicas[life.replica];
+        if let Some((until, is_lost)) = replica.stalled.remove(&kind) {
+            let wait = until.map_or(0, |until| until.saturating_duration_since(now).as_millis());
+            return match (is_lost, self.draw(2)) {
+                (false, _) => Lag::Millis(wait as u64),
+                (true, 0) => Lag::Dropped(wait as u64),
+                (true, _) => Lag::Gone(wait as u64),
+            };
+        }
+        Lag::Millis(1 + self.random.below(12) as u64)
+    }
+
+    /// After how many events a list is made.
+    pub fn listed(&mut self, life: &Life, call: &Call) -> usize {
+        let all = self.store.log[call.kind].len();
+        // What the loops list themselves is consistent: of one namespace, or, when they begin to lead, of hubs and forms.
+        let is_first = life.lists(call.kind) == 0;
+        let is_watchs = match call.kind {
+            NODE | DEPLOYMENT => call.key.0.is_empty(),
+            HUB | FORM => is_first,
+            _ => false,
+        };
+        if !is_watchs || !self.strikes(Fault::StaleList, 400) {
+            return all;
+        }
+        let behind = self.draw(100).min(all);
+        // Who answers with an old list sends its events late as well.
+        let until = Instant::now() + Duration::from_millis(self.draw(4_000) as u64);
+        let stalled = &mut self.replicas[life.replica].stalled;
+        stalled.insert(call.kind, (Some(until), false));
+        self.trace(|| format!("a list of {} is {behind} events old", KINDS[call.kind].plural));
+        all - behind
+    }
+
+    pub fn first_after(&self, kind: usize, revision: u64) -> usize {
+        let log = &self.store.log[kind];
+        log.partition_point(|event| event.revision <= revision)
+    }
+
+    /// A request of the operator.
+    pub fn execute(&mut self, author: &Author, call: &Call) -> Result<Arc<Object>, Refused> {
+        if !call.is_read() && ![LEASE, EVENT].contains(&call.kind) && !call.is_dry_run() {
+            self.writes += 1;
+            self.last_write = Instant::now();
+        }
+        if call.kind == CONFIG_MAP && self.database_down_until > Instant::now() {
+            return Err(Refused::unavailable());
+        }
+        let answer = self.write(OPERATOR, call, Some(*author))?;
+        let revision = self.store.revision;
+        match (call.kind, call.verb) {
+            (DEPLOYMENT, Verb::Get) => {
+                let child = Workload::of(&answer);
+                self.witness.child_read(revision, author.life, &child);
+            }
+            (FORM, _) if call.of_status => {
+                let name = answer.text_of("name");
+                self.witness.form_said(revision, name, &answer.value["status"], author.view);
+            }
+            _ => {}
+        }
+        Ok(answer)
+    }
+
+    /// A request by anybody.
+    fn write(
+        &mut self,
+        user: &str,
+        call: &Call,
+        author: Option<Author>,
+    ) -> Result<Arc<Object>, Refused> {
+        let gated = call.kind == NODE
+            && !call.of_status
+            && !matches!(call.verb, Verb::Get | Verb::Delete);
+        if gated && self.webhook_down_until > Instant::now() {
+            let why = "failed calling webhook \"gate.lynq.sh\": context deadline exceeded";
+            return Err(Refused::new(500, "InternalError", why));
+        }
+        let replica = self.chance.below(2);
+        let mut gate = Gate {
+            user,
+            now: self.clock.now(self.replicas[replica].clock_offset),
+            reinvoked: gated && self.strikes(Fault::Reinvocation, 300),
+            mutant: self.settings.mutant,
+        };
+        let now = self.clock.stamp();
+        let written = requests::execute(&mut self.store, call, &now, &mut gate)?;
+        let (before, now) = (written.before.as_deref(), written.now.as_deref());
+        let is_news = match (before, now) {
+            (Some(before), Some(now)) => before.version() != now.version(),
+            (None, None) => false,
+            _ => true,
+        };
+        if is_news {
+            let revision = self.store.revision;
+            self.witness.saw(revision, call.kind, (before, now), author);
+            self.tell();
+        }
+        Ok(written.answer)
+    }
+
+    /// Watches hear of what is new.
+    fn tell(&mut self) {
+        for (kind, news) in self.news.iter().enumerate() {
+            let count = self.store.log[kind].len() as u64;
+            news.send_if_modified(|known| std::mem::replace(known, count) != count);
+        }
+    }
+
+    // What people and controllers do
+
+    pub fn get(&self, kind: usize, name: &str) -> Option<Arc<Object>> {
+        self.store.get(kind, &(NAMESPACE.to_owned(), name.to_owned()))
+    }
+
+    pub fn names(&self, kind: usize) -> Vec<String> {
+        self.store.all(kind).keys().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Somebody reads an object and writes it back, through every webhook.
+    pub fn edit(&mut self, kind: usize, name: &str, change: impl FnOnce(&mut Value)) -> bool {
+        let Some(object) = self.get(kind, name) else {
+            return false;
+        };
+        let mut new = object.value.clone();
+        change(&mut new);
+        let call = Call {
+            verb: Verb::Replace,
+            kind,
+            key: (NAMESPACE.to_owned(), name.to_owned()),
+            of_status: false,
+            query: BTreeMap::from([("fieldManager".to_owned(), "kubectl-edit".to_owned())]),
+            metadata_only: false,
+            body: new,
+        };
+        self.write(ALICE, &call, None).is_ok()
+    }
+
+    pub fn delete(&mut self, kind: usize, name: &str) {
+        let call = Call {
+            verb: Verb::Delete,
+            kind,
+            key: (NAMESPACE.to_owned(), name.to_owned()),
+            of_status: false,
+            query: BTreeMap::new(),
+            metadata_only: false,
+            body: json!({}),
+        };
+        // Who deletes what is not there has what he wants.
+        let _ = self.write(ALICE, &call, None);
+    }
+
+    /// Stores an object, or changes it, status and all, by somebody whom no webhook sees.
+    pub fn put(&mut self, kind: usize, name: &str, change: impl FnOnce(&mut Value)) {
+        let key = (NAMESPACE.to_owned(), name.to_owned());
+        let before = self.store.get(kind, &key);
+        let mut value = match &before {
+            Some(before) => before.value.clone(),
+            None => {
+                let metadata = json!({"name": name, "namespace": NAMESPACE});
+                let api_version = KINDS[kind].api_version();
+                json!({"apiVersion": api_version, "kind": KINDS[kind].kind, "metadata": metadata})
+            }
+        };
+        change(&mut value);
+        let now = self.clock.stamp();
+        if before.is_none() {
+            self.store.born(&mut value, &now);
+        }
+        let stored = self.store.put(kind, &key, value);
+        if before.as_ref().is_none_or(|before| before.version() != stored.version()) {
+            let revision = self.store.revision;
+            self.witness.past_gate = true;
+            self.witness.saw(revision, kind, (before.as_deref(), Some(&stored)), None);
+            self.witness.past_gate = false;
+            self.tell();
+        }
+    }
+
+    /// The garbage collector.
+    pub fn collect(&mut self, kind: usize, key: &(String, String)) {
+        let Some(before) = self.store.get(kind, key) else {
+            return;
+        };
+        self.store.remove(kind, key);
+        let revision = self.store.revision;
+        self.witness.saw(revision, kind, (Some(&before), None), None);
+        self.tell();
+    }
+
+    /// How many deletions people have confirmed.
+    pub fn confirmation(&self) -> Option<String> {
+        let hub = self.get(HUB, TENANTS)?;
+        let value = hub.value["metadata"]["annotations"][names::CONFIRM_DELETIONS].as_str();
+        value.map(str::to_owned)
+    }
+
+    /// The rows as the operator reads them.
+    pub fn put_rows(&mut self) {
+        let mut text = "id,active\n".to_owned();
+        for (uid, active) in &self.rows {
+            text.push_str(&format!("{uid},{active}\n"));
+        }
+        self.put(CONFIG_MAP, "rows", |rows| rows["data"] = json!({"rows.csv": text}));
+    }
+}
