@@ -30,24 +30,25 @@ pub struct LeftOver {
 impl Look<'_> {
     pub fn put_off_until(&self, key: &ObjectKey) -> Option<Timestamp> {
         let left = self.memory.left_over.get(key)?;
-        let wait = left.retry_at.checked_duration_since(clock::instant())?;
+        let wait = left.retry_at.saturating_duration_since(clock::instant());
         let wait = SignedDuration::try_from(wait).ok()?;
-        clock::now().checked_add(wait).ok()
+        // What may be tried now is not put off, not even to this very moment.
+        (!wait.is_zero()).then(|| clock::now().checked_add(wait).ok())?
     }
 
     /// What was refused a moment ago is not tried again at once; returns when it is.
     pub fn put_off_left_over(&self, plan: &mut NodePlan) -> Option<Timestamp> {
-        let now = clock::instant();
-        let left = |key: &ObjectKey| {
-            let left = self.memory.left_over.get(key);
-            left.filter(|left| left.retry_at > now)
-        };
-        let put_off = plan.take_down.iter().filter_map(|(key, _)| left(key));
-        let next = put_off.clone().map(|left| left.retry_at).min();
-        plan.left_over = put_off.map(|left| left.message.clone()).collect();
-        plan.take_down.retain(|(key, _)| left(key).is_none());
-        let wait = SignedDuration::try_from(next?.saturating_duration_since(now)).ok()?;
-        clock::now().checked_add(wait).ok()
+        let (mut first, mut messages) = (None::<Timestamp>, vec![]);
+        plan.take_down.retain(|(key, _)| {
+            let Some(until) = self.put_off_until(key) else {
+                return true;
+            };
+            first = first.into_iter().chain([until]).min();
+            messages.push(self.memory.left_over[key].message.clone());
+            false
+        });
+        plan.left_over = messages;
+        first
     }
 
     /// Takes an object down. That it is refused, or fails again and again, is told, and no reason to leave the rest undone;

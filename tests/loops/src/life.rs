@@ -17,6 +17,9 @@ use crate::random::Random;
 use crate::time::Clock;
 use crate::witness::{Life as LifeId, View};
 
+/// More tasks than a process has anything to do for at one moment.
+const SPINS: u64 = 100_000;
+
 pub struct Life {
     /// Which of the replicas, and which of its lives.
     pub replica: usize,
@@ -27,6 +30,8 @@ pub struct Life {
     random: Mutex<Random>,
     dead: AtomicBool,
     frozen_until: Mutex<Instant>,
+    /// When a task of it ran last, and how many have run since without a moment passing.
+    ran: Mutex<(u64, u64)>,
     /// By kind: up to which revision its watch has told it.
     told: [AtomicU64; KINDS.len()],
     lists: [AtomicU64; KINDS.len()],
@@ -59,6 +64,7 @@ impl Life {
             random: Mutex::new(random),
             dead: AtomicBool::new(false),
             frozen_until: Mutex::new(clock.start),
+            ran: Mutex::default(),
             told: Default::default(),
             lists: Default::default(),
             views: Mutex::default(),
@@ -105,6 +111,23 @@ impl Life {
 
     pub fn freeze(&self, until: Instant) {
         *self.frozen_until.lock().expect("no panic under it") = until;
+    }
+
+    /// It has done so much without waiting for anything that it never will.
+    pub fn spins(&self) -> bool {
+        self.ran.lock().expect("no panic under it").1 > SPINS
+    }
+
+    fn note_run(&self) {
+        let now = self.clock.elapsed();
+        let mut ran = self.ran.lock().expect("no panic under it");
+        match ran.0 == now {
+            true => ran.1 += 1,
+            false => *ran = (now, 0),
+        }
+        if ran.1 > SPINS {
+            self.kill();
+        }
     }
 
     fn frozen_until(&self) -> Instant {
@@ -160,6 +183,7 @@ impl Future for Running {
             }
         }
         self.thaw = None;
+        self.life.note_run();
         self.task.as_mut().poll(context)
     }
 }

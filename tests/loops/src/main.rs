@@ -188,6 +188,10 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Plant>, all: bool) -> ExitCod
             let violation = outcome.violation.as_ref().expect("it failed");
             println!("seed {seed}: {}: {}", violation.invariant, violation.text);
         }
+        return match found.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        };
     }
     match found.first_key_value() {
         None => ExitCode::SUCCESS,

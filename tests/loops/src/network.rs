@@ -22,7 +22,7 @@ use crate::api::store::{DEPLOYMENT, HUB, Key, NODE, Object};
 use crate::life::Life;
 use crate::planted;
 use crate::witness::{Author, View};
-use crate::world::{Shared, World, lock};
+use crate::world::{Shared, World, lock, more_than};
 
 type Lost = Box<dyn std::error::Error + Send + Sync>;
 type Reply = Response<Either<Full<Bytes>, StreamBody<Told>>>;
@@ -187,7 +187,7 @@ fn watch(shared: &Shared, life: &Arc<Life>, call: &Call) -> Reply {
         life: life.clone(),
         kind: call.kind,
         selector: call.selector(),
-        next: lock(shared).first_after(call.kind, since),
+        next: lock(shared).store.log[call.kind].first_after(since),
         sender,
     };
     tokio::spawn(async move {
@@ -248,42 +248,37 @@ struct Pump {
 
 impl Pump {
     async fn run(&mut self) {
-        let mut news = lock(&self.shared).news[self.kind].subscribe();
         loop {
             let lag = lock(&self.shared).lag(&self.life, self.kind);
             let (Lag::Millis(millis) | Lag::Dropped(millis) | Lag::Gone(millis)) = lag;
             sleep(Duration::from_millis(millis)).await;
             match lag {
                 Lag::Dropped(_) => return,
-                Lag::Gone(_) => {
-                    let gone = Refused::new(410, "Expired", "too old resource version");
-                    let line = json!({"type": "ERROR", "object": gone.status()});
-                    self.send(format!("{line}\n").into(), None);
-                    return;
-                }
+                Lag::Gone(_) => return self.is_gone(),
                 Lag::Millis(_) => {}
             }
             if self.deliver().is_none() {
                 return;
             }
-            let next = self.next as u64;
-            if news.wait_for(|logged| *logged > next).await.is_err() {
-                return;
-            }
+            more_than(&self.shared, self.kind, self.next).await;
         }
     }
 
     /// What is there by now; None where nobody reads it any more.
     fn deliver(&mut self) -> Option<()> {
         let mut world = lock(&self.shared);
-        let logged = world.store.log[self.kind].len();
         let some = match world.faults_on {
             true => 1 + world.random.below(8),
             false => usize::MAX,
         };
-        let until = logged.min(self.next.saturating_add(some));
+        let Some(events) = world.store.log[self.kind].from(self.next) else {
+            drop(world);
+            self.is_gone();
+            return None;
+        };
         let mut lines: Vec<Line> = vec![];
-        for event in &world.store.log[self.kind][self.next..until] {
+        for event in events.take(some) {
+            self.next += 1;
             let has = |key: &Key, object: &Object| self.selector.has(key, object);
             let was = event.before.as_ref().is_some_and(|before| has(&event.key, before));
             let is = !event.deleted && has(&event.key, &event.object);
@@ -301,7 +296,6 @@ impl Pump {
             line.extend_from_slice(b"}\n");
             lines.push((Some(Bytes::from(line)), Some(event.revision)));
         }
-        self.next = until;
         drop(world);
         for (line, read) in lines {
             self.sender.unbounded_send((line, read)).ok()?;
@@ -309,9 +303,13 @@ impl Pump {
         (!self.sender.is_closed()).then_some(())
     }
 
-    fn send(&self, line: Bytes, read: Option<u64>) {
+    /// The version from which it is to go on is too old.
+    fn is_gone(&self) {
+        let gone = Refused::new(410, "Expired", "too old resource version");
+        let line = json!({"type": "ERROR", "object": gone.status()});
+        let line = Bytes::from(format!("{line}\n"));
         // Whether anybody reads it does not matter.
-        let _ = self.sender.unbounded_send((Some(line), read));
+        let _ = self.sender.unbounded_send((Some(line), None));
     }
 }
 

@@ -90,7 +90,15 @@ async fn go(shared: &Shared) -> Option<()> {
 }
 
 fn going(shared: &Shared) -> Option<()> {
-    lock(shared).witness.violation.is_none().then_some(())
+    let mut world = lock(shared);
+    for replica in 0..2 {
+        let life = world.replicas[replica].life.as_ref();
+        if life.is_some_and(|life| life.spins()) {
+            let text = || format!("operator {replica} goes round and round, and waits for nothing");
+            world.witness.fail("spin", text);
+        }
+    }
+    world.witness.violation.is_none().then_some(())
 }
 
 /// Starts a replica as `lynqgate run` does, without its servers.
@@ -244,13 +252,19 @@ fn calm_down(shared: &Shared) {
 
 /// Until nobody has written for longer than every interval.
 async fn rest(shared: &Shared, people: fn(&mut World)) -> Option<()> {
-    let start = Instant::now();
-    lock(shared).last_write = start;
-    while start.elapsed() < REST_MAX {
+    let began = Instant::now();
+    lock(shared).last_write = began;
+    while began.elapsed() < REST_MAX {
         sleep(Duration::from_millis(500)).await;
+        going(shared)?;
         let mut world = lock(shared);
+        // One that lost its lease is started anew.
+        if !is_alive(&world, 0) {
+            drop(world);
+            start(shared, 0);
+            continue;
+        }
         people(&mut world);
-        world.witness.violation.is_none().then_some(())?;
         if world.last_write.elapsed() > REST {
             return Some(());
         }

@@ -159,7 +159,7 @@ pub struct Witness {
     taken: BTreeMap<String, Widths>,
     /// Whose slots were in a ledger that was lost, until there is another; by uid.
     lost: Option<BTreeSet<String>>,
-    /// The write that is seen now went past the gate.
+    /// The gate does not see the write that is seen now.
     pub past_gate: bool,
     /// Nodes of which nobody knows what is live: Lynq left them, or content got past the gate; by uid.
     unknown: BTreeSet<String>,

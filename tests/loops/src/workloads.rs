@@ -5,14 +5,17 @@ use tokio::time::{Duration, sleep};
 
 use crate::api::requests::dependents;
 use crate::api::store::{DEPLOYMENT, Event, NODE};
-use crate::world::{Shared, lock};
+use crate::world::{Shared, World, lock, more_than};
 
 /// Follows the Deployments.
 pub async fn deployments(shared: Shared) {
-    let mut news = lock(&shared).news[DEPLOYMENT].subscribe();
     let mut next = 0;
     loop {
-        let events = lock(&shared).store.log[DEPLOYMENT][next..].to_vec();
+        let events: Vec<Event> = {
+            let world = lock(&shared);
+            let events = world.store.log[DEPLOYMENT].from(next);
+            events.expect("it is never far behind").cloned().collect()
+        };
         next += events.len();
         for event in events {
             let before = event.before.as_ref().map(|before| generation(&before.value));
@@ -20,10 +23,7 @@ pub async fn deployments(shared: Shared) {
                 roll(&shared, event);
             }
         }
-        let seen = next as u64;
-        if news.wait_for(|count| *count > seen).await.is_err() {
-            return;
-        }
+        more_than(&shared, DEPLOYMENT, next).await;
     }
 }
 
@@ -71,7 +71,7 @@ fn roll(shared: &Shared, event: Event) {
     });
 }
 
-pub fn set_ready(world: &mut crate::world::World, name: &str, ready: bool) {
+pub fn set_ready(world: &mut World, name: &str, ready: bool) {
     world.put(DEPLOYMENT, name, |deployment| {
         let available = i32::from(ready);
         deployment["status"] = json!({
@@ -83,15 +83,16 @@ pub fn set_ready(world: &mut crate::world::World, name: &str, ready: bool) {
 
 /// The garbage collector.
 pub async fn garbage(shared: Shared) {
-    let mut news = lock(&shared).news[NODE].subscribe();
     let mut next = 0;
     loop {
         let mut gone = vec![];
         {
             let world = lock(&shared);
-            let events = &world.store.log[NODE][next..];
-            gone.extend(events.iter().filter(|e| e.deleted).map(|e| e.object.uid().to_owned()));
-            next += events.len();
+            let events = world.store.log[NODE].from(next);
+            for event in events.expect("it is never far behind") {
+                next += 1;
+                gone.extend(event.deleted.then(|| event.object.uid().to_owned()));
+            }
         }
         for uid in gone {
             let wait = lock(&shared).random.below(500) as u64;
@@ -104,9 +105,6 @@ pub async fn garbage(shared: Shared) {
                 }
             });
         }
-        let seen = next as u64;
-        if news.wait_for(|count| *count > seen).await.is_err() {
-            return;
-        }
+        more_than(&shared, NODE, next).await;
     }
 }

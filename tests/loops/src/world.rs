@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use lynqgate::api::names;
 use lynqgate_plants::Plant;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
 use crate::admission::Gate;
@@ -47,8 +47,8 @@ pub struct World {
     pub settings: Settings,
     pub clock: Clock,
     pub store: Store,
-    /// By kind: how many events there are.
-    pub news: Vec<watch::Sender<u64>>,
+    /// By kind: that there are more events. (tokio's `watch` wakes those who wait in a random order.)
+    pub news: Vec<Arc<Notify>>,
     /// Of the order in which things happen.
     pub random: Random,
     /// Of faults, so that one class less shifts the others as little as may be.
@@ -77,7 +77,7 @@ impl World {
             settings,
             clock,
             store: Store::default(),
-            news: KINDS.iter().map(|_| watch::Sender::new(0)).collect(),
+            news: KINDS.iter().map(|_| Arc::default()).collect(),
             random: Random::stream(seed, 1),
             chance: Random::stream(seed, 2),
             users: Users::new(Random::stream(seed, 3)),
@@ -124,9 +124,8 @@ impl World {
     /// The revision before the first event of these kinds that a process has not seen; None: it has seen all.
     fn behind(&self, life: &Life, kinds: &[usize]) -> Option<u64> {
         let unseen = kinds.iter().filter_map(|kind| {
-            let told = life.told(*kind);
             let log = &self.store.log[*kind];
-            log.get(log.partition_point(|event| event.revision <= told))
+            log.get(log.first_after(life.told(*kind)))
         });
         unseen.map(|event| event.revision - 1).min()
     }
@@ -183,9 +182,8 @@ impl World {
         Lag::Millis(1 + self.random.below(12) as u64)
     }
 
-    /// After how many events a list is made.
+    /// How many events ago a list is made.
     pub fn listed(&mut self, life: &Life, call: &Call) -> usize {
-        let all = self.store.log[call.kind].len();
         // What the loops list themselves is consistent: of one namespace, or, when they begin to lead, of hubs and forms.
         let is_first = life.lists(call.kind) == 0;
         let is_watchs = match call.kind {
@@ -194,20 +192,15 @@ impl World {
             _ => false,
         };
         if !is_watchs || !self.strikes(Fault::StaleList, 400) {
-            return all;
+            return 0;
         }
-        let behind = self.draw(100).min(all);
+        let behind = self.draw(100);
         // Who answers with an old list sends its events late as well.
         let until = Instant::now() + Duration::from_millis(self.draw(4_000) as u64);
         let stalled = &mut self.replicas[life.replica].stalled;
         stalled.insert(call.kind, (Some(until), false));
         self.trace(|| format!("a list of {} is {behind} events old", KINDS[call.kind].plural));
-        all - behind
-    }
-
-    pub fn first_after(&self, kind: usize, revision: u64) -> usize {
-        let log = &self.store.log[kind];
-        log.partition_point(|event| event.revision <= revision)
+        behind
     }
 
     /// A request of the operator.
@@ -266,18 +259,11 @@ impl World {
         };
         if is_news {
             let revision = self.store.revision;
+            self.witness.past_gate = !gated;
             self.witness.saw(revision, call.kind, (before, now), author);
-            self.tell();
+            self.news[call.kind].notify_waiters();
         }
         Ok(written.answer)
-    }
-
-    /// Watches hear of what is new.
-    fn tell(&mut self) {
-        for (kind, news) in self.news.iter().enumerate() {
-            let count = self.store.log[kind].len() as u64;
-            news.send_if_modified(|known| std::mem::replace(known, count) != count);
-        }
     }
 
     // What people and controllers do
@@ -345,8 +331,7 @@ impl World {
             let revision = self.store.revision;
             self.witness.past_gate = true;
             self.witness.saw(revision, kind, (before.as_deref(), Some(&stored)), None);
-            self.witness.past_gate = false;
-            self.tell();
+            self.news[kind].notify_waiters();
         }
     }
 
@@ -358,7 +343,7 @@ impl World {
         self.store.remove(kind, key);
         let revision = self.store.revision;
         self.witness.saw(revision, kind, (Some(&before), None), None);
-        self.tell();
+        self.news[kind].notify_waiters();
     }
 
     /// How many deletions people have confirmed.
@@ -375,5 +360,17 @@ impl World {
             text.push_str(&format!("{uid},{active}\n"));
         }
         self.put(CONFIG_MAP, "rows", |rows| rows["data"] = json!({"rows.csv": text}));
+    }
+}
+
+/// Returns once there are more than so many events of the kind.
+pub async fn more_than(shared: &Shared, kind: usize, count: usize) {
+    let news = lock(shared).news[kind].clone();
+    loop {
+        let told = news.notified();
+        if lock(shared).store.log[kind].len() > count {
+            return;
+        }
+        told.await;
     }
 }

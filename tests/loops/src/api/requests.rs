@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 
 use crate::api::patch::{self, Writer};
-use crate::api::store::{KINDS, Key, Object, Store};
+use crate::api::store::{DEPLOYMENT, KINDS, Key, NODE, Object, Store};
 
 /// A request that was understood.
 #[derive(Clone, Debug)]
@@ -350,21 +350,15 @@ pub fn execute(
         }
     }
     keep(&mut new, old.as_deref(), call, kind.has_status);
-    let mut new = match call.of_status {
-        true => new,
-        false => {
-            let admitted =
-                admission.admit(call, old.as_ref().map(|old| &old.value), new.clone())?;
-            let mut admitted = admitted;
-            if call.verb == Verb::Apply && admitted != new {
-                patch::updated(&new, &mut admitted, &writer);
-            }
-            admitted
-        }
-    };
-    if call.verb != Verb::Apply {
-        let before = old.as_ref().map_or(&Value::Null, |old| &old.value);
-        patch::updated(before, &mut new, &writer);
+    let before = old.as_ref().map_or(&Value::Null, |old| &old.value);
+    let applied = (call.verb == Verb::Apply).then(|| new.clone());
+    if !call.of_status {
+        let live = old.as_ref().map(|old| &old.value);
+        new = admission.admit(call, live, new)?;
+    }
+    // Who owns a status, or an object that nobody applies, is nothing that anybody asks.
+    if !call.of_status && [NODE, DEPLOYMENT].contains(&call.kind) {
+        patch::updated(applied.as_ref().unwrap_or(before), &mut new, &writer);
     }
     if call.is_dry_run() {
         let mut store = Store::default();
@@ -403,15 +397,10 @@ fn keep(new: &mut Value, old: Option<&Object>, call: &Call, has_status: bool) {
     let null = Value::Null;
     let before = old.map_or(&null, |old| &old.value);
     if call.of_status {
-        let status = new["status"].take();
-        *new = before.clone();
-        new["status"] = status;
+        keep_field(new, before, "metadata");
+        keep_field(new, before, "spec");
         return;
     }
-    let keep = |object: &mut Value, before: &Value, field: &str| match &before[field] {
-        Value::Null => drop(object.as_object_mut().map(|all| all.remove(field))),
-        value => object[field] = value.clone(),
-    };
     for field in [
         "uid",
         "resourceVersion",
@@ -419,13 +408,13 @@ fn keep(new: &mut Value, old: Option<&Object>, call: &Call, has_status: bool) {
         "creationTimestamp",
         "deletionTimestamp",
     ] {
-        keep(&mut new["metadata"], &before["metadata"], field);
+        keep_field(&mut new["metadata"], &before["metadata"], field);
     }
     if has_status {
-        keep(new, before, "status");
+        keep_field(new, before, "status");
     }
     if call.verb != Verb::Apply {
-        keep(&mut new["metadata"], &before["metadata"], "managedFields");
+        keep_field(&mut new["metadata"], &before["metadata"], "managedFields");
     }
     let kind = &KINDS[call.kind];
     new["apiVersion"] = kind.api_version().into();
@@ -433,6 +422,13 @@ fn keep(new: &mut Value, old: Option<&Object>, call: &Call, has_status: bool) {
     new["metadata"]["name"] = call.key.1.as_str().into();
     if kind.namespaced {
         new["metadata"]["namespace"] = call.key.0.as_str().into();
+    }
+}
+
+fn keep_field(object: &mut Value, before: &Value, field: &str) {
+    match &before[field] {
+        Value::Null => drop(object.as_object_mut().map(|all| all.remove(field))),
+        value => object[field] = value.clone(),
     }
 }
 
@@ -509,10 +505,10 @@ fn orphan(store: &mut Store, owner: &str) {
     }
 }
 
-/// A page of a list, of the objects as they were after so many events.
+/// A page of a list, of the objects as they were so many events ago.
 pub fn list(store: &Store, call: &Call, events: usize) -> Value {
     let kind = &KINDS[call.kind];
-    let (objects, revision) = store.at(call.kind, events);
+    let (objects, revision) = store.before(call.kind, events);
     let selector = call.selector();
     let start: usize = call
         .query

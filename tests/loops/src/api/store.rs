@@ -1,6 +1,6 @@
 //! What is stored: objects by kind, each write with a version of its own, and the log of all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
@@ -117,13 +117,57 @@ pub struct Event {
     pub deleted: bool,
 }
 
+/// What happened to the objects of a kind. What is long ago is forgotten.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// How many events are forgotten.
+    forgotten: usize,
+    events: VecDeque<Event>,
+}
+
+/// Events that are remembered at least; twice as many at most.
+const REMEMBERED: usize = 400;
+
+impl Log {
+    pub fn len(&self) -> usize {
+        self.forgotten + self.events.len()
+    }
+
+    /// The events from this number on; None where some of them are forgotten.
+    pub fn from(&self, number: usize) -> Option<impl Iterator<Item = &Event>> {
+        let known = number.checked_sub(self.forgotten)?;
+        Some(self.events.range(known.min(self.events.len())..))
+    }
+
+    /// The number of the first event after a revision.
+    pub fn first_after(&self, revision: u64) -> usize {
+        let known = self.events.partition_point(|event| event.revision <= revision);
+        match known {
+            0 if self.forgotten > 0 => 0,
+            known => self.forgotten + known,
+        }
+    }
+
+    pub fn get(&self, number: usize) -> Option<&Event> {
+        self.events.get(number.checked_sub(self.forgotten)?)
+    }
+
+    fn push(&mut self, event: Event) {
+        self.events.push_back(event);
+        if self.events.len() > 2 * REMEMBERED {
+            self.events.drain(..REMEMBERED);
+            self.forgotten += REMEMBERED;
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Store {
     pub revision: u64,
     uids: u64,
     objects: [BTreeMap<Key, Arc<Object>>; KINDS.len()],
     /// By kind.
-    pub log: [Vec<Event>; KINDS.len()],
+    pub log: [Log; KINDS.len()],
 }
 
 impl Store {
@@ -135,20 +179,17 @@ impl Store {
         &self.objects[kind]
     }
 
-    /// The objects of a kind as they were after the first `events` of its log, and at which revision that was.
-    pub fn at(&self, kind: usize, events: usize) -> (BTreeMap<Key, Arc<Object>>, u64) {
-        let log = &self.log[kind];
-        let Some(next) = log.get(events) else {
-            return (self.objects[kind].clone(), self.revision);
-        };
-        let mut all = BTreeMap::new();
-        for event in &log[..events] {
-            match event.deleted {
-                true => all.remove(&event.key),
-                false => all.insert(event.key.clone(), event.object.clone()),
+    /// The objects of a kind as they were before its last events, and at which revision that was.
+    pub fn before(&self, kind: usize, events: usize) -> (BTreeMap<Key, Arc<Object>>, u64) {
+        let (mut all, mut revision) = (self.objects[kind].clone(), self.revision);
+        for event in self.log[kind].events.iter().rev().take(events) {
+            match &event.before {
+                None => all.remove(&event.key),
+                Some(before) => all.insert(event.key.clone(), before.clone()),
             };
+            revision = event.revision - 1;
         }
-        (all, next.revision - 1)
+        (all, revision)
     }
 
     /// What is new of an object that is created.
