@@ -475,6 +475,11 @@ impl World {
         Said(of_hub.into_iter().chain(of_forms).collect())
     }
 
+    /// Whether they say what was decided on.
+    pub fn still_says(&self, hub: &HubKey, decided_on: &Said) -> bool {
+        self.decisions.still_says(decided_on, &self.said(hub))
+    }
+
     /// The forms that name this hub, by name.
     pub fn forms_of(&self, hub: &HubKey) -> Vec<Arc<Form>> {
         self.forms

@@ -1,7 +1,8 @@
-//! The three decisions of the loops, where they are asked for: the simulation looks on there, and plants its bugs.
+//! The decisions of the loops, where they are asked for: the simulation looks on there, and plants its bugs.
 
 use jiff::Timestamp;
 
+use crate::controller::Said;
 use crate::decide::hub_sync;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{self, NodePlan, Rest};
@@ -27,6 +28,11 @@ pub trait Decisions: Send + Sync {
         now: Timestamp,
     ) -> NodePlan {
         node_plan::plan(node, seen, rest, now)
+    }
+
+    /// Before a release, and before a write that needs none: whether the hub and its forms still say what it was decided on.
+    fn still_says(&self, decided_on: &Said, now: &Said) -> bool {
+        decided_on == now
     }
 }
 

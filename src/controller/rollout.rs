@@ -420,7 +420,7 @@ impl Look<'_> {
     async fn release(&self, releases: &[Release], said: &Said) -> BTreeMap<String, NotReleased> {
         let mut refused = BTreeMap::new();
         for some in releases.chunks(REQUESTS_MAX) {
-            if self.world.said(&self.key) != *said {
+            if !self.world.still_says(&self.key, said) {
                 let why = || NotReleased::Conflict("its form or hub has changed since".to_owned());
                 let unsent = some.iter().map(|release| (release.node.clone(), why()));
                 refused.extend(unsent);
@@ -445,7 +445,7 @@ impl Look<'_> {
                 name: release.node.clone(),
             };
             match still_changes_nothing(self.world, &node).await {
-                Ok(true) if self.world.said(&self.key) == *said => {}
+                Ok(true) if self.world.still_says(&self.key, said) => {}
                 Ok(_) => {
                     let why = "its objects, its form or its hub have changed since";
                     return Err(NotReleased::Conflict(why.to_owned()));

@@ -82,7 +82,7 @@ pub async fn write_nodes(
                     name: key.name.clone(),
                 });
                 let mut object = Cow::Borrowed(&write.object);
-                if write.way.is_some() && world.said(hub) != *said {
+                if write.way.is_some() && !world.still_says(hub, said) {
                     let annotations = object.to_mut()["metadata"]["annotations"].as_object_mut();
                     annotations.map(|all| all.remove(names::UNGATED));
                 }

@@ -88,7 +88,10 @@ impl Gate<'_> {
 
 /// The marker names the version that is there.
 fn name_anew(old: Option<&Value>, new: &mut Value) {
-    let pointer = format!("/metadata/annotations/{}", names::UNGATED.replace('/', "~1"));
+    let pointer = format!(
+        "/metadata/annotations/{}",
+        names::UNGATED.replace('/', "~1")
+    );
     let ungated = |object: &Value| object.pointer(&pointer).cloned();
     if old.and_then(ungated) != ungated(new)
         && let Some(Value::String(marker)) = new.pointer_mut(&pointer)

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use lynqgate::controller::Said;
 use lynqgate::controller::decisions::Decisions;
 use lynqgate::decide::hub_sync;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::node_plan::{self, NodePlan, Rest};
 use lynqgate::decide::rollout::{self, Plan, Snapshot};
+
+use lynqgate_plants::Plant;
 
 use crate::life::Life;
 use crate::planted;
@@ -31,12 +34,14 @@ impl Decisions for Watched {
         world.deletions_held = plan.held.as_ref().map(|held| held.count);
         let rows = seen.rows.rows.keys().cloned().collect();
         world.witness.rows.insert(self.life.id(), rows);
-        let confirmation = world.confirmation();
         let (nodes, deletes) = (seen.nodes.len(), plan.deletes.len());
-        world.witness.synced(nodes, deletes, confirmation.as_deref());
+        world.witness.synced(nodes, deletes, view);
         world.trace(|| {
             let writes = plan.writes.len();
-            format!("operator {}: sync: {writes} writes, {deletes} deletes", self.life.replica)
+            format!(
+                "operator {}: sync: {writes} writes, {deletes} deletes",
+                self.life.replica
+            )
         });
         plan
     }
@@ -52,6 +57,7 @@ impl Decisions for Watched {
         let mut views = self.life.views.lock().expect("no panic under it");
         views.releases = view;
         views.slots.clone_from(&snapshot.slots);
+        views.surveyed |= snapshot.unlooked.is_empty();
         drop(views);
         let revision = world.store.revision;
         let of = (self.life.id(), view);
@@ -71,5 +77,9 @@ impl Decisions for Watched {
         views.nodes.insert(node.key.name.clone(), view);
         drop(views);
         node_plan::plan(node, seen, rest, now)
+    }
+
+    fn still_says(&self, decided_on: &Said, now: &Said) -> bool {
+        decided_on == now || lock(&self.shared).planted(Plant::UngatedUnasked)
     }
 }

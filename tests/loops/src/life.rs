@@ -42,6 +42,8 @@ pub struct Life {
 #[derive(Default)]
 pub struct Views {
     pub releases: View,
+    /// Every node had been looked at when it decided.
+    pub surveyed: bool,
     /// The ledger that the releases were decided on.
     pub slots: Vec<Slot>,
     pub sync: View,
@@ -76,12 +78,6 @@ impl Life {
             process: self.replica,
             boot: self.boot,
         }
-    }
-
-    /// It has not planned anything yet (a planted bug).
-    pub fn is_forgetful(&self) -> bool {
-        let views = self.views.lock().expect("no panic under it");
-        views.releases == View::default()
     }
 
     pub fn told(&self, kind: usize) -> u64 {

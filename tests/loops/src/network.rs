@@ -76,7 +76,9 @@ fn author(shared: &Shared, life: &Life, call: &Call) -> Author {
 fn whole(code: u16, body: Bytes) -> Reply {
     let reply = Response::builder().status(code);
     let reply = reply.header("content-type", "application/json");
-    reply.body(Either::Left(Full::new(body))).expect("a response")
+    reply
+        .body(Either::Left(Full::new(body)))
+        .expect("a response")
 }
 
 /// The hub as it would be.
@@ -126,16 +128,22 @@ async fn carry(
                     Ok(object) => format!("ok, {}", object.version()),
                     Err(refused) => format!("{} {}", refused.code, refused.message),
                 };
-                let lost = if way.reply_is_lost { "; the reply is lost" } else { "" };
+                let lost = if way.reply_is_lost {
+                    "; the reply is lost"
+                } else {
+                    ""
+                };
                 format!("{}: {said}{lost}", of(life, call))
             });
             let code = if call.verb == Verb::Create { 201 } else { 200 };
-            result.map(|object| (whole(code, object.text()), object)).map(|(reply, object)| {
-                if call.kind == HUB && call.of_status && !way.reply_is_lost && !life.is_dead() {
-                    world.witness.ledger_acknowledged(life.id(), &object.value);
-                }
-                reply
-            })
+            result
+                .map(|object| (whole(code, object.text()), object))
+                .map(|(reply, object)| {
+                    if call.kind == HUB && call.of_status && !way.reply_is_lost && !life.is_dead() {
+                        world.witness.ledger_acknowledged(life.id(), &object.value);
+                    }
+                    reply
+                })
         }
     };
     sleep(Duration::from_millis(way.back)).await;
@@ -201,7 +209,9 @@ fn watch(shared: &Shared, life: &Arc<Life>, call: &Call) -> Reply {
         lines,
     };
     let reply = Response::builder().header("content-type", "application/json");
-    reply.body(Either::Right(StreamBody::new(told))).expect("a response")
+    reply
+        .body(Either::Right(StreamBody::new(told)))
+        .expect("a response")
 }
 
 /// A line of a watch, if one is to be read; and up to which revision its reader knows all then.
@@ -280,7 +290,10 @@ impl Pump {
         for event in events.take(some) {
             self.next += 1;
             let has = |key: &Key, object: &Object| self.selector.has(key, object);
-            let was = event.before.as_ref().is_some_and(|before| has(&event.key, before));
+            let was = event
+                .before
+                .as_ref()
+                .is_some_and(|before| has(&event.key, before));
             let is = !event.deleted && has(&event.key, &event.object);
             let type_ = match (was, is) {
                 (false, true) => "ADDED",

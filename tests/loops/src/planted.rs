@@ -23,11 +23,7 @@ pub fn sync(mutant: Plant, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::P
     if mutant == Plant::DeleteOnEmptyRows {
         hub.deletions.max = Some(Skew::Percent(100));
     }
-    let mut plan = hub_sync::plan(&hub_sync::Seen { hub: &hub, ..*seen }, now);
-    if mutant == Plant::UngatedUnasked {
-        plan.writes.iter_mut().for_each(|write| write.way = None);
-    }
-    plan
+    hub_sync::plan(&hub_sync::Seen { hub: &hub, ..*seen }, now)
 }
 
 /// What the planner sees, with a bug in it.
@@ -54,8 +50,13 @@ fn mistake(mutant: Plant, shared: &Shared, snapshot: &mut Snapshot) {
             Plant::TakeOverUnseen if node.live == Live::Unknown => node.unchanged = Some(true),
             Plant::OldStatus if node.settled_since.is_none() && node.live != Live::None => {
                 let stored = world.get(NODE, name);
-                let conditions = stored.as_ref().map(|node| &node.value["status"]["conditions"]);
-                let mut all = conditions.and_then(|all| all.as_array()).into_iter().flatten();
+                let conditions = stored
+                    .as_ref()
+                    .map(|node| &node.value["status"]["conditions"]);
+                let mut all = conditions
+                    .and_then(|all| all.as_array())
+                    .into_iter()
+                    .flatten();
                 let rolled = all.find(|c| c["type"] == "Rolled" && c["status"] == "True");
                 let since = rolled.and_then(|c| c["lastTransitionTime"].as_str());
                 node.settled_since = since.and_then(|since| since.parse().ok());
@@ -77,7 +78,8 @@ pub fn releases(
     now: Timestamp,
 ) -> Plan {
     let planted = |plant: Plant| plant == mutant;
-    let forget = planted(Plant::ForgetLedger) && life.is_forgetful();
+    let forget =
+        planted(Plant::ForgetLedger) && !life.views.lock().expect("no panic under it").surveyed;
     let mut changed = snapshot.clone();
     mistake(mutant, shared, &mut changed);
     if forget || planted(Plant::IgnoreSlots) {
@@ -280,7 +282,6 @@ fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
         plan.waiting.insert(name.clone(), Reason::Releasing);
     }
 }
-
 
 /// A request as a process with a bug would send it.
 pub fn request(mutant: Plant, world: &World, call: &mut Call) {

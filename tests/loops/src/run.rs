@@ -311,7 +311,9 @@ fn completed(world: &mut World) {
         .map(|name| format!("{name} is missing or too much"))
         .collect();
     for (name, node) in &world.witness.nodes {
-        let image = forms.contains(&node.form).then(|| world.users.image(&node.form));
+        let image = forms
+            .contains(&node.form)
+            .then(|| world.users.image(&node.form));
         let child = world.get(DEPLOYMENT, name);
         let runs = child.map(|child| Workload::of(&child).image);
         let is_newest = |image: &str| {

@@ -82,7 +82,7 @@ impl Settings {
             .copied()
             .filter(|_| random.permille(500))
             .collect();
-        let steps = 400 + random.below(900) as u64;
+        let steps = 200 + random.below(450) as u64;
         Settings {
             seed,
             rows,

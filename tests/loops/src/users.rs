@@ -45,7 +45,11 @@ pub fn begin(world: &mut World) {
     world.put_rows();
     let skew = random_skew(world);
     let hub_window = world.has(Fault::HubWindow) && world.users.random.permille(500);
-    let interval = if world.has(Fault::NoPolling) { "0s" } else { "5s" };
+    let interval = if world.has(Fault::NoPolling) {
+        "0s"
+    } else {
+        "5s"
+    };
     world.put(HUB, TENANTS, |hub| {
         hub["spec"] = json!({
             "source": {"type": "configMap", "configMap": {"name": "rows", "key": "rows.csv"}, "syncInterval": interval},
@@ -188,7 +192,9 @@ pub fn act(world: &mut World) {
                 random_skew(world)
             };
             world.trace(|| format!("alice: hub: maxSkew {skew}"));
-            world.put(HUB, TENANTS, |hub| hub["spec"]["rollout"] = json!({"maxSkew": skew}));
+            world.put(HUB, TENANTS, |hub| {
+                hub["spec"]["rollout"] = json!({"maxSkew": skew})
+            });
         }
         (Fault::LostLedger, _) => lose_ledger(world),
         (Fault::Takeover, _) => left::act(world),
@@ -211,7 +217,13 @@ fn force_all(world: &mut World, form: &str) {
     let on = world.users.random.permille(300);
     if world.users.random.permille(300) {
         world.trace(|| format!("alice: hub: forced {on}"));
-        return annotate(world, HUB, TENANTS, names::FORCE_ROLLOUT, on.then_some("true"));
+        return annotate(
+            world,
+            HUB,
+            TENANTS,
+            names::FORCE_ROLLOUT,
+            on.then_some("true"),
+        );
     }
     let resumed = world.users.random.permille(500);
     world.trace(|| format!("alice: form {form}: forced {on}, resumed {resumed}"));
@@ -233,7 +245,13 @@ fn annotate_form(world: &mut World, form: &str, forced: bool, resumed: bool) {
         return;
     }
     let now = world.clock.now(0).to_string();
-    annotate(world, FORM, form, names::FORCE_ROLLOUT, forced.then_some("true"));
+    annotate(
+        world,
+        FORM,
+        form,
+        names::FORCE_ROLLOUT,
+        forced.then_some("true"),
+    );
     annotate(world, FORM, form, names::RESUME, resumed.then_some(&now));
 }
 
@@ -432,7 +450,9 @@ pub fn heal(world: &mut World) {
         }
     }
     annotate(world, HUB, TENANTS, names::FORCE_ROLLOUT, None);
-    world.put(HUB, TENANTS, |hub| hub["spec"]["source"]["syncInterval"] = "5s".into());
+    world.put(HUB, TENANTS, |hub| {
+        hub["spec"]["source"]["syncInterval"] = "5s".into()
+    });
     for form in FORMS {
         annotate_form(world, form, false, true);
     }

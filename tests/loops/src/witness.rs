@@ -234,7 +234,10 @@ impl Witness {
                 let rollout = &now.value["spec"]["rollout"];
                 let skew = rollout["maxSkew"].clone();
                 let skew: Skew = serde_json::from_value(skew).unwrap_or_default();
-                self.history.hub(revision, skew, is_forced(&now.value));
+                let confirmed = text(&now.value, "confirm-deletions").parse();
+                let confirmed = confirmed.unwrap_or_default();
+                let forced = is_forced(&now.value);
+                self.history.hub(revision, skew, forced, confirmed);
                 let slots = now.value["status"]["rollout"]["slots"].clone();
                 let slots: Vec<Slot> = serde_json::from_value(slots).unwrap_or_default();
                 let old = std::mem::replace(&mut self.slots, slots);

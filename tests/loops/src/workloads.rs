@@ -18,7 +18,10 @@ pub async fn deployments(shared: Shared) {
         };
         next += events.len();
         for event in events {
-            let before = event.before.as_ref().map(|before| generation(&before.value));
+            let before = event
+                .before
+                .as_ref()
+                .map(|before| generation(&before.value));
             if !event.deleted && before.as_ref() != Some(&generation(&event.object.value)) {
                 roll(&shared, event);
             }
@@ -33,7 +36,9 @@ fn generation(deployment: &Value) -> Value {
 
 /// What the image promises: `v3-good for t7`.
 fn roll(shared: &Shared, event: Event) {
-    let image = event.object.value["spec"]["image"].as_str().unwrap_or_default();
+    let image = event.object.value["spec"]["image"]
+        .as_str()
+        .unwrap_or_default();
     let version = image.split(' ').next();
     let kind = version.and_then(|version| version.rsplit('-').next());
     let digits = event.key.1.bytes().filter(u8::is_ascii_digit);

@@ -199,7 +199,12 @@ impl World {
         let until = Instant::now() + Duration::from_millis(self.draw(4_000) as u64);
         let stalled = &mut self.replicas[life.replica].stalled;
         stalled.insert(call.kind, (Some(until), false));
-        self.trace(|| format!("a list of {} is {behind} events old", KINDS[call.kind].plural));
+        self.trace(|| {
+            format!(
+                "a list of {} is {behind} events old",
+                KINDS[call.kind].plural
+            )
+        });
         behind
     }
 
@@ -221,7 +226,8 @@ impl World {
             }
             (FORM, _) if call.of_status => {
                 let name = answer.text_of("name");
-                self.witness.form_said(revision, name, &answer.value["status"], author.view);
+                self.witness
+                    .form_said(revision, name, &answer.value["status"], author.view);
             }
             _ => {}
         }
@@ -235,9 +241,8 @@ impl World {
         call: &Call,
         author: Option<Author>,
     ) -> Result<Arc<Object>, Refused> {
-        let gated = call.kind == NODE
-            && !call.of_status
-            && !matches!(call.verb, Verb::Get | Verb::Delete);
+        let gated =
+            call.kind == NODE && !call.of_status && !matches!(call.verb, Verb::Get | Verb::Delete);
         if gated && self.webhook_down_until > Instant::now() {
             let why = "failed calling webhook \"gate.lynq.sh\": context deadline exceeded";
             return Err(Refused::new(500, "InternalError", why));
@@ -269,11 +274,16 @@ impl World {
     // What people and controllers do
 
     pub fn get(&self, kind: usize, name: &str) -> Option<Arc<Object>> {
-        self.store.get(kind, &(NAMESPACE.to_owned(), name.to_owned()))
+        self.store
+            .get(kind, &(NAMESPACE.to_owned(), name.to_owned()))
     }
 
     pub fn names(&self, kind: usize) -> Vec<String> {
-        self.store.all(kind).keys().map(|(_, name)| name.clone()).collect()
+        self.store
+            .all(kind)
+            .keys()
+            .map(|(_, name)| name.clone())
+            .collect()
     }
 
     /// Somebody reads an object and writes it back, through every webhook.
@@ -327,10 +337,14 @@ impl World {
             self.store.born(&mut value, &now);
         }
         let stored = self.store.put(kind, &key, value);
-        if before.as_ref().is_none_or(|before| before.version() != stored.version()) {
+        if before
+            .as_ref()
+            .is_none_or(|before| before.version() != stored.version())
+        {
             let revision = self.store.revision;
             self.witness.past_gate = true;
-            self.witness.saw(revision, kind, (before.as_deref(), Some(&stored)), None);
+            self.witness
+                .saw(revision, kind, (before.as_deref(), Some(&stored)), None);
             self.news[kind].notify_waiters();
         }
     }
@@ -342,7 +356,8 @@ impl World {
         };
         self.store.remove(kind, key);
         let revision = self.store.revision;
-        self.witness.saw(revision, kind, (Some(&before), None), None);
+        self.witness
+            .saw(revision, kind, (Some(&before), None), None);
         self.news[kind].notify_waiters();
     }
 
@@ -359,7 +374,9 @@ impl World {
         for (uid, active) in &self.rows {
             text.push_str(&format!("{uid},{active}\n"));
         }
-        self.put(CONFIG_MAP, "rows", |rows| rows["data"] = json!({"rows.csv": text}));
+        self.put(CONFIG_MAP, "rows", |rows| {
+            rows["data"] = json!({"rows.csv": text})
+        });
     }
 }
 

@@ -141,7 +141,9 @@ impl Log {
 
     /// The number of the first event after a revision.
     pub fn first_after(&self, revision: u64) -> usize {
-        let known = self.events.partition_point(|event| event.revision <= revision);
+        let known = self
+            .events
+            .partition_point(|event| event.revision <= revision);
         match known {
             0 if self.forgotten > 0 => 0,
             known => self.forgotten + known,

@@ -106,8 +106,8 @@ impl Witness {
     }
 
     /// A sync has decided on deletions: no more than half of the nodes, or five, without anybody's word.
-    pub fn synced(&mut self, existing: usize, deletes: usize, confirmation: Option<&str>) {
-        let confirmed = confirmation.and_then(|text| text.parse().ok()).unwrap_or(0);
+    pub fn synced(&mut self, existing: usize, deletes: usize, view: View) {
+        let confirmed = self.history.confirmed(view.since);
         let allowed = 5.max(existing / 2).max(confirmed);
         self.expect(deletes <= allowed, "rows", || {
             format!("{deletes} of {existing} nodes are deleted, and {confirmed} are confirmed")

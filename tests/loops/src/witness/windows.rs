@@ -17,6 +17,8 @@ pub struct History {
     policies: BTreeMap<String, Vec<(u64, Option<Policy>)>>,
     hub_forced: Vec<(u64, bool)>,
     hub: Vec<(u64, Skew)>,
+    /// How many deletions people have confirmed.
+    confirmed: Vec<(u64, usize)>,
     /// Nodes that count, and creations so far; by form, and all under the empty name.
     nodes: BTreeMap<String, Vec<(u64, usize, usize)>>,
 }
@@ -37,7 +39,8 @@ impl History {
             .push((revision, policy));
     }
 
-    pub fn hub(&mut self, revision: u64, skew: Skew, forced: bool) {
+    pub fn hub(&mut self, revision: u64, skew: Skew, forced: bool, confirmed: usize) {
+        self.confirmed.push((revision, confirmed));
         self.hub_forced.push((revision, forced));
         if self.hub.last().is_none_or(|(_, last)| *last != skew) {
             self.hub.push((revision, skew));
@@ -103,6 +106,12 @@ impl History {
                     .map(|(_, skew)| of(*skew, total(""))),
             ),
         )
+    }
+
+    /// How many deletions were confirmed at some moment since then.
+    pub fn confirmed(&self, since: u64) -> usize {
+        let all = from(&self.confirmed, since, |entry| entry.0).iter();
+        all.map(|entry| entry.1).max().unwrap_or_default()
     }
 
     fn policies(&self, form: &str, since: u64) -> impl Iterator<Item = &Policy> {
