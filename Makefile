@@ -56,9 +56,9 @@ oracle: ## Whether Go and sprig still give what the cases of the templates expec
 	cd tests/templates/oracle/functions && go run . | cmp - ../../functions.golden.json
 	cd tests/templates/oracle/language && go run . ../../language.json | cmp - ../../language.golden.json
 
-prove: ## The long proofs: every state of the model, 200,000 seeds, the planted bugs, an hour each of faults and of each fuzzer (or DURATION seconds; SEED)
+prove: ## The long proofs: every state of the model, 10,000 seeds, the planted bugs, an hour each of faults and of each fuzzer (or DURATION seconds; SEED)
 	$(MAKE) model
-	$(MAKE) simulate SEEDS=200000
+	$(MAKE) simulate SEEDS=10000
 	$(MAKE) plants
 	cargo test --workspace --test main -- --ignored --exact partition::tenants::a_window_of_fifty_tenants_breaks_one_pod_each_beside_a_maintenance
 	cargo test --workspace --test main -- --ignored --exact partition::alerts::they_fire_for_the_stateful_set_that_waits_and_for_no_other
@@ -66,8 +66,8 @@ prove: ## The long proofs: every state of the model, 200,000 seeds, the planted 
 	$(MAKE) fuzz DURATION=$(or $(DURATION),3600)
 	$(MAKE) fuzz-plants
 
-simulate: ## The release loop and the gate against a fake cluster with faults, from a seed (SEEDS=5000 FROM=0); then the planted bugs
-	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(or $(SEEDS),5000) --from $(or $(FROM),0)
+simulate: ## The operator's own loops against an API server in memory, with faults, from a seed (SEEDS=300 FROM=0); then the planted bugs
+	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(or $(SEEDS),300) --from $(or $(FROM),0)
 	cargo run --quiet --profile simulation -p lynqgate-simulation -- mutants
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)

@@ -43,9 +43,9 @@ const OF_THE_PROCESS: [(&str, &str); 9] = [
     ("Zoned::now", "src/cluster/clock.rs"),
     ("Instant::now", "src/cluster/clock.rs"),
     ("block_in_place", "src/cluster/process.rs"),
-    ("process::exit", "src/cluster/process.rs"),
+    ("std::process::exit", "src/cluster/process.rs"),
     ("secure_random", "src/cluster/process.rs"),
-    ("rand::", "src/cluster/process.rs"),
+    ("getrandom", "src/cluster/process.rs"),
     ("tokio::spawn", "src/cluster/process.rs"),
     ("spawn_blocking", "src/cluster/process.rs"),
 ];

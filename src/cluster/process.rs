@@ -74,7 +74,7 @@ pub fn random(bytes: &mut [u8]) -> bool {
 }
 
 /// Ends the process.
-pub fn exit(status: i32, why: &str) -> ! {
+pub fn end_with(status: i32, why: &str) -> ! {
     match simulated() {
         None => std::process::exit(status),
         Some(process) => {

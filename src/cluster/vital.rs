@@ -27,7 +27,7 @@ pub fn check(ended: Result<(), JoinError>) {
 /// Ends the process.
 pub fn end(why: &str) -> ! {
     tracing::error!("{why}; the process ends, and its pod starts it anew");
-    process::exit(CANNOT_GO_ON, why)
+    process::end_with(CANNOT_GO_ON, why)
 }
 
 /// A lock around something that the process remembers. A panic under the lock may leave a change half made, and no decision may

@@ -88,7 +88,7 @@ plants! {
     LedgerRetried: "after a conflict the same change is made to the ledger that is there now",
         Simulation ["window"], Model ["window"];
     SlotGoesBack: "a slot is written again, from a stale view, with an older resourceVersion than it has",
-        Simulation ["ledger", "window"], Model ["window"];
+        Simulation ["ledger", "window", "exact"], Model ["window"];
     RepairByRewriting: "writing a slot again decides anew whether it is a repair",
         Simulation ["ledger"], Model ["repairs"];
 
@@ -124,7 +124,7 @@ plants! {
     RepairUncounted: "a node that is non-ready may go, however many slots are taken",
         Simulation ["window"], Model ["window"];
     BrokenNeedsRoom: "the repair of a broken node that has a slot needs `#(S \\ {n}) < W` too",
-        Simulation ["progress"], Model ["progress"];
+        Simulation ["progress", "rest"], Model ["progress"];
 
     // The release.
     BlindRetry: "a release that met a conflict is sent again with the version read since, the ledger unwritten",
@@ -168,7 +168,7 @@ plants! {
     NoReason: "nodes that wait for a full window get no reason",
         Simulation ["reason"];
     Restless: "every look writes the form's status anew",
-        Simulation ["idle"];
+        Simulation ["rest"];
 }
 
 /// The variant in kebab case.

@@ -1,14 +1,20 @@
-//! The deterministic simulation: the library's decisions against a fake cluster, thousands of seeds of it, and the list
-//! of planted bugs that it must find. Every figure and every trace follows from the seed alone.
+//! The deterministic simulation: the operator's own loops, two processes of them, against an API server in memory, thousands of
+//! seeds of it, and the list of planted bugs that it must find. Every figure and every trace follows from the seed alone.
 
-mod cluster;
-mod operator;
+mod admission;
+mod api;
+mod decisions;
+mod life;
+mod network;
+mod planted;
 mod random;
-mod request;
 mod run;
+mod settings;
 mod shrink;
+mod time;
 mod users;
 mod witness;
+mod workloads;
 mod world;
 
 use std::collections::BTreeMap;
@@ -20,10 +26,10 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use lynqgate_plants::{Plant, Proof};
 use run::run;
-use world::Settings;
+use settings::Settings;
 
 #[derive(Parser)]
-#[command(about = "lynqgate's release loop and gate against a fake cluster, from a seed")]
+#[command(about = "lynqgate's own loops against an API server in memory, from a seed")]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -35,7 +41,7 @@ enum Command {
     Seeds {
         #[arg(long, default_value_t = 0)]
         from: u64,
-        #[arg(long, default_value_t = 5_000)]
+        #[arg(long, default_value_t = 1_000)]
         seeds: u64,
         /// A planted bug.
         #[arg(long, value_parser = |name: &str| Proof::Simulation.plant(name))]
@@ -80,10 +86,7 @@ fn main() -> ExitCode {
             rows,
             steps,
         } => {
-            let mut settings = Settings {
-                mutant,
-                ..Settings::of(seed)
-            };
+            let mut settings = Settings::planted(seed, mutant);
             settings
                 .faults
                 .retain(|fault| !without.contains(&format!("{fault:?}")));
@@ -113,7 +116,7 @@ fn verdict(problem: Option<String>) -> ExitCode {
 }
 
 /// A line of progress after so many seeds: half a minute's.
-const PROGRESS: u64 = 2_000;
+const PROGRESS: u64 = 100;
 
 /// Runs seeds on every core until one breaks one of these invariants (or any, if none is named); returns the failed seed with the
 /// lowest number tried, and the totals.
@@ -137,16 +140,11 @@ fn search(
                     {
                         return;
                     }
-                    let outcome = run(
-                        &Settings {
-                            mutant,
-                            ..Settings::of(seed)
-                        },
-                        false,
-                    );
+                    let outcome = run(&Settings::planted(seed, mutant), false);
                     let mut totals = totals.lock().expect("no panic");
                     totals.0 += 1;
                     totals.1.steps += outcome.figures.steps;
+                    totals.1.requests += outcome.requests;
                     totals.1.releases += outcome.figures.releases;
                     totals.1.peak = totals.1.peak.max(outcome.figures.peak);
                     if mutant.is_none() && totals.0 % PROGRESS == 0 {
@@ -169,8 +167,9 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Plant>, all: bool) -> ExitCod
     let start = Instant::now();
     let (found, count, figures) = search(from, seeds, mutant, &[], all);
     println!(
-        "simulation: {count} seeds from {from}, {} steps, {} gated releases, most in flight {}, {:.1} s",
+        "simulation: {count} seeds from {from}, {} steps, {} requests, {} gated releases, most in flight {}, {:.1} s",
         figures.steps,
+        figures.requests,
         figures.releases,
         figures.peak,
         start.elapsed().as_secs_f64()
@@ -180,6 +179,10 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Plant>, all: bool) -> ExitCod
             let violation = outcome.violation.as_ref().expect("it failed");
             println!("seed {seed}: {}: {}", violation.invariant, violation.text);
         }
+        return match found.is_empty() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        };
     }
     match found.first_key_value() {
         None => ExitCode::SUCCESS,
@@ -189,10 +192,7 @@ fn all_seeds(from: u64, seeds: u64, mutant: Option<Plant>, all: bool) -> ExitCod
                 "VIOLATED by seed {seed}: {}: {}; in short:",
                 violation.invariant, violation.text
             );
-            let of_seed = Settings {
-                mutant,
-                ..Settings::of(*seed)
-            };
+            let of_seed = Settings::planted(*seed, mutant);
             shrink::show(&shrink::shrink(&of_seed, violation.invariant), &of_seed);
             ExitCode::FAILURE
         }

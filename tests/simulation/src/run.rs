@@ -2,329 +2,294 @@
 //! say why it waits, complete once people let it, and be idle.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
-use lynqgate::api::form::Phase;
+use lynqgate::cluster::events::Events;
+use lynqgate::cluster::lease::Election;
+use lynqgate::cluster::objects::Objects;
+use lynqgate::cluster::process;
+use lynqgate::controller::hub::Databases;
+use lynqgate::controller::metrics::Metrics;
+use lynqgate::controller::{Workers, World as Operator};
+use tokio::time::{Duration, Instant, sleep};
 
-use crate::cluster::{KINDS, Kind};
-use crate::operator::{Process, hub_loop, node_loop, release_loop};
+use crate::api::store::{DEPLOYMENT, FORM, HUB, NODE};
+use crate::decisions::Watched;
+use crate::life::Life;
+use crate::network;
 use crate::random::Random;
+use crate::settings::{Fault, Settings};
 use crate::users;
-use crate::witness::{Figures, Violation};
-use crate::world::{Fault, Settings, World};
+use crate::witness::{Figures, Violation, Workload};
+use crate::workloads;
+use crate::world::{Replica, Shared, World, lock};
 
-/// Steps until everything is at rest, faults aside.
-const STEPS_MAX: u64 = 40_000;
+/// Between two moments of chaos.
+const MOMENT: Duration = Duration::from_millis(40);
 /// Longer than every interval and deadline of the loops.
-const REST: u64 = 65_000;
-
-impl Settings {
-    /// What a seed stands for: each class of faults is there or not.
-    pub fn of(seed: u64) -> Self {
-        let mut random = Random::stream(seed, 0);
-        let forms = 1 + usize::from(random.permille(300));
-        let rows = (30 + random.below(4)).div_ceil(forms);
-        let faults: BTreeSet<Fault> = Fault::ALL
-            .iter()
-            .copied()
-            .filter(|_| random.permille(500))
-            .collect();
-        let steps = 400 + random.below(900) as u64;
-        Settings {
-            seed,
-            rows,
-            forms,
-            steps,
-            faults,
-            mutant: None,
-        }
-    }
-}
+const REST: Duration = Duration::from_secs(65);
+/// Until everything is at rest, faults aside.
+const REST_MAX: Duration = Duration::from_secs(3_600);
+/// How long a process of a pod that was killed is away.
+const AWAY: u64 = 4_000;
 
 pub struct Outcome {
     pub violation: Option<Violation>,
     pub figures: Figures,
+    pub requests: u64,
     pub lines: Vec<String>,
 }
 
 pub fn run(settings: &Settings, tracing: bool) -> Outcome {
-    let mut world = World::new(settings.clone(), tracing);
-    go(&mut world);
-    let World {
-        mut witness, lines, ..
-    } = world;
+    // What retries of the client's own take their jitter from.
+    fastrand::seed(settings.seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let shared = runtime.block_on(async {
+        let shared: Shared = Arc::new(Mutex::new(World::new(settings.clone(), tracing)));
+        go(&shared).await;
+        shared
+    });
+    drop(runtime);
+    let mut world = lock(&shared);
     Outcome {
-        violation: witness.violation.take(),
-        figures: witness.figures,
-        lines,
+        violation: world.witness.violation.take(),
+        figures: world.witness.figures,
+        requests: world.requests,
+        lines: std::mem::take(&mut world.lines),
     }
 }
 
-fn go(world: &mut World) -> Option<()> {
-    users::begin(world);
-    start(world, 0);
-    for _ in 0..world.settings.steps {
-        chaos(world);
-        step(world);
-        going(world)?;
+async fn go(shared: &Shared) -> Option<()> {
+    users::begin(&mut lock(shared));
+    tokio::spawn(workloads::deployments(shared.clone()));
+    tokio::spawn(workloads::garbage(shared.clone()));
+    start(shared, 0);
+    if !lock(shared).has(Fault::TwoLeaders) {
+        start(shared, 1);
     }
-    calm_down(world);
-    rest(world, |_| {})?;
-    reasons_are_shown(world);
-    world.trace(|| "people let the fleet complete".to_owned());
-    users::heal(world);
-    rest(world, users::confirm)?;
-    completed(world);
-    going(world)?;
-    idles(world)
+    let steps = lock(shared).settings.steps;
+    for _ in 0..steps {
+        lock(shared).witness.figures.steps += 1;
+        chaos(shared);
+        sleep(MOMENT).await;
+        going(shared)?;
+    }
+    calm_down(shared);
+    rest(shared, |_| {}).await?;
+    reasons_are_shown(&mut lock(shared));
+    lock(shared).trace(|| "people let the fleet complete".to_owned());
+    users::heal(&mut lock(shared));
+    rest(shared, users::confirm).await?;
+    completed(&mut lock(shared));
+    going(shared)?;
+    idles(shared).await
 }
 
-fn going(world: &World) -> Option<()> {
+fn going(shared: &Shared) -> Option<()> {
+    let mut world = lock(shared);
+    for replica in 0..2 {
+        let life = world.replicas[replica].life.as_ref();
+        if life.is_some_and(|life| life.spins()) {
+            let text = || format!("operator {replica} goes round and round, and waits for nothing");
+            world.witness.fail("spin", text);
+        }
+    }
     world.witness.violation.is_none().then_some(())
 }
 
-fn start(world: &mut World, p: usize) {
-    let (boot, offset) = (world.processes[p].boot + 1, world.processes[p].clock_offset);
-    world.trace(|| format!("operator {p} starts to lead"));
-    world.processes[p] = Process::started(p, boot, offset);
-}
-
-fn kill(world: &mut World, p: usize) {
-    let (boot, offset) = (world.processes[p].boot, world.processes[p].clock_offset);
-    world.trace(|| format!("operator {p} dies"));
-    world.processes[p] = Process {
-        id: p,
+/// Starts a replica as `lynqgate run` does, without its servers.
+fn start(shared: &Shared, replica: usize) {
+    let mut world = lock(shared);
+    let (clock, seed) = (world.clock, world.settings.seed);
+    let boot = world.replicas[replica].boot + 1;
+    let offset = world.replicas[replica].clock_offset;
+    let random = Random::stream(seed, 10 + 2 * u64::from(boot) + replica as u64);
+    let life = Life::new(replica, boot, clock, offset, random);
+    world.trace(|| format!("operator {replica}.{boot} starts"));
+    world.replicas[replica] = Replica {
         boot,
         clock_offset: offset,
-        ..Process::default()
+        life: Some(life.clone()),
+        ..Replica::default()
     };
+    let elects = !world.settings.faults.contains(&Fault::TwoLeaders);
+    drop(world);
+    let task = operate(shared.clone(), life.clone(), elects);
+    tokio::spawn(process::within(life, Box::pin(task)));
 }
 
-/// What can happen next.
-#[derive(Clone, Copy, Debug)]
-enum Next {
-    List(usize, Kind),
-    Deliver(usize, Kind),
-    Release(usize),
-    Hub(usize),
-    Node(usize),
-    Late,
-    Timer,
-}
-
-fn step(world: &mut World) {
-    world.witness.figures.steps += 1;
-    let (mut next, wake) = possible(world);
-    if next.is_empty() {
-        // Nothing to do before the next timer.
-        let Some(wake) = wake else { return };
-        world.time = wake.max(world.time);
-        next = possible(world).0;
-        if next.is_empty() {
-            return;
-        }
-    }
-    world.time += world.random.below(12) as u64;
-    match *world.random.pick(&next) {
-        Next::List(p, kind) => list(world, p, kind),
-        Next::Deliver(p, kind) => deliver(world, p, kind),
-        Next::Release(p) => release_loop::step(world, p),
-        Next::Hub(p) => hub_loop::step(world, p),
-        Next::Node(p) => node_loop::step(world, p),
-        Next::Late => world.deliver_late(),
-        Next::Timer => world.fire_timer(),
-    }
-}
-
-/// What can happen now, and when something else will.
-fn possible(world: &World) -> (Vec<Next>, Option<u64>) {
-    let (mut next, mut wake) = (Vec::with_capacity(24), None::<u64>);
-    let mut offer = |at: Option<u64>, what: Next, weight: usize| {
-        let Some(at) = at else { return };
-        if at <= world.time {
-            next.extend(std::iter::repeat_n(what, weight));
-        } else {
-            wake = Some(wake.map_or(at, |wake| wake.min(at)));
-        }
+async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
+    let client = network::client(&shared, &life);
+    let name = format!("operator-{}.{}", life.replica, life.boot);
+    let objects = Objects::new(client.clone());
+    let events = Events::start(client, Some(name.clone()));
+    let decisions = Watched {
+        shared: shared.clone(),
+        life: life.clone(),
     };
-    for process in world.processes.iter().filter(|process| process.alive) {
-        let p = process.id;
-        let from = |at: u64| Some(at.max(process.frozen_until));
-        for kind in KINDS {
-            let cursor = &process.cursors[kind as usize];
-            if !cursor.listed || cursor.lost {
-                offer(from(cursor.stalled_until), Next::List(p, kind), 1);
-            } else if cursor.next < world.cluster.log[kind as usize].len() {
-                offer(from(cursor.stalled_until), Next::Deliver(p, kind), 2);
-            }
-        }
-        if process.leads() {
-            offer(process.release.due().and_then(from), Next::Release(p), 3);
-            offer(process.hub_loop.due().and_then(from), Next::Hub(p), 2);
-            offer(process.node_loop.due().and_then(from), Next::Node(p), 3);
-        }
-    }
-    offer(
-        world.timers.keys().next().map(|(at, _)| *at),
-        Next::Timer,
-        2,
+    let operator = Operator::deciding(
+        Arc::new(decisions),
+        "lynq-system",
+        objects.clone(),
+        events,
+        Metrics::default(),
+        Databases::default(),
     );
-    if world.has_late() {
-        offer(Some(0), Next::Late, 1);
+    operator.follow_definitions();
+    let mut election = Election::new(objects, "lynq-system", "lynqgate", name);
+    let loops = operator.lead(Workers { hubs: 3, nodes: 10 });
+    if !elects {
+        return loops.await;
     }
-    (next, wake)
+    election.acquire().await;
+    lock(&shared).trace(|| format!("operator {}.{} leads", life.replica, life.boot));
+    tokio::select! {
+        biased;
+        () = election.hold() => {}
+        () = loops => {}
+    }
+    lock(&shared).trace(|| format!("operator {}.{} leads no more", life.replica, life.boot));
+    life.kill();
 }
 
-fn list(world: &mut World, p: usize, kind: Kind) {
-    let all = world.cluster.log[kind as usize].len();
-    let stale = world.strikes(Fault::StaleList, 400);
-    let behind = if stale { world.draw(100) } else { 0 };
-    let events = all.saturating_sub(behind);
-    world.trace(|| {
-        format!(
-            "operator {p} lists {kind:?}s{}",
-            if events < all {
-                format!(", {behind} events old")
-            } else {
-                String::new()
-            }
-        )
-    });
-    let time = world.time;
-    world.processes[p].list(&world.cluster, kind, events, time);
-    if stale {
-        // Who answers with an old list sends its events late as well.
-        world.processes[p].cursors[kind as usize].stalled_until = time + world.draw(4_000) as u64;
-    }
-    if world.processes[p].leads() {
-        world.processes[p].hub_loop.wake(time);
-        world.processes[p].release.wake(time);
+fn kill(world: &mut World, replica: usize) {
+    if let Some(life) = world.replicas[replica].life.take() {
+        world.trace(|| format!("operator {replica}.{} dies", life.boot));
+        life.kill();
     }
 }
 
-fn deliver(world: &mut World, p: usize, kind: Kind) {
-    let count = if world.faults_on {
-        1 + world.random.below(8)
-    } else {
-        64
-    };
-    let log = &world.cluster.log[kind as usize];
-    let process = &mut world.processes[p];
-    let first = process.cursors[kind as usize].next;
-    let until = log.len().min(first + count);
-    for event in &log[first..until] {
-        process.event(event, world.time);
-    }
-    process.cursors[kind as usize].next = until;
+fn is_alive(world: &World, replica: usize) -> bool {
+    let life = world.replicas[replica].life.as_ref();
+    life.is_some_and(|life| !life.is_dead())
 }
 
 /// Faults and people, now and then.
-fn chaos(world: &mut World) {
-    let time = world.time;
+fn chaos(shared: &Shared) {
+    let mut world = lock(shared);
+    let world = &mut *world;
+    let now = Instant::now();
+    let millis = |n: usize| Duration::from_millis(n as u64);
     if world.draw(25) == 0 {
         users::act(world);
     }
+    let two_leaders = world.has(Fault::TwoLeaders);
     let p = world.draw(2);
-    if world.processes[p].alive && world.strikes(Fault::Crash, 4) {
-        die(world, p);
+    if is_alive(world, p) && world.strikes(Fault::Crash, 4) {
+        kill(world, p);
     }
-    if !world.processes.iter().any(|process| process.alive) && world.draw(20) == 0 {
-        start(world, p);
+    // One that does not elect is there alone, but for the fault.
+    let all = (0..2).all(|p| is_alive(world, p));
+    let any = (0..2).any(|p| is_alive(world, p));
+    let starts = match two_leaders {
+        true => (!any && world.draw(20) == 0) || world.strikes(Fault::TwoLeaders, 8),
+        false => !all && world.draw(AWAY as usize / MOMENT.as_millis() as usize) == 0,
+    };
+    if starts && !is_alive(world, p) {
+        let shared = shared.clone();
+        tokio::spawn(async move { start(&shared, p) });
     }
-    if world.strikes(Fault::TwoLeaders, 8) && !world.processes[p].alive {
-        start(world, p);
-    }
-    let kind = KINDS[world.draw(4)];
+    let kinds = [NODE, HUB, FORM, DEPLOYMENT];
+    let kind = kinds[world.draw(4)];
     if world.strikes(Fault::Freeze, 4) {
-        let until = time + world.draw(6_000) as u64;
-        world.trace(|| format!("operator {p} is frozen until {until}"));
-        world.processes[p].frozen_until = until;
+        // Longer than a lease lasts, now and then.
+        let longest = if world.draw(4) == 0 { 30_000 } else { 6_000 };
+        let wait = world.draw(longest);
+        world.trace(|| format!("operator {p} is frozen for {wait} ms"));
+        if let Some(life) = &world.replicas[p].life {
+            life.freeze(now + millis(wait));
+        }
     }
     if world.strikes(Fault::Lag, 30) {
         let longest = if world.draw(4) == 0 { 40_000 } else { 8_000 };
-        let until = time + world.draw(longest) as u64;
-        world.trace(|| format!("operator {p}'s watch of {kind:?}s lags until {until}"));
-        world.processes[p].cursors[kind as usize].stalled_until = until;
+        let wait = world.draw(longest);
+        world.trace(|| format!("operator {p}'s watch of kind {kind} lags for {wait} ms"));
+        let stalled = &mut world.replicas[p].stalled;
+        stalled.insert(kind, (Some(now + millis(wait)), false));
     }
-    if world.strikes(Fault::LostWatch, 6) && world.processes[p].cursors[kind as usize].listed {
-        let until = time + world.draw(15_000) as u64;
-        world.trace(|| {
-            format!("operator {p}'s watch of {kind:?}s is silent until a list at {until}")
-        });
-        let cursor = &mut world.processes[p].cursors[kind as usize];
-        (cursor.lost, cursor.stalled_until) = (true, until);
+    if world.strikes(Fault::LostWatch, 6) {
+        let wait = world.draw(15_000);
+        world.trace(|| format!("operator {p}'s watch of kind {kind} breaks in {wait} ms"));
+        let stalled = &mut world.replicas[p].stalled;
+        stalled.insert(kind, (Some(now + millis(wait)), true));
     }
     if world.strikes(Fault::Clock, 5) {
         let offset = world.draw(60_000) as i64 - 30_000;
         world.trace(|| format!("operator {p}'s clock jumps to {offset} ms"));
-        world.processes[p].clock_offset = offset;
+        world.replicas[p].clock_offset = offset;
+        if let Some(life) = &world.replicas[p].life {
+            life.set_clock(offset);
+        }
     }
     if world.strikes(Fault::WebhookDown, 3) {
-        let until = time + world.draw(3_000) as u64;
-        world.trace(|| format!("the webhook is down until {until}"));
-        world.webhook_down_until = until;
+        let wait = world.draw(3_000);
+        world.trace(|| format!("the webhook is down for {wait} ms"));
+        world.webhook_down_until = now + millis(wait);
     }
 }
 
-fn die(world: &mut World, p: usize) {
-    if world.strikes(Fault::LateRequest, 600) {
-        let steps: [fn(&mut World, usize); 3] =
-            [release_loop::step, hub_loop::step, node_loop::step];
-        let which = [0, 0, 1, 2][world.draw(4)];
-        world.die_asking(p, steps[which]);
-    }
-    kill(world, p);
-}
-
-/// The faults stop: one leader, watches that deliver, everybody awake.
-fn calm_down(world: &mut World) {
+/// The faults stop: one process, watches that deliver, everybody awake.
+fn calm_down(shared: &Shared) {
+    let mut world = lock(shared);
+    let now = Instant::now();
     world.trace(|| "the faults stop".to_owned());
     world.faults_on = false;
-    (world.webhook_down_until, world.database_down_until) = (0, 0);
-    if world.processes[1].alive {
-        kill(world, 1);
+    (world.webhook_down_until, world.database_down_until) = (now, now);
+    kill(&mut world, 1);
+    let is_there = is_alive(&world, 0);
+    if let Some(life) = &world.replicas[0].life {
+        life.freeze(now);
     }
-    if !world.processes[0].alive {
-        start(world, 0);
-    }
-    let process = &mut world.processes[0];
-    process.frozen_until = 0;
-    for cursor in &mut process.cursors {
-        // A watch that is silent ends after some minutes; what is merely late comes.
-        (cursor.lost, cursor.stalled_until) = (cursor.lost || cursor.stalled_until > 0, 0);
+    drop(world);
+    if !is_there {
+        start(shared, 0);
     }
 }
 
 /// Until nobody has written for longer than every interval.
-fn rest(world: &mut World, people: fn(&mut World)) -> Option<()> {
-    world.last_write = world.time;
-    for _ in 0..STEPS_MAX {
-        step(world);
-        people(world);
-        going(world)?;
-        if world.time > world.last_write + REST {
+async fn rest(shared: &Shared, people: fn(&mut World)) -> Option<()> {
+    let began = Instant::now();
+    lock(shared).last_write = began;
+    while began.elapsed() < REST_MAX {
+        sleep(Duration::from_millis(500)).await;
+        going(shared)?;
+        let mut world = lock(shared);
+        // One that lost its lease is started anew.
+        if !is_alive(&world, 0) {
+            drop(world);
+            start(shared, 0);
+            continue;
+        }
+        people(&mut world);
+        if world.last_write.elapsed() > REST {
             return Some(());
         }
     }
-    world.witness.fail("idle", || {
-        format!("{STEPS_MAX} steps after the faults stopped the operator still writes")
+    lock(shared).witness.fail("rest", || {
+        let minutes = REST_MAX.as_secs() / 60;
+        format!("{minutes} minutes after the faults stopped the operator still writes")
     });
     None
 }
 
 /// At rest: every held node says why, where `kubectl get` shows it.
 fn reasons_are_shown(world: &mut World) {
-    let silent = world.cluster.nodes.values().find(|node| {
+    let is_silent = |name: &String| {
+        let node = world.get(NODE, name)?;
         let conditions = node.value["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
         let shown = conditions
-            .into_iter()
-            .flatten()
             .any(|c| c["type"] == "Held" && c["status"] == "True" && c["reason"] != "Releasing");
-        node.reading.held
-            && !node.digest.deleting
-            && world.cluster.forms.contains_key(&node.digest.form)
-            && !shown
-    });
-    if let Some(node) = silent.map(|node| node.digest.key.name.clone()) {
+        let seen = world.witness.nodes.get(name)?;
+        let has_form = world.get(FORM, &seen.form).is_some();
+        (seen.reading.held && !seen.deleting && has_form && !shown).then(|| name.clone())
+    };
+    let silent = world.names(NODE).iter().find_map(is_silent);
+    if let Some(node) = silent {
         world.witness.fail("reason", || {
             format!("{node} is held, everything is at rest, and its status does not say why")
         });
@@ -333,31 +298,27 @@ fn reasons_are_shown(world: &mut World) {
 
 /// Everything that people want is there, ready, and said to be so; and no slot is left.
 fn completed(world: &mut World) {
+    let forms = world.names(FORM);
     let mut wanted = BTreeSet::new();
-    for form in world.cluster.forms.keys() {
+    for form in &forms {
         for (uid, _) in world.rows.iter().filter(|(_, active)| **active) {
             wanted.insert(format!("{uid}-{form}"));
         }
     }
-    let there: BTreeSet<String> = world.cluster.nodes.keys().cloned().collect();
+    let there: BTreeSet<String> = world.names(NODE).into_iter().collect();
     let mut problems: Vec<String> = wanted
         .symmetric_difference(&there)
         .map(|name| format!("{name} is missing or too much"))
         .collect();
-    for (name, node) in &world.cluster.nodes {
-        let image = world
-            .cluster
-            .forms
-            .get(&node.digest.form)
-            .map(|_| world.users.image(&node.digest.form));
-        let runs = world
-            .cluster
-            .children
-            .get(name)
-            .map(|child| child.image.clone());
+    for (name, node) in &world.witness.nodes {
+        let image = forms
+            .contains(&node.form)
+            .then(|| world.users.image(&node.form));
+        let child = world.get(DEPLOYMENT, name);
+        let runs = child.map(|child| Workload::of(&child).image);
         let is_newest = |image: &str| {
-            runs.as_deref()
-                .is_some_and(|runs| runs.split(' ').next() == Some(image))
+            let runs = runs.as_deref();
+            runs.is_some_and(|runs| runs.split(' ').next() == Some(image))
         };
         if node.reading.held {
             problems.push(format!("{name} is held still"));
@@ -367,23 +328,17 @@ fn completed(world: &mut World) {
             problems.push(format!("{name} runs {runs:?}, not {image:?}"));
         }
     }
-    if !world.cluster.hub.slots.is_empty() {
-        problems.push(format!(
-            "the ledger has {} slots still",
-            world.cluster.hub.slots.len()
-        ));
+    let slots = world.witness.slots.len();
+    if slots > 0 {
+        problems.push(format!("the ledger has {slots} slots still"));
     }
-    for (name, form) in &world.cluster.forms {
-        let over = form
-            .status
-            .rollout
-            .as_ref()
-            .is_some_and(|r| matches!(r.phase, Phase::Complete | Phase::Idle));
-        if !over || form.status.observed_generation != Some(form.generation) {
-            problems.push(format!(
-                "form {name} of generation {} says {:?}",
-                form.generation, form.status
-            ));
+    for form in &forms {
+        let object = world.get(FORM, form).expect("it is there");
+        let status = &object.value["status"];
+        let phase = status["rollout"]["phase"].as_str();
+        let is_over = phase.is_some_and(|phase| ["Complete", "Idle"].contains(&phase));
+        if !is_over || status["observedGeneration"] != object.value["metadata"]["generation"] {
+            problems.push(format!("form {form} says {status}"));
         }
     }
     if let Some(first) = problems.first() {
@@ -392,41 +347,21 @@ fn completed(world: &mut World) {
     }
 }
 
-/// A look at everything, and a restart, write nothing.
-fn idles(world: &mut World) -> Option<()> {
-    let before = world.writes;
+/// One more sync, and a restart, write nothing.
+async fn idles(shared: &Shared) -> Option<()> {
+    let before = lock(shared).writes;
     // One seed in four pays for a restart as well.
-    let looks = if world.settings.seed.is_multiple_of(4) {
-        2
-    } else {
-        1
-    };
-    for again in 0..looks {
-        if again == 1 {
-            kill(world, 0);
-            start(world, 0);
-        }
-        let time = world.time;
-        let process = &mut world.processes[0];
-        process.hub_loop.wake(time);
-        process.release.wake(time);
-        let names: Vec<String> = process.nodes.keys().cloned().collect();
-        names
-            .iter()
-            .for_each(|name| process.node_loop.wake(name, time));
-        rest(world, |_| {})?;
-        let writes = world.writes - before;
-        if writes > 0 {
-            let what = if again == 1 {
-                "a restart"
-            } else {
-                "one more look"
-            };
-            world.witness.fail("idle", || {
-                format!("{what} of a complete fleet costs {writes} writes")
-            });
-            return None;
-        }
+    if lock(shared).settings.seed.is_multiple_of(4) {
+        kill(&mut lock(shared), 0);
+        start(shared, 0);
+        rest(shared, |_| {}).await?;
+    }
+    let writes = lock(shared).writes - before;
+    if writes > 0 {
+        lock(shared).witness.fail("idle", || {
+            format!("a restart beside a complete fleet costs {writes} writes")
+        });
+        return None;
     }
     Some(())
 }

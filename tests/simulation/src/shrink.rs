@@ -2,7 +2,7 @@
 //! runs the seed again with other settings, and never edits a run.
 
 use crate::run::run;
-use crate::world::{Fault, Settings};
+use crate::settings::{Fault, Settings};
 
 pub fn shrink(settings: &Settings, invariant: &str) -> Settings {
     let mut best = settings.clone();

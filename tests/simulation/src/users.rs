@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 
 use lynqgate::api::names;
 use serde_json::{Value, json};
+use tokio::time::{Duration, Instant};
 
-use crate::cluster::HUB;
-use crate::operator::timestamp;
+use crate::api::store::{FORM, HUB, NODE};
 use crate::random::Random;
-use crate::world::{Fault, World};
-
-const ALICE: &str = "alice";
+use crate::settings::Fault;
+use crate::world::{TENANTS, World};
 
 pub struct Users {
     random: Random,
@@ -43,11 +42,21 @@ pub fn begin(world: &mut World) {
     for i in 0..world.settings.rows {
         world.rows.insert(format!("t{i}"), true);
     }
+    world.put_rows();
     let skew = random_skew(world);
     let hub_window = world.has(Fault::HubWindow) && world.users.random.permille(500);
-    world.change_hub(|hub| {
+    let interval = if world.has(Fault::NoPolling) {
+        "0s"
+    } else {
+        "5s"
+    };
+    world.put(HUB, TENANTS, |hub| {
+        hub["spec"] = json!({
+            "source": {"type": "configMap", "configMap": {"name": "rows", "key": "rows.csv"}, "syncInterval": interval},
+            "valueMappings": {"uid": "id", "activate": "active"},
+        });
         if hub_window {
-            hub.skew = serde_json::from_value(skew).expect("a window");
+            hub["spec"]["rollout"] = json!({"maxSkew": skew});
         }
     });
     for form in FORMS.iter().take(world.settings.forms) {
@@ -109,15 +118,19 @@ fn put(world: &mut World, form: &str) {
         .unwrap_or_else(|| json!({}));
     world.trace(|| format!("alice: form {form}: {image}, rollout {policy}"));
     let spec = json!({
-        "hubId": HUB,
-        "deployments": [{
-            "id": "app",
-            "nameTemplate": "{{ .uid }}-app",
-            "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "image": format!("{image} for {{{{ .uid }}}}")},
-        }],
+        "hubId": TENANTS,
+        "deployments": deployments(form, &image),
         "rollout": policy,
     });
-    world.put_form(form, spec);
+    world.put(FORM, form, |object| object["spec"] = spec);
+}
+
+fn deployments(form: &str, image: &str) -> Value {
+    let image = format!("{image} for {{{{ .uid }}}}");
+    json!([{
+        "id": "app", "nameTemplate": format!("{{{{ .uid }}}}-{form}"),
+        "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 1, "image": image}},
+    }])
 }
 
 /// One thing that somebody does.
@@ -146,7 +159,7 @@ pub fn act(world: &mut World) {
     if !world.has(class) {
         return;
     }
-    let forms: Vec<String> = world.cluster.forms.keys().cloned().collect();
+    let forms = world.names(FORM);
     let form = (!forms.is_empty()).then(|| world.users.random.pick(&forms).clone());
     match (class, form) {
         (Fault::Edits, Some(form)) => {
@@ -179,7 +192,9 @@ pub fn act(world: &mut World) {
                 random_skew(world)
             };
             world.trace(|| format!("alice: hub: maxSkew {skew}"));
-            world.change_hub(|hub| hub.skew = serde_json::from_value(skew).expect("a window"));
+            world.put(HUB, TENANTS, |hub| {
+                hub["spec"]["rollout"] = json!({"maxSkew": skew})
+            });
         }
         (Fault::LostLedger, _) => lose_ledger(world),
         (Fault::Takeover, _) => left::act(world),
@@ -191,13 +206,8 @@ pub fn act(world: &mut World) {
             }
         }
         (Fault::Database, _) => {
-            let time = world.time;
             world.trace(|| "the database does not answer".to_owned());
-            world.database_down_until = time + 40_000;
-            world
-                .processes
-                .iter_mut()
-                .for_each(|process| process.hub_loop.wake(time));
+            world.database_down_until = Instant::now() + Duration::from_secs(40);
         }
         _ => {}
     }
@@ -207,12 +217,42 @@ fn force_all(world: &mut World, form: &str) {
     let on = world.users.random.permille(300);
     if world.users.random.permille(300) {
         world.trace(|| format!("alice: hub: forced {on}"));
-        return world.change_hub(|hub| hub.forced = on);
+        return annotate(
+            world,
+            HUB,
+            TENANTS,
+            names::FORCE_ROLLOUT,
+            on.then_some("true"),
+        );
     }
-    let now = timestamp(world.time as i64);
-    let resumed_at = world.users.random.permille(500).then_some(now);
-    world.trace(|| format!("alice: form {form}: forced {on}, resumed at {resumed_at:?}"));
-    world.annotate_form(form, on, resumed_at);
+    let resumed = world.users.random.permille(500);
+    world.trace(|| format!("alice: form {form}: forced {on}, resumed {resumed}"));
+    annotate_form(world, form, on, resumed);
+}
+
+fn annotate(world: &mut World, kind: usize, object: &str, name: &str, value: Option<&str>) {
+    world.put(kind, object, |object| {
+        let annotations = &mut object["metadata"]["annotations"];
+        match value {
+            Some(value) => annotations[name] = value.into(),
+            None => drop(annotations.as_object_mut().map(|all| all.remove(name))),
+        }
+    });
+}
+
+fn annotate_form(world: &mut World, form: &str, forced: bool, resumed: bool) {
+    if world.get(FORM, form).is_none() {
+        return;
+    }
+    let now = world.clock.now(0).to_string();
+    annotate(
+        world,
+        FORM,
+        form,
+        names::FORCE_ROLLOUT,
+        forced.then_some("true"),
+    );
+    annotate(world, FORM, form, names::RESUME, resumed.then_some(&now));
 }
 
 /// Back to what the form was before, as an edit of its own.
@@ -276,23 +316,19 @@ fn change_rows(world: &mut World) {
             world.rows.insert(uid, false);
         }
     }
-    let time = world.time;
-    world
-        .processes
-        .iter_mut()
-        .for_each(|process| process.hub_loop.wake(time));
+    world.put_rows();
 }
 
 fn change_forms(world: &mut World, form: Option<String>) {
     let missing = FORMS
         .iter()
         .take(world.settings.forms)
-        .find(|form| !world.cluster.forms.contains_key(**form));
+        .find(|form| world.get(FORM, form).is_none());
     match (missing, form) {
         (Some(missing), _) => put(world, missing),
         (None, Some(form)) if world.users.random.permille(400) => {
             world.trace(|| format!("alice: form {form} is deleted"));
-            world.delete_form(&form);
+            world.delete(FORM, &form);
         }
         _ => {}
     }
@@ -301,19 +337,19 @@ fn change_forms(world: &mut World, form: Option<String>) {
 /// Somebody writes a LynqNode.
 fn touch_node(world: &mut World, class: Fault) {
     if class == Fault::OtherWriters && world.users.random.permille(300) {
-        // A write of the hub that is none of the operator's business, but moves its version.
-        let ready = world.users.random.below(50) as i32;
-        world.trace(|| "somebody writes the hub's status".to_owned());
-        return world.change_hub(|hub| hub.counts.0 = -ready);
+        // None of the operator's business, but it moves the version.
+        let ready = world.users.random.below(50);
+        world.trace(|| "somebody writes the hub's metadata".to_owned());
+        return annotate(world, HUB, TENANTS, "seen", Some(&ready.to_string()));
     }
-    let names: Vec<String> = world.cluster.nodes.keys().cloned().collect();
+    let names = world.names(NODE);
     if names.is_empty() {
         return;
     }
     let name = world.users.random.pick(&names).clone();
     if class == Fault::HandEdits && world.users.random.permille(150) {
         world.trace(|| format!("alice deletes {name}"));
-        return world.delete_node(&name);
+        return world.delete(NODE, &name);
     }
     let number = world.users.random.draw() % 1_000;
     let what = match class {
@@ -332,14 +368,10 @@ fn touch_node(world: &mut World, class: Fault) {
         "ends the force on",
         "labels",
     ][what];
-    let reply = world.write_node(&name, ALICE, None, |cluster, admission| {
-        cluster.write_node(&name, admission, |new| change(new, what, number), None)
-    });
+    let is_ok = world.edit(NODE, &name, |new| change(new, what, number));
     world.trace(|| {
-        format!(
-            "alice {shown} {name}: {}",
-            if reply.is_ok() { "ok" } else { "refused" }
-        )
+        let said = if is_ok { "ok" } else { "refused" };
+        format!("alice {shown} {name}: {said}")
     });
 }
 
@@ -348,11 +380,11 @@ fn change(node: &mut Value, what: usize, number: u64) {
         |node: &mut Value, name: &str, value: Value| node["metadata"]["annotations"][name] = value;
     match what {
         0 => {
-            node["spec"]["deployments"][0]["spec"]["image"] =
+            node["spec"]["deployments"][0]["spec"]["spec"]["image"] =
                 format!("hand{number}-good by hand").into()
         }
         1 => {
-            node["spec"]["deployments"][0]["spec"]["image"] =
+            node["spec"]["deployments"][0]["spec"]["spec"]["image"] =
                 format!("hand{number}-never by hand").into()
         }
         2 => {
@@ -417,42 +449,46 @@ pub fn heal(world: &mut World) {
             policy(world, form, healthy);
         }
     }
-    world.change_hub(|hub| hub.forced = false);
-    let now = timestamp(world.time as i64);
+    annotate(world, HUB, TENANTS, names::FORCE_ROLLOUT, None);
+    world.put(HUB, TENANTS, |hub| {
+        hub["spec"]["source"]["syncInterval"] = "5s".into()
+    });
     for form in FORMS {
-        world.annotate_form(form, false, Some(now));
+        annotate_form(world, form, false, true);
     }
     if world.rows.is_empty() {
         for i in 0..world.settings.rows {
             world.rows.insert(format!("t{i}"), true);
         }
+        world.put_rows();
     }
 }
 
 /// What is held and shown to people, they agree to.
 pub fn confirm(world: &mut World) {
-    let held = world
-        .cluster
-        .hub
-        .deletions_held
-        .map(|count| count.to_string());
-    if held.is_some() && held != world.cluster.hub.confirmation {
-        world.trace(|| format!("alice: hub: {held:?} deletions are confirmed"));
-        world.change_hub(|hub| hub.confirmation = held);
+    let held = world.deletions_held.map(|count| count.to_string());
+    if let Some(held) = held
+        && world.confirmation().as_ref() != Some(&held)
+    {
+        world.trace(|| format!("alice: hub: {held} deletions are confirmed"));
+        annotate(world, HUB, TENANTS, names::CONFIRM_DELETIONS, Some(&held));
     }
 }
 
 /// A backup restores the hub without its status. Not while a release is under way: its slot is what makes it good.
 fn lose_ledger(world: &mut World) {
-    let hub = world.cluster.hub.clone();
-    let under_way = hub.slots.iter().any(|slot| {
-        let node = world.cluster.nodes.get(&slot.node);
-        node.is_some_and(|node| node.digest.resource_version == slot.resource_version)
+    let slots = world.witness.slots.clone();
+    let under_way = slots.iter().any(|slot| {
+        let node = world.get(NODE, &slot.node);
+        node.is_some_and(|node| node.version() == slot.resource_version)
     });
     if under_way {
         return;
     }
     world.trace(|| "the hub's status is lost".to_owned());
-    world.witness.ledger_lost(&hub.slots);
-    world.change_hub(|hub| (hub.slots, hub.has_ledger) = (vec![], false));
+    world.witness.ledger_lost(&slots);
+    world.put(HUB, TENANTS, |hub| {
+        let status = hub["status"].as_object_mut();
+        status.map(|status| status.remove("rollout"));
+    });
 }

@@ -1,5 +1,5 @@
-//! The witness: computes from the fake cluster's own objects, and from nothing that the operator believes, whether the
-//! invariants of the design hold. It reads JSON by itself and shares no decision with the library.
+//! The witness: computes from the objects that are stored, and from nothing that the operator believes, whether the invariants of
+//! the design hold. It reads JSON by itself and shares no decision with the library.
 
 mod plans;
 mod read;
@@ -8,10 +8,13 @@ mod windows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lynqgate::api::hub::Slot;
+use lynqgate::api::policy::{Rollout, Skew};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, Form, Hub, Node, Workload};
-pub use read::{Reading, held, live_image, text};
+use crate::api::requests::Verb;
+use crate::api::store::{DEPLOYMENT, FORM, HUB, NODE, Object};
+use read::is_forced;
+pub use read::{FormView, NodeView, Workload, held, live_image, text};
 use windows::{History, Policy};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +31,20 @@ pub struct Life {
 }
 
 /// Since which revision the caches hold that a plan was made on, and whether nothing was missing in them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
     pub since: u64,
     /// Since which revision the hub and its forms said what its sender knew of them when it sent the request.
     pub said: u64,
     pub current: bool,
+}
+
+/// Who of the operator's processes asks, on what view, and for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Author {
+    pub life: Life,
+    pub view: View,
+    pub verb: Verb,
 }
 
 /// A node whose live content changed and that has not been settled since.
@@ -66,12 +77,19 @@ enum Cause {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     pub steps: u64,
+    pub requests: u64,
     pub releases: u64,
     pub peak: usize,
 }
 
 #[derive(Default)]
 pub struct Witness {
+    pub nodes: BTreeMap<String, NodeView>,
+    pub children: BTreeMap<String, Workload>,
+    pub forms: BTreeMap<String, FormView>,
+    pub slots: Vec<Slot>,
+    /// Which uids of rows a life's last sync saw.
+    pub rows: BTreeMap<Life, BTreeSet<String>>,
     pub violation: Option<Violation>,
     pub figures: Figures,
     history: History,
@@ -79,6 +97,8 @@ pub struct Witness {
     taken: BTreeMap<String, Widths>,
     /// Whose slots were in a ledger that was lost, until there is another; by uid.
     lost: Option<BTreeSet<String>>,
+    /// The gate does not see the write that is seen now.
+    pub past_gate: bool,
     /// Nodes of which nobody knows what is live: Lynq left them, or content got past the gate; by uid.
     unknown: BTreeSet<String>,
     /// What a life has read of a node's workload last: what it runs, and at which revision.
@@ -113,31 +133,96 @@ impl Witness {
         }
     }
 
-    pub fn form_changed(&mut self, revision: u64, name: &str, form: Option<&Form>) {
-        let policy = form.map(|form| Policy {
-            rollout: form.spec.rollout.clone().unwrap_or_default(),
-            forced: form.forced,
-        });
-        self.history.policy(revision, name, policy);
+    /// Something was written; by the operator, or by somebody else.
+    pub fn saw(
+        &mut self,
+        revision: u64,
+        kind: usize,
+        (before, now): (Option<&Object>, Option<&Object>),
+        author: Option<Author>,
+    ) {
+        let Some(object) = now.or(before) else {
+            return;
+        };
+        let name = object.text_of("name").to_owned();
+        match (kind, now) {
+            (NODE, Some(now)) => {
+                self.nodes.insert(name, NodeView::of(now));
+                self.node_written(revision, before, now, author);
+            }
+            (NODE, None) => {
+                self.nodes.remove(&name);
+                self.node_gone(revision, object.uid());
+            }
+            (DEPLOYMENT, Some(now)) => {
+                let new = Workload::of(now);
+                let old = self.children.insert(name.clone(), new.clone());
+                match author {
+                    Some(Author {
+                        view,
+                        verb: Verb::Apply | Verb::Create | Verb::Replace,
+                        ..
+                    }) => self.child_applied(old.as_ref(), &new, view),
+                    _ => self.look_at(&name),
+                }
+            }
+            (DEPLOYMENT, None) => drop(self.children.remove(&name)),
+            (FORM, now) => self.form_changed(revision, &name, now),
+            (HUB, Some(now)) => {
+                let rollout = &now.value["spec"]["rollout"];
+                let skew = rollout["maxSkew"].clone();
+                let skew: Skew = serde_json::from_value(skew).unwrap_or_default();
+                let confirmed = text(&now.value, "confirm-deletions").parse();
+                let confirmed = confirmed.unwrap_or_default();
+                let forced = is_forced(&now.value);
+                self.history.hub(revision, skew, forced, confirmed);
+                let slots = now.value["status"]["rollout"]["slots"].clone();
+                let slots: Vec<Slot> = serde_json::from_value(slots).unwrap_or_default();
+                let old = std::mem::replace(&mut self.slots, slots);
+                let is_there = !now.value["status"]["rollout"].is_null();
+                if let Some(author) = author
+                    && is_there
+                    && (old != self.slots || self.lost.is_some())
+                {
+                    self.ledger_written(&old, author);
+                }
+            }
+            _ => {}
+        }
     }
 
-    pub fn hub_changed(&mut self, revision: u64, hub: &Hub) {
-        self.history.hub(revision, hub.skew, hub.forced);
+    fn form_changed(&mut self, revision: u64, name: &str, form: Option<&Object>) {
+        let Some(form) = form else {
+            self.forms.remove(name);
+            return self.history.policy(revision, name, None);
+        };
+        let rollout = form.value["spec"]["rollout"].clone();
+        let rollout: Rollout = serde_json::from_value(rollout).unwrap_or_default();
+        let image = &form.value["spec"]["deployments"][0]["spec"]["spec"]["image"];
+        let view = FormView {
+            rollout: rollout.clone(),
+            image: image.as_str().unwrap_or_default().to_owned(),
+        };
+        self.forms.insert(name.to_owned(), view);
+        let forced = is_forced(&form.value);
+        self.history
+            .policy(revision, name, Some(Policy { rollout, forced }));
     }
 
     /// A node was written; `release` is who asked for it and on which view, where a marker came along.
-    pub fn node_written(
+    fn node_written(
         &mut self,
-        cluster: &Cluster,
-        old: Option<&Node>,
-        new: &Node,
-        author: Option<(Life, View)>,
+        revision: u64,
+        old: Option<&Object>,
+        new: &Object,
+        author: Option<Author>,
     ) {
         let (old_value, value) = (old.map(|old| &old.value), &new.value);
-        let uid = new.digest.uid.clone();
-        self.count_nodes(cluster);
-        // Nothing is applied of a node on its way out, and the gate lets it be.
-        if new.digest.deleting {
+        let (uid, name) = (new.uid().to_owned(), new.text_of("name").to_owned());
+        let form = self.nodes[&name].form.clone();
+        self.count_nodes(revision);
+        // Nothing is applied of a node on its way out, and the gate lets it be. What nobody let through says so itself.
+        if self.nodes[&name].deleting || self.past_gate {
             return;
         }
         self.expect(
@@ -147,7 +232,7 @@ impl Witness {
             || {
                 format!(
                     "{} is held and has no released content, or is not held and has",
-                    new.digest.key.name
+                    name
                 )
             },
         );
@@ -162,7 +247,7 @@ impl Witness {
             self.expect(!held(value), "gate", || {
                 format!(
                     "the release of {} was answered 200, and it is held still",
-                    new.digest.key.name
+                    name
                 )
             });
         }
@@ -176,7 +261,7 @@ impl Witness {
         let went_live = is != was || old_value.is_some_and(|old| start(old) != start(value));
         if !went_live || is.is_none() {
             self.expect(is == was, "gate", || {
-                format!("{} lost its live content", new.digest.key.name)
+                format!("{} lost its live content", name)
             });
             return;
         }
@@ -191,13 +276,13 @@ impl Witness {
             return self.fail("gate", || {
                 format!(
                     "the live content of {} changed without release, force or ungating",
-                    new.digest.key.name
+                    name
                 )
             });
         };
         let mut flight = Flight {
-            name: new.digest.key.name.clone(),
-            form: new.digest.form.clone(),
+            name: name.clone(),
+            form: form.clone(),
             cause,
             allowed: (None, None),
             repair: false,
@@ -205,7 +290,7 @@ impl Witness {
             was_apart: false,
         };
         if cause != Cause::Forced {
-            let Some((life, view)) = author else {
+            let Some(Author { life, view, .. }) = author else {
                 return self.fail("gate", || {
                     format!(
                         "{} was let go by somebody who is not the operator",
@@ -219,13 +304,13 @@ impl Witness {
                 flight.allowed.0 = flight.allowed.0.zip(taken.0).map(|(a, b)| a.max(b));
                 flight.allowed.1 = flight.allowed.1.zip(taken.1).map(|(a, b)| a.max(b));
             }
-            let slot = cluster.hub.slots.iter().find(|slot| slot.uid == uid);
+            let slot = self.slots.iter().find(|slot| slot.uid == uid);
             flight.repair = slot.is_some_and(|slot| slot.repair);
             flight.apart = !self.history.counts_all(&flight.form, view.since);
             let before = self.flights.get(&uid);
             flight.was_apart = flight.apart || before.is_some_and(|before| before.was_apart);
             if cause == Cause::Gated {
-                self.released(cluster, old, new, life, view, &flight);
+                self.released(old, new, life, view, &flight);
             } else if self.history.was_forced(&flight.form, view.said) {
                 flight.cause = Cause::Forced;
             } else if self.runs_already(life, &flight.name, &is) {
@@ -249,36 +334,32 @@ impl Witness {
             }
         }
         self.flights.insert(uid.clone(), flight);
-        self.look_at(cluster, &new.digest.key.name);
+        self.look_at(&name);
     }
 
     /// A gated release has happened.
     fn released(
         &mut self,
-        cluster: &Cluster,
-        old: Option<&Node>,
-        new: &Node,
+        old: Option<&Object>,
+        new: &Object,
         life: Life,
         view: View,
         flight: &Flight,
     ) {
         self.figures.releases += 1;
-        let released = &new.digest.uid;
-        self.released.insert(released.clone());
-        self.read_ready.retain(|(_, uid)| uid != released);
+        let uid = &new.uid().to_owned();
+        self.released.insert(uid.clone());
+        self.read_ready.retain(|(_, released)| released != uid);
         let name = &flight.name;
         let Some(old) = old else {
             return self.fail("exact", || format!("{name} was released at its creation"));
         };
-        let uid = &new.digest.uid;
-        let (hash, version) = (
-            text(&new.value, "desired-hash"),
-            &old.digest.resource_version,
-        );
+        let (hash, version) = (text(&new.value, "desired-hash"), &old.version().to_owned());
         let named = |slot: &&Slot| slot.uid == *uid;
-        let slot = cluster.hub.slots.iter().find(named);
+        let slot = self.slots.iter().find(named).cloned();
         self.expect(
-            slot.is_some_and(|slot| slot.hash == hash && slot.resource_version == *version),
+            slot.as_ref()
+                .is_some_and(|slot| slot.hash == hash && slot.resource_version == *version),
             "exact",
             || format!("{name} was released at {version} as {hash}, and the ledger says {slot:?}"),
         );
@@ -328,39 +409,39 @@ impl Witness {
         }
     }
 
-    pub fn node_gone(&mut self, cluster: &Cluster, uid: &str) {
+    fn node_gone(&mut self, revision: u64, uid: &str) {
         self.flights.remove(uid);
         self.live.remove(uid);
         self.released.remove(uid);
         self.unknown.remove(uid);
-        self.count_nodes(cluster);
+        self.count_nodes(revision);
     }
 
-    pub fn count_nodes(&mut self, cluster: &Cluster) {
-        self.history.nodes(cluster);
+    fn count_nodes(&mut self, revision: u64) {
+        self.history.nodes(revision, &self.nodes);
     }
 
     /// A workload changed: is its node settled now?
-    pub fn look_at(&mut self, cluster: &Cluster, name: &str) {
-        let Some((node, child)) = cluster.nodes.get(name).zip(cluster.children.get(name)) else {
+    fn look_at(&mut self, name: &str) {
+        let Some((node, child)) = self.nodes.get(name).zip(self.children.get(name)) else {
             return;
         };
         // What is there stays as it is where nobody knows what is live.
         let is_live = || node.reading.live_image.as_ref() == Some(&child.image);
         if child.ready
-            && child.node_uid == node.digest.uid
-            && (self.unknown.contains(&node.digest.uid) || is_live())
+            && child.node_uid == node.uid
+            && (self.unknown.contains(&node.uid) || is_live())
         {
-            self.flights.remove(&node.digest.uid);
+            let uid = node.uid.clone();
+            self.flights.remove(&uid);
         }
     }
 
     /// Nobody knows any more what is live on a node, or has ever known.
-    pub fn forgotten(&mut self, cluster: &Cluster, name: &str) {
-        if let Some(node) = cluster.nodes.get(name) {
-            self.unknown.insert(node.digest.uid.clone());
-            self.count_nodes(cluster);
-            self.look_at(cluster, name);
+    pub fn forgotten(&mut self, name: &str) {
+        if let Some(node) = self.nodes.get(name) {
+            self.unknown.insert(node.uid.clone());
+            self.look_at(name);
         }
     }
 
@@ -372,20 +453,12 @@ impl Witness {
     }
 
     /// Somebody applied content to a workload.
-    pub fn child_applied(
-        &mut self,
-        cluster: &Cluster,
-        old: Option<&Workload>,
-        new: &Workload,
-        view: View,
-    ) {
+    fn child_applied(&mut self, old: Option<&Workload>, new: &Workload, view: View) {
         let live = self.live.get(&new.node_uid);
         let ever = live.is_some_and(|live| live.contains(&new.image));
         // A node that is gone may be followed by a late request of its controller.
-        let gone = cluster
-            .nodes
-            .get(&new.node)
-            .is_none_or(|node| node.digest.uid != new.node_uid);
+        let node = self.nodes.get(&new.node);
+        let gone = node.is_none_or(|node| node.uid != new.node_uid);
         self.expect(ever || gone, "gate", || {
             format!(
                 "{} was given {}, which was never live on it",
@@ -393,11 +466,7 @@ impl Witness {
             )
         });
         // What somebody else has applied since the view is not in it.
-        let known = |old: &Workload| {
-            old.resource_version
-                .parse::<u64>()
-                .is_ok_and(|v| v <= view.since)
-        };
+        let known = |old: &Workload| old.version.parse::<u64>().is_ok_and(|v| v <= view.since);
         let same = old.is_some_and(|old| {
             old.image == new.image
                 && old.node_uid == new.node_uid
@@ -407,7 +476,7 @@ impl Witness {
         self.expect(!(same && view.current), "revert", || {
             format!("{} was given {} once more", new.node, new.image)
         });
-        self.look_at(cluster, &new.node);
+        self.look_at(&new.node);
     }
 
     /// A workload was read from the API server itself.
@@ -420,8 +489,8 @@ impl Witness {
     }
 
     /// The ledger was written.
-    pub fn ledger_written(&mut self, cluster: &Cluster, old: &[Slot], (life, view): (Life, View)) {
-        let new = &cluster.hub.slots;
+    fn ledger_written(&mut self, old: &[Slot], Author { life, view, .. }: Author) {
+        let new = &self.slots.clone();
         let uids: BTreeSet<&str> = new.iter().map(|slot| slot.uid.as_str()).collect();
         self.expect(uids.len() == new.len(), "ledger", || {
             format!("a node has two slots: {new:?}")
@@ -440,23 +509,16 @@ impl Witness {
                     continue;
                 }
             }
-            let Some(node) = cluster
-                .nodes
-                .get(name)
-                .filter(|node| node.digest.uid == *uid)
-            else {
+            let node = self.nodes.get(name).filter(|node| node.uid == *uid);
+            let Some(version) = node.map(|node| node.version.clone()) else {
                 continue;
             };
-            self.expect(
-                node.digest.resource_version != slot.resource_version,
-                "ledger",
-                || {
-                    format!(
-                        "the slot of {name} was freed while its release at {} can still succeed",
-                        slot.resource_version
-                    )
-                },
-            );
+            self.expect(version != slot.resource_version, "ledger", || {
+                format!(
+                    "the slot of {name} was freed while its release at {} can still succeed",
+                    slot.resource_version
+                )
+            });
             let in_flight = self
                 .flights
                 .get(uid)
@@ -476,7 +538,7 @@ impl Witness {
             let lost = lost.as_ref();
             lost.is_some_and(|lost| lost.contains(&slot.uid) || slot.presumed)
         };
-        for form in cluster.forms.keys() {
+        for form in &self.forms.keys().cloned().collect::<Vec<_>>() {
             let of_form = |slots: &[Slot]| slots.iter().filter(|slot| slot.form == *form).count();
             let back = new
                 .iter()
@@ -499,13 +561,11 @@ impl Witness {
     }
 
     /// The writer has the reply to its ledger write.
-    pub fn ledger_acknowledged(&mut self, life: Life, slots: &[Slot]) {
+    pub fn ledger_acknowledged(&mut self, life: Life, hub: &Value) {
+        let slots = hub["status"]["rollout"]["slots"].clone();
+        let slots: Vec<Slot> = serde_json::from_value(slots).unwrap_or_default();
         for slot in slots {
-            let (uid, hash, version) = (
-                slot.uid.clone(),
-                slot.hash.clone(),
-                slot.resource_version.clone(),
-            );
+            let (uid, hash, version) = (slot.uid, slot.hash, slot.resource_version);
             self.acknowledged.insert((life, uid, hash, version));
         }
     }

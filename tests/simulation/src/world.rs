@@ -1,159 +1,105 @@
-//! Everything of one run: the cluster, two operator processes, the people who use them, the clock and the faults.
-//! Each request of a process passes through here, where it may be lost, answered late or refused.
+//! All there is outside of the operator's processes: the API server's store, people, time, chance, the witness and the trace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use lynqgate::api::names;
-use lynqgate::decide::marker::ReleaseMarker;
 use lynqgate_plants::Plant;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::{Duration, Instant};
 
-use crate::cluster::{Admission, Cluster, OPERATOR, Refused};
-use crate::operator::Process;
-use crate::operator::timestamp;
+use crate::admission::Gate;
+use crate::api::requests::{self, Call, Refused, Verb};
+use crate::api::store::{
+    CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, LEASE, NODE, Object, Store,
+};
+use crate::life::Life;
+use crate::network::{Lag, Way};
 use crate::random::Random;
-use crate::request::{Reply, Request};
+use crate::settings::{Fault, Settings};
+use crate::time::Clock;
 use crate::users::Users;
-use crate::witness::{Life, View, Witness};
+use crate::witness::{Author, View, Witness, Workload};
 
-macro_rules! faults {
-    ($($name:ident: $what:literal,)*) => {
-        /// A class of what may go wrong, or of what people do meanwhile. A seed has some of them.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Fault { $($name,)* }
+pub const NAMESPACE: &str = "shop";
+pub const TENANTS: &str = "hub";
+pub const OPERATOR: &str = "system:serviceaccount:lynq-system:lynqgate";
+const ALICE: &str = "alice";
 
-        impl Fault {
-            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
+pub type Shared = Arc<Mutex<World>>;
 
-            pub fn what(self) -> &'static str {
-                match self { $(Fault::$name => $what,)* }
-            }
-        }
-    };
+pub fn lock(shared: &Shared) -> MutexGuard<'_, World> {
+    shared.lock().expect("no panic under it")
 }
 
-faults! {
-    Crash: "processes are killed anywhere, and start with empty memory",
-    LateRequest: "a request of a dead process arrives after its end",
-    LostReply: "a write happens, and its sender sees an error",
-    Unreachable: "a request does not arrive",
-    SlowReply: "a reply is read later than events that came after it",
-    TwoLeaders: "both processes believe that they lead",
-    Freeze: "a process stands still anywhere, and goes on",
-    LostWatch: "a watch is silent until a new list",
-    Lag: "a watch is late",
-    StaleList: "a list is older than what was there",
-    Clock: "the processes' clocks jump by up to 30 s",
-    WebhookDown: "the webhook does not answer, and writes fail",
-    Reinvocation: "another webhook changes the object, and the gate is asked again",
-    OtherWriters: "others write the hub's and the nodes' metadata",
-    Edits: "several edits of a form in a short time, reverts among them",
-    BadEdits: "content that is never ready, slow, or flaps",
-    HandEdits: "nodes are edited by hand, reverted, written without `released`, tampered with",
-    Force: "nodes are forced",
-    ForceAll: "a whole form or the hub is forced, and no longer",
-    Order: "canaries first, no order, and other canaries",
-    Policy: "maxSkew up, down, 0, percentages; paused; minReadySeconds; creation",
-    HubWindow: "the hub's own maxSkew",
-    LostLedger: "the hub's status is lost, and the ledger with it",
-    Rows: "rows come and go",
-    Forms: "forms are deleted and made again",
-    NoPolling: "rows are read only when the hub or a form changes",
-    Database: "queries fail, and tables are empty for a while",
-    Takeover: "nodes and workloads that Lynq left, content that gets past the gate, workloads that others change",
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub seed: u64,
-    /// Rows, and forms: a node for each pair.
-    pub rows: usize,
-    pub forms: usize,
-    /// Steps with faults, before everything heals.
-    pub steps: u64,
-    pub faults: BTreeSet<Fault>,
-    pub mutant: Option<Plant>,
-}
-
-/// A request of a process that is gone by now.
-struct Late {
-    life: Life,
-    view: View,
-    request: Request,
+/// What a replica is at the moment.
+#[derive(Default)]
+pub struct Replica {
+    pub boot: u32,
+    pub clock_offset: i64,
+    pub life: Option<Arc<Life>>,
+    /// By kind: nothing is delivered before this time, and the watch is lost then.
+    pub stalled: BTreeMap<usize, (Option<Instant>, bool)>,
 }
 
 pub struct World {
     pub settings: Settings,
+    pub clock: Clock,
+    pub store: Store,
+    /// By kind: that there are more events. (tokio's `watch` wakes those who wait in a random order.)
+    pub news: Vec<Arc<Notify>>,
     /// Of the order in which things happen.
     pub random: Random,
     /// Of faults, so that one class less shifts the others as little as may be.
-    chance: Random,
-    /// Milliseconds.
-    pub time: u64,
-    pub cluster: Cluster,
-    pub processes: [Process; 2],
-    pub witness: Witness,
+    pub chance: Random,
     pub users: Users,
+    pub witness: Witness,
+    pub replicas: [Replica; 2],
     pub rows: BTreeMap<String, bool>,
     pub faults_on: bool,
     pub tracing: bool,
     pub lines: Vec<String>,
-    /// Writes that processes asked for.
+    pub requests: u64,
+    /// Writes that processes asked for, events and leases aside.
     pub writes: u64,
-    pub last_write: u64,
-    late: Vec<Late>,
-    /// The process that is dying: its next request is late.
-    dying: Option<usize>,
-    /// When which workload (name, uid, image) becomes ready, or ceases to be.
-    pub timers: BTreeMap<(u64, u64), (String, String, String, bool)>,
-    timer_count: u64,
-    pub webhook_down_until: u64,
-    pub database_down_until: u64,
+    pub last_write: Instant,
+    pub webhook_down_until: Instant,
+    pub database_down_until: Instant,
+    /// How many deletions the last sync held back.
+    pub deletions_held: Option<u64>,
 }
 
 impl World {
     pub fn new(settings: Settings, tracing: bool) -> Self {
-        let seed = settings.seed;
+        let (seed, clock) = (settings.seed, Clock::start());
         World {
+            settings,
+            clock,
+            store: Store::default(),
+            news: KINDS.iter().map(|_| Arc::default()).collect(),
             random: Random::stream(seed, 1),
             chance: Random::stream(seed, 2),
             users: Users::new(Random::stream(seed, 3)),
-            settings,
-            time: 0,
-            cluster: Cluster::default(),
-            processes: [
-                Process::default(),
-                Process {
-                    id: 1,
-                    ..Process::default()
-                },
-            ],
             witness: Witness::default(),
+            replicas: [Replica::default(), Replica::default()],
             rows: BTreeMap::new(),
             faults_on: true,
             tracing,
             lines: vec![],
+            requests: 0,
             writes: 0,
-            last_write: 0,
-            late: vec![],
-            dying: None,
-            timers: BTreeMap::new(),
-            timer_count: 0,
-            webhook_down_until: 0,
-            database_down_until: 0,
+            last_write: clock.start,
+            webhook_down_until: clock.start,
+            database_down_until: clock.start,
+            deletions_held: None,
         }
     }
 
     pub fn trace(&mut self, line: impl FnOnce() -> String) {
         if self.tracing {
-            let line = format!("{:>8} ms  {}", self.time, line());
-            self.lines.push(line);
+            let time = self.clock.elapsed();
+            self.lines.push(format!("{time:>8} ms  {}", line()));
         }
     }
 
@@ -173,402 +119,275 @@ impl World {
         self.chance.below(n)
     }
 
-    /// Whether a reply is read at a later step.
-    pub fn is_slow(&mut self) -> bool {
-        self.strikes(Fault::SlowReply, 150)
+    // What processes see
+
+    /// The revision before the first event of these kinds that a process has not seen; None: it has seen all.
+    fn behind(&self, life: &Life, kinds: &[usize]) -> Option<u64> {
+        let unseen = kinds.iter().filter_map(|kind| {
+            let log = &self.store.log[*kind];
+            log.get(log.first_after(life.told(*kind)))
+        });
+        unseen.map(|event| event.revision - 1).min()
     }
 
-    pub fn database_fails(&mut self) -> bool {
-        self.database_down_until > self.time
+    /// Since which revision everything that it knows holds.
+    pub fn view(&self, life: &Life) -> View {
+        let behind = self.behind(life, &[NODE, HUB, FORM]);
+        View {
+            since: behind.unwrap_or(self.store.revision),
+            said: 0,
+            current: behind.is_none() && self.behind(life, &[DEPLOYMENT]).is_none(),
+        }
     }
 
-    pub fn send(&mut self, p: usize, request: Request, view: View) -> Result<Reply, Refused> {
-        let life = self.processes[p].life();
-        let known = self.processes[p].said_since(&self.cluster);
-        let view = View {
-            said: known,
-            ..view
+    /// Since which revision the hub and its forms say what they say as far as it knows.
+    pub fn said_since(&self, life: &Life) -> u64 {
+        let behind = self.behind(life, &[HUB, FORM]);
+        behind.unwrap_or(self.store.revision)
+    }
+
+    // The way of requests
+
+    pub fn way(&mut self, call: &Call) -> Way {
+        self.requests += 1;
+        let late = self.strikes(Fault::LateRequest, 8);
+        let slow = self.strikes(Fault::SlowReply, 150);
+        let is_write = !call.is_read();
+        Way {
+            there: match late {
+                true => self.draw(20_000) as u64,
+                false => 1 + self.random.below(6) as u64,
+            },
+            back: match slow {
+                true => self.draw(2_000) as u64,
+                false => 1 + self.random.below(6) as u64,
+            },
+            is_lost: self.strikes(Fault::Unreachable, 15),
+            reply_is_lost: is_write && self.strikes(Fault::LostReply, 25),
+            is_silent: self.draw(4) == 0,
+        }
+    }
+
+    pub fn lag(&mut self, life: &Life, kind: usize) -> Lag {
+        let now = Instant::now();
+        let replica = &mut self.replicas[life.replica];
+        if let Some((until, is_lost)) = replica.stalled.remove(&kind) {
+            let wait = until.map_or(0, |until| until.saturating_duration_since(now).as_millis());
+            return match (is_lost, self.draw(2)) {
+                (false, _) => Lag::Millis(wait as u64),
+                (true, 0) => Lag::Dropped(wait as u64),
+                (true, _) => Lag::Gone(wait as u64),
+            };
+        }
+        Lag::Millis(1 + self.random.below(12) as u64)
+    }
+
+    /// How many events ago a list is made.
+    pub fn listed(&mut self, life: &Life, call: &Call) -> usize {
+        // What the loops list themselves is consistent: of one namespace, or, when they begin to lead, of hubs and forms.
+        let is_first = life.lists(call.kind) == 0;
+        let is_watchs = match call.kind {
+            NODE | DEPLOYMENT => call.key.0.is_empty(),
+            HUB | FORM => is_first,
+            _ => false,
         };
-        if self.dying == Some(p) {
-            self.dying = None;
-            if !request.is_read() {
-                self.trace(|| {
-                    format!(
-                        "operator {p} asks, and dies before it arrives: {}",
-                        request.shown()
-                    )
-                });
-                self.late.push(Late {
-                    life,
-                    view,
-                    request,
-                });
-            }
-            return Err(Refused::Unavailable);
+        if !is_watchs || !self.strikes(Fault::StaleList, 400) {
+            return 0;
         }
-        let write = !request.is_read();
-        if write {
-            self.writes += 1;
-            self.last_write = self.time;
-        }
-        if self.strikes(Fault::Unreachable, 15) {
-            self.trace(|| format!("operator {p}: {}: does not arrive", request.shown()));
-            return Err(Refused::Unavailable);
-        }
-        let shown = if self.tracing {
-            request.shown()
-        } else {
-            String::new()
-        };
-        let reply = self.execute((life, view), request);
-        let lost = write && reply.is_ok() && self.strikes(Fault::LostReply, 25);
-        self.trace(|| format!("operator {p}: {shown}: {}", said(&reply, lost)));
-        if lost {
-            Err(Refused::Unavailable)
-        } else {
-            reply
-        }
-    }
-
-    /// The next request of this process is on its way when it dies.
-    pub fn die_asking(&mut self, p: usize, step: fn(&mut World, usize)) {
-        self.dying = Some(p);
-        step(self, p);
-        self.dying = None;
-    }
-
-    pub fn has_late(&self) -> bool {
-        !self.late.is_empty()
-    }
-
-    pub fn deliver_late(&mut self) {
-        let which = self.random.below(self.late.len());
-        let Late {
-            life,
-            view,
-            request,
-        } = self.late.remove(which);
-        let shown = if self.tracing {
-            request.shown()
-        } else {
-            String::new()
-        };
-        let reply = self.execute((life, view), request);
+        let behind = self.draw(100);
+        // Who answers with an old list sends its events late as well.
+        let until = Instant::now() + Duration::from_millis(self.draw(4_000) as u64);
+        let stalled = &mut self.replicas[life.replica].stalled;
+        stalled.insert(call.kind, (Some(until), false));
         self.trace(|| {
             format!(
-                "late, of operator {}'s life {}: {shown}: {}",
-                life.process,
-                life.boot,
-                said(&reply, false)
+                "a list of {} is {behind} events old",
+                KINDS[call.kind].plural
             )
         });
+        behind
     }
 
-    fn admission<'a>(&mut self, user: &'a str) -> Admission<'a> {
-        let replica = self.chance.below(2);
-        Admission {
-            user,
-            now: timestamp(self.time as i64 + self.processes[replica].clock_offset),
-            reinvoked: self.strikes(Fault::Reinvocation, 300),
-            mutant: self.settings.mutant,
+    /// A request of the operator.
+    pub fn execute(&mut self, author: &Author, call: &Call) -> Result<Arc<Object>, Refused> {
+        if !call.is_read() && ![LEASE, EVENT].contains(&call.kind) && !call.is_dry_run() {
+            self.writes += 1;
+            self.last_write = Instant::now();
         }
+        if call.kind == CONFIG_MAP && self.database_down_until > Instant::now() {
+            return Err(Refused::unavailable());
+        }
+        let answer = self.write(OPERATOR, call, Some(*author))?;
+        let revision = self.store.revision;
+        match (call.kind, call.verb) {
+            (DEPLOYMENT, Verb::Get) => {
+                let child = Workload::of(&answer);
+                self.witness.child_read(revision, author.life, &child);
+            }
+            (FORM, _) if call.of_status => {
+                let name = answer.text_of("name");
+                self.witness
+                    .form_said(revision, name, &answer.value["status"], author.view);
+            }
+            _ => {}
+        }
+        Ok(answer)
     }
 
-    /// A write of a LynqNode by anybody, through the gate.
-    pub fn write_node(
+    /// A request by anybody.
+    fn write(
         &mut self,
-        name: &str,
         user: &str,
-        author: Option<(Life, View)>,
-        write: impl FnOnce(
-            &mut Cluster,
-            &Admission,
-        ) -> Result<std::sync::Arc<crate::cluster::Node>, Refused>,
-    ) -> Result<Reply, Refused> {
-        if self.webhook_down_until > self.time {
-            return Err(Refused::Unavailable);
+        call: &Call,
+        author: Option<Author>,
+    ) -> Result<Arc<Object>, Refused> {
+        let gated =
+            call.kind == NODE && !call.of_status && !matches!(call.verb, Verb::Get | Verb::Delete);
+        if gated && self.webhook_down_until > Instant::now() {
+            let why = "failed calling webhook \"gate.lynq.sh\": context deadline exceeded";
+            return Err(Refused::new(500, "InternalError", why));
         }
-        let old = self.cluster.nodes.get(name).cloned();
-        let admission = self.admission(user);
-        let new = write(&mut self.cluster, &admission)?;
-        if old
-            .as_ref()
-            .is_none_or(|old| !std::sync::Arc::ptr_eq(old, &new))
-        {
-            self.witness
-                .node_written(&self.cluster, old.as_deref(), &new, author);
-        }
-        Ok(Reply::Node(new))
-    }
-
-    fn execute(&mut self, author: (Life, View), request: Request) -> Result<Reply, Refused> {
-        match request {
-            Request::ReadHub => Ok(Reply::Hub(self.cluster.hub.clone())),
-            Request::ListNodes => Ok(Reply::Nodes(self.cluster.nodes.values().cloned().collect())),
-            Request::ReadNode { name } => self
-                .cluster
-                .nodes
-                .get(&name)
-                .cloned()
-                .map(Reply::Node)
-                .ok_or(Refused::NotFound),
-            Request::ReadChild { name } => {
-                let child = self.cluster.children.get(&name).cloned();
-                let child = child.ok_or(Refused::NotFound)?;
-                self.witness
-                    .child_read(self.cluster.revision, author.0, &child);
-                Ok(Reply::Child(child))
-            }
-            Request::Ledger {
-                resource_version,
-                slots,
-            } => {
-                let old = self.cluster.hub.slots.clone();
-                let written = self.cluster.write_hub(resource_version.as_deref(), |hub| {
-                    (hub.slots, hub.has_ledger) = (slots, true)
-                })?;
-                self.witness.ledger_written(&self.cluster, &old, author);
-                Ok(Reply::Hub(written))
-            }
-            Request::HubCounts { counts } => self
-                .cluster
-                .write_hub(None, |hub| hub.counts = counts)
-                .map(Reply::Hub),
-            Request::DeletionsHeld { held } => self
-                .cluster
-                .write_hub(None, |hub| hub.deletions_held = held)
-                .map(Reply::Hub),
-            Request::SpendConfirmation => self
-                .cluster
-                .write_hub(None, |hub| hub.confirmation = None)
-                .map(Reply::Hub),
-            Request::Release {
-                name,
-                resource_version,
-                marker,
-            } => {
-                let (key, mut value) = marker;
-                if self.planted(Plant::ReleaseUnversioned)
-                    && key == names::RELEASE
-                    && let (Some(marker), Some(node)) =
-                        (ReleaseMarker::parse(&value), self.cluster.nodes.get(&name))
-                {
-                    let resource_version = node.digest.resource_version.clone();
-                    let marker = ReleaseMarker {
-                        resource_version,
-                        ..marker
-                    };
-                    value = marker.to_string();
-                }
-                if !self.cluster.nodes.contains_key(&name) {
-                    return Err(Refused::NotFound);
-                }
-                self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
-                    cluster.write_node(
-                        &name,
-                        admission,
-                        |new| new["metadata"]["annotations"][key] = value.into(),
-                        resource_version.as_deref(),
-                    )
-                })
-            }
-            Request::Freed { name, release } => {
-                self.cluster.say_freed(&name, &release).map(Reply::Node)
-            }
-            Request::GiveUp {
-                name,
-                resource_version,
-            } => self
-                .cluster
-                .give_up_slot(&name, &resource_version)
-                .map(Reply::Node),
-            Request::ApplyNode { name, object } => {
-                self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
-                    cluster.apply_node(&name, &object, admission)
-                })
-            }
-            Request::DeleteNode { name, uid } => {
-                self.cluster.delete_node(&name, &uid)?;
-                self.witness.count_nodes(&self.cluster);
-                Ok(Reply::Done)
-            }
-            Request::RemoveFinalizer { name, uid } => {
-                self.cluster.remove_finalizer(&name, &uid)?;
-                self.witness.node_gone(&self.cluster, &uid);
-                self.collect_garbage(&name);
-                Ok(Reply::Done)
-            }
-            Request::NodeStatus { name, status } => self
-                .cluster
-                .write_node_status(&name, &status)
-                .map(Reply::Node),
-            Request::FormStatus {
-                name,
-                resource_version,
-                status,
-            } => {
-                self.witness
-                    .form_said(&self.cluster, &name, &status, author.1);
-                self.cluster
-                    .write_form_status(&name, &resource_version, status)
-                    .map(Reply::Form)
-            }
-            Request::ApplyChild {
-                node,
-                node_uid,
-                image,
-                applied_hash,
-            } => {
-                let old = self.cluster.children.get(&node).cloned();
-                let new = self
-                    .cluster
-                    .apply_child(&node, &node_uid, &image, &applied_hash);
-                self.witness
-                    .child_applied(&self.cluster, old.as_deref(), &new, author.1);
-                if old.is_none_or(|old| old.image != new.image || old.uid != new.uid) {
-                    self.start_workload(&new.node, &new.uid, &new.image);
-                }
-                self.collect_garbage(&node);
-                Ok(Reply::Child(new))
-            }
-            Request::LabelChild {
-                node,
-                resource_version,
-            } => self
-                .cluster
-                .label_child(&node, &resource_version)
-                .map(Reply::Child),
-            Request::GateAgain {
-                name,
-                resource_version,
-            } => self.write_node(&name, OPERATOR, Some(author), |cluster, admission| {
-                let again = |new: &mut Value| {
-                    new["metadata"]["annotations"][names::GATED_AGAIN] =
-                        resource_version.as_str().into();
-                };
-                cluster.write_node(&name, admission, again, Some(&resource_version))
-            }),
-            Request::DeleteChild { node, uid } => {
-                self.cluster.delete_child(&node, &uid);
-                Ok(Reply::Done)
-            }
-        }
-    }
-
-    /// A workload whose node is gone goes too.
-    fn collect_garbage(&mut self, name: &str) {
-        let owner = self
-            .cluster
-            .nodes
-            .get(name)
-            .map(|node| node.digest.uid.clone());
-        if let Some(child) = self.cluster.children.get(name).cloned()
-            && owner.as_deref() != Some(child.node_uid.as_str())
-        {
-            self.cluster.delete_child(name, &child.uid);
-        }
-    }
-
-    /// What the image promises: `v3-good for t7`.
-    pub fn start_workload(&mut self, node: &str, uid: &str, image: &str) {
-        let kind = image
-            .split(' ')
-            .next()
-            .and_then(|version| version.rsplit('-').next())
-            .unwrap_or_default();
-        let number: usize = node
-            .bytes()
-            .filter(u8::is_ascii_digit)
-            .fold(0, |n, digit| n * 10 + usize::from(digit - b'0'));
-        let soon = self.time + 50 + self.random.below(1_500) as u64;
-        let turns: Vec<(u64, bool)> = match kind {
-            "never" => vec![],
-            "half" if number.is_multiple_of(2) => vec![],
-            "slow" => vec![(soon + self.random.below(20_000) as u64, true)],
-            "flap" => (0..5)
-                .map(|turn| (soon + turn * 700, turn % 2 == 0))
-                .collect(),
-            _ => vec![(soon, true)],
+        let replica = self.chance.below(2);
+        let mut gate = Gate {
+            user,
+            now: self.clock.now(self.replicas[replica].clock_offset),
+            reinvoked: gated && self.strikes(Fault::Reinvocation, 300),
+            mutant: self.settings.mutant,
         };
-        for (at, ready) in turns {
-            self.timer_count += 1;
-            self.timers.insert(
-                (at, self.timer_count),
-                (node.to_owned(), uid.to_owned(), image.to_owned(), ready),
-            );
+        let now = self.clock.stamp();
+        let written = requests::execute(&mut self.store, call, &now, &mut gate)?;
+        let (before, now) = (written.before.as_deref(), written.now.as_deref());
+        let is_news = match (before, now) {
+            (Some(before), Some(now)) => before.version() != now.version(),
+            (None, None) => false,
+            _ => true,
+        };
+        if is_news {
+            let revision = self.store.revision;
+            self.witness.past_gate = !gated;
+            self.witness.saw(revision, call.kind, (before, now), author);
+            self.news[call.kind].notify_waiters();
+        }
+        Ok(written.answer)
+    }
+
+    // What people and controllers do
+
+    pub fn get(&self, kind: usize, name: &str) -> Option<Arc<Object>> {
+        self.store
+            .get(kind, &(NAMESPACE.to_owned(), name.to_owned()))
+    }
+
+    pub fn names(&self, kind: usize) -> Vec<String> {
+        self.store
+            .all(kind)
+            .keys()
+            .map(|(_, name)| name.clone())
+            .collect()
+    }
+
+    /// Somebody reads an object and writes it back, through every webhook.
+    pub fn edit(&mut self, kind: usize, name: &str, change: impl FnOnce(&mut Value)) -> bool {
+        let Some(object) = self.get(kind, name) else {
+            return false;
+        };
+        let mut new = object.value.clone();
+        change(&mut new);
+        let call = Call {
+            verb: Verb::Replace,
+            kind,
+            key: (NAMESPACE.to_owned(), name.to_owned()),
+            of_status: false,
+            query: BTreeMap::from([("fieldManager".to_owned(), "kubectl-edit".to_owned())]),
+            metadata_only: false,
+            body: new,
+        };
+        self.write(ALICE, &call, None).is_ok()
+    }
+
+    pub fn delete(&mut self, kind: usize, name: &str) {
+        let call = Call {
+            verb: Verb::Delete,
+            kind,
+            key: (NAMESPACE.to_owned(), name.to_owned()),
+            of_status: false,
+            query: BTreeMap::new(),
+            metadata_only: false,
+            body: json!({}),
+        };
+        // Who deletes what is not there has what he wants.
+        let _ = self.write(ALICE, &call, None);
+    }
+
+    /// Stores an object, or changes it, status and all, by somebody whom no webhook sees.
+    pub fn put(&mut self, kind: usize, name: &str, change: impl FnOnce(&mut Value)) {
+        let key = (NAMESPACE.to_owned(), name.to_owned());
+        let before = self.store.get(kind, &key);
+        let mut value = match &before {
+            Some(before) => before.value.clone(),
+            None => {
+                let metadata = json!({"name": name, "namespace": NAMESPACE});
+                let api_version = KINDS[kind].api_version();
+                json!({"apiVersion": api_version, "kind": KINDS[kind].kind, "metadata": metadata})
+            }
+        };
+        change(&mut value);
+        let now = self.clock.stamp();
+        if before.is_none() {
+            self.store.born(&mut value, &now);
+        }
+        let stored = self.store.put(kind, &key, value);
+        if before
+            .as_ref()
+            .is_none_or(|before| before.version() != stored.version())
+        {
+            let revision = self.store.revision;
+            self.witness.past_gate = true;
+            self.witness
+                .saw(revision, kind, (before.as_deref(), Some(&stored)), None);
+            self.news[kind].notify_waiters();
         }
     }
 
-    /// A workload becomes ready or ceases to be, if it is still the one that this was about.
-    pub fn fire_timer(&mut self) {
-        let Some((_, (node, uid, image, ready))) = self.timers.pop_first() else {
+    /// The garbage collector.
+    pub fn collect(&mut self, kind: usize, key: &(String, String)) {
+        let Some(before) = self.store.get(kind, key) else {
             return;
         };
-        let same = self
-            .cluster
-            .children
-            .get(&node)
-            .is_some_and(|child| child.uid == uid && child.image == image);
-        if same {
-            self.trace(|| {
-                format!(
-                    "the workload of {node} is {}",
-                    if ready { "ready" } else { "not ready any more" }
-                )
-            });
-            self.cluster.set_ready(&node, ready);
-            self.witness.look_at(&self.cluster, &node);
-        }
-    }
-
-    /// A change of the hub by a person.
-    pub fn change_hub(&mut self, change: impl FnOnce(&mut crate::cluster::Hub)) {
-        let _ = self.cluster.write_hub(None, change);
+        self.store.remove(kind, key);
+        let revision = self.store.revision;
         self.witness
-            .hub_changed(self.cluster.revision, &self.cluster.hub.clone());
+            .saw(revision, kind, (Some(&before), None), None);
+        self.news[kind].notify_waiters();
     }
 
-    pub fn put_form(&mut self, name: &str, spec: Value) {
-        let spec = serde_json::from_value(spec).expect("the simulation's forms can be read");
-        self.cluster.put_form(name, spec);
-        self.witness.form_changed(
-            self.cluster.revision,
-            name,
-            self.cluster.forms.get(name).map(|form| &**form),
-        );
+    /// How many deletions people have confirmed.
+    pub fn confirmation(&self) -> Option<String> {
+        let hub = self.get(HUB, TENANTS)?;
+        let value = hub.value["metadata"]["annotations"][names::CONFIRM_DELETIONS].as_str();
+        value.map(str::to_owned)
     }
 
-    pub fn annotate_form(&mut self, name: &str, forced: bool, resumed_at: Option<jiff::Timestamp>) {
-        self.cluster.annotate_form(name, forced, resumed_at);
-        self.witness.form_changed(
-            self.cluster.revision,
-            name,
-            self.cluster.forms.get(name).map(|form| &**form),
-        );
-    }
-
-    /// By somebody's hand.
-    pub fn delete_node(&mut self, name: &str) {
-        let node = self.cluster.nodes.get(name);
-        if let Some(uid) = node.map(|node| node.digest.uid.clone()) {
-            let deleted = self.cluster.delete_node(name, &uid);
-            deleted.expect("it is there");
-            self.witness.count_nodes(&self.cluster);
+    /// The rows as the operator reads them.
+    pub fn put_rows(&mut self) {
+        let mut text = "id,active\n".to_owned();
+        for (uid, active) in &self.rows {
+            text.push_str(&format!("{uid},{active}\n"));
         }
-    }
-
-    pub fn delete_form(&mut self, name: &str) {
-        self.cluster.delete_form(name);
-        self.witness.form_changed(self.cluster.revision, name, None);
+        self.put(CONFIG_MAP, "rows", |rows| {
+            rows["data"] = json!({"rows.csv": text})
+        });
     }
 }
 
-fn said(reply: &Result<Reply, Refused>, lost: bool) -> String {
-    match reply {
-        Ok(_) if lost => "done, and the reply is lost".to_owned(),
-        Ok(Reply::Node(node)) => format!("ok, {}", node.digest.resource_version),
-        Ok(Reply::Hub(hub)) => format!("ok, hub {}", hub.resource_version),
-        Ok(_) => "ok".to_owned(),
-        Err(refused) => format!("{refused:?}"),
+/// Returns once there are more than so many events of the kind.
+pub async fn more_than(shared: &Shared, kind: usize, count: usize) {
+    let news = lock(shared).news[kind].clone();
+    loop {
+        let told = news.notified();
+        if lock(shared).store.log[kind].len() > count {
+            return;
+        }
+        told.await;
     }
 }

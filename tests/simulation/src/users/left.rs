@@ -4,9 +4,12 @@
 use lynqgate::api::names;
 use serde_json::{Value, json};
 
-use crate::cluster::{HUB, NAMESPACE};
+use crate::api::store::{DEPLOYMENT, NODE};
+use crate::settings::Fault;
+use crate::users::deployments;
 use crate::witness;
-use crate::world::{Fault, World};
+use crate::workloads::set_ready;
+use crate::world::{TENANTS, World};
 
 /// Most rows had a node before: with the template as Lynq stores it, and a workload without a label.
 pub fn by_lynq(world: &mut World, form: &str) {
@@ -23,54 +26,53 @@ pub fn by_lynq(world: &mut World, form: &str) {
         let (same, ready) = (random.permille(750), random.permille(800));
         let name = format!("{uid}-{form}");
         let image = if same { &version } else { "v0-never" };
-        let content = json!([{
-            "id": "app",
-            "nameTemplate": "{{ .uid }}-app",
-            "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "image": format!("{image} for {{{{ .uid }}}}")},
-        }]);
-        let node = json!({
-            "metadata": {
-                "name": name,
-                "namespace": NAMESPACE,
-                "labels": {names::LABEL_HUB: HUB, names::LABEL_UID: uid},
-                "finalizers": [names::NODE_FINALIZER],
-            },
-            "spec": {"uid": uid, "templateRef": form, "deployments": content},
+        let spec =
+            json!({"uid": uid, "templateRef": form, "deployments": deployments(form, image)});
+        world.put(NODE, &name, |node| {
+            node["metadata"]["labels"] = json!({names::LABEL_HUB: TENANTS, names::LABEL_UID: uid});
+            node["metadata"]["finalizers"] = json!([names::NODE_FINALIZER]);
+            node["spec"] = spec;
         });
-        world.cluster.write_past_the_gate(&name, |new| *new = node);
-        world.witness.forgotten(&world.cluster, &name);
+        world.witness.forgotten(&name);
         change_workload(world, &name, &format!("{image} for {uid}"));
-        if ready {
-            world.cluster.set_ready(&name, true);
-        }
+        set_ready(world, &name, ready);
     }
 }
 
+/// A workload that somebody else makes or changes.
 fn change_workload(world: &mut World, name: &str, image: &str) {
-    let Some(node) = world.cluster.nodes.get(name).cloned() else {
+    let Some(node) = world.get(NODE, name) else {
         return;
     };
-    let uid = &node.digest.uid;
-    let child = world.cluster.put_foreign_child(name, uid, image);
-    world.start_workload(name, &child.uid, image);
+    let owner = json!({
+        "apiVersion": "operator.lynq.sh/v1", "kind": "LynqNode", "name": name, "uid": node.uid(), "controller": true,
+        "blockOwnerDeletion": true,
+    });
+    world.put(DEPLOYMENT, name, |deployment| {
+        deployment["metadata"]["ownerReferences"] = json!([owner]);
+        deployment["spec"] = json!({"replicas": 1, "image": image});
+    });
 }
 
 pub fn act(world: &mut World) {
-    let names: Vec<String> = world.cluster.nodes.keys().cloned().collect();
+    let names = world.names(NODE);
     if names.is_empty() {
         return;
     }
     let name = world.users.random.pick(&names).clone();
-    let node = world.cluster.nodes[&name].clone();
+    let Some(node) = world.get(NODE, &name) else {
+        return;
+    };
+    let deleting = node.value["metadata"]["deletionTimestamp"].is_string();
     let what = world.users.random.below(4);
     let number = world.users.random.draw() % 1_000;
-    // A workload whose content is known is corrected, which is not mirrored here.
+    // A workload whose content is known is corrected.
     let is_left = lost(&node.value);
-    if what == 0 && is_left && !node.digest.deleting {
+    if what == 0 && is_left && !deleting {
         world.trace(|| format!("somebody changes the workload of {name}"));
         return change_workload(world, &name, &format!("other{number}-good by hand"));
     }
-    if node.digest.deleting || is_left {
+    if deleting || is_left {
         return;
     }
     let held = witness::held(&node.value);
@@ -81,11 +83,9 @@ pub fn act(world: &mut World) {
         _ => ("takes the hashes off", true),
     };
     world.trace(|| format!("past the gate somebody {shown} {name}"));
-    world
-        .cluster
-        .write_past_the_gate(&name, |new| change(new, what, number));
+    world.put(NODE, &name, |new| change(new, what, number));
     if forgets {
-        world.witness.forgotten(&world.cluster, &name);
+        world.witness.forgotten(&name);
     }
 }
 
@@ -98,7 +98,7 @@ fn lost(node: &Value) -> bool {
 fn change(node: &mut Value, what: usize, number: u64) {
     match what {
         1 => {
-            node["spec"]["deployments"][0]["spec"]["image"] =
+            node["spec"]["deployments"][0]["spec"]["spec"]["image"] =
                 format!("past{number}-good by hand").into();
         }
         2 => {

@@ -1,6 +1,9 @@
-//! How the witness reads a LynqNode: its annotations and contents, without the library.
+//! How the witness reads objects: their annotations and contents, without the library.
 
+use lynqgate::api::policy::Rollout;
 use serde_json::Value;
+
+use crate::api::store::Object;
 
 /// The text of an annotation `lynq.sh/<name>`; empty where there is none.
 pub fn text<'a>(node: &'a Value, name: &str) -> &'a str {
@@ -16,7 +19,7 @@ pub fn held(node: &Value) -> bool {
 }
 
 /// What the witness asks again and again of a node, read once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Reading {
     pub held: bool,
     pub settled: bool,
@@ -39,7 +42,7 @@ impl Reading {
 
 fn image(content: &Value) -> Option<String> {
     Some(
-        content["deployments"][0]["spec"]["image"]
+        content["deployments"][0]["spec"]["spec"]["image"]
             .as_str()
             .unwrap_or("nothing")
             .to_owned(),
@@ -72,4 +75,71 @@ fn is_settled(node: &Value) -> bool {
 /// Whether the status says, of the object as it is, that what is there is ready.
 fn is_said_ready(node: &Value) -> bool {
     says(node, "Ready") && node["status"]["observedGeneration"] == node["metadata"]["generation"]
+}
+
+/// A LynqNode as the witness sees it.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    pub name: String,
+    pub uid: String,
+    pub version: String,
+    pub form: String,
+    pub deleting: bool,
+    pub reading: Reading,
+}
+
+impl NodeView {
+    pub fn of(object: &Object) -> Self {
+        let value = &object.value;
+        let form = value["spec"]["templateRef"].as_str();
+        NodeView {
+            name: object.text_of("name").to_owned(),
+            uid: object.uid().to_owned(),
+            version: object.version().to_owned(),
+            form: form.unwrap_or_default().to_owned(),
+            deleting: !value["metadata"]["deletionTimestamp"].is_null(),
+            reading: Reading::of(value),
+        }
+    }
+}
+
+/// The one workload of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    pub node: String,
+    pub node_uid: String,
+    pub uid: String,
+    pub version: String,
+    pub image: String,
+    pub applied_hash: String,
+    pub ready: bool,
+}
+
+impl Workload {
+    pub fn of(object: &Object) -> Self {
+        let value = &object.value;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let status = &value["status"];
+        let observed = status["observedGeneration"] == value["metadata"]["generation"];
+        Workload {
+            node: object.text_of("name").to_owned(),
+            node_uid: text(&value["metadata"]["ownerReferences"][0]["uid"]),
+            uid: object.uid().to_owned(),
+            version: object.version().to_owned(),
+            image: text(&value["spec"]["image"]),
+            applied_hash: text(&value["metadata"]["annotations"]["lynq.sh/applied-hash"]),
+            ready: observed && status["availableReplicas"] == 1,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct FormView {
+    pub rollout: Rollout,
+    /// Of its newest version.
+    pub image: String,
+}
+
+pub fn is_forced(object: &Value) -> bool {
+    text(object, "force-rollout") == "true"
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lynqgate::api::policy::{Creation, Rollout, Skew, SkewCounts, WINDOW_MAX};
 
-use crate::cluster::Cluster;
+use crate::witness::NodeView;
 
 #[derive(Clone)]
 pub struct Policy {
@@ -17,6 +17,8 @@ pub struct History {
     policies: BTreeMap<String, Vec<(u64, Option<Policy>)>>,
     hub_forced: Vec<(u64, bool)>,
     hub: Vec<(u64, Skew)>,
+    /// How many deletions people have confirmed.
+    confirmed: Vec<(u64, usize)>,
     /// Nodes that count, and creations so far; by form, and all under the empty name.
     nodes: BTreeMap<String, Vec<(u64, usize, usize)>>,
 }
@@ -37,23 +39,24 @@ impl History {
             .push((revision, policy));
     }
 
-    pub fn hub(&mut self, revision: u64, skew: Skew, forced: bool) {
+    pub fn hub(&mut self, revision: u64, skew: Skew, forced: bool, confirmed: usize) {
+        self.confirmed.push((revision, confirmed));
         self.hub_forced.push((revision, forced));
         if self.hub.last().is_none_or(|(_, last)| *last != skew) {
             self.hub.push((revision, skew));
         }
     }
 
-    pub fn nodes(&mut self, cluster: &Cluster) {
+    pub fn nodes(&mut self, revision: u64, nodes: &BTreeMap<String, NodeView>) {
         let mut counts: BTreeMap<&str, (usize, usize)> = self
             .nodes
             .keys()
             .map(|form| (form.as_str(), (0, 0)))
             .collect();
-        for node in cluster.nodes.values() {
-            for form in ["", node.digest.form.as_str()] {
+        for node in nodes.values() {
+            for form in ["", node.form.as_str()] {
                 let count = counts.entry(form).or_default();
-                count.0 += usize::from(!node.digest.deleting);
+                count.0 += usize::from(!node.deleting);
                 count.1 += 1;
             }
         }
@@ -63,7 +66,7 @@ impl History {
             let entries = self.nodes.entry(form).or_default();
             let last = entries.last().copied().unwrap_or_default();
             if last.1 != count || last.2 != there {
-                entries.push((cluster.revision, count, there));
+                entries.push((revision, count, there));
             }
         }
     }
@@ -103,6 +106,12 @@ impl History {
                     .map(|(_, skew)| of(*skew, total(""))),
             ),
         )
+    }
+
+    /// How many deletions were confirmed at some moment since then.
+    pub fn confirmed(&self, since: u64) -> usize {
+        let all = from(&self.confirmed, since, |entry| entry.0).iter();
+        all.map(|entry| entry.1).max().unwrap_or_default()
     }
 
     fn policies(&self, form: &str, since: u64) -> impl Iterator<Item = &Policy> {

@@ -13,7 +13,7 @@ use http_body_util::{Either, Full, StreamBody};
 use hyper::body::Bytes;
 use kube::client::Body;
 use lynqgate_plants::Plant;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Duration, sleep};
 
@@ -38,7 +38,7 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
             let (sender, reply) = oneshot::channel();
             let call = match understood(asked) {
                 Ok(call) => call,
-                Err(reply) => return Ok(reply),
+                Err(reply) => return Ok(*reply),
             };
             let author = author(&shared, &life, &call);
             // What is sent lands, whatever becomes of its sender.
@@ -327,15 +327,16 @@ impl Pump {
 }
 
 /// The call; or the answer, where that is all.
-fn understood(asked: Asked) -> Result<Box<Call>, Reply> {
+fn understood(asked: Asked) -> Result<Box<Call>, Box<Reply>> {
     let not_found = || refused(&Refused::not_found("not found"));
     match asked {
         Asked::Call(call) => Ok(call),
         Asked::Kinds(group, version) => {
             let kinds = requests::kinds(&group, &version);
-            Err(kinds.map_or_else(not_found, |kinds| whole(200, kinds.to_string().into())))
+            let known = |kinds: Value| whole(200, kinds.to_string().into());
+            Err(Box::new(kinds.map_or_else(not_found, known)))
         }
-        Asked::Unknown => Err(not_found()),
+        Asked::Unknown => Err(Box::new(not_found())),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use lynqgate_plants::Plant;
 
+use crate::planted::needs;
 use crate::random::Random;
 
 macro_rules! faults {
@@ -91,5 +92,12 @@ impl Settings {
             faults,
             mutant: None,
         }
+    }
+
+    /// The same with a bug, and with the faults that it takes to show.
+    pub fn planted(seed: u64, mutant: Option<Plant>) -> Self {
+        let mut settings = Settings::of(seed);
+        settings.faults.extend(mutant.map_or(&[][..], needs));
+        Settings { mutant, ..settings }
     }
 }

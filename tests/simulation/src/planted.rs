@@ -15,7 +15,19 @@ use serde_json::{Value, json};
 use crate::api::requests::{Call, Refused, Verb};
 use crate::api::store::{DEPLOYMENT, HUB, NODE};
 use crate::life::Life;
+use crate::settings::Fault;
 use crate::world::{Shared, World, lock};
+
+/// The faults without which a bug does no harm; those of most are in every other seed or two.
+pub fn needs(mutant: Plant) -> &'static [Fault] {
+    match mutant {
+        Plant::TakeLostForEmpty => &[Fault::LostLedger, Fault::BadEdits],
+        Plant::LeaderWithoutFence | Plant::LedgerRetried => &[Fault::TwoLeaders, Fault::Edits],
+        Plant::SlotGoesBack => &[Fault::TwoLeaders, Fault::Lag, Fault::OtherWriters],
+        Plant::UngatedAnyway => &[Fault::TwoLeaders, Fault::Policy, Fault::Edits],
+        _ => &[],
+    }
+}
 
 /// What a sync makes of the rows, with a bug round it.
 pub fn sync(mutant: Plant, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::Plan {
