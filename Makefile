@@ -28,7 +28,7 @@ test: cluster oracle ## Unit, property and integration tests, simulation and 3 m
 	cargo test --workspace --test '*' -- --test-threads=4
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::mariadb::memory_stays_bounded_over_many_rows
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::postgresql::memory_stays_bounded_over_many_rows
-	$(MAKE) simulate
+	$(MAKE) simulate COMMON=1
 	$(MAKE) chaos SEED=$(or $(SEED),1)
 
 fuzz-tools:
@@ -66,9 +66,9 @@ prove: ## The long proofs: every state of the model, 10,000 seeds, the planted b
 	$(MAKE) fuzz DURATION=$(or $(DURATION),3600)
 	$(MAKE) fuzz-plants
 
-simulate: ## The operator's own loops against an API server in memory, with faults, from a seed (SEEDS=300 FROM=0); then the planted bugs
+simulate: ## The operator's own loops against an API server in memory, with faults, from a seed (SEEDS=300 FROM=0); then the planted bugs (COMMON=1: all but the rare ones)
 	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(or $(SEEDS),300) --from $(or $(FROM),0)
-	cargo run --quiet --profile simulation -p lynqgate-simulation -- mutants
+	cargo run --quiet --profile simulation -p lynqgate-simulation -- mutants $(if $(COMMON),--common)
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
 	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)

@@ -35,7 +35,7 @@ use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
 use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
-use crate::controller::decisions::{Decide, Decisions};
+use crate::controller::decisions::Decisions;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
@@ -179,23 +179,6 @@ fn panic_text(rest: Duration) -> String {
 
 impl World {
     pub fn new(
-        namespace: &str,
-        objects: Objects,
-        events: Events,
-        metrics: Metrics,
-        databases: hub::Databases,
-    ) -> Arc<Self> {
-        World::deciding(
-            Arc::new(Decide),
-            namespace,
-            objects,
-            events,
-            metrics,
-            databases,
-        )
-    }
-
-    pub fn deciding(
         decisions: Arc<dyn Decisions>,
         namespace: &str,
         objects: Objects,

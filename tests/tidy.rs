@@ -37,7 +37,7 @@ const ONLY_IN: [(&str, &[&str]); 16] = [
 ];
 const SHELLS: &[&str] = &["cluster", "datasource", "controller", "server", "cli"];
 
-/// What each process of the simulation has its own of, and where the product takes it from.
+/// What the loops take from one place, so that the simulation can give each of its processes its own.
 const OF_THE_PROCESS: [(&str, &str); 9] = [
     ("Timestamp::now", "src/cluster/clock.rs"),
     ("Zoned::now", "src/cluster/clock.rs"),

@@ -16,6 +16,7 @@ use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::World;
+use crate::controller::decisions::Decide;
 use crate::controller::hub::{Databases, FirstSync, first_sync};
 use crate::controller::metrics::Metrics;
 use crate::controller::node::takeover::foresee;
@@ -95,6 +96,7 @@ async fn look(arguments: &Arguments) -> Result<(), AnyError> {
     let objects = Objects::new(kube.clone()).dry_run();
     let events = Events::start(kube, None);
     let world = World::new(
+        Arc::new(Decide),
         "",
         objects,
         events,

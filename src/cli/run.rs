@@ -23,6 +23,7 @@ use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
+use crate::controller::decisions::Decide;
 use crate::controller::hub::{self, Databases, rows_now};
 use crate::controller::installation::Installation;
 use crate::controller::maintenance::Maintenance;
@@ -207,6 +208,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let events = Events::start(kube.clone(), Some(hostname.clone()));
     events.register(&mut registry);
     let world = World::new(
+        Arc::new(Decide),
         &arguments.namespace,
         objects.clone(),
         events,

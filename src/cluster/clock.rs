@@ -1,4 +1,4 @@
-//! What time it is, for whatever acts. Decisions are told.
+//! The clocks. Only the shells read them: `decide` gets the time as an argument.
 
 use jiff::Timestamp;
 pub use tokio::time::Instant;

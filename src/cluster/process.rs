@@ -18,7 +18,7 @@ pub trait Simulated: Send + Sync {
     fn run(self: Arc<Self>, task: Task) -> Task;
     fn random(&self, bytes: &mut [u8]);
     /// Nothing of the process runs any more.
-    fn end(&self, why: &str);
+    fn end(&self);
 }
 
 tokio::task_local! {
@@ -35,7 +35,7 @@ pub fn within(process: Arc<dyn Simulated>, task: Task) -> Task {
     Box::pin(SIMULATED.scope(process.clone(), process.run(task)))
 }
 
-/// Runs in the background, for as long as the process.
+/// Runs a task in the background until it or the process ends.
 pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     match simulated() {
         None => tokio::spawn(task),
@@ -43,7 +43,7 @@ pub fn spawn(task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> 
     }
 }
 
-/// The same for as long as the set.
+/// The same; the task ends when the set is dropped.
 pub fn spawn_in(set: &mut JoinSet<()>, task: impl Future<Output = ()> + Send + 'static) {
     match simulated() {
         None => set.spawn(task),
@@ -51,7 +51,7 @@ pub fn spawn_in(set: &mut JoinSet<()>, task: impl Future<Output = ()> + Send + '
     };
 }
 
-/// Does what takes a while, and keeps no other task waiting.
+/// Runs work that takes a while, without delaying other tasks.
 pub fn compute<T>(work: impl FnOnce() -> T) -> T {
     match simulated() {
         None => block_in_place(work),
@@ -59,7 +59,7 @@ pub fn compute<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Fills `bytes`; false where the system gives no random numbers.
+/// Fills `bytes` with random ones; returns false where the system gives none.
 pub fn random(bytes: &mut [u8]) -> bool {
     match simulated() {
         None => {
@@ -78,7 +78,7 @@ pub fn end_with(status: i32, why: &str) -> ! {
     match simulated() {
         None => std::process::exit(status),
         Some(process) => {
-            process.end(why);
+            process.end();
             panic!("the simulated process has ended: {why}")
         }
     }

@@ -30,7 +30,8 @@ pub trait Decisions: Send + Sync {
         node_plan::plan(node, seen, rest, now)
     }
 
-    /// Before a release, and before a write that needs none: whether the hub and its forms still say what it was decided on.
+    /// Whether the hub and its forms still say what was decided on: right before a release, and before a write that makes content
+    /// live by itself.
     fn still_says(&self, decided_on: &Said, now: &Said) -> bool {
         decided_on == now
     }

@@ -7,6 +7,7 @@ use kube::client::Body;
 use super::*;
 use crate::cluster::events::Events;
 use crate::cluster::objects::Objects;
+use crate::controller::decisions::Decide;
 use crate::controller::metrics::Metrics;
 
 /// A world whose API server never answers.
@@ -18,6 +19,7 @@ fn world() -> Arc<World> {
     let events = Events::start(client.clone(), None);
     let databases = crate::controller::hub::Databases::default();
     World::new(
+        Arc::new(Decide),
         "lynq-system",
         Objects::new(client),
         events,

@@ -9,7 +9,6 @@ use lynqgate::decide::hub_sync;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::node_plan::{self, NodePlan, Rest};
 use lynqgate::decide::rollout::{self, Plan, Snapshot};
-
 use lynqgate_plants::Plant;
 
 use crate::life::Life;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::api::store::KINDS;
 use crate::random::Random;
 use crate::time::Clock;
-use crate::witness::{Life as LifeId, View};
+use crate::witness::{LifeId, View};
 
 /// More tasks than a process has anything to do for at one moment.
 const SPINS: u64 = 100_000;
@@ -149,7 +149,7 @@ impl Simulated for Life {
         bytes.fill_with(|| random.draw() as u8);
     }
 
-    fn end(&self, _: &str) {
+    fn end(&self) {
         self.kill();
     }
 }

@@ -26,6 +26,8 @@ use crate::world::{Shared, World, lock, more_than};
 
 type Lost = Box<dyn std::error::Error + Send + Sync>;
 type Reply = Response<Either<Full<Bytes>, StreamBody<Told>>>;
+/// What came of a request; of a write of the hub's status, the hub as the reply has it.
+type Answer = (Result<Reply, Lost>, Option<Arc<Object>>);
 
 pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
     let (shared, life) = (shared.clone(), life.clone());
@@ -41,17 +43,23 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
                 Err(reply) => return Ok(*reply),
             };
             let author = author(&shared, &life, &call);
+            let (of_sender, acknowledged) = (life.clone(), shared.clone());
             // What is sent lands, whatever becomes of its sender.
             tokio::spawn(async move {
-                if let Some(reply) = carry(&shared, &life, author, &call).await {
-                    let _ = sender.send(reply);
+                if let Some(answer) = carry(&shared, &of_sender, author, &call).await {
+                    // Its sender may be gone, or wait no longer.
+                    let _ = sender.send(answer);
                 }
             });
-            match reply.await {
-                Ok(reply) => reply,
+            let Ok((reply, hub)) = reply.await else {
                 // Nobody answers.
-                Err(_) => std::future::pending().await,
+                return std::future::pending().await;
+            };
+            if let Some(hub) = hub {
+                let mut world = lock(&acknowledged);
+                world.witness.ledger_acknowledged(life.id(), &hub.value);
             }
+            reply
         }
     });
     kube::Client::new(service, "default")
@@ -94,24 +102,18 @@ fn refused(refused: &Refused) -> Reply {
 }
 
 /// The request to the API server, and its reply back; None where that is lost without a word.
-async fn carry(
-    shared: &Shared,
-    life: &Arc<Life>,
-    author: Author,
-    call: &Call,
-) -> Option<Result<Reply, Lost>> {
+async fn carry(shared: &Shared, life: &Arc<Life>, author: Author, call: &Call) -> Option<Answer> {
     let way = lock(shared).way(call);
     sleep(Duration::from_millis(way.there)).await;
-    let trusts_loss = call.kind == HUB
-        && planted::is_ledger(call)
-        && lock(shared).planted(Plant::TrustLostLedgerWrite);
-    if way.is_lost && trusts_loss {
-        return Some(Ok(taken_for_done(shared, call)));
-    }
+    let trusts_loss = planted::is_ledger(call) && lock(shared).planted(Plant::TrustLostLedgerWrite);
     if way.is_lost {
         lock(shared).trace(|| format!("{}: does not arrive", of(life, call)));
-        return Some(Err("the connection was refused".into()));
+        return Some(match trusts_loss {
+            true => (Ok(taken_for_done(shared, call)), None),
+            false => (Err("the connection was refused".into()), None),
+        });
     }
+    let mut hub = None;
     let reply = match call.verb {
         Verb::Watch => Ok(watch(shared, life, call)),
         Verb::List => {
@@ -136,24 +138,18 @@ async fn carry(
                 format!("{}: {said}{lost}", of(life, call))
             });
             let code = if call.verb == Verb::Create { 201 } else { 200 };
-            result
-                .map(|object| (whole(code, object.text()), object))
-                .map(|(reply, object)| {
-                    if call.kind == HUB && call.of_status && !way.reply_is_lost && !life.is_dead() {
-                        world.witness.ledger_acknowledged(life.id(), &object.value);
-                    }
-                    reply
-                })
+            hub = (call.kind == HUB && call.of_status)
+                .then(|| result.as_ref().ok().cloned())
+                .flatten();
+            result.map(|object| whole(code, object.text()))
         }
     };
     sleep(Duration::from_millis(way.back)).await;
-    if way.reply_is_lost && trusts_loss {
-        return Some(Ok(taken_for_done(shared, call)));
-    }
     match (way.reply_is_lost, way.is_silent) {
+        (true, _) if trusts_loss => Some((Ok(taken_for_done(shared, call)), None)),
         (true, true) => None,
-        (true, false) => Some(Err("the connection was reset".into())),
-        (false, _) => Some(Ok(reply.unwrap_or_else(|error| refused(&error)))),
+        (true, false) => Some((Err("the connection was reset".into()), None)),
+        (false, _) => Some((Ok(reply.unwrap_or_else(|error| refused(&error))), hub)),
     }
 }
 

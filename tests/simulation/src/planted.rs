@@ -29,6 +29,15 @@ pub fn needs(mutant: Plant) -> &'static [Fault] {
     }
 }
 
+/// It takes more than a hundred seeds to find.
+pub fn is_rare(mutant: Plant) -> bool {
+    use Plant::{FreeGoneByCache, SlotGoesBack, TakeLostForEmpty, UngatedAnyway};
+    matches!(
+        mutant,
+        FreeGoneByCache | SlotGoesBack | TakeLostForEmpty | UngatedAnyway
+    )
+}
+
 /// What a sync makes of the rows, with a bug round it.
 pub fn sync(mutant: Plant, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::Plan {
     let mut hub = seen.hub.clone();

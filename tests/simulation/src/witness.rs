@@ -25,7 +25,7 @@ pub struct Violation {
 
 /// One life of one process: after a restart it is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Life {
+pub struct LifeId {
     pub process: usize,
     pub boot: u32,
 }
@@ -42,7 +42,7 @@ pub struct View {
 /// Who of the operator's processes asks, on what view, and for what.
 #[derive(Clone, Copy, Debug)]
 pub struct Author {
-    pub life: Life,
+    pub life: LifeId,
     pub view: View,
     pub verb: Verb,
 }
@@ -89,7 +89,7 @@ pub struct Witness {
     pub forms: BTreeMap<String, FormView>,
     pub slots: Vec<Slot>,
     /// Which uids of rows a life's last sync saw.
-    pub rows: BTreeMap<Life, BTreeSet<String>>,
+    pub rows: BTreeMap<LifeId, BTreeSet<String>>,
     pub violation: Option<Violation>,
     pub figures: Figures,
     history: History,
@@ -102,9 +102,9 @@ pub struct Witness {
     /// Nodes of which nobody knows what is live: Lynq left them, or content got past the gate; by uid.
     unknown: BTreeSet<String>,
     /// What a life has read of a node's workload last: what it runs, and at which revision.
-    read: BTreeMap<(Life, String), (u64, String)>,
+    read: BTreeMap<(LifeId, String), (u64, String)>,
     /// At which revision a life made its last plan.
-    planned: BTreeMap<Life, u64>,
+    planned: BTreeMap<LifeId, u64>,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -112,9 +112,9 @@ pub struct Witness {
     /// Nodes that were let go through a slot, and whose slot has not been freed since; by uid.
     released: BTreeSet<String>,
     /// Who has read of which of those that its workload is ready, since it was let go.
-    read_ready: BTreeSet<(Life, String)>,
+    read_ready: BTreeSet<(LifeId, String)>,
     /// Acknowledged ledger writes: who wrote which slot (uid, hash, version).
-    acknowledged: BTreeSet<(Life, String, String, String)>,
+    acknowledged: BTreeSet<(LifeId, String, String, String)>,
 }
 
 impl Witness {
@@ -342,7 +342,7 @@ impl Witness {
         &mut self,
         old: Option<&Object>,
         new: &Object,
-        life: Life,
+        life: LifeId,
         view: View,
         flight: &Flight,
     ) {
@@ -446,7 +446,7 @@ impl Witness {
     }
 
     /// Whether who let a node go has read since its plan that the node's workload runs this already.
-    fn runs_already(&self, life: Life, name: &str, image: &Option<String>) -> bool {
+    fn runs_already(&self, life: LifeId, name: &str, image: &Option<String>) -> bool {
         let planned = self.planned.get(&life).copied().unwrap_or_default();
         let read = self.read.get(&(life, name.to_owned()));
         read.is_some_and(|(at, runs)| *at >= planned && Some(runs) == image.as_ref())
@@ -480,7 +480,7 @@ impl Witness {
     }
 
     /// A workload was read from the API server itself.
-    pub fn child_read(&mut self, revision: u64, life: Life, child: &Workload) {
+    pub fn child_read(&mut self, revision: u64, life: LifeId, child: &Workload) {
         let runs = (revision, child.image.clone());
         self.read.insert((life, child.node.clone()), runs);
         if child.ready && self.released.contains(&child.node_uid) {
@@ -561,7 +561,7 @@ impl Witness {
     }
 
     /// The writer has the reply to its ledger write.
-    pub fn ledger_acknowledged(&mut self, life: Life, hub: &Value) {
+    pub fn ledger_acknowledged(&mut self, life: LifeId, hub: &Value) {
         let slots = hub["status"]["rollout"]["slots"].clone();
         let slots: Vec<Slot> = serde_json::from_value(slots).unwrap_or_default();
         for slot in slots {

@@ -39,8 +39,15 @@ pub struct Replica {
     pub boot: u32,
     pub clock_offset: i64,
     pub life: Option<Arc<Life>>,
-    /// By kind: nothing is delivered before this time, and the watch is lost then.
-    pub stalled: BTreeMap<usize, (Option<Instant>, bool)>,
+    /// By kind: what becomes of its watch.
+    pub stalled: BTreeMap<usize, Stall>,
+}
+
+/// A watch delivers nothing until then; and breaks then, or goes on.
+#[derive(Clone, Copy)]
+pub struct Stall {
+    pub until: Instant,
+    pub breaks: bool,
 }
 
 pub struct World {
@@ -171,12 +178,12 @@ impl World {
     pub fn lag(&mut self, life: &Life, kind: usize) -> Lag {
         let now = Instant::now();
         let replica = &mut self.replicas[life.replica];
-        if let Some((until, is_lost)) = replica.stalled.remove(&kind) {
-            let wait = until.map_or(0, |until| until.saturating_duration_since(now).as_millis());
-            return match (is_lost, self.draw(2)) {
-                (false, _) => Lag::Millis(wait as u64),
-                (true, 0) => Lag::Dropped(wait as u64),
-                (true, _) => Lag::Gone(wait as u64),
+        if let Some(stall) = replica.stalled.remove(&kind) {
+            let wait = stall.until.saturating_duration_since(now).as_millis() as u64;
+            return match (stall.breaks, self.draw(2)) {
+                (false, _) => Lag::Millis(wait),
+                (true, 0) => Lag::Dropped(wait),
+                (true, _) => Lag::Gone(wait),
             };
         }
         Lag::Millis(1 + self.random.below(12) as u64)
@@ -198,7 +205,8 @@ impl World {
         // Who answers with an old list sends its events late as well.
         let until = Instant::now() + Duration::from_millis(self.draw(4_000) as u64);
         let stalled = &mut self.replicas[life.replica].stalled;
-        stalled.insert(call.kind, (Some(until), false));
+        let breaks = false;
+        stalled.insert(call.kind, Stall { until, breaks });
         self.trace(|| {
             format!(
                 "a list of {} is {behind} events old",

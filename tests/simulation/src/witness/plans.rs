@@ -8,7 +8,7 @@ use lynqgate::api::policy::SkewCounts;
 use lynqgate::decide::rollout::{Plan, Snapshot, Way};
 use serde_json::Value;
 
-use crate::witness::{Life, NodeView, View, Witness};
+use crate::witness::{LifeId, NodeView, View, Witness};
 
 impl Witness {
     pub fn planned(
@@ -16,7 +16,7 @@ impl Witness {
         revision: u64,
         snapshot: &Snapshot,
         plan: &Plan,
-        (life, view): (Life, View),
+        (life, view): (LifeId, View),
     ) {
         self.planned.insert(life, revision);
         for (name, node) in &snapshot.nodes {
@@ -51,7 +51,7 @@ impl Witness {
     }
 
     /// No rollout is complete without a node that the rows of the last sync ask for.
-    fn misses_none(&mut self, plan: &Plan, life: Life) {
+    fn misses_none(&mut self, plan: &Plan, life: LifeId) {
         let Some(rows) = self.rows.get(&life).cloned() else {
             return;
         };
