@@ -31,10 +31,12 @@ pub fn needs(mutant: Plant) -> &'static [Fault] {
 
 /// It takes more than a hundred seeds to find.
 pub fn is_rare(mutant: Plant) -> bool {
-    use Plant::{FreeGoneByCache, SlotGoesBack, TakeLostForEmpty, UngatedAnyway};
     matches!(
         mutant,
-        FreeGoneByCache | SlotGoesBack | TakeLostForEmpty | UngatedAnyway
+        Plant::FreeGoneByCache
+            | Plant::SlotGoesBack
+            | Plant::TakeLostForEmpty
+            | Plant::UngatedAnyway
     )
 }
 
