@@ -1,13 +1,13 @@
 //! The only calls to the API server: requests, watches, leader election, events. No decisions.
 
 pub mod api_error;
+pub mod cache;
 pub mod catalog;
 pub mod children;
 pub mod client;
 pub mod clock;
 pub mod events;
 pub mod evictions;
-pub mod gone;
 pub mod lease;
 pub mod namespaces;
 pub mod nodes;

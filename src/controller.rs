@@ -26,11 +26,12 @@ use crate::api::form::{FormSpec, FormStatus, LynqForm};
 use crate::api::hub::{HubSpec, HubStatus, LynqHub};
 use crate::api::node::LynqNode;
 use crate::api::resource::ConflictPolicy;
+use crate::cluster::cache::Changed;
 use crate::cluster::catalog::{Catalog, Form, Hub, Shared};
 use crate::cluster::children::Children;
 use crate::cluster::events::Events;
 use crate::cluster::namespaces::Namespaces;
-use crate::cluster::nodes::{Changed, HubKey, Nodes};
+use crate::cluster::nodes::{HubKey, Nodes};
 use crate::cluster::objects::Objects;
 use crate::cluster::queue::Queue;
 use crate::cluster::vital::{self, Mutex};
@@ -281,8 +282,9 @@ impl World {
         let of = ObjectKey::own(kind, "", "").kind;
         loop {
             let (known, mut listed) = (catalog.all(), BTreeSet::new());
+            let asked = catalog.asked();
             let learn = |object: Value| {
-                listed.insert(catalog.learn(&object).uid.clone());
+                listed.insert(catalog.learn_new(&object, asked).uid.clone());
             };
             match self.objects.list(&of, "", learn).await {
                 Ok(()) => return catalog.without(&known, &listed),
@@ -332,13 +334,13 @@ impl World {
     pub fn follow_definitions(self: &Arc<Self>) {
         let world = self.clone();
         self.follow(LynqHub::api_resource(), move |change| {
-            for (before, now) in world.hubs.change(change) {
+            for Changed { before, now } in world.hubs.change(change) {
                 world.hub_changed(before.as_deref(), now.as_deref());
             }
         });
         let world = self.clone();
         self.follow(LynqForm::api_resource(), move |change| {
-            for (before, now) in world.forms.change(change) {
+            for Changed { before, now } in world.forms.change(change) {
                 world.form_changed(before.as_deref(), now.as_deref());
             }
         });
@@ -350,7 +352,7 @@ impl World {
     }
 
     /// A node's event concerns its own loop and its hub's releases; a node that is gone may have to be made again.
-    pub fn node_changed(&self, changed: &Changed) {
+    pub fn node_changed(&self, changed: &Changed<NodeDigest>) {
         let node = changed.node();
         let hub = (node.key.namespace.clone(), node.hub.clone());
         // A form's change holds all of its nodes at once; those on their way must not wait behind what is only to be shown.

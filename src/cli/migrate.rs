@@ -106,11 +106,11 @@ async fn look(arguments: &Arguments) -> Result<(), AnyError> {
     let namespace = arguments.namespace.as_deref().unwrap_or_default();
     let hubs = list(&world, "LynqHub", namespace).await?;
     for form in list(&world, "LynqForm", namespace).await? {
-        world.forms.learn(&form);
+        world.forms.learn_new(&form, world.forms.asked());
     }
     let mut nodes = BTreeMap::new();
     for node in list(&world, "LynqNode", namespace).await? {
-        let digest = world.nodes.learn(&node);
+        let digest = world.nodes.learn_new(&node, world.nodes.asked());
         nodes.insert(digest.key.clone(), node);
     }
     if hubs.is_empty() {

@@ -3,16 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use tokio::sync::watch::{Receiver, Sender, channel};
-
 use crate::api::form::{FormSpec, FormStatus};
 use crate::api::hub::{HubSpec, HubStatus};
-use crate::cluster::gone::Gone;
+use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList};
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
-use crate::decide::version;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// An object with its spec, or why the spec cannot be read.
 #[derive(Clone, Debug)]
@@ -70,91 +67,97 @@ fn spec<Spec: DeserializeOwned>(spec: &Value) -> Result<Arc<Spec>, String> {
     })
 }
 
-/// All objects of one kind. Cheap to clone; all clones are one store.
+impl<Spec, Status> Cached for Entry<Spec, Status> {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+/// All objects of one kind. Cheap to clone; all clones are one cache.
 pub struct Catalog<Spec, Status> {
-    entries: Arc<RwLock<Entries<Spec, Status>>>,
-    listed: (Arc<Sender<bool>>, Receiver<bool>),
+    inner: Arc<RwLock<Inner<Spec, Status>>>,
+    first_list: FirstList,
 }
 
 type Key = (String, String);
 
-struct Entries<Spec, Status> {
-    all: BTreeMap<Key, Shared<Spec, Status>>,
+struct Inner<Spec, Status> {
+    entries: Cache<Key, Entry<Spec, Status>>,
     /// As the last event had them. What a reply has taught before its event is news all the same: else an edit of a user
     /// that comes with a reply of ours would wake nobody.
     told: BTreeMap<Key, Shared<Spec, Status>>,
-    /// While the watch lists anew: what it has not named yet.
-    unseen: Option<Vec<Key>>,
-    gone: Gone,
 }
 
 impl<Spec, Status> Clone for Catalog<Spec, Status> {
     fn clone(&self) -> Self {
         Catalog {
-            entries: self.entries.clone(),
-            listed: self.listed.clone(),
+            inner: self.inner.clone(),
+            first_list: self.first_list.clone(),
         }
     }
 }
 
 impl<Spec, Status> Default for Catalog<Spec, Status> {
     fn default() -> Self {
-        let (sender, receiver) = channel(false);
-        let entries = Entries {
-            all: BTreeMap::new(),
+        let inner = Inner {
+            entries: Cache::default(),
             told: BTreeMap::new(),
-            unseen: None,
-            gone: Gone::default(),
         };
         Catalog {
-            entries: Arc::new(RwLock::new(entries)),
-            listed: (Arc::new(sender), receiver),
+            inner: Arc::new(RwLock::new(inner)),
+            first_list: FirstList::default(),
         }
     }
 }
 
-/// One object before and after an event; either may be absent.
-pub type Changed<Spec, Status> = (Option<Shared<Spec, Status>>, Option<Shared<Spec, Status>>);
-
 impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, Status> {
     pub fn get(&self, namespace: &str, name: &str) -> Option<Shared<Spec, Status>> {
-        self.entries
-            .read()
-            .all
-            .get(&(namespace.to_owned(), name.to_owned()))
-            .cloned()
+        let key = (namespace.to_owned(), name.to_owned());
+        self.inner.read().entries.get(&key).cloned()
     }
 
     pub fn all(&self) -> Vec<Shared<Spec, Status>> {
-        let entries = self.entries.read();
-        entries.all.values().cloned().collect()
+        let inner = self.inner.read();
+        inner.entries.all().values().cloned().collect()
     }
 
     pub fn in_namespace(&self, namespace: &str) -> Vec<Shared<Spec, Status>> {
-        let entries = self.entries.read();
-        entries
-            .all
-            .range((namespace.to_owned(), String::new())..)
-            .take_while(|((ns, _), _)| ns == namespace)
-            .map(|(_, e)| e.clone())
+        let inner = self.inner.read();
+        let entries = inner.entries.all();
+        let all = entries.range((namespace.to_owned(), String::new())..);
+        all.take_while(|((ns, _), _)| ns == namespace)
+            .map(|(_, entry)| entry.clone())
             .collect()
     }
 
     /// Until the first list is complete.
     pub async fn wait_listed(&self) {
-        let mut listed = self.listed.1.clone();
-        // The sender lives as long as this store.
-        let _ = listed.wait_for(|listed| *listed).await;
+        self.first_list.wait().await;
     }
 
-    /// Takes an object that a write returned. One that is gone since stays gone.
+    /// To be asked before a list is read.
+    pub fn asked(&self) -> Asked {
+        self.inner.read().entries.asked()
+    }
+
+    /// Takes an object that may be new.
+    pub fn learn_new(&self, object: &Value, asked: Asked) -> Shared<Spec, Status> {
+        self.take(object, Some(asked))
+    }
+
+    /// Takes what a request about a known object returned.
     pub fn learn(&self, object: &Value) -> Shared<Spec, Status> {
-        let entry = Arc::new(Entry::of(object));
-        let mut entries = self.entries.write();
-        if entries.gone.has(&entry.uid, &entry.resource_version) {
-            return entry;
-        }
-        entries.put(entry)
+        self.take(object, None)
+    }
+
+    fn take(&self, object: &Value, asked: Option<Asked>) -> Shared<Spec, Status> {
+        let (key, entry) = keyed(object);
+        let learnt = self.inner.write().entries.learn(key, entry.clone(), asked);
+        learnt.and_then(|changed| changed.now).unwrap_or(entry)
     }
 
     /// Drops those of the known ones that a list does not have which began after they were known; returns them.
@@ -163,95 +166,66 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         known: &[Shared<Spec, Status>],
         listed: &BTreeSet<String>,
     ) -> Vec<Shared<Spec, Status>> {
-        let mut entries = self.entries.write();
+        let mut inner = self.inner.write();
         let missing = known.iter().filter(|entry| !listed.contains(&entry.uid));
-        let mut dropped = vec![];
-        for entry in missing {
-            entries.gone.deleted(&entry.uid);
-            let key = (entry.namespace.clone(), entry.name.clone());
-            if entries
-                .all
-                .get(&key)
-                .is_some_and(|now| now.uid == entry.uid)
-            {
-                dropped.extend(entries.remove(&key));
-            }
-        }
-        dropped
+        missing
+            .filter_map(|entry| {
+                let key = (entry.namespace.clone(), entry.name.clone());
+                let forgotten = inner.entries.forget(&key, &entry.uid);
+                forgotten.inspect(|_| drop(inner.told.remove(&key)))
+            })
+            .collect()
     }
 
     /// Takes a watch event; returns what changed since the one before it.
-    pub fn change(&self, change: Change) -> Vec<Changed<Spec, Status>> {
-        let mut entries = self.entries.write();
+    pub fn change(&self, change: Change) -> Vec<Changed<Entry<Spec, Status>>> {
+        let mut inner = self.inner.write();
         match change {
-            Change::Restarted => {
-                entries.unseen = Some(entries.all.keys().cloned().collect());
-                vec![]
-            }
+            Change::Restarted => inner.entries.restarted(),
             Change::Applied(object) => {
-                let entry: Entry<Spec, Status> = Entry::of(&object);
-                let key = (entry.namespace.clone(), entry.name.clone());
-                if let Some(unseen) = &mut entries.unseen {
-                    unseen.retain(|seen| *seen != key);
-                }
-                entries.gone.back(&entry.uid);
-                if let Some(known) = entries.all.get(&key).filter(|k| k.uid != entry.uid) {
-                    let before = known.uid.clone();
-                    entries.gone.deleted(&before);
-                }
-                let entry = Arc::new(entry);
-                entries.put(entry.clone());
-                let before = entries.told.insert(key, entry.clone());
-                vec![(before, Some(entry))]
+                let (key, entry): (Key, Shared<Spec, Status>) = keyed(&object);
+                inner.entries.applied(key.clone(), entry.clone());
+                let before = inner.told.insert(key, entry.clone());
+                let now = Some(entry);
+                return vec![Changed { before, now }];
             }
             Change::Deleted(object) => {
-                let entry: Entry<Spec, Status> = Entry::of(&object);
-                let key = (entry.namespace, entry.name);
-                entries.gone.deleted(&entry.uid);
-                match entries
-                    .all
-                    .get(&key)
-                    .is_some_and(|known| known.uid == entry.uid)
-                {
-                    true => vec![(entries.remove(&key), None)],
-                    false => vec![],
-                }
+                let (key, entry): (Key, Shared<Spec, Status>) = keyed(&object);
+                let before = inner.entries.deleted(&key, &entry);
+                return inner.removed(&key, before).into_iter().collect();
             }
-            Change::Refused(_) => vec![],
+            Change::Refused(_) => {}
             Change::Listed => {
-                let gone = entries.unseen.take().unwrap_or_default();
-                let mut changed = vec![];
-                for key in gone {
-                    if let Some(entry) = entries.remove(&key) {
-                        entries.gone.deleted(&entry.uid);
-                        changed.push((Some(entry), None));
-                    }
-                }
-                drop(entries);
-                self.listed.0.send_replace(true);
-                changed
+                let gone = inner.entries.listed().into_iter();
+                let changed = gone.filter_map(|(key, entry)| inner.removed(&key, Some(entry)));
+                let changed = changed.collect();
+                self.first_list.complete();
+                return changed;
             }
         }
+        vec![]
     }
 }
 
-impl<Spec, Status> Entries<Spec, Status> {
-    fn remove(&mut self, key: &Key) -> Option<Shared<Spec, Status>> {
-        self.told.remove(key);
-        self.all.remove(key)
-    }
+fn keyed<Spec, Status>(object: &Value) -> (Key, Shared<Spec, Status>)
+where
+    Spec: DeserializeOwned,
+    Status: DeserializeOwned + Default,
+{
+    let entry = Entry::of(object);
+    let key = (entry.namespace.clone(), entry.name.clone());
+    (key, Arc::new(entry))
+}
 
-    /// What holds now: events and replies of our own writes come in any order.
-    fn put(&mut self, entry: Shared<Spec, Status>) -> Shared<Spec, Status> {
-        let key = (entry.namespace.clone(), entry.name.clone());
-        if let Some(old) = self.all.get(&key)
-            && old.uid == entry.uid
-            && version::is_newer(&old.resource_version, &entry.resource_version)
-        {
-            return old.clone();
-        }
-        self.all.insert(key, entry.clone());
-        entry
+impl<Spec, Status> Inner<Spec, Status> {
+    fn removed(
+        &mut self,
+        key: &Key,
+        before: Option<Shared<Spec, Status>>,
+    ) -> Option<Changed<Entry<Spec, Status>>> {
+        let before = Some(before?);
+        self.told.remove(key);
+        Some(Changed { before, now: None })
     }
 }
 
@@ -275,23 +249,13 @@ mod tests {
             let of = |form: &Option<Arc<Form>>| form.as_ref().map(|form| form.generation);
             changed
                 .iter()
-                .map(|(before, now)| (of(before), of(now)))
+                .map(|changed| (of(&changed.before), of(&changed.now)))
                 .collect::<Vec<_>>()
         };
         assert_eq!(generations("1", 1), [(None, Some(1))]);
         forms.learn(&form("3", 2));
         assert_eq!(generations("2", 2), [(Some(1), Some(2))]);
         assert_eq!(generations("3", 2), [(Some(2), Some(2))]);
-    }
-
-    #[test]
-    fn a_late_reply_does_not_bring_back_whom_another_follows() {
-        let forms: Catalog<FormSpec, FormStatus> = Catalog::default();
-        let form = |uid: &str, version: &str| json!({"metadata": {"namespace": "shop", "name": "web", "uid": uid, "resourceVersion": version}});
-        forms.change(Change::Applied(form("a", "1")));
-        forms.change(Change::Applied(form("b", "4")));
-        forms.learn(&form("a", "2"));
-        assert_eq!(forms.get("shop", "web").expect("a new one").uid, "b");
     }
 
     #[test]
@@ -303,7 +267,7 @@ mod tests {
         }
         let known = forms.all();
         forms.change(Change::Applied(form("comes", "d", "3")));
-        forms.learn(&form("made anew", "e", "2"));
+        forms.learn_new(&form("made anew", "e", "2"), forms.asked());
         let listed = BTreeSet::from(["a".to_owned(), "e".to_owned()]);
         let dropped = forms.without(&known, &listed);
         let names = |of: &[Arc<Form>]| of.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
@@ -311,26 +275,5 @@ mod tests {
         assert_eq!(names(&forms.all()), ["comes", "made anew", "stays"]);
         forms.learn(&form("goes", "b", "1"));
         assert!(forms.get("shop", "goes").is_none());
-    }
-
-    #[test]
-    fn a_late_reply_does_not_bring_back_what_is_gone() {
-        let forms: Catalog<FormSpec, FormStatus> = Catalog::default();
-        let form = |uid: &str, version: &str| json!({"metadata": {"namespace": "shop", "name": "web", "uid": uid, "resourceVersion": version}});
-        forms.change(Change::Applied(form("a", "1")));
-        forms.change(Change::Deleted(form("a", "3")));
-        forms.learn(&form("a", "2"));
-        assert!(forms.get("shop", "web").is_none());
-        forms.change(Change::Applied(form("b", "4")));
-        forms.learn(&form("a", "2"));
-        assert_eq!(forms.get("shop", "web").expect("a new one").uid, "b");
-        forms.change(Change::Restarted);
-        forms.change(Change::Listed);
-        forms.learn(&form("b", "4"));
-        assert!(forms.get("shop", "web").is_none(), "a list without it");
-        forms.change(Change::Applied(form("b", "4")));
-        forms.learn(&form("b", "5"));
-        let back = forms.get("shop", "web").expect("the list was old");
-        assert_eq!(back.resource_version, "5");
     }
 }

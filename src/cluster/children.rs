@@ -7,14 +7,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::names;
-use crate::cluster::gone::Gone;
+use crate::cluster::cache::{Asked, Cache, Cached, Changed};
 use crate::cluster::objects::Served;
 use crate::cluster::vital::{self, RwLock};
 use crate::cluster::watch::{Change, NoList, Which, follow};
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of};
-use crate::decide::version;
 
-/// Cheap to clone; all clones are one store.
+/// Cheap to clone; all clones are one cache.
 #[derive(Clone)]
 pub struct Children {
     inner: Arc<RwLock<Inner>>,
@@ -24,10 +23,9 @@ pub struct Children {
 
 #[derive(Default)]
 struct Inner {
-    children: BTreeMap<ObjectKey, Arc<Child>>,
+    children: BTreeMap<Kind, Cache<ObjectKey, Child>>,
     by_node: BTreeMap<NodeKey, BTreeSet<ObjectKey>>,
     kinds: BTreeMap<Kind, Watched>,
-    gone: Gone,
     /// Jobs that had completed when they went, until their node is looked at: it may not have seen them so.
     ended: BTreeMap<NodeKey, Vec<(ObjectKey, Arc<Child>)>>,
     owned: Shared,
@@ -59,16 +57,19 @@ impl Shared {
 struct Watched {
     listed: bool,
     refused: Option<NoList>,
-    /// While the watch lists anew: what it has not named yet.
-    unseen: Option<BTreeSet<ObjectKey>>,
-    lists: u64,
     /// Nodes that wait for the first list.
     waiting: BTreeSet<NodeKey>,
 }
 
-/// When a request was sent: after so many complete lists of its kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked(u64);
+impl Cached for Child {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
 
 /// Whether every object of a kind is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,14 +142,14 @@ impl Children {
     }
 
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<Child>> {
-        self.inner.read().children.get(key).cloned()
+        self.inner.read().get(key).cloned()
     }
 
     /// Every known object of the node.
     pub fn of_node(&self, node: &NodeKey) -> BTreeMap<ObjectKey, Arc<Child>> {
         let inner = self.inner.read();
         let keys = inner.by_node.get(node).into_iter().flatten();
-        keys.filter_map(|key| Some((key.clone(), inner.children.get(key)?.clone())))
+        keys.filter_map(|key| Some((key.clone(), inner.get(key)?.clone())))
             .collect()
     }
 
@@ -156,8 +157,7 @@ impl Children {
     pub fn stepped_at(&self, node: &NodeKey) -> Option<Timestamp> {
         let inner = self.inner.read();
         let keys = inner.by_node.get(node).into_iter().flatten();
-        keys.filter_map(|key| inner.children.get(key)?.stepped_at)
-            .max()
+        keys.filter_map(|key| inner.get(key)?.stepped_at).max()
     }
 
     /// Jobs of the node that had completed when they went, since this was asked last.
@@ -167,8 +167,7 @@ impl Children {
 
     /// To be asked before a request whose reply is learnt.
     pub fn asked(&self, kind: &Kind) -> Asked {
-        let inner = self.inner.read();
-        Asked(inner.kinds.get(kind).map_or(0, |watched| watched.lists))
+        self.inner.write().of_kind(kind).asked()
     }
 
     /// Takes an object that a write or a live read returned. One that is gone since stays gone.
@@ -179,7 +178,10 @@ impl Children {
     /// The object was found to be gone.
     pub fn forget(&self, key: &ObjectKey) {
         let mut inner = self.inner.write();
-        inner.remove(key, None);
+        if let Some(known) = inner.get(key).cloned() {
+            inner.of_kind(&key.kind).forget(key, &known.uid);
+            inner.removed(key, known);
+        }
     }
 
     fn change(&self, kind: &Kind, change: Change) {
@@ -191,147 +193,101 @@ impl Children {
 }
 
 impl Inner {
-    fn learn(&mut self, object: &Value, asked: Asked) -> Arc<Child> {
-        let child = Child::of(object);
-        if self.gone.has(&child.uid, &child.resource_version) {
-            return Arc::new(child);
-        }
-        let key = key_of(object);
-        let known = self
-            .children
-            .get(&key)
-            .is_some_and(|known| known.uid == child.uid);
-        if !known && let Some(watched) = self.kinds.get_mut(&key.kind) {
-            // It was made and deleted between the last watch and a list that does not have it: no event will say so. If it
-            // is there all the same, the watch that follows the list names it.
-            if watched.lists != asked.0 {
-                return Arc::new(child);
-            }
-            if let Some(unseen) = &mut watched.unseen {
-                unseen.insert(key);
-            }
-        }
-        self.put(object).0
+    fn get(&self, key: &ObjectKey) -> Option<&Arc<Child>> {
+        self.children.get(&key.kind)?.get(key)
     }
 
-    fn change(&mut self, kind: &Kind, change: Change) -> BTreeSet<NodeKey> {
-        match change {
-            Change::Restarted => {
-                let known = self
-                    .children
-                    .keys()
-                    .filter(|key| key.kind == *kind)
-                    .cloned()
-                    .collect();
-                self.watched(kind).unseen = Some(known);
-                BTreeSet::new()
-            }
-            Change::Applied(object) => {
-                if let Some(unseen) = &mut self.watched(kind).unseen {
-                    unseen.remove(&key_of(&object));
-                }
-                let uid = object["metadata"]["uid"].as_str();
-                self.gone.back(uid.unwrap_or_default());
-                self.put(&object).1
-            }
-            Change::Deleted(object) => {
-                let key = key_of(&object);
-                // An object of the same name made since is another one.
-                let same = self
-                    .children
-                    .get(&key)
-                    .is_some_and(|child| object["metadata"]["uid"] == child.uid.as_str());
-                if same {
-                    self.remove(&key, object["metadata"]["resourceVersion"].as_str())
-                } else {
-                    BTreeSet::new()
-                }
-            }
-            Change::Refused(why) => {
-                let watched = self.watched(kind);
-                let news = watched.refused.as_ref() != Some(&why);
-                watched.refused = Some(why);
-                if news {
-                    watched.waiting.clone()
-                } else {
-                    BTreeSet::new()
-                }
-            }
-            Change::Listed => {
-                let watched = self.watched(kind);
-                watched.listed = true;
-                watched.lists += 1;
-                watched.refused = None;
-                let mut touched = std::mem::take(&mut watched.waiting);
-                for key in watched.unseen.take().unwrap_or_default() {
-                    touched.extend(self.remove(&key, None));
-                }
-                touched
-            }
-        }
+    fn of_kind(&mut self, kind: &Kind) -> &mut Cache<ObjectKey, Child> {
+        self.children.entry(kind.clone()).or_default()
     }
 
     fn watched(&mut self, kind: &Kind) -> &mut Watched {
         self.kinds.entry(kind.clone()).or_default()
     }
 
-    /// Returns the digest that holds now, and the nodes for which something changed.
-    fn put(&mut self, object: &Value) -> (Arc<Child>, BTreeSet<NodeKey>) {
-        let key = key_of(object);
+    fn child(&mut self, object: &Value) -> Arc<Child> {
         let mut child = Child::of(object);
-        if let Some(old) = self.children.get(&key)
-            && old.uid == child.uid
-            && version::is_newer(&old.resource_version, &child.resource_version)
-        {
-            return (old.clone(), BTreeSet::new());
-        }
         child.owned = self.owned.one(child.owned);
-        let child = Arc::new(child);
-        let old = self.children.insert(key.clone(), child.clone());
-        // Heartbeats in a status, and the echo of our own writes, are no news.
-        let news = old.as_ref().is_none_or(|old| {
-            Child {
-                resource_version: String::new(),
-                ..(**old).clone()
-            } != Child {
-                resource_version: String::new(),
-                ..(*child).clone()
+        Arc::new(child)
+    }
+
+    fn learn(&mut self, object: &Value, asked: Asked) -> Arc<Child> {
+        let (key, child) = (key_of(object), self.child(object));
+        let of_kind = self.of_kind(&key.kind);
+        let Some(changed) = of_kind.learn(key.clone(), child.clone(), Some(asked)) else {
+            return child;
+        };
+        self.put(&key, &changed);
+        changed.now.unwrap_or(child)
+    }
+
+    fn change(&mut self, kind: &Kind, change: Change) -> BTreeSet<NodeKey> {
+        match change {
+            Change::Restarted => self.of_kind(kind).restarted(),
+            Change::Applied(object) => {
+                let (key, child) = (key_of(&object), self.child(&object));
+                let changed = self.of_kind(kind).applied(key.clone(), child);
+                return self.put(&key, &changed);
             }
-        });
-        let mut touched: BTreeSet<NodeKey> = BTreeSet::new();
-        if let Some(node) = old
-            .as_ref()
-            .and_then(|old| old.node())
-            .filter(|node| Some(*node) != child.node())
-        {
-            self.unlist(node, &key);
+            Change::Deleted(object) => {
+                let (key, child) = (key_of(&object), Child::of(&object));
+                let known = self.of_kind(kind).deleted(&key, &child);
+                let touched = known.and_then(|known| self.removed(&key, known));
+                return touched.into_iter().collect();
+            }
+            Change::Refused(why) => {
+                let watched = self.watched(kind);
+                if watched.refused.as_ref() != Some(&why) {
+                    watched.refused = Some(why);
+                    return watched.waiting.clone();
+                }
+            }
+            Change::Listed => {
+                let watched = self.watched(kind);
+                watched.listed = true;
+                watched.refused = None;
+                let mut touched = std::mem::take(&mut watched.waiting);
+                for (key, known) in self.of_kind(kind).listed() {
+                    touched.extend(self.removed(&key, known));
+                }
+                return touched;
+            }
+        }
+        BTreeSet::new()
+    }
+
+    /// Returns the nodes for which something changed.
+    fn put(&mut self, key: &ObjectKey, changed: &Changed<Child>) -> BTreeSet<NodeKey> {
+        let (Some(now), old) = (&changed.now, &changed.before) else {
+            return BTreeSet::new();
+        };
+        // Heartbeats in a status, and the echo of our own writes, are no news.
+        let news = old.as_ref().is_none_or(|old| !old.is_like(now));
+        let mut touched = BTreeSet::new();
+        let left = old.as_ref().and_then(|old| old.node());
+        if let Some(node) = left.filter(|node| Some(*node) != now.node()) {
+            self.unlist(node, key);
             touched.insert(node.clone());
         }
-        if let Some(node) = child.node() {
-            self.by_node.entry(node.clone()).or_default().insert(key);
+        if let Some(node) = now.node() {
+            let keys = self.by_node.entry(node.clone()).or_default();
+            keys.insert(key.clone());
             if news {
                 touched.insert(node.clone());
             }
         }
-        (child, touched)
+        touched
     }
 
-    /// `version` is that in which it went, as far as that is known.
-    fn remove(&mut self, key: &ObjectKey, version: Option<&str>) -> BTreeSet<NodeKey> {
-        let Some(old) = self.children.remove(key) else {
-            return BTreeSet::new();
-        };
-        let version = version.unwrap_or(&old.resource_version);
-        self.gone.left(&old.uid, version);
-        let Some(node) = old.node().cloned() else {
-            return BTreeSet::new();
-        };
+    /// Returns its node.
+    fn removed(&mut self, key: &ObjectKey, old: Arc<Child>) -> Option<NodeKey> {
+        let node = old.node().cloned()?;
         self.unlist(&node, key);
         if old.completed {
             let ended = self.ended.entry(node.clone()).or_default();
             ended.push((key.clone(), old));
         }
-        BTreeSet::from([node])
+        Some(node)
     }
 
     fn unlist(&mut self, node: &NodeKey, key: &ObjectKey) {
@@ -346,27 +302,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_late_reply_does_not_bring_back_what_is_gone_and_what_comes_back_is_learnt() {
-        let mut inner = Inner::default();
-        let kind = Kind {
-            api_version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-        };
-        let object = |version: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "web", "uid": "a", "resourceVersion": version}});
-        let key = key_of(&object("1"));
-        inner.change(&kind, Change::Applied(object("1")));
-        inner.change(&kind, Change::Deleted(object("3")));
-        inner.learn(&object("2"), Asked(0));
-        assert!(!inner.children.contains_key(&key), "a late reply");
-        // It was left behind without our label, and is taken over once more.
-        inner.learn(&object("4"), Asked(0));
-        assert!(inner.children.contains_key(&key), "adopted");
-    }
 
     #[test]
     fn what_many_objects_have_is_kept_once_and_for_as_long_as_one_has_it() {
@@ -378,36 +314,5 @@ mod tests {
         }
         assert!(shared.texts.len() < 100, "{}", shared.texts.len());
         assert!(Arc::ptr_eq(&first, &shared.one("a".into())));
-    }
-
-    #[test]
-    fn what_a_list_does_not_have_is_not_learnt_from_an_older_reply() {
-        let kind = Kind {
-            api_version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-        };
-        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "web", "uid": "a", "resourceVersion": "5"}});
-        let key = key_of(&object);
-        let there = |inner: &Inner| inner.children.contains_key(&key);
-        let mut inner = Inner::default();
-        inner.change(&kind, Change::Restarted);
-        inner.learn(&object, Asked(0));
-        assert!(there(&inner), "for as long as the list is not complete");
-        inner.change(&kind, Change::Listed);
-        assert!(!there(&inner), "the list is newer");
-        inner.learn(&object, Asked(0));
-        assert!(!there(&inner), "the reply is older than the list");
-        inner.change(&kind, Change::Applied(object.clone()));
-        assert!(there(&inner), "the list was older");
-
-        let mut inner = Inner::default();
-        inner.change(&kind, Change::Listed);
-        inner.learn(&object, Asked(1));
-        assert!(there(&inner), "made since the list");
-        inner.change(&kind, Change::Restarted);
-        inner.change(&kind, Change::Applied(object.clone()));
-        inner.learn(&object, Asked(1));
-        inner.change(&kind, Change::Listed);
-        assert!(there(&inner), "the list has it");
     }
 }

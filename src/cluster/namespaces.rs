@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::cluster::cache::{Cache, Cached};
 use crate::cluster::vital::Mutex;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
 
-/// Cheap to clone; all clones are one store.
+/// Cheap to clone; all clones are one cache.
 #[derive(Clone, Default)]
 pub struct Namespaces {
     inner: Arc<Mutex<Inner>>,
@@ -17,30 +18,45 @@ pub struct Namespaces {
 
 #[derive(Default)]
 struct Inner {
-    /// What there is under each name: another text is another namespace, or one that has begun to go.
-    present: BTreeMap<String, String>,
-    /// While the watch lists anew: what it has not named yet.
-    unseen: BTreeSet<String>,
+    present: Cache<String, Namespace>,
     /// Nodes to be told when something becomes of a namespace.
     waiting: BTreeMap<String, BTreeSet<NodeKey>>,
     /// The same by node.
     of_node: BTreeMap<NodeKey, BTreeSet<String>>,
 }
 
+/// What a node has seen of a namespace: its uid, and whether it was being deleted.
+pub type Present = (String, bool);
+
+struct Namespace {
+    present: Present,
+    resource_version: String,
+}
+
+impl Cached for Namespace {
+    fn uid(&self) -> &str {
+        &self.present.0
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
 impl Namespaces {
     /// What there is now; the node is told once when that changes.
-    pub fn wait(&self, name: &str, node: &NodeKey) -> Option<String> {
+    pub fn wait(&self, name: &str, node: &NodeKey) -> Option<Present> {
         let mut inner = self.inner.lock();
         let waiting = inner.waiting.entry(name.to_owned()).or_default();
         if waiting.insert(node.clone()) {
             let of_node = inner.of_node.entry(node.clone()).or_default();
             of_node.insert(name.to_owned());
         }
-        inner.present.get(name).cloned()
+        inner.present.get(name).map(|now| now.present.clone())
     }
 
     pub fn has(&self, name: &str) -> bool {
-        self.inner.lock().present.contains_key(name)
+        self.inner.lock().present.get(name).is_some()
     }
 
     /// The node is gone, and waits for nothing.
@@ -66,19 +82,26 @@ impl Namespaces {
     pub fn change(&self, change: Change) -> BTreeSet<NodeKey> {
         let mut inner = self.inner.lock();
         match change {
-            Change::Restarted => inner.unseen = inner.present.keys().cloned().collect(),
+            Change::Restarted => inner.present.restarted(),
             Change::Applied(object) => {
-                let name = name_of(&object);
-                inner.unseen.remove(&name);
-                let now = present(&object);
-                if inner.present.insert(name.clone(), now.clone()) != Some(now) {
+                let (name, now) = named(&object);
+                let changed = inner.present.applied(name.clone(), now);
+                let present = |known: &Option<Arc<Namespace>>| {
+                    known.as_ref().map(|known| known.present.clone())
+                };
+                if present(&changed.before) != present(&changed.now) {
                     return inner.told(&name);
                 }
             }
-            Change::Deleted(object) => return inner.remove(&name_of(&object)),
+            Change::Deleted(object) => {
+                let (name, gone) = named(&object);
+                if inner.present.deleted(&name, &gone).is_some() {
+                    return inner.told(&name);
+                }
+            }
             Change::Listed => {
-                let gone = std::mem::take(&mut inner.unseen);
-                return gone.iter().flat_map(|name| inner.remove(name)).collect();
+                let gone = inner.present.listed();
+                return gone.iter().flat_map(|(name, _)| inner.told(name)).collect();
             }
             Change::Refused(_) => {}
         }
@@ -87,11 +110,6 @@ impl Namespaces {
 }
 
 impl Inner {
-    fn remove(&mut self, name: &str) -> BTreeSet<NodeKey> {
-        self.present.remove(name);
-        self.told(name)
-    }
-
     /// The nodes that waited for it.
     fn told(&mut self, name: &str) -> BTreeSet<NodeKey> {
         let nodes = self.waiting.remove(name).unwrap_or_default();
@@ -107,19 +125,14 @@ impl Inner {
     }
 }
 
-fn present(object: &Value) -> String {
+fn named(object: &Value) -> (String, Arc<Namespace>) {
     let metadata = &object["metadata"];
-    let going = !metadata["deletionTimestamp"].is_null();
-    format!(
-        "{}{}",
-        metadata["uid"].as_str().unwrap_or_default(),
-        if going { ", going" } else { "" }
-    )
-}
-
-fn name_of(object: &Value) -> String {
-    let name = object["metadata"]["name"].as_str();
-    name.unwrap_or_default().to_owned()
+    let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+    let namespace = Namespace {
+        present: (text("uid"), !metadata["deletionTimestamp"].is_null()),
+        resource_version: text("resourceVersion"),
+    };
+    (text("name"), Arc::new(namespace))
 }
 
 #[cfg(test)]

@@ -4,46 +4,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::watch::{Receiver, Sender, channel};
 
-use crate::cluster::gone::Gone;
+use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList};
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
 use crate::decide::node::NodeDigest;
-use crate::decide::version;
-
-/// When a request was sent: after so many complete lists.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked(u64);
 
 /// Namespace and name of a hub.
 pub type HubKey = (String, String);
 
-/// Cheap to clone; all clones are one store.
-#[derive(Clone)]
+/// Cheap to clone; all clones are one cache.
+#[derive(Clone, Default)]
 pub struct Nodes {
     inner: Arc<RwLock<Inner>>,
-    listed: (Arc<Sender<bool>>, Receiver<bool>),
+    first_list: FirstList,
 }
 
 #[derive(Default)]
 struct Inner {
-    nodes: BTreeMap<NodeKey, Arc<NodeDigest>>,
+    nodes: Cache<NodeKey, NodeDigest>,
     by_hub: BTreeMap<HubKey, BTreeSet<String>>,
-    /// While the watch lists anew: what it has not named yet.
-    unseen: Option<BTreeSet<NodeKey>>,
-    lists: u64,
-    gone: Gone,
 }
 
-impl Default for Nodes {
-    fn default() -> Self {
-        let (sender, receiver) = channel(false);
-        Nodes {
-            inner: Arc::default(),
-            listed: (Arc::new(sender), receiver),
-        }
+impl Cached for NodeDigest {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
     }
 }
 
@@ -67,182 +57,118 @@ impl Nodes {
 
     pub fn all(&self) -> Vec<Arc<NodeDigest>> {
         let inner = self.inner.read();
-        inner.nodes.values().cloned().collect()
+        inner.nodes.all().values().cloned().collect()
     }
 
     pub fn keys(&self) -> Vec<NodeKey> {
-        self.inner.read().nodes.keys().cloned().collect()
+        self.inner.read().nodes.all().keys().cloned().collect()
     }
 
     /// Until the first list is complete.
     pub async fn wait_listed(&self) {
-        let mut listed = self.listed.1.clone();
-        // The sender lives as long as this store.
-        let _ = listed.wait_for(|listed| *listed).await;
+        self.first_list.wait().await;
     }
 
     /// To be asked before a node is written that may be new.
     pub fn asked(&self) -> Asked {
-        Asked(self.inner.read().lists)
+        self.inner.read().nodes.asked()
     }
 
-    /// Takes a node that may be new. One that a list since then does not have is gone, or the watch is about to name it.
+    /// Takes a node that may be new.
     pub fn learn_new(&self, object: &Value, asked: Asked) -> Arc<NodeDigest> {
-        let mut inner = self.inner.write();
-        let key = key_of(object);
-        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-        if inner.nodes.get(&key).is_none_or(|known| known.uid != uid) {
-            if inner.lists != asked.0 {
-                return Arc::new(NodeDigest::of(object, None));
-            }
-            // Read since the newest list, it is there, whatever that list had.
-            inner.gone.found(uid);
-            if let Some(unseen) = &mut inner.unseen {
-                unseen.insert(key);
-            }
-        }
-        drop(inner);
-        self.learn(object)
+        self.inner.write().learn(object, Some(asked))
     }
 
-    /// Takes an object that a write returned: what we wrote ourselves is known without waiting for the watch. One that is
-    /// gone since stays gone.
+    /// Takes what the write of a known node returned: what we wrote ourselves is known without waiting for the watch.
     pub fn learn(&self, object: &Value) -> Arc<NodeDigest> {
-        let mut inner = self.inner.write();
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        if inner.gone.has(text("uid"), text("resourceVersion")) {
-            return Arc::new(NodeDigest::of(object, None));
-        }
-        inner.put(object)
+        self.inner.write().learn(object, None)
     }
 
     /// Takes a watch event; returns the nodes whose digest changed, as they were before and are now.
-    pub fn change(&self, change: Change) -> Vec<Changed> {
+    pub fn change(&self, change: Change) -> Vec<Changed<NodeDigest>> {
         let mut inner = self.inner.write();
         match change {
-            Change::Restarted => {
-                inner.unseen = Some(inner.nodes.keys().cloned().collect());
-                vec![]
-            }
+            Change::Restarted => inner.nodes.restarted(),
             Change::Applied(object) => {
-                let key = key_of(&object);
-                if let Some(unseen) = &mut inner.unseen {
-                    unseen.remove(&key);
-                }
-                let uid = object["metadata"]["uid"].as_str();
-                inner.gone.back(uid.unwrap_or_default());
-                let before = inner.nodes.get(&key).cloned();
-                // A late reply must not bring back whom this one follows.
-                if let Some(known) = before
-                    .as_ref()
-                    .filter(|known| Some(known.uid.as_str()) != uid)
-                {
-                    inner.gone.deleted(&known.uid);
-                }
-                let now = inner.put(&object);
-                vec![Changed {
-                    before,
-                    now: Some(now),
-                }]
+                let (key, digest) = inner.digest(&object);
+                let changed = inner.nodes.applied(key, digest);
+                inner.index(&changed);
+                return vec![changed];
             }
             Change::Deleted(object) => {
-                let uid = object["metadata"]["uid"].as_str();
-                inner.gone.deleted(uid.unwrap_or_default());
-                inner.remove(&key_of(&object), uid).into_iter().collect()
+                let (key, digest) = inner.digest(&object);
+                let before = inner.nodes.deleted(&key, &digest);
+                return inner.removed(before).into_iter().collect();
             }
-            Change::Refused(_) => vec![],
+            Change::Refused(_) => {}
             Change::Listed => {
-                inner.lists += 1;
-                let gone = inner.unseen.take().unwrap_or_default();
-                let missed = |key| {
-                    let changed = inner.remove(key, None)?;
-                    inner.gone.missed(&changed.node().uid);
-                    Some(changed)
-                };
-                let changed = gone.iter().filter_map(missed).collect();
-                drop(inner);
-                self.listed.0.send_replace(true);
-                changed
+                let gone = inner.nodes.listed().into_iter();
+                let changed = gone.filter_map(|(_, node)| inner.removed(Some(node)));
+                let changed = changed.collect();
+                self.first_list.complete();
+                return changed;
             }
         }
-    }
-}
-
-/// One node before and after an event; either may be absent.
-#[derive(Clone, Debug)]
-pub struct Changed {
-    pub before: Option<Arc<NodeDigest>>,
-    pub now: Option<Arc<NodeDigest>>,
-}
-
-impl Changed {
-    pub fn node(&self) -> &NodeDigest {
-        self.now
-            .as_ref()
-            .or(self.before.as_ref())
-            .expect("a change has a node")
+        vec![]
     }
 }
 
 impl Inner {
-    fn put(&mut self, object: &Value) -> Arc<NodeDigest> {
-        let key = key_of(object);
-        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let old = self
-            .nodes
-            .get(&key)
-            .filter(|old| old.uid == text("uid"))
-            .cloned();
-        // Events and replies of our own writes come in any order.
-        if let Some(old) = &old
-            && version::is_newer(&old.resource_version, text("resourceVersion"))
-        {
-            return old.clone();
-        }
-        let digest = Arc::new(NodeDigest::of(object, old.as_deref()));
-        if let Some(replaced) = self.nodes.insert(key, digest.clone()) {
-            self.unlist(&replaced);
-        }
-        let hub = (digest.key.namespace.clone(), digest.hub.clone());
-        self.by_hub
-            .entry(hub)
-            .or_default()
-            .insert(digest.key.name.clone());
-        digest
+    fn digest(&self, object: &Value) -> (NodeKey, Arc<NodeDigest>) {
+        let text = |field: &str| {
+            let text = object["metadata"][field].as_str();
+            text.unwrap_or_default().to_owned()
+        };
+        let key = NodeKey {
+            namespace: text("namespace"),
+            name: text("name"),
+        };
+        let known = self.nodes.get(&key);
+        let known = known.filter(|known| known.uid == text("uid"));
+        let digest = NodeDigest::of(object, known.map(|known| &**known));
+        (key, Arc::new(digest))
     }
 
-    fn remove(&mut self, key: &NodeKey, uid: Option<&str>) -> Option<Changed> {
-        if uid.is_some_and(|uid| self.nodes.get(key).is_some_and(|node| node.uid != uid)) {
-            return None;
+    fn learn(&mut self, object: &Value, asked: Option<Asked>) -> Arc<NodeDigest> {
+        let (key, digest) = self.digest(object);
+        let changed = self.nodes.learn(key, digest.clone(), asked);
+        if let Some(changed) = &changed {
+            self.index(changed);
         }
-        let before = self.nodes.remove(key)?;
-        self.unlist(&before);
-        Some(Changed {
-            before: Some(before),
-            now: None,
-        })
+        changed.and_then(|changed| changed.now).unwrap_or(digest)
     }
 
-    fn unlist(&mut self, node: &NodeDigest) {
-        let hub = (node.key.namespace.clone(), node.hub.clone());
-        if let Some(names) = self.by_hub.get_mut(&hub) {
-            names.remove(&node.key.name);
-            if names.is_empty() {
-                self.by_hub.remove(&hub);
+    fn index(&mut self, changed: &Changed<NodeDigest>) {
+        if let Some(before) = &changed.before {
+            let names = self.by_hub.get_mut(&hub_of(before));
+            if let Some(names) = names {
+                names.remove(&before.key.name);
+                if names.is_empty() {
+                    self.by_hub.remove(&hub_of(before));
+                }
             }
         }
+        if let Some(now) = &changed.now {
+            let names = self.by_hub.entry(hub_of(now)).or_default();
+            names.insert(now.key.name.clone());
+        }
+    }
+
+    fn removed(&mut self, before: Option<Arc<NodeDigest>>) -> Option<Changed<NodeDigest>> {
+        let before = Some(before?);
+        let changed = Changed { before, now: None };
+        self.index(&changed);
+        Some(changed)
     }
 }
 
-fn key_of(object: &Value) -> NodeKey {
-    let text = |field: &str| {
-        object["metadata"][field]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
-    };
-    NodeKey {
-        namespace: text("namespace"),
-        name: text("name"),
+impl Changed<NodeDigest> {
+    pub fn node(&self) -> &NodeDigest {
+        let either = self.now.as_ref().or(self.before.as_ref());
+        either.expect("a change has a node")
     }
+}
+
+fn hub_of(node: &NodeDigest) -> HubKey {
+    (node.key.namespace.clone(), node.hub.clone())
 }

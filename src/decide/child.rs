@@ -159,6 +159,17 @@ pub struct Child {
 }
 
 impl Child {
+    /// The same, but for its version.
+    pub fn is_like(&self, other: &Child) -> bool {
+        let resource_version = other.resource_version.clone();
+        let this = self.clone();
+        let same_version = Child {
+            resource_version,
+            ..this
+        };
+        same_version == *other
+    }
+
     pub fn of(object: &Value) -> Self {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let deleting = text("/metadata/deletionTimestamp").is_some();

@@ -45,12 +45,12 @@ pub struct Premise {
     pub start: Option<String>,
     /// The object's uid, and what changes when it is written.
     pub object: Option<(String, String)>,
-    /// What there is under the name of its namespace.
-    pub namespace: Option<String>,
+    /// The uid of its namespace, and whether that is being deleted.
+    pub namespace: Option<(String, bool)>,
 }
 
 impl Premise {
-    pub fn of(node: &NodeDigest, child: Option<&Child>, namespace: Option<String>) -> Self {
+    pub fn of(node: &NodeDigest, child: Option<&Child>, namespace: Option<(String, bool)>) -> Self {
         Premise {
             start: node.start.clone(),
             object: child.map(|child| (child.uid.clone(), child.written.clone())),

@@ -61,7 +61,11 @@ async fn nothing_is_kept_of_a_node_that_is_gone() {
 async fn a_node_whose_reconcile_panicked_is_not_ready_before_anybody_answers() {
     let world = world();
     let node = serde_json::json!({"metadata": {"namespace": "tenants", "name": "acme-web", "uid": "u", "resourceVersion": "1"}, "spec": {"uid": "acme", "templateRef": "web"}});
-    let key = world.nodes.learn(&node).key.clone();
+    let key = world
+        .nodes
+        .learn_new(&node, world.nodes.asked())
+        .key
+        .clone();
     let told = panicked(world.clone(), key.clone(), Duration::from_secs(30));
     let told = tokio::time::timeout(Duration::from_millis(1), told).await;
     assert!(told.is_err(), "its status is still on its way");

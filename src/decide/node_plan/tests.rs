@@ -140,7 +140,7 @@ fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>
             child: child.as_ref(),
             obstacle: None,
             failure: None,
-            premise: Premise::of(node, child.as_ref(), Some("here".into())),
+            premise: Premise::of(node, child.as_ref(), Some(("here".into(), false))),
             fields_hash: Some("ours"),
             applies: Applies::default(),
             waiting_since: Some(at(-10)),
@@ -325,7 +325,7 @@ fn a_failure_is_not_tried_again_before_its_time_and_skips_what_depends_on_it() {
         kind: FailureKind::Refused,
         message: "no".into(),
         retry_at: at(5),
-        premise: Premise::of(&node, None, Some("here".into())),
+        premise: Premise::of(&node, None, Some(("here".into(), false))),
     };
     let children = [None, None];
     let mut all = seen(&node, &children);
@@ -380,7 +380,7 @@ fn a_failure_is_tried_again_at_once_when_what_it_met_is_another() {
         let children = [child.cloned()];
         let mut all = seen(&fleet_node, &children);
         all[0].failure = Some(&failure);
-        all[0].premise = Premise::of(&fleet_node, child, namespace.map(str::to_owned));
+        all[0].premise = Premise::of(&fleet_node, child, namespace.map(|uid| (uid.to_owned(), false)));
         let plan = plan(&fleet_node, &all, &Rest::default(), at(0));
         assert_eq!(!plan.apply.is_empty(), tried, "{name}");
         assert_eq!(plan.outcomes[0].conflict, !tried, "{name}");

@@ -85,7 +85,7 @@ fn what_is_untied_stays_in_the_record_and_what_is_given_away_does_not() {
             kind: FailureKind::Refused,
             message: "no".into(),
             retry_at: at(5),
-            premise: Premise::of(&node, children[0].as_ref(), Some("here".into())),
+            premise: Premise::of(&node, children[0].as_ref(), Some(("here".into(), false))),
         };
         for failure in [None, Some(&failure)] {
             let mut all = seen(&node, &children);

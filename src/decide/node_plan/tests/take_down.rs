@@ -123,7 +123,7 @@ fn what_failed_replaces_nothing() {
         kind: FailureKind::Refused,
         message: "port is already allocated".into(),
         retry_at: at(5),
-        premise: Premise::of(&node, None, Some("here".into())),
+        premise: Premise::of(&node, None, Some(("here".into(), false))),
     };
     let mut refused = seen(&node, &children);
     refused[0].failure = Some(&failure);

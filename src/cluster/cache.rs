@@ -1,0 +1,277 @@
+//! A cache of watched objects. Events of the watch and replies to requests come in any order: each object is kept in the newest
+//! version that any of them told.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch::{Receiver, Sender, channel};
+
+use crate::cluster::clock::{self, Instant};
+use crate::decide::version;
+
+/// What a cache keeps of an object.
+pub trait Cached {
+    fn uid(&self) -> &str;
+    fn resource_version(&self) -> &str;
+}
+
+/// When a request was sent: after so many complete lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked(u64);
+
+/// An object before and after an event or a reply; either may be absent.
+#[derive(Clone, Debug)]
+pub struct Changed<V> {
+    pub before: Option<Arc<V>>,
+    pub now: Option<Arc<V>>,
+}
+
+pub struct Cache<K, V> {
+    all: BTreeMap<K, Arc<V>>,
+    /// While the watch lists anew: what it has not named yet.
+    unseen: Option<BTreeSet<K>>,
+    lists: u64,
+    gone: Gone,
+}
+
+impl<K, V> Default for Cache<K, V> {
+    fn default() -> Self {
+        Cache {
+            all: BTreeMap::new(),
+            unseen: None,
+            lists: 0,
+            gone: Gone::default(),
+        }
+    }
+}
+
+impl<K: Ord + Clone, V: Cached> Cache<K, V> {
+    pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&Arc<V>>
+    where
+        K: Borrow<Q>,
+    {
+        self.all.get(key)
+    }
+
+    pub fn all(&self) -> &BTreeMap<K, Arc<V>> {
+        &self.all
+    }
+
+    /// To be asked before a request whose reply may tell of an object that is not known yet.
+    pub fn asked(&self) -> Asked {
+        Asked(self.lists)
+    }
+
+    /// Takes an object that a reply told of, unless it is known to be gone. One that is not known is taken only with the
+    /// moment at which it was asked for: of an older reply, a list or an event since then may have told that it is gone. If
+    /// it is there all the same, the watch names it. None: it was not taken.
+    pub fn learn(&mut self, key: K, value: Arc<V>, asked: Option<Asked>) -> Option<Changed<V>> {
+        let known = self.all.get(&key);
+        if known.is_none_or(|known| known.uid() != value.uid()) {
+            let is_new = asked == Some(self.asked());
+            if !is_new || self.gone.has(&*value) {
+                return None;
+            }
+            if let Some(unseen) = &mut self.unseen {
+                unseen.insert(key.clone());
+            }
+        }
+        Some(self.put(key, value))
+    }
+
+    /// The watch begins a list: what is not applied before it is complete is gone.
+    pub fn restarted(&mut self) {
+        self.unseen = Some(self.all.keys().cloned().collect());
+    }
+
+    pub fn applied(&mut self, key: K, value: Arc<V>) -> Changed<V> {
+        if let Some(unseen) = &mut self.unseen {
+            unseen.remove(&key);
+        }
+        self.put(key, value)
+    }
+
+    /// The object was deleted, or is out of the watch's selector. None: another has its name, or it is back already.
+    pub fn deleted(&mut self, key: &K, value: &V) -> Option<Arc<V>> {
+        self.gone.note(value.uid(), value.resource_version());
+        let known = self.all.get(key)?;
+        let is_it = known.uid() == value.uid() && !is_newer(&**known, value);
+        is_it.then(|| self.all.remove(key))?
+    }
+
+    /// The list is complete; returns what it did not have.
+    pub fn listed(&mut self) -> Vec<(K, Arc<V>)> {
+        self.lists += 1;
+        let missing = self.unseen.take().unwrap_or_default();
+        let remove = |key| self.all.remove_entry(&key);
+        missing.into_iter().filter_map(remove).collect()
+    }
+
+    /// A request found the object gone.
+    pub fn forget(&mut self, key: &K, uid: &str) -> Option<Arc<V>> {
+        let known = self.all.get(key).filter(|known| known.uid() == uid)?;
+        self.gone.note(uid, known.resource_version());
+        self.all.remove(key)
+    }
+
+    fn put(&mut self, key: K, value: Arc<V>) -> Changed<V> {
+        let before = self.all.get(&key).cloned();
+        // Also of another object of that name: the older one is gone.
+        let now = match before.clone().filter(|known| is_newer(&**known, &*value)) {
+            Some(known) => known,
+            None => {
+                self.all.insert(key, value.clone());
+                value
+            }
+        };
+        if let Some(replaced) = before.as_ref().filter(|known| known.uid() != now.uid()) {
+            self.gone.note(replaced.uid(), now.resource_version());
+        }
+        let now = Some(now);
+        Changed { before, now }
+    }
+}
+
+fn is_newer(this: &impl Cached, than: &impl Cached) -> bool {
+    version::is_newer(this.resource_version(), than.resource_version())
+}
+
+/// Longer than any request takes.
+const KEPT: Duration = Duration::from_secs(300);
+
+/// Uids of objects that went, each with the version in which it did. The reply to an earlier write must not bring it back.
+#[derive(Default)]
+struct Gone {
+    versions: BTreeMap<String, String>,
+    since: VecDeque<(Instant, String)>,
+}
+
+impl Gone {
+    fn note(&mut self, uid: &str, version: &str) {
+        let now = clock::instant();
+        while let Some((_, old)) = self.since.pop_front_if(|(at, _)| now - *at > KEPT) {
+            self.versions.remove(&old);
+        }
+        let before = self.versions.insert(uid.to_owned(), version.to_owned());
+        if before.is_none() {
+            self.since.push_back((now, uid.to_owned()));
+        }
+    }
+
+    fn has(&self, object: &impl Cached) -> bool {
+        let left = self.versions.get(object.uid());
+        left.is_some_and(|left| !version::is_newer(object.resource_version(), left))
+    }
+}
+
+/// Whether a first list is complete. All clones are one.
+#[derive(Clone)]
+pub struct FirstList(Arc<Sender<bool>>, Receiver<bool>);
+
+impl Default for FirstList {
+    fn default() -> Self {
+        let (sender, receiver) = channel(false);
+        FirstList(Arc::new(sender), receiver)
+    }
+}
+
+impl FirstList {
+    pub fn complete(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub async fn wait(&self) {
+        let mut listed = self.1.clone();
+        // The sender lives as long as this.
+        let _ = listed.wait_for(|listed| *listed).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Object(&'static str, &'static str);
+
+    impl Cached for Object {
+        fn uid(&self) -> &str {
+            self.0
+        }
+        fn resource_version(&self) -> &str {
+            self.1
+        }
+    }
+
+    type Objects = Cache<&'static str, Object>;
+
+    fn apply(cache: &mut Objects, uid: &'static str, version: &'static str) {
+        cache.applied("web", Arc::new(Object(uid, version)));
+    }
+
+    /// The reply to a request that was sent just before it.
+    fn learn(cache: &mut Objects, uid: &'static str, version: &'static str) {
+        let asked = cache.asked();
+        cache.learn("web", Arc::new(Object(uid, version)), Some(asked));
+    }
+
+    fn known(cache: &Objects) -> Option<(&'static str, &'static str)> {
+        cache.get("web").map(|known| (known.0, known.1))
+    }
+
+    #[test]
+    fn a_late_reply_does_not_bring_back_what_is_gone() {
+        let mut cache = Objects::default();
+        apply(&mut cache, "a", "1");
+        cache.deleted(&"web", &Object("a", "3"));
+        learn(&mut cache, "a", "2");
+        assert_eq!(known(&cache), None);
+        // It was only out of the selector.
+        learn(&mut cache, "a", "4");
+        assert_eq!(known(&cache), Some(("a", "4")));
+        cache.deleted(&"web", &Object("a", "3"));
+        assert_eq!(known(&cache), Some(("a", "4")), "an event of before");
+    }
+
+    #[test]
+    fn a_late_reply_does_not_bring_back_whom_another_follows() {
+        let mut cache = Objects::default();
+        apply(&mut cache, "a", "1");
+        apply(&mut cache, "b", "4");
+        learn(&mut cache, "a", "2");
+        assert_eq!(known(&cache), Some(("b", "4")));
+        cache.deleted(&"web", &Object("b", "5"));
+        learn(&mut cache, "a", "2");
+        assert_eq!(known(&cache), None);
+        // The watch has told of neither.
+        learn(&mut cache, "d", "9");
+        learn(&mut cache, "c", "7");
+        apply(&mut cache, "c", "8");
+        cache.deleted(&"web", &Object("c", "8"));
+        assert_eq!(known(&cache), Some(("d", "9")));
+    }
+
+    #[test]
+    fn what_a_list_does_not_have_is_not_learnt_from_an_older_reply() {
+        let mut cache = Objects::default();
+        let asked = cache.asked();
+        cache.restarted();
+        learn(&mut cache, "a", "5");
+        assert!(known(&cache).is_some(), "while the list is not complete");
+        let gone = cache.listed();
+        assert_eq!(gone, [("web", Arc::new(Object("a", "5")))]);
+        cache.learn("web", Arc::new(Object("a", "5")), Some(asked));
+        assert_eq!(known(&cache), None, "the reply is older than the list");
+        cache.learn("web", Arc::new(Object("a", "5")), None);
+        assert_eq!(known(&cache), None, "nobody knows when it was asked for");
+        learn(&mut cache, "a", "5");
+        assert!(known(&cache).is_some(), "the list was older");
+        cache.restarted();
+        apply(&mut cache, "a", "5");
+        cache.learn("web", Arc::new(Object("a", "6")), None);
+        assert!(cache.listed().is_empty(), "the list has it");
+        assert_eq!(known(&cache), Some(("a", "6")));
+    }
+}
