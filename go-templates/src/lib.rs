@@ -75,3 +75,7 @@ pub use runes::to_utf8;
 pub use signature::{Param, Signature};
 pub use template::Template;
 pub use value::Value;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

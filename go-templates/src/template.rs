@@ -40,9 +40,14 @@ impl Template {
         })
     }
 
-    /// What the template writes for `vars`, a dict. The context's budget is of no use after an error.
-    pub fn render(&self, vars: &Value, context: &mut Context) -> Result<Output, TemplateError> {
-        eval::render(self, vars, context)
+    /// What the template writes for `variables`, which is its dot: most often a dict. A template can change a dict that it is
+    /// given (`set`, `unset`, `merge`), so give each rendering one of its own. After an error the context's budget is of no use.
+    pub fn render(
+        &self,
+        variables: &Value,
+        context: &mut Context,
+    ) -> Result<Output, TemplateError> {
+        eval::render(self, variables, context)
     }
 
     /// Lines count from 1, columns are bytes and count from 0, as in Go's messages.

@@ -1,6 +1,5 @@
 //! Templates made to hurt: too deep, too long, too much. Each ends with an error or a result, on a small stack, never with a panic.
 
-use std::sync::Arc;
 use std::thread;
 
 use proptest::prelude::*;
@@ -8,6 +7,7 @@ use serde_json::json;
 
 use crate::budget::{Budget, DEPTH_MAX, Limit, Limits};
 use crate::context::Context;
+use crate::library::Library;
 use crate::planted;
 use crate::template::Template;
 use crate::template::tests::{limit_of, native, render};
@@ -167,12 +167,17 @@ fn each_limit_names_itself() {
 
 #[test]
 fn errors_of_limits_say_where() {
-    let template = Template::parse("web", "a\n{{range 1000000}}\n  {{.}}{{end}}").unwrap();
+    let template = Template::parse(
+        &Library::sprig(),
+        "web",
+        "a\n{{range 1000000}}\n  {{.}}{{end}}",
+    )
+    .unwrap();
     let limits = Limits {
         steps: 102,
         ..Limits::default()
     };
-    let mut context = Context::new(Budget::new(limits, Arc::default()));
+    let mut context = Context::new(Budget::new(limits));
     let error = template
         .render(&native(&serde_json::json!({})), &mut context)
         .unwrap_err();
