@@ -5,7 +5,6 @@ mod library;
 mod own;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use go_templates::TemplateError;
 use proptest::prelude::*;
