@@ -18,7 +18,9 @@ use crate::decide::graph::{Graph, GraphError, Vertex};
 use crate::decide::path::Path;
 use crate::decide::readiness::Probe;
 use crate::decide::rows::Row;
-use crate::decide::template::{Engine, Inputs, LIMITS, Rendered, Template, facts, inputs, public};
+use crate::decide::template::{
+    Engine, Inputs, LIMITS, Rendered, Template, facts, public, row_budget,
+};
 use hints::hinted;
 use tree::Tree;
 
@@ -170,7 +172,7 @@ impl CompiledForm {
     /// manifest, so that nobody takes them for deleted.
     pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
         let variables = variables(inputs);
-        let budget = inputs::row_budget();
+        let budget = row_budget();
         let (mut arrays, mut errors) = (Map::new(), vec![]);
         let mut rendered = vec![];
         for (_, resource) in &self.resources {

@@ -15,7 +15,7 @@ use go_templates::{Budget, Context, Place, TemplateError, Value};
 use crate::decide::near::did_you_mean;
 
 use functions::LIBRARY;
-pub use inputs::{Inputs, LIMITS};
+pub use inputs::{Inputs, LIMITS, row_budget};
 
 /// The language of a form's templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,4 +1,4 @@
-//! AES and the passwords of Master Password, as sprig has them. Who reads the form reads the keys that it writes.
+//! AES and the passwords of Master Password, as sprig has them. Who reads a template reads the keys in it.
 
 use aes::Aes256;
 use cbc::cipher::block_padding::{NoPadding, Pkcs7};

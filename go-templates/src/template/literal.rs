@@ -160,7 +160,7 @@ pub fn number(text: &str) -> Result<Number, String> {
     Ok(number)
 }
 
-/// The message for `1i` and `1+2i`: Go takes them, but no function of the table does.
+/// The message for `1i` and `1+2i`: Go takes them, but no function does.
 pub fn imaginary(text: &str) -> String {
     let quoted = quote(text.as_bytes());
     format!("imaginary numbers are not supported: {quoted}")
