@@ -68,7 +68,7 @@ pub fn push(out: &mut Vec<u8>, c: char) {
     out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// The bytes as text; every byte that is not valid becomes [`ERROR`], as in Go's JSON.
+/// The bytes as text; every byte that is not valid becomes `U+FFFD`, as in Go's JSON.
 pub fn to_utf8(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes)
         .unwrap_or_else(|invalid| runes(invalid.as_bytes()).map(|(_, c, _)| c).collect())

@@ -5,7 +5,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// One version. Equality is that of all its parts; [`Version::precedence`] is the order.
+/// One version. Equality is that of all its parts, not that of precedence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     pub(crate) major: u64,
