@@ -29,7 +29,7 @@ const ROOTS: [&str; 3] = ["", "src/", "tests/"];
 fn the_page_says_what_is_there() {
     let page = fs::read_to_string(root().join(PAGE)).expect("the page");
     let tests = tests_by_name(
-        rust_files(["src", "webhook-certs", "tests"])
+        rust_files(["src", "go-templates", "webhook-certs", "tests"])
             .into_iter()
             .map(|path| fs::read_to_string(root().join(path)).expect("a source file")),
     );

@@ -167,7 +167,9 @@ fn the_page_says_what_is_there() -> Result<()> {
     problems.extend(of_reasons(&sections, &source)?);
     problems.extend(unsaid(&sections["Messages"]));
 
-    let tests = texts(&["src", "webhook-certs", "tests"], |text| text);
+    let tests = texts(&["src", "go-templates", "webhook-certs", "tests"], |text| {
+        text
+    });
     let faults = rows(faults);
     for [fault, _, shown] in &faults {
         let shown = quoted(shown);

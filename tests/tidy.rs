@@ -60,6 +60,12 @@ const NOT_IN_DECIDE: [&str; 6] = [
     "kube::",
 ];
 
+/// The libraries of this workspace that anybody could use, and the words that they have no use for.
+const LIBRARIES: [(&str, &[&str]); 2] = [
+    ("go-templates", &["lynq", "kube", "jinja"]),
+    ("webhook-certs", &["lynq"]),
+];
+
 const BANNED_NAMES: [&str; 8] = [
     "mod.rs",
     "utils.rs",
@@ -76,7 +82,7 @@ const LINES_MAX: usize = 600;
 #[test]
 fn the_source_is_tidy() {
     let mut problems = vec![];
-    for path in rust_files(["src", "webhook-certs", "tests"]) {
+    for path in rust_files(["src", "go-templates", "webhook-certs", "tests"]) {
         let text = fs::read_to_string(root().join(&path)).expect("a source file");
         problems.extend(problems_of(&path, &text));
     }
@@ -198,7 +204,13 @@ fn what_is_untidy_is_found() {
             "whose webhooks",
             "webhook-certs/src/a.rs",
             "//! T.\n// a LynqNode\n",
-            "knows nothing of lynqgate",
+            "webhook-certs knows nothing of lynqgate",
+        ),
+        (
+            "whose templates",
+            "go-templates/src/a.rs",
+            "//! T.\n// a name for Kubernetes\n",
+            "go-templates knows nothing of lynqgate",
         ),
     ] {
         let problems = problems_of(Path::new(path), text);
@@ -213,7 +225,7 @@ fn what_is_untidy_is_found() {
 
 /// The bans of clippy.toml have no effect of their own.
 #[test]
-fn clippys_bans_bind_in_decide() {
+fn clippys_bans_bind_in_decide_and_in_the_templates() {
     let lib = fs::read_to_string(root().join("src/lib.rs")).expect("src/lib.rs");
     let words: String = lib.split_whitespace().collect();
     let forbidden = "#[cfg_attr(not(test),forbid(clippy::disallowed_macros,clippy::disallowed_methods,\
@@ -221,6 +233,14 @@ fn clippys_bans_bind_in_decide() {
     assert!(
         words.contains(forbidden),
         "src/lib.rs must forbid the three `disallowed` lints on `pub mod decide`"
+    );
+    let lib = fs::read_to_string(root().join("go-templates/src/lib.rs")).expect("its lib.rs");
+    let words: String = lib.split_whitespace().collect();
+    let forbidden = "#![cfg_attr(not(test),forbid(clippy::disallowed_macros,clippy::disallowed_methods,\
+                     clippy::disallowed_types))]";
+    assert!(
+        words.contains(forbidden),
+        "go-templates/src/lib.rs must forbid the three `disallowed` lints"
     );
 }
 
@@ -288,12 +308,14 @@ fn problems_of(path: &Path, text: &str) -> Vec<String> {
             "{shown}: name the file after what it holds (`foo.rs` beside `foo/`)"
         ));
     }
-    if path.starts_with("webhook-certs") {
+    for (library, words) in LIBRARIES {
+        if !path.starts_with(library) {
+            continue;
+        }
+        let knows = |line: &str| words.iter().any(|word| line.to_lowercase().contains(word));
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| knows(line));
         problems.extend(
-            (1..)
-                .zip(text.lines())
-                .filter(|(_, line)| line.to_lowercase().contains("lynq"))
-                .map(|(at, _)| format!("{shown}:{at}: webhook-certs knows nothing of lynqgate")),
+            lines.map(|(at, _)| format!("{shown}:{at}: {library} knows nothing of lynqgate")),
         );
     }
     let Some(layer) = layer_of(path) else {
@@ -359,8 +381,11 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     )
 }
 
-/// The layer of a file under `src`; None for others and for `src/lib.rs` and `src/main.rs`.
+/// The layer of a file under `src`; None for others and for `src/lib.rs` and `src/main.rs`. The template engine is as pure as `decide`.
 fn layer_of(path: &Path) -> Option<String> {
+    if path.starts_with("go-templates/src") {
+        return Some("decide".to_owned());
+    }
     let first = path
         .strip_prefix("src")
         .ok()?

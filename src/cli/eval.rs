@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde_json::Map;
 
 use crate::cli::file::{self, Mapping};
 use crate::cli::output::print;
 use crate::cluster::clock;
-use crate::decide::template::budget::Limits;
-use crate::decide::template::facts::{Facts, Seed};
-use crate::decide::template::{self, Inputs, Template};
+use crate::decide::template::{self, Inputs, LIMITS, Template, facts};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -55,16 +52,9 @@ pub fn eval(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         Engine::Go => template::Engine::Go,
         Engine::Jinja => template::Engine::Jinja,
     };
-    let facts = Facts {
-        first_seen: clock::now(),
-        seed: Seed {
-            key: [0; 32],
-            uid: variables.get("uid").cloned().unwrap_or_default(),
-            resource_id: String::new(),
-        },
-    };
-    let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default())
-        .with_structured(structured);
+    let uid = variables.get("uid").map_or("", String::as_str);
+    let facts = facts::of(clock::now(), [0; 32], uid, "");
+    let inputs = Inputs::new(&variables, Some(facts), LIMITS).with_structured(structured);
     let rendered = Template::parse(engine, NAME, &arguments.template)?.render(&inputs, NAME)?;
     print(rendered.into_text())?;
     Ok(())

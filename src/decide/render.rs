@@ -7,7 +7,6 @@ mod syntax;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -19,9 +18,9 @@ use crate::decide::graph::{Graph, GraphError, Vertex};
 use crate::decide::path::Path;
 use crate::decide::readiness::Probe;
 use crate::decide::rows::Row;
-use crate::decide::template::budget::Limits;
-use crate::decide::template::facts::{Facts, Seed};
-use crate::decide::template::{Engine, Inputs, Rendered, Template, public};
+use crate::decide::template::{
+    Engine, Inputs, LIMITS, Rendered, Template, facts, public, row_budget,
+};
 use hints::hinted;
 use tree::Tree;
 
@@ -173,19 +172,13 @@ impl CompiledForm {
     /// manifest, so that nobody takes them for deleted.
     pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
         let variables = variables(inputs);
-        let budget = Arc::default();
+        let budget = row_budget();
         let (mut arrays, mut errors) = (Map::new(), vec![]);
         let mut rendered = vec![];
         for (_, resource) in &self.resources {
-            let facts = Facts {
-                first_seen: inputs.first_seen,
-                seed: Seed {
-                    key: inputs.seed,
-                    uid: inputs.row.uid.clone(),
-                    resource_id: resource.fixed.id.clone(),
-                },
-            };
-            let inputs = Inputs::new(&variables, Some(Arc::new(facts)), Limits::default());
+            let id = &resource.fixed.id;
+            let facts = facts::of(inputs.first_seen, inputs.seed, &inputs.row.uid, id);
+            let inputs = Inputs::new(&variables, Some(facts), LIMITS);
             rendered.push(resource.render(&inputs.within(&budget)));
         }
         let created = namespaces::created(rendered.iter().flatten());
@@ -269,7 +262,7 @@ impl CompiledForm {
     /// counts as false.
     pub fn group(&self, inputs: &RowInputs) -> Result<(Option<usize>, Option<String>), String> {
         let variables = variables(inputs);
-        let row = Inputs::new(&variables, None, Limits::default()).within(&Arc::default());
+        let row = Inputs::new(&variables, None, LIMITS);
         let mut odd = None;
         for (number, when) in &self.groups {
             let path = format!("order[{number}].when");
@@ -288,7 +281,7 @@ impl CompiledForm {
 /// A single text as Lynq renders it when it applies a resource, or why not, in words that everybody may read. What `now` and random
 /// functions gave nobody knows any more.
 pub fn text_as_lynq(inputs: &RowInputs, field: &str, text: &str) -> Result<String, String> {
-    let row = Inputs::new(&variables(inputs), None, Limits::default());
+    let row = Inputs::new(&variables(inputs), None, LIMITS);
     let template = Template::parse(Engine::Go, inputs.form, text);
     let template = template.map_err(|error| error.to_string())?;
     let rendered = template.render_publicly(&row, field);
@@ -315,7 +308,7 @@ fn variables(inputs: &RowInputs) -> BTreeMap<String, String> {
 /// Lynq's `toHost`, by the function table itself.
 fn host_of(url: &str) -> String {
     let variables = BTreeMap::from([("url".to_owned(), url.to_owned())]);
-    let inputs = Inputs::new(&variables, None, Limits::default());
+    let inputs = Inputs::new(&variables, None, LIMITS);
     let template = Template::parse(Engine::Go, "host", "{{ .url | toHost }}");
     let rendered = template.and_then(|template| template.render(&inputs, "host"));
     rendered

@@ -1,33 +1,21 @@
-//! Templates of a form: Go's dialect or Jinja over one function table, under limits. Reads no clock, file or environment, and never parses a row's values.
+//! Templates of a form: Go's language (the crate `go_templates`) or Jinja over one set of functions, under limits. Reads no clock, file or
+//! environment, and never parses a row's values.
 
-pub mod budget;
-pub mod duration;
 pub mod facts;
-pub mod format;
 pub mod functions;
-pub mod go;
 pub mod inputs;
 pub mod jinja;
-pub mod named;
-pub mod number;
-pub mod output;
 pub mod public;
-pub mod quote;
-pub mod runes;
-pub mod signature;
-pub mod time;
-pub mod value;
-pub mod version;
 
 use std::sync::Arc;
 
-use thiserror::Error;
+use go_templates::value::Typed;
+use go_templates::{Budget, Context, Place, TemplateError, Value};
 
-use budget::{Budget, Limit};
-use facts::Place;
-use functions::Context;
-pub use inputs::Inputs;
-use value::{Typed, Value};
+use crate::decide::near::did_you_mean;
+
+use functions::LIBRARY;
+pub use inputs::{Inputs, LIMITS, row_budget};
 
 /// The language of a form's templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,21 +36,6 @@ impl Engine {
     }
 }
 
-/// Why a template did not parse or render.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{message}")]
-pub struct TemplateError {
-    /// The name it was parsed under.
-    pub template: String,
-    pub line: Option<u32>,
-    /// In bytes, the first is 0.
-    pub column: Option<u32>,
-    /// For a user, with name and place in it.
-    pub message: String,
-    /// The limit that ended the rendering, if one did.
-    pub limit: Option<Limit>,
-}
-
 /// A parsed template: parsed once, rendered for every row, from any thread.
 #[derive(Debug)]
 pub struct Template {
@@ -74,7 +47,7 @@ pub struct Template {
 enum Parsed {
     /// Text without a template.
     Plain,
-    Go(go::Template),
+    Go(go_templates::Template),
     Jinja(Box<jinja::Template>),
 }
 
@@ -87,7 +60,7 @@ impl Template {
     pub fn parse(engine: Engine, name: &str, text: &str) -> Result<Template, TemplateError> {
         let parsed = match engine {
             _ if !engine.has_template(text) => Parsed::Plain,
-            Engine::Go => Parsed::Go(go::Template::parse(name, text)?),
+            Engine::Go => Parsed::Go(parse_go(name, text)?),
             Engine::Jinja => Parsed::Jinja(Box::new(jinja::Template::parse(name, text)?)),
         };
         Ok(Template {
@@ -117,7 +90,7 @@ impl Template {
             let public = PUBLIC.iter().filter_map(|name| inputs.variables.get(*name));
             let public = public.filter_map(|value| std::str::from_utf8(value).ok());
             let known: Vec<&str> = public.chain([self.text()]).collect();
-            format!("{path}: {}", shortened(error.public(&known)))
+            format!("{path}: {}", shortened(public::message(&error, &known)))
         })
     }
 
@@ -131,18 +104,25 @@ impl Template {
     }
 
     fn context(&self, inputs: &Inputs, path: &str) -> Context {
-        let budget = Budget::new(inputs.limits, inputs.row.clone());
-        match &inputs.facts {
-            Some(facts) => {
-                let place = Place {
-                    path: path.to_owned(),
-                    text: self.text.clone(),
-                };
-                Context::with_facts(budget, facts.clone(), place)
-            }
-            None => Context::new(budget),
-        }
+        let budget = Budget::new(inputs.limits).within(inputs.row.clone());
+        let place = Place {
+            path: path.to_owned(),
+            text: self.text.clone(),
+        };
+        Context::with_facts(budget, inputs.facts.clone(), place)
     }
+}
+
+/// Go's message, and behind it the function that was meant where a name is not known.
+fn parse_go(name: &str, text: &str) -> Result<go_templates::Template, TemplateError> {
+    go_templates::Template::parse(&LIBRARY, name, text).map_err(|mut error| {
+        if let Some(unknown) = &error.unknown_function {
+            let known = LIBRARY.functions().map(|function| function.name);
+            let meant = did_you_mean(unknown, known);
+            error.message.push_str(&meant);
+        }
+        error
+    })
 }
 
 /// Where it came about stands at the beginning of an error, why at its end. Conditions and events have no room for all of a long one.

@@ -4,15 +4,14 @@
 #![no_main]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
+use go_templates::Limits;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use lynqgate::api::names;
 use lynqgate::decide::path::Path;
 use lynqgate::decide::readiness::readiness;
-use lynqgate::decide::template::budget::Limits;
-use lynqgate::decide::template::facts::{Facts, Seed};
-use lynqgate::decide::template::{Engine, Inputs, Template};
+use lynqgate::decide::template::{Engine, Inputs, LIMITS, Template, facts};
 use serde_json::{Value, json};
 
 static OBJECT: LazyLock<Value> = LazyLock::new(|| {
@@ -62,18 +61,13 @@ fn render(engine: Engine, text: &str) {
     let Ok(template) = Template::parse(engine, "template", text) else {
         return;
     };
-    let seed = Seed {
-        key: [0; 32],
-        uid: "acme".to_owned(),
-        resource_id: "app".to_owned(),
-    };
     let first_seen = "2026-03-01T12:00:00Z".parse().expect("a time");
-    let facts = Arc::new(Facts { first_seen, seed });
+    let facts = facts::of(first_seen, [0; 32], "acme", "app");
     let limits = Limits {
         steps: 10_000,
         memory_bytes: 1_000_000,
         output_bytes: 100_000,
-        ..Limits::default()
+        ..LIMITS
     };
     let inputs = Inputs::new(&VARIABLES, Some(facts), limits);
     let rendered = template.render(&inputs, "template");

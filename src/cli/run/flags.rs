@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser};
+use go_templates::number;
 use tracing_subscriber::EnvFilter;
 
 use crate::api::names;
@@ -11,7 +12,6 @@ use crate::controller::maintenance::Settings;
 use crate::decide::hosts::Listed;
 use crate::decide::maintenance::Policy;
 use crate::decide::maintenance::drain::Allowed;
-use crate::decide::template::number;
 
 /// As Go reads it.
 pub fn truth(text: &str) -> Result<bool, &'static str> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::decide::near::did_you_mean;
-use crate::decide::template::functions;
+use crate::decide::template::functions::LIBRARY;
 
 /// How many variables are listed where none is near.
 const VARIABLES_SHOWN: usize = 8;
@@ -21,7 +21,7 @@ pub fn hinted(message: String, variables: &BTreeMap<String, String>) -> String {
     }
     match unknown_function(&message) {
         Some(name) => {
-            let known = functions::all().map(|function| function.name);
+            let known = LIBRARY.functions().map(|function| function.name);
             let near = did_you_mean(name, known);
             format!("{message}{near}")
         }

@@ -1,40 +1,30 @@
-//! What a template may know besides its variables: when its row was first seen, and the secret that makes random values repeatable. Draws nothing itself.
+//! What a form's templates may know besides a row's variables: when the row was first seen, and the hub's secret. Draws nothing itself.
 
-use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use go_templates::{Facts, Seed};
 use jiff::Timestamp;
 
-/// What is known of one row and one resource.
-#[derive(Debug, Clone)]
-pub struct Facts {
-    /// What `now` gives.
-    pub first_seen: Timestamp,
-    pub seed: Seed,
+/// The facts of one resource of a row. `key` is the hub's secret: whoever knows it can compute every generated password.
+pub fn of(first_seen: Timestamp, key: [u8; 32], uid: &str, resource_id: &str) -> Arc<Facts> {
+    let scope = [
+        &b"lynq.sh/random/1"[..],
+        uid.as_bytes(),
+        resource_id.as_bytes(),
+    ];
+    Arc::new(Facts {
+        now: Ok(first_seen),
+        seed: Ok(Seed::new(key, scope)),
+    })
 }
 
-/// The hub's secret, with the row and the resource that random values are drawn for.
-#[derive(Clone)]
-pub struct Seed {
-    /// Secret: whoever knows it can compute every generated password.
-    pub key: [u8; 32],
-    pub uid: String,
-    pub resource_id: String,
-}
-
-impl fmt::Debug for Seed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seed")
-            .field("uid", &self.uid)
-            .field("resource_id", &self.resource_id)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The template being rendered.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// Where in the resource it stands, such as `spec.stringData.password`.
-    pub path: String,
-    pub text: Arc<str>,
+/// The facts where nobody knows any.
+pub fn unknown() -> Arc<Facts> {
+    static UNKNOWN: LazyLock<Arc<Facts>> = LazyLock::new(|| {
+        Arc::new(Facts {
+            now: Err("the time at which the row was first seen is not known here"),
+            seed: Err("the hub's seed for random values is not known here"),
+        })
+    });
+    UNKNOWN.clone()
 }

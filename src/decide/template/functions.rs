@@ -1,293 +1,107 @@
-//! The table of template functions, shared by the Go and the Jinja engine: one file per family. No function reads a clock, the environment, a file or the network.
+//! The functions of both engines: sprig's, those of Lynq's own (hosts of URLs, names that fit Kubernetes, conversions that make a leaf typed),
+//! and the names that are refused. Runs no template.
 
-mod arguments;
-mod builtin;
-mod case;
-mod cast;
-mod certificates;
-mod compare;
-mod crypto;
-mod defaults;
-mod dicts;
-mod encoding;
-mod floats;
-mod hashes;
-mod integers;
-mod json;
-mod lists;
-mod lynq;
-mod merge;
-pub mod methods;
-mod paths;
-mod quoting;
-mod random;
-mod reflection;
 mod refused;
-mod regex;
-mod semver;
-mod splitting;
-mod strings;
-mod time;
-mod url;
-mod wrapping;
-
 #[cfg(test)]
 mod tests;
 
-pub use refused::{names as refused_names, refusal};
-
 use std::collections::BTreeMap;
-use std::mem::size_of;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use thiserror::Error;
+use go_templates::arguments::{any, text};
+use go_templates::value::{Dict, Text, Typed};
+use go_templates::{
+    Context, Function, FunctionError, Library, Outcome, Param, Signature, Value, hostname, number,
+    parse_json,
+};
 
-use crate::decide::template::budget::{Budget, LimitError};
-use crate::decide::template::facts::{Facts, Place};
-use crate::decide::template::format;
-use crate::decide::template::signature::{Param, Signature};
-use crate::decide::template::value::{Dict, Element, List, Text, Value};
+/// Everything that a form's template can call.
+pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let library = Library::sprig().with(OWN.iter().copied());
+    refused::reasons().fold(library, |library, (name, why)| library.refusing(name, &why))
+});
 
-/// The families, in no order that matters. A new family is a file and a line here.
-const FAMILIES: &[&[Function]] = &[
-    builtin::FUNCTIONS,
-    case::FUNCTIONS,
-    certificates::FUNCTIONS,
-    compare::FUNCTIONS,
-    crypto::FUNCTIONS,
-    defaults::FUNCTIONS,
-    dicts::FUNCTIONS,
-    encoding::FUNCTIONS,
-    floats::FUNCTIONS,
-    hashes::FUNCTIONS,
-    integers::FUNCTIONS,
-    json::FUNCTIONS,
-    lists::FUNCTIONS,
-    lynq::FUNCTIONS,
-    merge::FUNCTIONS,
-    paths::FUNCTIONS,
-    quoting::FUNCTIONS,
-    random::FUNCTIONS,
-    reflection::FUNCTIONS,
-    regex::FUNCTIONS,
-    semver::FUNCTIONS,
-    splitting::FUNCTIONS,
-    strings::FUNCTIONS,
-    time::FUNCTIONS,
-    url::FUNCTIONS,
-    wrapping::FUNCTIONS,
+const ONE: Signature = Signature::exactly(&[Param::Any]);
+const TEXT: Signature = Signature::exactly(&[Param::Str]);
+
+/// The length of a Kubernetes label, and of most names.
+const NAME_MAX_BYTES: usize = 63;
+
+/// What Lynq adds to sprig, and what it has in place of sprig's.
+const OWN: &[Function] = &[
+    Function::new("bool", ONE, bool),
+    Function::new("float", ONE, float),
+    Function::new("fromJson", TEXT, from_json),
+    Function::new("int", ONE, int),
+    Function::new("toHost", TEXT, to_host),
+    Function::new("trunc63", TEXT, |context, args| {
+        let whole = text(args, 0)?;
+        context.string(&whole[..whole.len().min(NAME_MAX_BYTES)])
+    }),
 ];
 
-/// One function of the table.
-#[derive(Debug)]
-pub struct Function {
-    pub name: &'static str,
-    pub signature: Signature,
-    call: fn(&mut Context, &[Value]) -> Outcome,
-}
-
-pub type Outcome = Result<Value, FunctionError>;
-
-/// Why a function gave no value. The engines add the function's name and the place.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum FunctionError {
-    #[error("{0}")]
-    Message(String),
-    #[error(transparent)]
-    Limit(#[from] LimitError),
-}
-
-impl FunctionError {
-    pub fn new(message: impl Into<String>) -> FunctionError {
-        FunctionError::Message(message.into())
-    }
-}
-
-impl Function {
-    const fn new(
-        name: &'static str,
-        signature: Signature,
-        call: fn(&mut Context, &[Value]) -> Outcome,
-    ) -> Function {
-        Function {
-            name,
-            signature,
-            call,
+/// The host of a URL without its port; what is no URL with a host is cut at its first colon.
+fn to_host(context: &mut Context, args: &[Value]) -> Outcome {
+    let whole = text(args, 0)?;
+    match hostname(whole) {
+        Some(host) => context.string(host),
+        None => {
+            let before_colon = whole.split(|byte| *byte == b':').next();
+            context.string(before_colon.unwrap_or_default())
         }
     }
+}
 
-    /// Calls the function with arguments that match its signature; charges for their size first.
-    pub fn invoke(&self, context: &mut Context, args: &[Value]) -> Outcome {
-        let work: usize = args.iter().map(size).sum();
-        context.budget.spend_steps(work as u64 / ITEMS_PER_STEP)?;
-        (self.call)(context, args)
+/// As `mustFromJson`, but what is no JSON gives an empty dict.
+fn from_json(context: &mut Context, args: &[Value]) -> Outcome {
+    match parse_json(context, text(args, 0)?) {
+        Err(FunctionError::Message(_)) => Ok(Value::Dict(Dict::new(BTreeMap::new()))),
+        other => other,
     }
 }
 
-/// How many items a function looks at for one step. A byte counts for a quarter of an item.
-const ITEMS_PER_STEP: u64 = 64;
-
-/// How many items a function may look at.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Str(text) => text.len() / 4,
-        Value::List(list) => list.len(),
-        Value::Dict(dict) => dict.len(),
-        _ => 1,
-    }
-}
-
-/// The function of that name, if there is one.
-pub fn lookup(name: &str) -> Option<&'static Function> {
-    static BY_NAME: LazyLock<BTreeMap<&str, &Function>> =
-        LazyLock::new(|| all().map(|function| (function.name, function)).collect());
-    BY_NAME.get(name).copied()
-}
-
-/// Every function of the table.
-pub fn all() -> impl Iterator<Item = &'static Function> {
-    FAMILIES.iter().copied().flatten()
-}
-
-/// A typed value as the type that the parameter wants; any other value as it is. `None` if it does not fit.
-pub fn fit_typed(value: &Value, param: Param) -> Option<Value> {
-    match value {
-        Value::Typed(typed) => typed.for_param(param),
-        other => Some(other.clone()),
-    }
-}
-
-/// A context at rest: without the values of a rendering, so that it can cross threads.
-#[derive(Debug)]
-pub struct Suspended {
-    pub budget: Budget,
-    facts: Option<(Arc<Facts>, Place)>,
-    draws: u64,
-}
-
-/// What one rendering may use and know besides its variables.
-#[derive(Debug)]
-pub struct Context {
-    pub budget: Budget,
-    facts: Option<(Arc<Facts>, Place)>,
-    /// How many random values this rendering has drawn: the next one differs.
-    draws: u64,
-    /// Dicts that were changed after they were made: every cycle goes through one of them.
-    changed: Vec<Dict>,
-}
-
-impl Context {
-    pub fn new(budget: Budget) -> Context {
-        Context {
-            budget,
-            facts: None,
-            draws: 0,
-            changed: Vec::new(),
+/// A decimal integer, or a float without its fraction; 0 for anything else.
+fn int(context: &mut Context, args: &[Value]) -> Outcome {
+    let number = match any(args, 0).plain() {
+        Value::Int(n) | Value::Int64(n) => n,
+        Value::Bool(b) => i64::from(b),
+        Value::Float(f) => number::float_to_int(f),
+        other => {
+            let text = context.text(&other)?;
+            let text = std::str::from_utf8(&text).unwrap_or_default();
+            match text.parse::<i64>() {
+                Ok(n) => n,
+                Err(_) => parsed_float(text).map_or(0, number::float_to_int),
+            }
         }
-    }
-
-    /// A context in which random functions and `now` have an answer.
-    pub fn with_facts(budget: Budget, facts: Arc<Facts>, place: Place) -> Context {
-        let mut context = Context::new(budget);
-        context.facts = Some((facts, place));
-        context
-    }
-
-    pub fn suspend(mut self) -> Suspended {
-        Suspended {
-            budget: self.budget.clone(),
-            facts: self.facts.take(),
-            draws: self.draws,
-        }
-    }
-
-    pub fn resume(suspended: Suspended) -> Context {
-        Context {
-            budget: suspended.budget,
-            facts: suspended.facts,
-            draws: suspended.draws,
-            changed: Vec::new(),
-        }
-    }
-
-    /// Sets an entry of a dict that others may share.
-    fn insert(&mut self, dict: &Dict, key: Text, value: Value) -> Result<(), LimitError> {
-        if !dict.contains(&key) {
-            let first = if dict.is_empty() { NODE_BYTES } else { 0 };
-            self.budget.spend_memory(entry_bytes(&key) + first)?;
-        }
-        if matches!(value, Value::List(_) | Value::Dict(_)) {
-            self.budget.spend_memory(size_of::<Dict>() as u64)?;
-            self.changed.push(dict.clone());
-        }
-        dict.insert(key, value);
-        Ok(())
-    }
-
-    /// Charges for bytes about to be made.
-    fn reserve(&mut self, bytes: usize) -> Result<(), LimitError> {
-        self.budget.spend_memory(bytes as u64)
-    }
-
-    /// Charges for list items about to be made.
-    fn reserve_items(&mut self, count: usize) -> Result<(), LimitError> {
-        self.budget.spend_steps(count as u64 / ITEMS_PER_STEP)?;
-        self.reserve(count.saturating_mul(size_of::<Value>()))
-    }
-
-    /// A string no larger than a few times the arguments it was made of, which were charged for.
-    fn string(&mut self, bytes: impl AsRef<[u8]>) -> Outcome {
-        let bytes = bytes.as_ref();
-        self.reserve(bytes.len())?;
-        Ok(Value::str(bytes))
-    }
-
-    /// A list whose items were charged for, or are no more than the arguments had.
-    fn list(&mut self, items: Vec<Value>) -> Outcome {
-        self.reserve_items(items.len())?;
-        Ok(Value::List(List::new(Element::Any, items)))
-    }
-
-    /// The items of a list, charged for as a copy.
-    fn items(&mut self, list: &List) -> Result<Vec<Value>, LimitError> {
-        self.reserve_items(list.len())?;
-        Ok(list.items())
-    }
-
-    /// A `map[string]interface {}` whose entries are no more than the arguments had.
-    fn dict(&mut self, entries: BTreeMap<Text, Value>) -> Outcome {
-        self.reserve_entries(entries.keys())?;
-        Ok(Value::Dict(Dict::new(entries)))
-    }
-
-    fn reserve_entries<'k>(
-        &mut self,
-        keys: impl Iterator<Item = &'k Text>,
-    ) -> Result<(), LimitError> {
-        let mut keys = keys.peekable();
-        let first = keys.peek().map_or(0, |_| NODE_BYTES);
-        let bytes: u64 = keys.map(entry_bytes).sum();
-        self.budget.spend_memory(bytes + first)
-    }
-
-    /// The value as `%v` prints it.
-    fn text(&mut self, value: &Value) -> Result<Text, LimitError> {
-        format::text(value, &mut self.budget)
-    }
+    };
+    Ok(Value::Typed(Typed::Int(number)))
 }
 
-/// What a dict takes that is not empty: room for eleven entries, as its tree makes it.
-const NODE_BYTES: u64 = 11 * size_of::<(Text, Value)>() as u64;
-
-/// What an entry of a dict takes, its value's own contents aside.
-fn entry_bytes(key: &Text) -> u64 {
-    (size_of::<(Text, Value)>() + key.len()) as u64
+fn float(context: &mut Context, args: &[Value]) -> Outcome {
+    let number = match any(args, 0).plain() {
+        Value::Int(n) | Value::Int64(n) => n as f64,
+        Value::Float(f) => f,
+        other => {
+            let text = context.text(&other)?;
+            let text = std::str::from_utf8(&text).unwrap_or_default();
+            parsed_float(text).unwrap_or(0.0)
+        }
+    };
+    Ok(Value::Typed(Typed::Float(number)))
 }
 
-impl Drop for Context {
-    fn drop(&mut self) {
-        for dict in self.changed.drain(..) {
-            dict.clear();
-        }
-    }
+fn parsed_float(text: &str) -> Option<f64> {
+    number::float(text)
+}
+
+/// The words for yes, in any case; everything else means no.
+fn bool(context: &mut Context, args: &[Value]) -> Outcome {
+    let text: Text = match any(args, 0).plain() {
+        Value::Bool(b) => return Ok(Value::Typed(Typed::Bool(b))),
+        other => context.text(&other)?,
+    };
+    let word = text.to_ascii_lowercase();
+    let yes: [&[u8]; 6] = [b"true", b"1", b"yes", b"on", b"t", b"y"];
+    Ok(Value::Typed(Typed::Bool(yes.contains(&&word[..]))))
 }

@@ -3,11 +3,34 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use go_templates::value::{Dict, Element, List, Text, Value};
+use go_templates::{Facts, Limits, SharedBudget, SharedLimits, Sharers};
 use serde_json::{Map, Value as Json};
 
-use crate::decide::template::budget::{Limits, RowBudget};
-use crate::decide::template::facts::Facts;
-use crate::decide::template::value::{Dict, Element, List, Text, Value};
+use crate::decide::template::facts;
+
+/// What one rendering may use.
+pub const LIMITS: Limits = Limits {
+    steps: 200_000,
+    memory_bytes: 8 << 20,
+    output_bytes: 1 << 20,
+    depth: 100,
+};
+
+/// What all renderings of one form for one row may use.
+const ROW_LIMITS: SharedLimits = SharedLimits {
+    steps: 400_000,
+    output_bytes: 1 << 20,
+    sharers: Sharers {
+        templates: "the form's templates",
+        occasion: "for one row",
+    },
+};
+
+/// The budget of one form's templates for one row.
+pub fn row_budget() -> Arc<SharedBudget> {
+    Arc::new(SharedBudget::new(ROW_LIMITS))
+}
 
 /// What one row gives to the templates of one resource.
 #[derive(Debug, Clone)]
@@ -15,9 +38,9 @@ pub struct Inputs {
     pub(super) variables: BTreeMap<Text, Text>,
     /// Lists and objects. No row has any.
     pub(super) structured: Arc<Map<String, Json>>,
-    pub(super) facts: Option<Arc<Facts>>,
+    pub(super) facts: Arc<Facts>,
     pub(super) limits: Limits,
-    pub(super) row: Arc<RowBudget>,
+    pub(super) row: Arc<SharedBudget>,
 }
 
 impl Inputs {
@@ -34,14 +57,14 @@ impl Inputs {
         Inputs {
             variables,
             structured: Arc::default(),
-            facts,
+            facts: facts.unwrap_or_else(facts::unknown),
             limits,
-            row: Arc::default(),
+            row: row_budget(),
         }
     }
 
     /// With a budget that others of the row share.
-    pub fn within(mut self, row: &Arc<RowBudget>) -> Inputs {
+    pub fn within(mut self, row: &Arc<SharedBudget>) -> Inputs {
         self.row = row.clone();
         self
     }

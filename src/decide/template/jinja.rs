@@ -1,4 +1,4 @@
-//! Jinja, by minijinja, over the shared function table and under the same limits. A form's templates cannot include one another.
+//! Jinja, by minijinja, over the same functions as Go's templates and under the same limits. A form's templates cannot include one another.
 
 mod convert;
 mod guard;
@@ -11,14 +11,13 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use go_templates::value::Typed;
+use go_templates::{Context, LimitError, TemplateError};
 use minijinja::machinery::{Instruction, eval, get_compiled_template, make_string_output};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
-use crate::decide::template::budget::LimitError;
-use crate::decide::template::functions::Context;
-use crate::decide::template::value::Typed;
-use crate::decide::template::{Inputs, TemplateError, inputs};
+use crate::decide::template::{Inputs, inputs};
 
 use meter::Meter;
 
@@ -64,6 +63,7 @@ impl Template {
                 column: Some(column),
                 message: format!("template: {name}:{line}:{column}: {}", refusal.message),
                 limit: None,
+                unknown_function: None,
             }
         })?;
         let mut environment = LIBRARY.clone();
@@ -212,6 +212,7 @@ fn described(
         column,
         message: format!("template: {name}:{place}{gap}{what}"),
         limit: limit.map(|limit| limit.limit()),
+        unknown_function: None,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use crate::decide::template::TemplateError;
+use go_templates::TemplateError;
 
 /// The words of the engines' own messages, a line each.
 static WORDS: LazyLock<BTreeSet<&str>> =
@@ -16,31 +16,29 @@ const DIGITS_MAX: usize = 2;
 /// What stands for words that are not shown.
 pub const HIDDEN: &str = "…";
 
-impl TemplateError {
-    /// The message, with `…` for what only the row's values say; `known` may be read by everybody.
-    pub fn public(&self, known: &[&str]) -> String {
-        // A limit's message has no values.
-        if self.limit.is_some() {
-            return self.message.clone();
-        }
-        let (place, said) = self.message.split_at(self.place_end());
-        format!("{place}{}", shown(said, known))
+/// The error's message, with `…` for what only the row's values say; `known` may be read by everybody.
+pub fn message(error: &TemplateError, known: &[&str]) -> String {
+    // A limit's message has no values.
+    if error.limit.is_some() {
+        return error.message.clone();
     }
+    let (place, said) = error.message.split_at(place_end(error));
+    format!("{place}{}", shown(said, known))
+}
 
-    /// Where that ends which only says in what part of the form it happened.
-    fn place_end(&self) -> usize {
-        let after = |text: &str| self.message.find(text).map(|at| at + text.len());
-        let line = self.line.map_or(String::new(), |line| format!("{line}:"));
-        let line = format!("template: {}:{line}", self.template);
-        let column = self.column.map(|column| format!("{line}{column}:"));
-        match self.message.contains(": executing ") {
-            true => after(">: "),
-            false => column
-                .and_then(|place| after(&place))
-                .or_else(|| after(&line)),
-        }
-        .unwrap_or_default()
+/// Where that ends which only says in what part of the form it happened.
+fn place_end(error: &TemplateError) -> usize {
+    let after = |text: &str| error.message.find(text).map(|at| at + text.len());
+    let line = error.line.map_or(String::new(), |line| format!("{line}:"));
+    let line = format!("template: {}:{line}", error.template);
+    let column = error.column.map(|column| format!("{line}{column}:"));
+    match error.message.contains(": executing ") {
+        true => after(">: "),
+        false => column
+            .and_then(|place| after(&place))
+            .or_else(|| after(&line)),
     }
+    .unwrap_or_default()
 }
 
 /// A text with `…` for words that are not known.
@@ -112,8 +110,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use crate::decide::template::budget::Limits;
-    use crate::decide::template::{Engine, Inputs, Template};
+    use super::message;
+    use crate::decide::template::{Engine, Inputs, LIMITS, Template};
 
     fn told(engine: Engine, text: &str) -> String {
         let row = [
@@ -124,17 +122,17 @@ mod tests {
             ("dsn", "postgres://app:hunter2/x@db/app"),
         ];
         let row: BTreeMap<String, String> = row.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let inputs = Inputs::new(&row, None, Limits::default());
+        let inputs = Inputs::new(&row, None, LIMITS);
         let template = Template::parse(engine, "web", text).unwrap();
         let error = template.render(&inputs, "spec.x").unwrap_err();
-        error.public(&[text, "acme-1"])
+        message(&error, &[text, "acme-1"])
     }
 
     /// A condition, an event and a node's content have to hold it.
     #[test]
     fn a_long_error_is_told_by_its_beginning_and_its_end() {
         let row = BTreeMap::from([("uid".to_owned(), "acme-1".to_owned())]);
-        let inputs = Inputs::new(&row, None, Limits::default());
+        let inputs = Inputs::new(&row, None, LIMITS);
         for (engine, text) in [
             (Engine::Go, "{{ fail (repeat 900000 \"é: \") }}"),
             (

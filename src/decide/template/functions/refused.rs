@@ -30,13 +30,10 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     ),
 ];
 
-/// Why there is no function of that name, for a user; `None` if it is simply unknown.
-pub fn refusal(name: &str) -> Option<String> {
-    let (_, why, instead) = REFUSED.iter().find(|(names, ..)| names.contains(&name))?;
-    Some(format!("function {name} is refused: {why}; {instead}"))
-}
-
-/// Every name that is refused.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    REFUSED.iter().flat_map(|(names, ..)| names.iter().copied())
+/// Every name that is refused, and why.
+pub fn reasons() -> impl Iterator<Item = (&'static str, String)> {
+    REFUSED.iter().flat_map(|(names, why, instead)| {
+        let reason = format!("{why}; {instead}");
+        names.iter().map(move |name| (*name, reason.clone()))
+    })
 }

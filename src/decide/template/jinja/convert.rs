@@ -5,20 +5,14 @@ use std::fmt;
 use std::mem::size_of;
 use std::sync::Arc;
 
+use go_templates::methods::{Member, member};
+use go_templates::value::{Dict, Element, List, Named, Text, Time, Typed, Value, Version};
+use go_templates::{Budget, Context, FunctionError, LimitError, to_utf8};
 use minijinja::value::{Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-use crate::decide::template::budget::Budget;
-use crate::decide::template::format::time;
-use crate::decide::template::functions::methods::{Member, member};
-use crate::decide::template::functions::{Context, FunctionError};
 use crate::decide::template::jinja::library::call;
 use crate::decide::template::jinja::meter::Meter;
-use crate::decide::template::named::Named;
-use crate::decide::template::runes;
-use crate::decide::template::time::Time;
-use crate::decide::template::value::{Dict, Element, List, Text, Typed, Value};
-use crate::decide::template::version::Version;
 
 /// A value with methods inside a Jinja template. Those without arguments are its attributes, too.
 #[derive(Debug)]
@@ -72,7 +66,7 @@ impl Object for Own {
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &**self {
-            Own::Time(time) => f.write_str(&time::string(time)),
+            Own::Time(time) => write!(f, "{time}"),
             Own::Version(version) => write!(f, "{version}"),
             Own::Named(named) => f.write_str(&named.text()),
         }
@@ -90,13 +84,13 @@ fn single(value: &Value) -> Option<minijinja::Value> {
         // JSON's numbers are floats here, and `5432.0` is no port.
         Value::Float(f) if f.fract() == 0.0 && f.abs() < 2f64.powi(53) => (*f as i64).into(),
         Value::Float(f) => (*f).into(),
-        Value::Str(text) => runes::to_utf8(text.to_vec()).into(),
+        Value::Str(text) => to_utf8(text.to_vec()).into(),
         Value::Time(time) => minijinja::Value::from_object(Own::Time(Time::clone(time))),
         Value::Version(version) => minijinja::Value::from_object(Own::Version(version.clone())),
         Value::Named(named) => minijinja::Value::from_object(Own::Named(*named)),
         Value::Certificate(certificate) => {
             let fields = certificate.fields().into_iter();
-            let texts = fields.map(|(name, text)| (name, runes::to_utf8(text.to_vec())));
+            let texts = fields.map(|(name, text)| (name, to_utf8(text.to_vec())));
             minijinja::Value::from_pairs(texts.collect::<BTreeMap<_, _>>())
         }
         Value::List(_) | Value::Dict(_) | Value::Typed(_) => return None,
@@ -127,7 +121,7 @@ pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error>
             let entries = dict.entries();
             let entries = entries
                 .iter()
-                .map(|(key, item)| Ok((runes::to_utf8(key.to_vec()), to_jinja(item, meter)?)));
+                .map(|(key, item)| Ok((to_utf8(key.to_vec()), to_jinja(item, meter)?)));
             let entries: BTreeMap<String, minijinja::Value> =
                 entries.collect::<Result<_, Error>>()?;
             meter.spend(leave)?;
@@ -198,15 +192,12 @@ fn refused(error: Error) -> FunctionError {
 }
 
 /// One level deeper, with room for as many items.
-fn reserve(
-    budget: &mut Budget,
-    items: usize,
-) -> Result<(), crate::decide::template::budget::LimitError> {
+fn reserve(budget: &mut Budget, items: usize) -> Result<(), LimitError> {
     budget.enter()?;
     budget.spend_memory(items.saturating_mul(size_of::<Value>()) as u64)
 }
 
-fn leave(budget: &mut Budget) -> Result<(), crate::decide::template::budget::LimitError> {
+fn leave(budget: &mut Budget) -> Result<(), LimitError> {
     budget.leave();
     Ok(())
 }

@@ -4,16 +4,15 @@ use std::fmt::{self, Write};
 use std::mem::size_of;
 use std::sync::Arc;
 
+use go_templates::value::{Named, Typed, Value as TableValue};
+use go_templates::{Budget, Context, Function, FunctionError, LimitError, Outcome, Param};
 use minijinja::value::{Object, ObjectRepr, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, filters, tests};
 
-use crate::decide::template::functions::{self, Context, Function, FunctionError, Outcome};
+use crate::decide::template::functions::LIBRARY;
 use crate::decide::template::jinja::convert::{from_jinja, to_jinja};
 use crate::decide::template::jinja::meter::Meter;
 use crate::decide::template::jinja::operators;
-use crate::decide::template::named::Named;
-use crate::decide::template::signature::Param;
-use crate::decide::template::value::{Typed, Value as TableValue};
 
 /// Functions that take a variable that does not exist, in place of which they put something else.
 const TAKE_UNDEFINED: [&str; 6] = ["all", "any", "coalesce", "default", "empty", "ternary"];
@@ -22,7 +21,10 @@ const TAKE_UNDEFINED: [&str; 6] = ["all", "any", "coalesce", "default", "empty",
 const RANGE_MAX: usize = 10_000;
 
 pub fn add_to(environment: &mut Environment<'static>) {
-    for function in functions::all().filter(|function| function.name != "call") {
+    for function in LIBRARY
+        .functions()
+        .filter(|function| function.name != "call")
+    {
         add_function(
             environment,
             function.name,
@@ -39,9 +41,9 @@ pub fn add_to(environment: &mut Environment<'static>) {
             },
         );
     }
-    for name in functions::refused_names() {
+    for name in LIBRARY.refused() {
         let refuse = move |_: Rest<Value>| -> Result<Value, Error> {
-            let refusal = functions::refusal(name).unwrap_or_default();
+            let refusal = LIBRARY.refusal(name).unwrap_or_default();
             Err(Error::new(ErrorKind::InvalidOperation, refusal))
         };
         add_function(environment, name, refuse);
@@ -72,7 +74,7 @@ pub fn add_to(environment: &mut Environment<'static>) {
 
 /// Whether templates can call something of this name.
 pub fn is_function(name: &str) -> bool {
-    name == "range" || functions::lookup(name).is_some() || functions::refusal(name).is_some()
+    name == "range" || LIBRARY.get(name).is_some() || LIBRARY.refusal(name).is_some()
 }
 
 /// Adds what templates call by its name.
@@ -204,7 +206,7 @@ fn add_own_filters(environment: &mut Environment<'static>) {
             let mut args = args.0;
             let piped = args.len().min(1);
             args.rotate_left(piped);
-            let function = functions::lookup("default").expect("it is in the table");
+            let function = LIBRARY.get("default").expect("it is in the table");
             return call(state, function, None, &args);
         };
         let is_missing = match flag.is_true() {
@@ -316,7 +318,7 @@ fn range(
 /// Calls a function of the table, or a method of `receiver`, with Jinja's values.
 pub fn call(
     state: &mut State,
-    function: &'static Function,
+    function: &Function,
     receiver: Option<TableValue>,
     args: &[Value],
 ) -> Result<Value, Error> {
@@ -430,10 +432,7 @@ pub fn shown(meter: &Meter, value: &Value) -> Result<String, Error> {
     Ok(text)
 }
 
-type Charge = fn(
-    &mut crate::decide::template::budget::Budget,
-    u64,
-) -> Result<(), crate::decide::template::budget::LimitError>;
+type Charge = fn(&mut Budget, u64) -> Result<(), LimitError>;
 
 /// Text charged piece by piece, before it is kept: a value can be far larger when written than in memory.
 struct Bounded<'b, W: ?Sized> {

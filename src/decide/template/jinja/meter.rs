@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use go_templates::value::Typed;
+use go_templates::{Budget, Context, FunctionError, LimitError, Outcome, Suspended};
 use minijinja::value::Object;
 use minijinja::{Error, ErrorKind, State, Value};
 
-use crate::decide::template::budget::{Budget, LimitError};
-use crate::decide::template::functions::{Context, FunctionError, Outcome, Suspended};
 use crate::decide::template::jinja::library::undefined;
-use crate::decide::template::value::Typed;
 
 /// No identifier, so that a template can neither read nor replace it.
 pub const NAME: &str = " meter";

@@ -5,16 +5,14 @@ mod library;
 mod own;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use go_templates::TemplateError;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::decide::planted;
-use crate::decide::template::budget::Limits;
-use crate::decide::template::facts::{Facts, Seed};
-use crate::decide::template::functions;
-use crate::decide::template::{Engine, Inputs, Rendered, Template, TemplateError};
+use crate::decide::template::functions::LIBRARY;
+use crate::decide::template::{Engine, Inputs, LIMITS, Rendered, Template, facts};
 
 fn inputs() -> Inputs {
     let row = [
@@ -26,15 +24,9 @@ fn inputs() -> Inputs {
         ("config", r#"{"db":{"host":"db.local"},"tags":["x","y"]}"#),
     ];
     let row = BTreeMap::from(row.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    let facts = Facts {
-        first_seen: "2026-01-02T03:04:05Z".parse().unwrap(),
-        seed: Seed {
-            key: [7; 32],
-            uid: "acme".to_owned(),
-            resource_id: "app".to_owned(),
-        },
-    };
-    Inputs::new(&row, Some(Arc::new(facts)), Limits::default())
+    let first_seen = "2026-01-02T03:04:05Z".parse().unwrap();
+    let facts = facts::of(first_seen, [7; 32], "acme", "app");
+    Inputs::new(&row, Some(facts), LIMITS)
 }
 
 fn render(text: &str) -> Result<Rendered, TemplateError> {
@@ -357,9 +349,11 @@ fn errors() {
 
 #[test]
 fn every_function_is_a_filter_and_a_function() {
-    let called = functions::all().map(|function| format!("{}()", function.name));
+    let called = LIBRARY
+        .functions()
+        .map(|function| format!("{}()", function.name));
     // `and` and `or` are operators, too.
-    let names = functions::all().map(|function| function.name);
+    let names = LIBRARY.functions().map(|function| function.name);
     let piped = names.chain(["and", "or"]);
     for expression in called.chain(piped.map(|name| format!("uid | {name}"))) {
         let Err(error) = render(&format!("{{{{ {expression} }}}}")) else {

@@ -1,6 +1,6 @@
 //! Templates that want more than there is.
 
-use crate::decide::template::budget::Limit;
+use go_templates::Limit;
 
 use super::render;
 
