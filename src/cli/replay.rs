@@ -70,7 +70,7 @@ pub enum Failed {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{differ} of {all} plans are not as recorded")]
+#[error("{differ} of {all} plans {} not as recorded", if *.differ == 1 { "is" } else { "are" })]
 struct Differs {
     differ: usize,
     all: usize,
