@@ -154,7 +154,11 @@ async fn a_halfway_rollout_is_replayed(
             400,
             "/debug/state?hub=NAMESPACE/NAME asks for one hub",
         ),
-        ("?hub=no/where", 404, "has not looked at a LynqHub no/where"),
+        (
+            "?hub=no/where",
+            404,
+            "no pass of LynqHub no/where is recorded",
+        ),
     ] {
         let (status, text) = state(&format!("/debug/state{query}")).await?;
         ensure!(
@@ -162,7 +166,13 @@ async fn a_halfway_rollout_is_replayed(
             "{status}: {text}"
         );
     }
-    Ok(())
+    fleet.retire().await?;
+    wait::until("nothing is kept of a hub that is gone", SOON, async || {
+        let (status, text) = state(&path).await?;
+        ensure!(status == 404, "{status}: {text}");
+        Ok(())
+    })
+    .await
 }
 
 /// Lynq's arguments, with a certificate of cert-manager's that is renewed.

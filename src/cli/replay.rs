@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::api::names;
 use crate::cli::Output;
 use crate::cli::file;
 use crate::cli::output::print;
@@ -47,17 +48,19 @@ pub enum Failed {
         reason: replay::Unreadable,
     },
     #[error(
-        "{path}: the replica that answered does not lead, and has no passes: ask the one that holds the lease {}",
-        crate::api::names::LEADER_LEASE
+        "{path}: the replica that answered does not lead and has no passes; ask the one that holds the lease {}",
+        names::LEADER_LEASE
     )]
     NotLeading { path: String },
-    #[error("{path}: there is no hub {hub} in it, but: {there}")]
+    #[error("{path}: there is no pass of hub {hub} in it; hubs in it: {there}")]
     NoHub {
         path: String,
         hub: String,
         there: String,
     },
-    #[error("a case is one hub's: choose one with --hub: {there}")]
+    #[error("{path}: the leader had made no pass of any hub")]
+    NoHubs { path: String },
+    #[error("a case has one hub; choose one with --hub: {there}")]
     OneHub { there: String },
     #[error("{CASES}/{name}.json: {reason}; {next}")]
     Case {
@@ -107,6 +110,9 @@ fn plan_again(arguments: &Arguments) -> Result<(Vec<Recording>, Vec<Replayed>), 
     };
     if !state.leads {
         return Err(Failed::NotLeading { path });
+    }
+    if state.hubs.is_empty() {
+        return Err(Failed::NoHubs { path });
     }
     if let Some(hub) = &arguments.hub {
         let there: Vec<String> = state.hubs.iter().map(|hub| hub.recording.hub()).collect();

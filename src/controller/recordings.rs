@@ -19,7 +19,7 @@ impl Recordings {
         self.0.lock().get_or_insert_default();
     }
 
-    /// Keeps the snapshot that is planned next, for what the planner fails on is worth most.
+    /// Keeps the snapshot that is planned next.
     pub fn keep(&self, (namespace, name): &HubKey, snapshot: Snapshot) -> Arc<Recording> {
         let recording = Arc::new(Recording {
             namespace: namespace.clone(),

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -86,7 +87,8 @@ impl Serialize for Planned<'_> {
             plan: Plan,
         }
         let Planned(recording) = self;
-        let plan = plan(&recording.snapshot, recording.now);
+        // Where the planner panics, the snapshot is worth most.
+        let plan = catch_unwind(|| plan(&recording.snapshot, recording.now)).ok();
         WithPlan { recording, plan }.serialize(serializer)
     }
 }

@@ -38,7 +38,8 @@ fn answer(uri: &Uri, mut recordings: Option<Vec<Arc<Recording>>>) -> Response {
         if let Some(all) = &mut recordings {
             all.retain(|recording| recording.hub() == hub);
             if all.is_empty() {
-                let text = format!("the release loop has not looked at a LynqHub {hub}");
+                let text =
+                    format!("no pass of LynqHub {hub} is recorded; check its namespace and name");
                 return (StatusCode::NOT_FOUND, text).into_response();
             }
         }

@@ -52,7 +52,11 @@ fn a_state_is_planned_again_and_what_differs_is_said() -> Result<()> {
             &[],
             "the replica that answered does not lead",
         ),
-        (&text, &["--hub", "a/b"], "there is no hub a/b in it"),
+        (
+            &text,
+            &["--hub", "a/b"],
+            "there is no pass of hub a/b in it",
+        ),
     ] {
         let arguments = [&["replay", "-"], arguments].concat();
         let output = lynqgate(&arguments, input)?;

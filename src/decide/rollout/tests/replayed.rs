@@ -95,6 +95,15 @@ fn all_of_a_snapshot_is_read_as_it_was_written() {
     }
 }
 
+#[test]
+fn a_replica_that_does_not_lead_says_so() {
+    for (recordings, leads) in [(None, false), (Some(&[][..]), true)] {
+        let served = String::from_utf8(replay::to_json(recordings).unwrap()).unwrap();
+        let state = replay::read(&served).unwrap();
+        assert_eq!((state.leads, state.hubs.len()), (leads, 0), "{served}");
+    }
+}
+
 proptest! {
     /// Nothing but the snapshot and the time goes into a plan.
     #[test]
