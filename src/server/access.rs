@@ -42,9 +42,12 @@ pub fn guarded(app: Router, objects: Objects) -> Router {
 
 struct Access {
     objects: Objects,
-    /// By path and token: until when it holds, and what is answered; None lets in.
-    answers: Mutex<HashMap<(&'static str, String), (Instant, Option<Refused>)>>,
+    /// By path and token.
+    answers: Mutex<HashMap<(&'static str, String), Answer>>,
 }
+
+/// Until when it holds, and what it is; None lets in.
+type Answer = (Instant, Option<Refused>);
 
 type Refused = (StatusCode, String);
 
