@@ -12,6 +12,7 @@ mod manifests;
 mod migrate;
 mod output;
 mod render;
+mod replay;
 mod run;
 mod schema;
 
@@ -35,6 +36,9 @@ enum Command {
     Run(Box<run::Arguments>),
     /// Tell why a node or a form waits, what must happen, and when that may be.
     Explain(explain::Arguments),
+    /// Plan again what the release loops saw (/debug/state), and say what differs and why nodes wait. Exit status 1: a plan
+    /// differs; 2: nothing could be planned.
+    Replay(replay::Arguments),
     /// Render a form for one row, without a cluster and a database: the LynqNode that the operator would write.
     Render(render::Arguments),
     /// Evaluate one template.
@@ -49,6 +53,8 @@ enum Command {
 
 /// The exit status of a command that stopped waiting. (1 is a failure, and 2 wrong arguments.)
 const UNFINISHED: u8 = 3;
+/// That of a replay of what cannot be replayed: with 1 a plan differs.
+const NOT_REPLAYED: u8 = 2;
 
 /// The form of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -86,6 +92,7 @@ pub fn main() -> ExitCode {
     let done = match Arguments::parse_from(as_lynqs(std::env::args_os())).command {
         Command::Run(arguments) => run::run(*arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
         Command::Render(arguments) => render::render(&arguments),
         Command::Eval(arguments) => eval::eval(&arguments),
         Command::Migrate(arguments) => migrate::migrate(&arguments),
@@ -96,9 +103,10 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::tell(format_args!("lynqgate: {error}"));
-            match error.is::<drain::Unfinished>() {
-                true => ExitCode::from(UNFINISHED),
-                false => ExitCode::FAILURE,
+            match () {
+                () if error.is::<drain::Unfinished>() => ExitCode::from(UNFINISHED),
+                () if error.is::<replay::Failed>() => ExitCode::from(NOT_REPLAYED),
+                () => ExitCode::FAILURE,
             }
         }
     }

@@ -7,6 +7,7 @@ pub mod maintenance;
 pub mod metrics;
 pub mod node;
 pub mod partition;
+pub mod recordings;
 pub mod rollout;
 pub mod trial;
 
@@ -45,6 +46,7 @@ use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::status::HoldReason;
 use crate::decide::rollout::Maintained;
 use metrics::Metrics;
+use recordings::Recordings;
 
 /// The kinds that Lynq's arrays are for.
 pub const BUILT_IN: [(&str, &str); 15] = [
@@ -125,6 +127,7 @@ pub struct World {
     node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
+    pub recordings: Recordings,
 }
 
 /// Uids and generations of a hub and its forms, and whether they are forced.
@@ -217,6 +220,7 @@ impl World {
             node_memory: Mutex::default(),
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),
+            recordings: Recordings::default(),
         })
     }
 
@@ -228,6 +232,7 @@ impl World {
         self.forms.wait_listed().await;
         self.nodes.wait_listed().await;
         self.read_definitions().await;
+        self.recordings.begin();
         tracing::info!(nodes = self.nodes.keys().len(), "leading");
         let turns = Arc::new(Semaphore::new(workers.hubs));
         let of = || self.clone();

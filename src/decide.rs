@@ -29,6 +29,7 @@ mod planted;
 pub mod readiness;
 pub mod refusal;
 pub mod render;
+pub mod replay;
 pub mod review;
 pub mod rollout;
 pub mod rows;

@@ -1,7 +1,9 @@
-//! What listens: the admission webhooks and the metrics over TLS, and the probes. Decides nothing; `decide` answers.
+//! What listens: the admission webhooks, the metrics and the state of the releases over TLS, and the probes. Decides nothing; `decide` answers.
 
+pub mod access;
 pub mod files;
 pub mod metrics;
 pub mod probes;
+pub mod state;
 pub mod tls;
 pub mod webhook;

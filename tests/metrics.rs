@@ -11,14 +11,20 @@ use tokio_rustls::TlsConnector;
 
 use crate::admission::tls::{Client, answer};
 use crate::cluster::{Cluster, Options, wait};
+use crate::offline;
 use crate::operating;
 use crate::operator::{self, Operator, get};
 use crate::tenants::{Fleet, SOON};
+use crate::words::CANARY;
 
 async fn scrape(client: &Client, token: Option<&str>) -> Result<(u16, String)> {
+    fetch(client, "/metrics", token).await
+}
+
+async fn fetch(client: &Client, path: &str, token: Option<&str>) -> Result<(u16, String)> {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n"));
     let head = format!(
-        "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{}\r\n",
+        "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{}\r\n",
         token.unwrap_or_default()
     );
     let mut stream = client.connect().await?;
@@ -89,7 +95,84 @@ async fn only_who_may_get_the_metrics_gets_them() -> Result<()> {
     ensure!(!plain.contains("lynqgate_"), "in plain: {plain}");
     let log = std::fs::read_to_string(operator.process.log())?;
     ensure!(!log.contains(&prometheus), "the token stands in the log");
-    Ok(())
+
+    let (status, text) = fetch(&client, "/debug/state", Some(&prometheus)).await?;
+    let may_not =
+        "prometheus may not get /debug/state; bind it to the ClusterRole lynq-state-reader";
+    ensure!(status == 403 && text.ends_with(may_not), "{status}: {text}");
+    operating::run(
+        &cluster,
+        &operating::commands("let support read the state")?,
+    )
+    .await?;
+    let support = kubectl(&cluster, "create token lynq-support -n lynq-system").await?;
+    a_halfway_rollout_is_replayed(&cluster, async |path| {
+        fetch(&client, path, Some(&support)).await
+    })
+    .await
+}
+
+/// One tenant of three is broken by a change, and the others wait for it.
+async fn a_halfway_rollout_is_replayed(
+    cluster: &Cluster,
+    state: impl AsyncFn(&str) -> Result<(u16, String)>,
+) -> Result<()> {
+    let secret = format!("UPDATE tenants SET plan = '{CANARY}'");
+    let fleet = Fleet::new_with(cluster, "halfway", 3, &secret).await?;
+    let form = |image: &str| {
+        let mut form = fleet.form(image, json!(1), 0);
+        let data = json!({"data": {"plan": "{{ .plan | b64enc }}", "text": "{{ .plan }}"}});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": data["data"]});
+        form["spec"]["secrets"] =
+            json!([{"id": "plan", "nameTemplate": "{{ .uid }}-plan", "spec": secret}]);
+        form
+    };
+    fleet.apply(&form("web:1")).await?;
+    fleet.complete(3, SOON).await?;
+    fleet.apply(&form("web:2-broken")).await?;
+    fleet
+        .rollout("two wait", SOON, |r| r["heldNodes"] == 2 && r["slots"] == 1)
+        .await?;
+    let path = format!("/debug/state?hub={}/tenants", fleet.namespace);
+    let (status, text) = state(&path).await?;
+    ensure!(status == 200, "{status}: {text}");
+    ensure!(
+        !text.contains(CANARY) && !text.contains(&fleet.database.password),
+        "{text}"
+    );
+    let said = offline::succeeded(&offline::lynqgate(&["replay", "-"], &text)?)?.to_owned();
+    let first = said.lines().next().unwrap_or_default();
+    ensure!(first.ends_with(": the same plan"), "{said}");
+    for node in ["t1-web", "t2-web"] {
+        let waits =
+            format!("  {node} waits: WindowFull: the window of 1 is full; not ready: t0-web");
+        ensure!(said.contains(&waits), "{said}");
+    }
+    for (query, expected, said) in [
+        (
+            "?hub=tenants",
+            400,
+            "/debug/state?hub=NAMESPACE/NAME asks for one hub",
+        ),
+        (
+            "?hub=no/where",
+            404,
+            "no pass of LynqHub no/where is recorded",
+        ),
+    ] {
+        let (status, text) = state(&format!("/debug/state{query}")).await?;
+        ensure!(
+            status == expected && text.contains(said),
+            "{status}: {text}"
+        );
+    }
+    fleet.retire().await?;
+    wait::until("nothing is kept of a hub that is gone", SOON, async || {
+        let (status, text) = state(&path).await?;
+        ensure!(status == 404, "{status}: {text}");
+        Ok(())
+    })
+    .await
 }
 
 /// Lynq's arguments, with a certificate of cert-manager's that is renewed.

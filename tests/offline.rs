@@ -1,7 +1,8 @@
-//! What needs no cluster: `lynqgate render` and `lynqgate eval`, as a user or a pipeline calls them.
+//! What needs no cluster: `lynqgate render`, `lynqgate eval` and `lynqgate replay`, as a user or a pipeline calls them.
 
 mod api_server;
 mod ends;
+mod replay;
 
 use std::process::{Command, Output, Stdio};
 use std::{io::Write, str};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::operator::{program, root};
 
 /// Runs it with this on its standard input.
-fn lynqgate(arguments: &[&str], input: &str) -> Result<Output> {
+pub fn lynqgate(arguments: &[&str], input: &str) -> Result<Output> {
     let mut child = Command::new(program("lynqgate")?)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -27,7 +28,7 @@ fn lynqgate(arguments: &[&str], input: &str) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
-fn succeeded(output: &Output) -> Result<&str> {
+pub fn succeeded(output: &Output) -> Result<&str> {
     let said = str::from_utf8(&output.stderr)?;
     ensure!(output.status.success() && said.is_empty(), "{said}");
     Ok(str::from_utf8(&output.stdout)?)

@@ -209,6 +209,13 @@ impl Operator {
     pub async fn metrics(&self) -> Result<String> {
         get(self.metrics_port, "/metrics").await
     }
+
+    /// What its release loops saw last.
+    pub async fn state(&self) -> Result<String> {
+        let answer = get(self.metrics_port, "/debug/state").await?;
+        let (_, body) = answer.split_once("\r\n\r\n").context("no body")?;
+        Ok(body.to_owned())
+    }
 }
 
 /// One plain HTTP request, and the whole answer.

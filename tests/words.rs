@@ -159,12 +159,17 @@ pub async fn all<F: Future<Output = Result<()>>>(cases: Vec<(&str, F)>) -> Resul
     Ok(())
 }
 
-/// No password and no value of a row stands in a condition, an event or the operator's log.
+/// No password and no value of a row stands in a condition, an event, the operator's log or its state.
 pub async fn keeps_secrets(fleets: &[&Fleet], operator: &Operator) -> Result<()> {
     let log = std::fs::read_to_string(operator.process.log())?;
     ensure!(log.contains("leading"), "the log is the operator's");
+    let state = operator.state().await?;
     for fleet in fleets {
-        let mut said = vec![("the operator's log".to_owned(), log.clone())];
+        ensure!(state.contains(&fleet.namespace), "the state is the fleet's");
+        let mut said = vec![
+            ("the operator's log".to_owned(), log.clone()),
+            ("/debug/state".to_owned(), state.clone()),
+        ];
         for kind in ["LynqHub", "LynqForm", "LynqNode"] {
             for object in fleet.list(kind).await? {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -181,7 +186,7 @@ pub async fn keeps_secrets(fleets: &[&Fleet], operator: &Operator) -> Result<()>
             ));
         }
         ensure!(
-            said.len() > 3,
+            said.len() > 4,
             "{}: there is something to look at",
             fleet.namespace
         );

@@ -32,8 +32,9 @@ pub struct Condition {
 }
 
 /// A condition as a decision states it: the transition time follows from what was there before.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConditionState {
+    #[serde(rename = "type")]
     pub type_: &'static str,
     pub status: bool,
     pub reason: ConditionReason,

@@ -29,7 +29,7 @@ pub enum Error {
 }
 
 /// The text of a file; `-` is standard input.
-fn text_of(path: &Path) -> Result<String, Error> {
+pub fn text_of(path: &Path) -> Result<String, Error> {
     let mut text = String::new();
     match path.to_str() {
         Some("-") => std::io::stdin().read_to_string(&mut text).map(|_| ()),

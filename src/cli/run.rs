@@ -40,7 +40,7 @@ use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::definitions::{self, Definitions, PATIENCE, Turns};
 use crate::server::webhook::reach::RowsAs;
-use crate::server::{files, metrics, probes, tls, webhook};
+use crate::server::{access, files, metrics, probes, state, tls, webhook};
 
 /// Of a flag that is given twice, the last counts, as with Go's flags.
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ pub struct Arguments {
     /// Where metrics are served; 0 turns them off.
     #[arg(long, default_value = "0", value_parser = flags::address_or_none)]
     metrics_bind_address: String,
-    /// Serve them over TLS, to those only whom the API server lets get /metrics.
+    /// Serve them, and /debug/state, over TLS, to those only whom the API server lets get that path.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     metrics_secure: bool,
     /// Directory of a certificate for that. Default: the webhooks' own.
@@ -254,13 +254,14 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         };
         let listener = listen("metrics-bind-address", address).await?;
         let stop = reached(stop.clone(), Stage::Ended);
+        let app = metrics::router(registry).merge(state::router(recordings(&world)));
         tasks.push(match arguments.metrics_secure {
             true => {
                 let tls = metrics_certificate(&arguments)?.unwrap_or_else(|| certs.server_config());
-                let app = metrics::guarded(registry, objects.clone());
+                let app = access::guarded(app, objects.clone());
                 tokio::spawn(tls::serve(listener, tls, app, stop))
             }
-            false => tokio::spawn(probes::serve(listener, metrics::router(registry), stop)),
+            false => tokio::spawn(probes::serve(listener, app, stop)),
         });
     }
     let authors = (arguments.authorize_forms != Authorize::Off).then(|| Authors {
@@ -404,6 +405,11 @@ fn readiness(
         let status = certs.status();
         (!status.ready()).then(|| format!("webhook certificate: {}", status.reason))
     })
+}
+
+fn recordings(world: &Arc<World>) -> state::Recordings {
+    let world = world.clone();
+    Arc::new(move || world.recordings.all())
 }
 
 fn policy_of(world: &Arc<World>) -> webhook::PolicyOf {

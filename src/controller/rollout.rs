@@ -43,7 +43,7 @@ pub struct Memory {
     /// Every node has been looked at by this process.
     surveyed: bool,
     /// How often in a row the ledger could not be written, and why the last time.
-    interrupted: Option<(u32, Arc<str>)>,
+    interrupted: Option<(u32, String)>,
     /// Passes since one went through in which the API server took no release.
     refusals: u32,
     /// The nodes with slots, by uid.
@@ -86,6 +86,7 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     };
     let memory = look.memory;
     if world.hubs.get(&key.0, &key.1).is_none() {
+        world.recordings.forget(&key);
         return again;
     }
     world.rollout_memory.lock().insert(key, memory);
@@ -176,7 +177,9 @@ impl Look<'_> {
                 }
             }
             self.forget_refused(&snapshot);
-            let plan = self.world.decisions.releases(&snapshot, clock::now());
+            let recording = self.world.recordings.keep(&self.key, snapshot);
+            let (snapshot, now) = (&recording.snapshot, recording.now);
+            let plan = self.world.decisions.releases(snapshot, now);
             self.remember_holds(&nodes, &plan);
             for name in &plan.outrun {
                 self.world.node_queue.add(NodeKey {
@@ -189,7 +192,7 @@ impl Look<'_> {
             };
             let of_pass = Pass {
                 said: &said,
-                snapshot: &snapshot,
+                snapshot,
                 plan: &plan,
                 hub: &hub,
                 forms: &forms,

@@ -18,8 +18,11 @@ pub mod status;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Not;
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::api::hub::Slot;
 use crate::api::names;
@@ -33,15 +36,18 @@ pub use snapshot::{Confirmation, Flight, Form, Live, Maintained, Node, Refusal, 
 use window::Windows;
 
 /// One node to let go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Release {
     pub node: String,
     pub hash: String,
     pub resource_version: String,
     pub way: Way,
     /// As its slot says.
+    #[serde(skip_serializing_if = "Not::not")]
     pub repair: bool,
     /// Its slot will be kept for some time after the node is ready.
+    #[serde(skip_serializing_if = "Not::not")]
     pub watched: bool,
 }
 
@@ -67,7 +73,8 @@ impl Release {
 }
 
 /// What lets a node go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Way {
     /// A slot of the ledger.
     Slot,
@@ -94,7 +101,8 @@ impl Way {
 }
 
 /// A node that was watched until its slot was freed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Freed {
     pub node: String,
     pub uid: String,
@@ -104,14 +112,16 @@ pub struct Freed {
 
 /// A node whose slot was not used and is to be given up. Its version must move first, so that no late release can use the
 /// slot; once it has, the slot is freed like any other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct GiveUp {
     pub node: String,
     pub resource_version: String,
 }
 
 /// A slot that looks free; a live read must confirm it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Confirm {
     Gone {
         node: String,
@@ -126,25 +136,37 @@ pub enum Confirm {
 
 /// What to do, in this order: write the ledger (if there is one to write; on a conflict stop and plan again), send the
 /// releases, make the live reads, write the statuses, and look again at `wake_at` or when something changes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Plan {
     /// The ledger to write by compare-and-swap on the snapshot's resourceVersion.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Vec<Slot>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub releases: Vec<Release>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub confirm: Vec<Confirm>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub give_up: Vec<GiveUp>,
     /// Nodes whose watched slots this ledger does not have any more, once it is written: their statuses are to say so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub freed: Vec<Freed>,
     /// Nodes in flight that are settled since a time to come: a clock was ahead, and their statuses are to be written anew.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outrun: Vec<String>,
     /// Nodes that are to be read: somebody has seen a newer version of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub behind: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub waiting: BTreeMap<String, Reason>,
     /// Nodes that were not ready by their deadlines.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub failed: BTreeSet<String>,
     pub forms: BTreeMap<String, status::FormState>,
     /// The hub's window over all of its forms; None where there is none, and while the hub is forced.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hub_window: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
 }
 
@@ -163,6 +185,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         now,
         failed: failed.collect(),
         unlooked: Names::of(&snapshot.unlooked),
+        ledger_refused: snapshot.ledger_refused.as_deref().map(Arc::from),
         full: BTreeMap::new(),
         plan: Plan::default(),
     };
@@ -246,6 +269,8 @@ struct Pass<'a> {
     /// By form.
     failed: BTreeMap<&'a str, failure::Failed>,
     unlooked: Names,
+    /// Why the ledger is refused, shared by all who wait for that.
+    ledger_refused: Option<Arc<str>>,
     /// Who is kept by a full window, and by what fills it, whatever is told.
     full: BTreeMap<String, Reason>,
     plan: Plan,
@@ -366,14 +391,10 @@ impl Pass<'_> {
         };
         let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
         let mut stopped = self.stopped(name, node, form, way);
-        let ledger = snapshot
-            .ledger_refused
-            .as_ref()
-            .filter(|_| way == Way::Slot);
+        let ledger_refused = self.ledger_refused.clone().filter(|_| way == Way::Slot);
         let ledger = || {
-            Some(Reason::LedgerRefused {
-                why: ledger?.clone(),
-            })
+            let why = ledger_refused.clone()?;
+            Some(Reason::LedgerRefused { why })
         };
         let refusal = snapshot.refused.get(name);
         let refusal = refusal.filter(|refusal| refusal.hash == node.desired);

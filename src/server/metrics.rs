@@ -1,32 +1,16 @@
-//! /metrics: in plain, or over TLS for whoever may get that path. As other operators do, the API server is asked who a token
-//! is (TokenReview), and whether they may (SubjectAccessReview).
+//! /metrics: what the operator counts, as Prometheus reads it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use serde_json::{Value, json};
 
-use crate::cluster::clock::{self, Instant};
-use crate::cluster::objects::{ApiError, Objects};
-use crate::cluster::vital::Mutex;
-use crate::decide::child::key_of;
-
-const PATH: &str = "/metrics";
-/// How long an answer holds: a scraper comes every few seconds, and a right that is taken away is to end soon.
-const ALLOWED_FOR: Duration = Duration::from_secs(60);
-const DENIED_FOR: Duration = Duration::from_secs(10);
-/// Strangers must not fill the memory.
-const TOKENS_MAX: usize = 1_000;
+pub const PATH: &str = "/metrics";
 
 pub fn router(registry: Arc<Registry>) -> Router {
     let scrape = move || async move {
@@ -44,93 +28,4 @@ pub fn router(registry: Arc<Registry>) -> Router {
         }
     };
     Router::new().route(PATH, get(scrape))
-}
-
-/// For those only whom the API server lets get the path.
-pub fn guarded(registry: Arc<Registry>, objects: Objects) -> Router {
-    let access = Arc::new(Access {
-        objects,
-        answers: Mutex::default(),
-    });
-    router(registry).layer(middleware::from_fn_with_state(access, check))
-}
-
-struct Access {
-    objects: Objects,
-    /// By token: until when it holds, and what is answered; None lets in.
-    answers: Mutex<HashMap<String, (Instant, Option<Refused>)>>,
-}
-
-type Refused = (StatusCode, String);
-
-async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let given = request.headers().get(AUTHORIZATION);
-    let token = given
-        .and_then(|value| value.to_str().ok())
-        .and_then(|text| text.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, token)| token.trim())
-        .filter(|token| !token.is_empty());
-    let Some(token) = token else {
-        let text = "send the token of a service account: Authorization: Bearer ...";
-        return (StatusCode::UNAUTHORIZED, text).into_response();
-    };
-    match access.refused(token).await {
-        Ok(None) => next.run(request).await,
-        Ok(Some(refused)) => refused.into_response(),
-        Err(error) => {
-            tracing::warn!(%error, "whether a scraper may get the metrics could not be asked");
-            let text = "the API server could not be asked; see the log";
-            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
-        }
-    }
-}
-
-impl Access {
-    async fn refused(&self, token: &str) -> Result<Option<Refused>, ApiError> {
-        let now = clock::instant();
-        {
-            let mut answers = self.answers.lock();
-            if let Some((_, answer)) = answers.get(token).filter(|(until, _)| *until > now) {
-                return Ok(answer.clone());
-            }
-            answers.retain(|_, (until, _)| *until > now);
-            if answers.len() >= TOKENS_MAX {
-                answers.clear();
-            }
-        }
-        let answer = self.ask(token).await?;
-        let holds = match answer {
-            None => ALLOWED_FOR,
-            Some(_) => DENIED_FOR,
-        };
-        let mut answers = self.answers.lock();
-        answers.insert(token.to_owned(), (now + holds, answer.clone()));
-        Ok(answer)
-    }
-
-    async fn ask(&self, token: &str) -> Result<Option<Refused>, ApiError> {
-        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
-        let status = &self.objects.create(&key_of(&review), &review).await?["status"];
-        if status["authenticated"] != true {
-            let text = "the API server does not know this token";
-            return Ok(Some((StatusCode::UNAUTHORIZED, text.to_owned())));
-        }
-        let user = &status["user"];
-        let name = user["username"].as_str().unwrap_or_default();
-        let mut spec =
-            json!({"user": name, "nonResourceAttributes": {"path": PATH, "verb": "get"}});
-        for field in ["uid", "groups", "extra"] {
-            if user[field] != Value::Null {
-                spec[field] = user[field].clone();
-            }
-        }
-        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec});
-        Ok((!self.objects.may(&review).await?).then(|| {
-            let text = format!(
-                "{name} may not get {PATH}; bind it to the ClusterRole lynq-metrics-reader"
-            );
-            (StatusCode::FORBIDDEN, text)
-        }))
-    }
 }

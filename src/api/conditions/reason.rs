@@ -1,8 +1,8 @@
 //! The reasons of the conditions, each once, and which conditions give them.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::value::{Error, StrDeserializer};
+use serde::{Deserialize, Serialize};
 
 /// A kind and a type of its conditions.
 type Place = (&'static str, &'static str);
@@ -31,7 +31,9 @@ const ROLLED: &[Place] = &[("LynqNode", "Rolled")];
 const EDITED: &[Place] = &[("LynqNode", "Edited")];
 
 /// Why a condition is as it is, in a word. A test takes all of them from the schema, and asks docs/LYNQ.md for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub enum ConditionReason {
     DatabaseConnected,
     DatabaseConnectionFailed,

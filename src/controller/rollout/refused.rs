@@ -1,7 +1,6 @@
 //! What the API server does not take: for how long it is left alone, and what is said of it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -46,7 +45,7 @@ impl Look<'_> {
             .interrupted
             .take()
             .map_or(1, |(times, _)| times.saturating_add(1));
-        self.memory.interrupted = Some((times, error.to_string().into()));
+        self.memory.interrupted = Some((times, error.to_string()));
         tracing::warn!(hub = ?self.key, %error, "the release loop was interrupted; trying again");
         if times == LASTING
             && let Some(hub) = self.world.hubs.get(&self.key.0, &self.key.1)
@@ -63,7 +62,7 @@ impl Look<'_> {
     }
 
     /// Why the ledger cannot be written, once that is no accident any more.
-    pub fn ledger_refused(&self) -> Option<Arc<str>> {
+    pub fn ledger_refused(&self) -> Option<String> {
         let (times, why) = self.memory.interrupted.as_ref()?;
         (*times >= LASTING).then(|| why.clone())
     }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
 use crate::api::conditions::ConditionReason;
 use crate::api::names;
@@ -327,6 +329,16 @@ impl Reason {
                 "no operator leads, so that nothing is rendered, applied or released"
             }
         }
+    }
+}
+
+/// The word and the whole story.
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut told = serializer.serialize_struct("Reason", 2)?;
+        told.serialize_field("reason", self.code())?;
+        told.serialize_field("why", &self.to_string())?;
+        told.end()
     }
 }
 

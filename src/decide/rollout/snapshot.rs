@@ -1,21 +1,28 @@
 //! What the release planner sees of a hub: its ledger, its forms and nodes, and what came of the last passes.
+//!
+//! A snapshot is written into documents for support and into cases (`decide::replay`). It holds names, hashes, times, the
+//! policies of forms and hubs, and texts that conditions publish anyway (`why`, `previous`, `ledger_refused`). No rendered
+//! content, no value of a row but its uid, and no data of a Secret may come into it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::ops::Not;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew};
 
 /// Everything that one pass looks at.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Snapshot {
     /// The hub's resourceVersion: the ledger below is that version's.
     pub resource_version: String,
     pub slots: Vec<Slot>,
     /// There is no ledger: the hub is new, or its status was lost. The nodes are then as the API server has them now.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub ledger_lost: bool,
     /// The hub's own window over all of its forms.
     pub hub_skew: Skew,
@@ -23,41 +30,54 @@ pub struct Snapshot {
     /// By node name.
     pub nodes: BTreeMap<String, Node>,
     /// What live reads confirmed since the last pass: slots that may be freed.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub confirmed: BTreeSet<Confirmation>,
     /// The hub's deletions are held back, so nothing new is made live either.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub deletions_held: bool,
     /// The hub is forced, and so is every form of it.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub forced: bool,
     /// Nodes whose last release did not go through.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, Refusal>,
     /// Why the API server goes on refusing the ledger, if it does.
-    pub ledger_refused: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger_refused: Option<String>,
     /// Slots whose nodes are gone, by uid: since when this process has not seen them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub missing: BTreeMap<String, Timestamp>,
     /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unlooked: BTreeSet<String>,
     /// Nodes whose pods were evicted for the maintenance of a Kubernetes node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub maintained: BTreeMap<String, Maintained>,
 }
 
 /// The maintenance of a Kubernetes node that a LynqNode had pods on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Maintained {
     pub kubernetes_node: String,
     pub began: Timestamp,
     /// None while it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Timestamp>,
 }
 
 /// A release that did not go through.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Refusal {
     /// Of the content that was to go live.
     pub hash: String,
     pub why: String,
     /// Not before this is it tried again. None where it is at once: the node had only changed meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// It was tried a few times: no accident any more.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub lasting: bool,
     /// When it was tried last.
     pub at: Timestamp,
@@ -76,7 +96,8 @@ impl Refusal {
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Form {
     pub policy: Rollout,
     /// The generation that every row's node has been rendered from.
@@ -84,30 +105,38 @@ pub struct Form {
     /// The oldest generation that renders the same, as far as that is known.
     pub same_since: i64,
     /// Nodes that the newest content is not written to: not yet, or it is too large or refused, or their row is skipped.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unwritten: BTreeSet<String>,
     /// How many those are, as the process before this one told: which ones they are the first sync finds out.
     pub unwritten_before: i32,
     /// Nodes that its rows ask for and that are not there, with the numbers of their groups in its order.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub absent: BTreeMap<String, usize>,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub outdated: bool,
     /// Everything of the form goes at once.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub forced: bool,
     /// What failed before this no longer halts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resumed_at: Option<Timestamp>,
     /// The status as it was last written, for its times.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<FormRolloutStatus>,
 }
 
 /// What is known of a node's live content.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Live {
     None,
     Unknown,
     Hash(String),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Node {
     pub uid: String,
     pub resource_version: String,
@@ -115,57 +144,77 @@ pub struct Node {
     pub desired: String,
     pub live: Live,
     /// When the live content last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<Timestamp>,
     /// Since when every resource of the live content is ready; None while it is not so.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub settled_since: Option<Timestamp>,
     /// When its content changed last, by a clock that does not jump, where this process has watched it in a slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub went_at: Option<Timestamp>,
     /// When the partition of one of its StatefulSets last moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stepped_at: Option<Timestamp>,
     /// Since when this process has seen it with that start, where it has a slot: what it was before, nobody here has seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub watched_since: Option<Timestamp>,
     /// The same with that start, and settled since then or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub same_since: Option<Timestamp>,
     /// Since when it is not settled, as its status tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unready_since: Option<Timestamp>,
     /// The same, where it was settled since its release.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub broke_at: Option<Timestamp>,
     /// The status speaks of the live content.
     pub seen: bool,
     /// All of the live content is ready; what did not render is not.
     pub ready: bool,
     /// Why the live content is not settled, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Its changes go live whatever the window says.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub forced: bool,
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub deleting: bool,
     /// Whether its release would change none of its objects, though nobody knows what let them go. None while that is being
     /// found out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unchanged: Option<bool>,
     /// What is held there are templates, as Lynq left them; or an older form's, and no sync of this process has said yet
     /// whether that is what is wanted.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub unrendered: bool,
     /// No row asks for it: it goes, once its hub may delete it.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub unwanted: bool,
     /// What the node tells of its newest slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.
     pub group: usize,
 }
 
 /// A slot as its node remembers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Flight {
     /// The content that it let go.
     pub hash: String,
     /// The version that the release carried.
     pub release: String,
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub repair: bool,
     /// Its slot is kept for some time after the node is ready.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub watched: bool,
     /// The slot was freed, or the node was seen rolled out and its slot is not watched.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub landed: bool,
     /// It let go what is live now, or what was live when somebody took away what tells it.
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub is_live: bool,
 }
 
@@ -192,7 +241,8 @@ impl Node {
 }
 
 /// A live read that supports freeing a slot.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Confirmation {
     /// No node of this uid exists.
     Gone { uid: String },

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 
 use crate::api::conditions::{ConditionReason, ConditionState};
 use crate::api::form::{FormRolloutStatus, Phase};
@@ -17,7 +18,8 @@ use crate::decide::rollout::stalled::stalled;
 use crate::decide::rollout::{Form, Node, Snapshot, free_at, order};
 
 /// The part of a form's status that the planner knows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FormState {
     pub total_nodes: i32,
     pub ready_nodes: i32,
@@ -33,7 +35,8 @@ pub struct FormState {
     pub watched: BTreeMap<String, Timestamp>,
     /// Why nothing goes on without a correction although the failure budget is not spent, and what must happen.
     pub stalled: Option<String>,
-    /// Nodes that run content which was changed since the hub wrote it.
+    /// Nodes that run content which was changed since the hub wrote it: not the planner knows them, but [`Self::with_edited`].
+    #[serde(skip)]
     pub edited: Names,
     /// Resources did not render or cannot be applied, of live nodes that are settled otherwise.
     pub unrendered: bool,
@@ -48,7 +51,8 @@ pub struct FormState {
 }
 
 /// What the annotation is on that lets everything of a form go at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Force {
     Form,
     Hub,

@@ -3,6 +3,7 @@
 mod alone;
 mod policy;
 mod refusals;
+mod replayed;
 mod slots;
 mod stalled;
 mod told;

@@ -154,15 +154,15 @@ fn held_content_that_is_not_the_newest_is_not_released() {
 
 #[test]
 fn while_the_ledger_is_refused_all_that_need_a_slot_say_so() {
-    let why: Arc<str> = "the books are closed".into();
+    let why = "the books are closed";
     let mut snapshot = fleet("AAA", 1);
-    snapshot.ledger_refused = Some(why.clone());
+    snapshot.ledger_refused = Some(why.into());
     let waits = |snapshot: &Snapshot| {
         let plan = plan(snapshot, at(1));
         assert_eq!(released(&plan).first(), Some(&"n0"), "it is tried again");
         plan.waiting.into_values().collect::<Vec<_>>()
     };
-    let refused = Reason::LedgerRefused { why };
+    let refused = Reason::LedgerRefused { why: why.into() };
     assert_eq!(waits(&snapshot), vec![refused; 3]);
     snapshot.forms.get_mut("web").unwrap().forced = true;
     assert_eq!(waits(&snapshot), vec![Reason::Releasing; 3]);
