@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos plants model simulate fuzz fuzz-plants fuzz-tools oracle test prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
+.PHONY: help demo chaos plants model simulate fuzz fuzz-plants fuzz-tools oracle test test-on-real-parts test-in-simulation prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,14 +22,20 @@ plants: cluster ## Planted bugs that need real parts: the auditor must find each
 	@cargo build --workspace --bins --example chaos
 	@PLANT=$(or $(PLANT),all) $(CHAOS)
 
+# The simulation waits for nothing: it takes the processors' time that the others leave while they wait.
 test: cluster oracle ## Unit, property and integration tests, simulation and 3 minutes of chaos, on a real control plane and real databases
+	$(MAKE) --jobs=2 test-on-real-parts test-in-simulation
+
+test-on-real-parts:
 	cargo test --workspace --lib --bins
 	cargo test --workspace --doc
 	cargo test --workspace --test '*' -- --test-threads=4
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::mariadb::memory_stays_bounded_over_many_rows
 	cargo test --workspace --test main -- --ignored --exact datasource::faults::postgresql::memory_stays_bounded_over_many_rows
-	$(MAKE) simulate COMMON=1
 	$(MAKE) chaos SEED=$(or $(SEED),1)
+
+test-in-simulation:
+	nice -n 19 $(MAKE) simulate COMMON=1
 
 fuzz-tools:
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "fuzzing needs: rustup toolchain install nightly && cargo install cargo-fuzz --locked" >&2; exit 1; }

@@ -380,7 +380,11 @@ fn a_failure_is_tried_again_at_once_when_what_it_met_is_another() {
         let children = [child.cloned()];
         let mut all = seen(&fleet_node, &children);
         all[0].failure = Some(&failure);
-        all[0].premise = Premise::of(&fleet_node, child, namespace.map(|uid| (uid.to_owned(), false)));
+        all[0].premise = Premise::of(
+            &fleet_node,
+            child,
+            namespace.map(|uid| (uid.to_owned(), false)),
+        );
         let plan = plan(&fleet_node, &all, &Rest::default(), at(0));
         assert_eq!(!plan.apply.is_empty(), tried, "{name}");
         assert_eq!(plan.outcomes[0].conflict, !tried, "{name}");
