@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chaos plants model simulate fuzz fuzz-plants fuzz-tools oracle test test-on-real-parts test-in-simulation prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
+.PHONY: help check demo chaos plants model simulate simulate-coverage fuzz fuzz-plants fuzz-tools oracle test test-on-real-parts test-in-simulation prove lint fmt fmt-check generate generate-check bench bench-rollout cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ test-on-real-parts:
 
 test-in-simulation:
 	nice -n 19 $(MAKE) simulate COMMON=1
+
+check: fmt-check lint ## Format, lints, unit tests and 200 seeds of the simulation: what to run after a change
+	cargo test --quiet --workspace --lib --bins
+	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds 200
 
 fuzz-tools:
 	@cargo +nightly fuzz --version >/dev/null 2>&1 || { echo "fuzzing needs: rustup toolchain install nightly && cargo install cargo-fuzz --locked" >&2; exit 1; }
@@ -76,6 +80,13 @@ prove: ## The long proofs: every state of the model, 10,000 seeds, the planted b
 simulate: ## The operator's own loops against an API server in memory, with faults, from a seed (SEEDS=300 FROM=0); then the planted bugs (COMMON=1: all but the rare ones)
 	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(or $(SEEDS),300) --from $(or $(FROM),0)
 	cargo run --quiet --profile simulation -p lynqgate-simulation -- mutants $(if $(COMMON),--common)
+
+# In the dev profile: what is optimised loses lines.
+simulate-coverage: ## Which part of the loops and caches (src/controller, src/cluster) the simulation alone runs (SEEDS=100); fails below 75 % of the lines
+	@cargo llvm-cov --version >/dev/null 2>&1 || { echo "coverage needs: rustup component add llvm-tools && cargo install cargo-llvm-cov --locked" >&2; exit 1; }
+	cargo llvm-cov run --quiet -p lynqgate-simulation --fail-under-lines 75 \
+		--ignore-filename-regex '/src/(api|cli|datasource|decide|server)[./]|/src/(lib|main)\.rs|/(go-templates|tests|webhook-certs)/' \
+		-- seeds --seeds $(or $(SEEDS),100)
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
 	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)

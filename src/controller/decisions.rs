@@ -6,6 +6,7 @@ use crate::controller::Said;
 use crate::decide::hub_sync;
 use crate::decide::node::NodeDigest;
 use crate::decide::node_plan::{self, NodePlan, Rest};
+use crate::decide::partition::walk::{self, Around, Pod, Set, Step};
 use crate::decide::rollout::{self, Snapshot};
 
 pub trait Decisions: Send + Sync {
@@ -28,6 +29,11 @@ pub trait Decisions: Send + Sync {
         now: Timestamp,
     ) -> NodePlan {
         node_plan::plan(node, seen, rest, now)
+    }
+
+    /// Of the partition loop: which pod is updated next, or why none is.
+    fn step(&self, set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
+        walk::step(set, pods, around, now)
     }
 
     /// Whether the hub and its forms still say what was decided on: right before a release, and before a write that makes content

@@ -230,11 +230,12 @@ async fn look(world: &World, set_key: &SetKey) -> Result<Option<SignedDuration>,
     }
     let mut around = around(world, &key, &look.object);
     let now = clock::now();
-    let mut step = walk::step(&look.set, &look.pods, &around, now);
+    let decide = |around: &Around| world.decisions.step(&look.set, &look.pods, around, now);
+    let mut step = decide(&around);
     // It is asked last, and only where nothing else is in the way.
     if matches!(step.effect, Some(Effect::Lower { .. })) {
         around.probe = look.unmet_probe(&world.objects).await;
-        step = walk::step(&look.set, &look.pods, &around, now);
+        step = decide(&around);
     }
     act(world, &key, &look, &step).await?;
     tell(world, set_key, &look, &step, now).await?;

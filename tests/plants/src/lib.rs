@@ -169,6 +169,10 @@ plants! {
         Simulation ["reason"];
     Restless: "every look writes the form's status anew",
         Simulation ["rest"];
+
+    // The partition.
+    StepUnready: "the partition loop takes every pod for ready",
+        Simulation ["partition"];
 }
 
 /// The variant in kebab case.

@@ -4,11 +4,12 @@
 use jiff::Timestamp;
 use lynqgate::api::names;
 use lynqgate::decide::gate::{self, Denial, Write};
+use lynqgate::decide::partition::gate as partition;
 use lynqgate_plants::Plant;
 use serde_json::Value;
 
 use crate::api::requests::{Admission, Call, Refused};
-use crate::api::store::NODE;
+use crate::api::store::{NODE, STATEFUL_SET};
 use crate::world::OPERATOR;
 
 pub struct Gate<'a> {
@@ -34,6 +35,9 @@ impl Admission for Gate<'_> {
         old: Option<&Value>,
         mut new: Value,
     ) -> Result<Value, Refused> {
+        if call.kind == STATEFUL_SET {
+            return self.partition(call, old, &new);
+        }
         // Both webhooks leave a node alone that is on its way out.
         if call.kind != NODE || new["metadata"]["deletionTimestamp"].is_string() {
             return Ok(new);
@@ -76,6 +80,22 @@ impl Gate<'_> {
             user: self.user,
             operator: OPERATOR,
         }
+    }
+
+    fn partition(&self, call: &Call, old: Option<&Value>, new: &Value) -> Result<Value, Refused> {
+        let write = |new| partition::Write {
+            old,
+            new,
+            user: self.user,
+            manager: call.manager(),
+            operator: OPERATOR,
+        };
+        let decision = partition::decide(&write(new));
+        let mut admitted = new.clone();
+        json_patch::patch(&mut admitted, &decision.patch).expect("the gate's patch applies");
+        partition::check(&write(&admitted))
+            .map_err(|tampered| Refused::new(403, "Forbidden", tampered.to_string()))?;
+        Ok(admitted)
     }
 
     fn is_trusted(&self, old: Option<&Value>, new: &Value) -> bool {

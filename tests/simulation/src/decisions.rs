@@ -8,6 +8,7 @@ use lynqgate::controller::decisions::Decisions;
 use lynqgate::decide::hub_sync;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::node_plan::{self, NodePlan, Rest};
+use lynqgate::decide::partition::walk::{self, Around, Pod, Set, Step};
 use lynqgate::decide::rollout::{self, Plan, Snapshot};
 use lynqgate_plants::Plant;
 
@@ -76,6 +77,13 @@ impl Decisions for Watched {
         views.nodes.insert(node.key.name.clone(), view);
         drop(views);
         node_plan::plan(node, seen, rest, now)
+    }
+
+    fn step(&self, set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
+        match lock(&self.shared).planted(Plant::StepUnready) {
+            true => walk::step(set, &planted::all_ready(pods), around, now),
+            false => walk::step(set, pods, around, now),
+        }
     }
 
     fn still_says(&self, decided_on: &Said, now: &Said) -> bool {

@@ -9,6 +9,7 @@ mod network;
 mod planted;
 mod random;
 mod run;
+mod sets;
 mod settings;
 mod shrink;
 mod time;

@@ -6,6 +6,7 @@ use lynqgate::api::names;
 use lynqgate::api::policy::Skew;
 use lynqgate::decide::hub_sync;
 use lynqgate::decide::marker::ReleaseMarker;
+use lynqgate::decide::partition::walk::Pod;
 use lynqgate::decide::rollout::reason::Reason;
 use lynqgate::decide::rollout::{self, Confirmation, Live, Plan, Release, Snapshot, Way};
 use lynqgate::decide::version;
@@ -25,6 +26,7 @@ pub fn needs(mutant: Plant) -> &'static [Fault] {
         Plant::LeaderWithoutFence | Plant::LedgerRetried => &[Fault::TwoLeaders, Fault::Edits],
         Plant::SlotGoesBack => &[Fault::TwoLeaders, Fault::Lag, Fault::OtherWriters],
         Plant::UngatedAnyway => &[Fault::TwoLeaders, Fault::Policy, Fault::Edits],
+        Plant::StepUnready => &[Fault::StatefulSets],
         _ => &[],
     }
 }
@@ -38,6 +40,15 @@ pub fn is_rare(mutant: Plant) -> bool {
             | Plant::TakeLostForEmpty
             | Plant::UngatedAnyway
     )
+}
+
+/// Pods as the partition loop sees them that takes each for ready.
+pub fn all_ready(pods: &[Pod]) -> Vec<Pod> {
+    let ready = |pod: &Pod| Pod {
+        ready_since: Some(Timestamp::UNIX_EPOCH),
+        ..pod.clone()
+    };
+    pods.iter().map(ready).collect()
 }
 
 /// What a sync makes of the rows, with a bug round it.

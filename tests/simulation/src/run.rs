@@ -10,7 +10,10 @@ use lynqgate::cluster::objects::Objects;
 use lynqgate::cluster::process;
 use lynqgate::controller::hub::Databases;
 use lynqgate::controller::metrics::Metrics;
+use lynqgate::controller::metrics::lynq::LynqMetrics;
 use lynqgate::controller::{Workers, World as Operator};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::api::store::{DEPLOYMENT, FORM, HUB, NODE};
@@ -18,11 +21,12 @@ use crate::decisions::Watched;
 use crate::life::Life;
 use crate::network;
 use crate::random::Random;
+use crate::sets;
 use crate::settings::{Fault, Settings};
 use crate::users;
 use crate::witness::{Figures, Violation, Workload};
 use crate::workloads;
-use crate::world::{Replica, Shared, Stall, World, lock};
+use crate::world::{Refusing, Replica, Shared, Stall, World, lock};
 
 /// Between two moments of chaos.
 const MOMENT: Duration = Duration::from_millis(40);
@@ -30,6 +34,8 @@ const MOMENT: Duration = Duration::from_millis(40);
 const REST: Duration = Duration::from_secs(65);
 /// Until everything is at rest, faults aside.
 const REST_MAX: Duration = Duration::from_secs(3_600);
+/// Between two scrapes of a process' metrics.
+const SCRAPE: Duration = Duration::from_secs(30);
 /// How long a process of a pod that was killed is away.
 const AWAY: u64 = 4_000;
 
@@ -67,6 +73,9 @@ async fn go(shared: &Shared) -> Option<()> {
     users::begin(&mut lock(shared));
     tokio::spawn(workloads::deployments(shared.clone()));
     tokio::spawn(workloads::garbage(shared.clone()));
+    if lock(shared).has(Fault::StatefulSets) {
+        tokio::spawn(sets::live(shared.clone()));
+    }
     start(shared, 0);
     if !lock(shared).has(Fault::TwoLeaders) {
         start(shared, 1);
@@ -83,6 +92,7 @@ async fn go(shared: &Shared) -> Option<()> {
     reasons_are_shown(&mut lock(shared));
     lock(shared).trace(|| "people let the fleet complete".to_owned());
     users::heal(&mut lock(shared));
+    sets::heal(&mut lock(shared));
     rest(shared, users::confirm).await?;
     completed(&mut lock(shared));
     going(shared)?;
@@ -132,6 +142,9 @@ async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
     let name = format!("operator-{}.{}", life.replica, life.boot);
     let objects = Objects::new(client.clone());
     let events = Events::start(client, Some(name.clone()));
+    let (metrics, mut registry) = (Metrics::default(), Registry::default());
+    metrics.register(&mut registry);
+    events.register(&mut registry);
     let decisions = Watched {
         shared: shared.clone(),
         life: life.clone(),
@@ -141,9 +154,14 @@ async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
         "lynq-system",
         objects.clone(),
         events,
-        Metrics::default(),
+        metrics,
         Databases::default(),
     );
+    registry.register_collector(Box::new(LynqMetrics {
+        world: operator.clone(),
+        nodes: true,
+    }));
+    process::spawn(scraped(shared.clone(), registry));
     operator.follow_definitions();
     let mut election = Election::new(objects, "lynq-system", "lynqgate", name);
     let loops = operator.lead(Workers { hubs: 3, nodes: 10 });
@@ -159,6 +177,17 @@ async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
     }
     lock(&shared).trace(|| format!("operator {}.{} leads no more", life.replica, life.boot));
     life.kill();
+}
+
+/// What Prometheus reads of a process.
+async fn scraped(shared: Shared, registry: Registry) {
+    loop {
+        sleep(SCRAPE).await;
+        let mut text = String::new();
+        let written = encode(&mut text, &registry);
+        written.expect("a text takes what is written");
+        lock(&shared).scraped = text;
+    }
 }
 
 fn kill(world: &mut World, replica: usize) {
@@ -234,6 +263,27 @@ fn chaos(shared: &Shared) {
             life.set_clock(offset);
         }
     }
+    if world.strikes(Fault::Refusals, 5) {
+        let answers = [
+            (403, "Forbidden"),
+            (422, "Invalid"),
+            (429, "TooManyRequests"),
+            (500, "InternalError"),
+        ];
+        let answer = answers[world.draw(answers.len())];
+        let (kind, of_status) = (kinds[world.draw(4)], world.draw(2) == 0);
+        let wait = world.draw(15_000);
+        world.trace(|| {
+            format!("writes of kind {kind} (status: {of_status}) are {answer:?} for {wait} ms")
+        });
+        let until = now + millis(wait);
+        world.refusing = Some(Refusing {
+            kind,
+            of_status,
+            answer,
+            until,
+        });
+    }
     if world.strikes(Fault::WebhookDown, 3) {
         let wait = world.draw(3_000);
         world.trace(|| format!("the webhook is down for {wait} ms"));
@@ -248,6 +298,7 @@ fn calm_down(shared: &Shared) {
     world.trace(|| "the faults stop".to_owned());
     world.faults_on = false;
     (world.webhook_down_until, world.database_down_until) = (now, now);
+    world.refusing = None;
     kill(&mut world, 1);
     let is_there = is_alive(&world, 0);
     if let Some(life) = &world.replicas[0].life {
@@ -337,6 +388,14 @@ fn completed(world: &mut World) {
             problems.push(format!("{name} runs {runs:?}, not {image:?}"));
         }
     }
+    problems.extend(sets::problems(world));
+    let counts =
+        ["held", "in_flight", "non_ready"].map(|of| format!("lynqgate_rollout_{of}_nodes{{"));
+    let counted = world.scraped.lines().find(|line| {
+        let counts = counts.iter().any(|count| line.starts_with(count));
+        counts && !line.ends_with(" 0")
+    });
+    problems.extend(counted.map(|line| format!("the metrics say {line}")));
     let slots = world.witness.slots.len();
     if slots > 0 {
         problems.push(format!("the ledger has {slots} slots still"));

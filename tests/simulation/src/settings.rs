@@ -52,6 +52,8 @@ faults! {
     NoPolling: "rows are read only when the hub or a form changes",
     Database: "queries fail, and tables are empty for a while",
     Takeover: "nodes and workloads that Lynq left, content that gets past the gate, workloads that others change",
+    Refusals: "the API server refuses the writes of a kind for a while",
+    StatefulSets: "teams edit, pause, force and scale StatefulSets of their own, and their pods die",
 }
 
 impl std::fmt::Display for Fault {
@@ -73,15 +75,21 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Each class of faults is there or not.
+    /// Each class of faults is there or not. Teams of StatefulSets are seldom there: they need many requests.
     pub fn of(seed: u64) -> Self {
         let mut random = Random::stream(seed, 0);
+        // A stream of their own, so that a class more shifts no other.
+        let mut apart = Random::stream(seed, 5);
         let forms = 1 + usize::from(random.permille(300));
         let rows = (30 + random.below(4)).div_ceil(forms);
         let faults: BTreeSet<Fault> = Fault::ALL
             .iter()
             .copied()
-            .filter(|_| random.permille(500))
+            .filter(|fault| match fault {
+                Fault::Refusals => apart.permille(300),
+                Fault::StatefulSets => apart.permille(150),
+                _ => random.permille(500),
+            })
             .collect();
         let steps = 200 + random.below(450) as u64;
         Settings {

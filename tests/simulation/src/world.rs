@@ -12,11 +12,12 @@ use tokio::time::{Duration, Instant};
 use crate::admission::Gate;
 use crate::api::requests::{self, Call, Refused, Verb};
 use crate::api::store::{
-    CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, LEASE, NODE, Object, Store,
+    CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, LEASE, NODE, Object, STATEFUL_SET, Store,
 };
 use crate::life::Life;
 use crate::network::{Lag, Way};
 use crate::random::Random;
+use crate::sets::Sets;
 use crate::settings::{Fault, Settings};
 use crate::time::Clock;
 use crate::users::Users;
@@ -50,6 +51,21 @@ pub struct Stall {
     pub breaks: bool,
 }
 
+/// The API server refuses the writes of a kind, or those of its status.
+pub struct Refusing {
+    pub kind: usize,
+    pub of_status: bool,
+    pub answer: (u16, &'static str),
+    pub until: Instant,
+}
+
+impl Refusing {
+    fn has(&self, call: &Call) -> bool {
+        let is_it = call.kind == self.kind && call.of_status == self.of_status;
+        is_it && !call.is_read() && self.until > Instant::now()
+    }
+}
+
 pub struct World {
     pub settings: Settings,
     pub clock: Clock,
@@ -61,6 +77,7 @@ pub struct World {
     /// Of faults, so that one class less shifts the others as little as may be.
     pub chance: Random,
     pub users: Users,
+    pub sets: Sets,
     pub witness: Witness,
     pub replicas: [Replica; 2],
     pub rows: BTreeMap<String, bool>,
@@ -73,6 +90,9 @@ pub struct World {
     pub last_write: Instant,
     pub webhook_down_until: Instant,
     pub database_down_until: Instant,
+    pub refusing: Option<Refusing>,
+    /// The metrics of the process that was scraped last.
+    pub scraped: String,
     /// How many deletions the last sync held back.
     pub deletions_held: Option<u64>,
 }
@@ -88,6 +108,7 @@ impl World {
             random: Random::stream(seed, 1),
             chance: Random::stream(seed, 2),
             users: Users::new(Random::stream(seed, 3)),
+            sets: Sets::new(Random::stream(seed, 4)),
             witness: Witness::default(),
             replicas: [Replica::default(), Replica::default()],
             rows: BTreeMap::new(),
@@ -99,6 +120,8 @@ impl World {
             last_write: clock.start,
             webhook_down_until: clock.start,
             database_down_until: clock.start,
+            refusing: None,
+            scraped: String::new(),
             deletions_held: None,
         }
     }
@@ -225,6 +248,12 @@ impl World {
         if call.kind == CONFIG_MAP && self.database_down_until > Instant::now() {
             return Err(Refused::unavailable());
         }
+        if let Some(refusing) = &self.refusing
+            && refusing.has(call)
+        {
+            let (code, reason) = refusing.answer;
+            return Err(Refused::new(code, reason, "refused by the simulation"));
+        }
         let answer = self.write(OPERATOR, call, Some(*author))?;
         let revision = self.store.revision;
         match (call.kind, call.verb) {
@@ -249,8 +278,9 @@ impl World {
         call: &Call,
         author: Option<Author>,
     ) -> Result<Arc<Object>, Refused> {
-        let gated =
-            call.kind == NODE && !call.of_status && !matches!(call.verb, Verb::Get | Verb::Delete);
+        let gated = [NODE, STATEFUL_SET].contains(&call.kind)
+            && !call.of_status
+            && !matches!(call.verb, Verb::Get | Verb::Delete);
         if gated && self.webhook_down_until > Instant::now() {
             let why = "failed calling webhook \"gate.lynq.sh\": context deadline exceeded";
             return Err(Refused::new(500, "InternalError", why));
@@ -301,30 +331,35 @@ impl World {
         };
         let mut new = object.value.clone();
         change(&mut new);
+        self.by_alice(Verb::Replace, kind, name, new).is_ok()
+    }
+
+    pub fn create(&mut self, kind: usize, name: &str, object: Value) -> bool {
+        self.by_alice(Verb::Create, kind, name, object).is_ok()
+    }
+
+    pub fn delete(&mut self, kind: usize, name: &str) {
+        // Who deletes what is not there has what she wants.
+        let _ = self.by_alice(Verb::Delete, kind, name, json!({}));
+    }
+
+    fn by_alice(
+        &mut self,
+        verb: Verb,
+        kind: usize,
+        name: &str,
+        body: Value,
+    ) -> Result<Arc<Object>, Refused> {
         let call = Call {
-            verb: Verb::Replace,
+            verb,
             kind,
             key: (NAMESPACE.to_owned(), name.to_owned()),
             of_status: false,
             query: BTreeMap::from([("fieldManager".to_owned(), "kubectl-edit".to_owned())]),
             metadata_only: false,
-            body: new,
+            body,
         };
-        self.write(ALICE, &call, None).is_ok()
-    }
-
-    pub fn delete(&mut self, kind: usize, name: &str) {
-        let call = Call {
-            verb: Verb::Delete,
-            kind,
-            key: (NAMESPACE.to_owned(), name.to_owned()),
-            of_status: false,
-            query: BTreeMap::new(),
-            metadata_only: false,
-            body: json!({}),
-        };
-        // Who deletes what is not there has what he wants.
-        let _ = self.write(ALICE, &call, None);
+        self.write(ALICE, &call, None)
     }
 
     /// Stores an object, or changes it, status and all, by somebody whom no webhook sees.

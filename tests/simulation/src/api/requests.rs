@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 
 use crate::api::patch::{self, Writer};
-use crate::api::store::{DEPLOYMENT, KINDS, Key, NODE, Object, Store};
+use crate::api::store::{DEPLOYMENT, KINDS, Key, NODE, Object, STATEFUL_SET, Store};
 
 /// A request that was understood.
 #[derive(Clone, Debug)]
@@ -357,7 +357,7 @@ pub fn execute(
         new = admission.admit(call, live, new)?;
     }
     // Who owns a status, or an object that nobody applies, is nothing that anybody asks.
-    if !call.of_status && [NODE, DEPLOYMENT].contains(&call.kind) {
+    if !call.of_status && [NODE, DEPLOYMENT, STATEFUL_SET].contains(&call.kind) {
         patch::updated(applied.as_ref().unwrap_or(before), &mut new, &writer);
     }
     if call.is_dry_run() {

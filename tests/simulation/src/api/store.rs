@@ -41,6 +41,8 @@ pub const DEPLOYMENT: usize = 3;
 pub const CONFIG_MAP: usize = 4;
 pub const EVENT: usize = 5;
 pub const LEASE: usize = 6;
+pub const STATEFUL_SET: usize = 7;
+pub const POD: usize = 10;
 
 pub static KINDS: [Kind; 11] = [
     kind(LYNQ, ("LynqNode", "lynqnodes"), (true, true)),
