@@ -81,12 +81,12 @@ simulate: ## The operator's own loops against an API server in memory, with faul
 	cargo run --quiet --profile simulation -p lynqgate-simulation -- seeds --seeds $(or $(SEEDS),300) --from $(or $(FROM),0)
 	cargo run --quiet --profile simulation -p lynqgate-simulation -- mutants $(if $(COMMON),--common)
 
-# In the dev profile: what is optimised loses lines.
-simulate-coverage: ## Which part of the loops and caches (src/controller, src/cluster) the simulation alone runs (SEEDS=100); fails below 75 % of the lines
+# In the dev profile: what is optimised loses lines. Reported apart, because a report of one package leaves out all others.
+simulate-coverage: ## Which lines of the loops and caches (src/controller, src/cluster) the simulation alone runs (SEEDS=60)
 	@cargo llvm-cov --version >/dev/null 2>&1 || { echo "coverage needs: rustup component add llvm-tools && cargo install cargo-llvm-cov --locked" >&2; exit 1; }
-	cargo llvm-cov run --quiet -p lynqgate-simulation --fail-under-lines 75 \
-		--ignore-filename-regex '/src/(api|cli|datasource|decide|server)[./]|/src/(lib|main)\.rs|/(go-templates|tests|webhook-certs)/' \
-		-- seeds --seeds $(or $(SEEDS),100)
+	cargo llvm-cov run --quiet --no-report -p lynqgate-simulation -- seeds --seeds $(or $(SEEDS),60)
+	cargo llvm-cov report --fail-under-lines 67 \
+		--ignore-filename-regex '/src/(api|cli|datasource|decide|server)[./]|/src/(lib|main)\.rs|/(go-templates|tests|webhook-certs)/'
 
 model: ## Check the ledger's rules in every state of a few small worlds (MUTANT=name tells one way to break them)
 	cargo run --quiet --release -p lynqgate-model -- $(MUTANT)

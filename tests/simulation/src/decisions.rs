@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use lynqgate::controller::Said;
-use lynqgate::controller::decisions::Decisions;
+use lynqgate::controller::decisions::{Decide, Decisions};
 use lynqgate::decide::hub_sync;
 use lynqgate::decide::node::NodeDigest;
 use lynqgate::decide::node_plan::{self, NodePlan, Rest};
-use lynqgate::decide::partition::walk::{self, Around, Pod, Set, Step};
-use lynqgate::decide::rollout::{self, Plan, Snapshot};
+use lynqgate::decide::partition::walk::{Around, Pod, Set, Step};
+use lynqgate::decide::rollout::{Plan, Snapshot};
 use lynqgate_plants::Plant;
 
 use crate::life::Life;
@@ -26,7 +26,7 @@ impl Decisions for Watched {
         let mutant = lock(&self.shared).settings.mutant;
         let plan = match mutant {
             Some(mutant) => planted::sync(mutant, seen, now),
-            None => hub_sync::plan(seen, now),
+            None => Decide.sync(seen, now),
         };
         let mut world = lock(&self.shared);
         let view = world.view(&self.life);
@@ -50,7 +50,7 @@ impl Decisions for Watched {
         let mutant = lock(&self.shared).settings.mutant;
         let plan = match mutant {
             Some(mutant) => planted::releases(mutant, &self.shared, &self.life, snapshot, now),
-            None => rollout::plan(snapshot, now),
+            None => Decide.releases(snapshot, now),
         };
         let mut world = lock(&self.shared);
         let view = world.view(&self.life);
@@ -76,17 +76,17 @@ impl Decisions for Watched {
         let mut views = self.life.views.lock().expect("no panic under it");
         views.nodes.insert(node.key.name.clone(), view);
         drop(views);
-        node_plan::plan(node, seen, rest, now)
+        Decide.node(node, seen, rest, now)
     }
 
     fn step(&self, set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
         match lock(&self.shared).planted(Plant::StepUnready) {
-            true => walk::step(set, &planted::all_ready(pods), around, now),
-            false => walk::step(set, pods, around, now),
+            true => Decide.step(set, &planted::all_ready(pods), around, now),
+            false => Decide.step(set, pods, around, now),
         }
     }
 
     fn still_says(&self, decided_on: &Said, now: &Said) -> bool {
-        decided_on == now || lock(&self.shared).planted(Plant::UngatedUnasked)
+        Decide.still_says(decided_on, now) || lock(&self.shared).planted(Plant::UngatedUnasked)
     }
 }

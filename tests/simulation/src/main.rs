@@ -26,8 +26,8 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use lynqgate_plants::{Plant, Proof};
-use run::run;
-use settings::Settings;
+use run::{Outcome, run};
+use settings::{Fault, Settings};
 
 #[derive(Parser)]
 #[command(about = "lynqgate's own loops against an API server in memory, from a seed")]
@@ -122,62 +122,80 @@ fn verdict(problem: Option<String>) -> ExitCode {
 /// A line of progress after so many seeds: half a minute's.
 const PROGRESS: u64 = 100;
 
-/// Runs seeds on every core until one breaks one of these invariants (or any, if none is named); returns the failed seed with the
-/// lowest number tried, and the totals.
-fn search(
-    from: u64,
+/// What some seeds came to.
+#[derive(Default)]
+struct Totals {
     seeds: u64,
-    mutant: Option<Plant>,
-    invariants: &[&str],
-    all: bool,
-) -> (BTreeMap<u64, run::Outcome>, u64, witness::Figures) {
-    let next = AtomicU64::new(from);
-    let found = Mutex::new(BTreeMap::new());
-    let totals = Mutex::new((0, witness::Figures::default()));
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from + seeds || !(all || found.lock().expect("no panic").is_empty())
-                    {
-                        return;
-                    }
-                    let outcome = run(&Settings::planted(seed, mutant), false);
-                    let mut totals = totals.lock().expect("no panic");
-                    totals.0 += 1;
-                    totals.1.steps += outcome.figures.steps;
-                    totals.1.requests += outcome.requests;
-                    totals.1.releases += outcome.figures.releases;
-                    totals.1.peak = totals.1.peak.max(outcome.figures.peak);
-                    if mutant.is_none() && totals.0 % PROGRESS == 0 {
-                        let steps = totals.1.steps;
-                        eprintln!("{} of {seeds} seeds, {steps} steps", totals.0);
-                    }
-                    let violation = outcome.violation.as_ref().map(|v| v.invariant);
-                    if violation.is_some_and(|v| invariants.is_empty() || invariants.contains(&v)) {
-                        found.lock().expect("no panic").insert(seed, outcome);
-                    }
-                }
-            });
+    steps: u64,
+    requests: u64,
+    releases: u64,
+    peak: usize,
+    struck: BTreeMap<Fault, u64>,
+    /// By seed: those that failed.
+    failed: BTreeMap<u64, Outcome>,
+}
+
+impl Totals {
+    fn add(&mut self, outcome: &Outcome) {
+        self.seeds += 1;
+        self.steps += outcome.figures.steps;
+        self.requests += outcome.requests;
+        self.releases += outcome.figures.releases;
+        self.peak = self.peak.max(outcome.figures.peak);
+        for (fault, times) in &outcome.struck {
+            *self.struck.entry(*fault).or_default() += times;
         }
-    });
-    let (count, figures) = totals.into_inner().expect("no panic");
-    (found.into_inner().expect("no panic"), count, figures)
+    }
+}
+
+/// Runs seeds on every core until one breaks one of these invariants (or any, if none is named).
+fn search(from: u64, seeds: u64, mutant: Option<Plant>, invariants: &[&str], all: bool) -> Totals {
+    let next = AtomicU64::new(from);
+    let totals = Mutex::new(Totals::default());
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let goes_on = all || totals.lock().expect("no panic").failed.is_empty();
+            if seed >= from + seeds || !goes_on {
+                return;
+            }
+            let outcome = run(&Settings::planted(seed, mutant), false);
+            let mut totals = totals.lock().expect("no panic");
+            totals.add(&outcome);
+            if mutant.is_none() && totals.seeds % PROGRESS == 0 {
+                eprintln!("{} of {seeds} seeds, {} steps", totals.seeds, totals.steps);
+            }
+            let violation = outcome.violation.as_ref().map(|v| v.invariant);
+            if violation.is_some_and(|v| invariants.is_empty() || invariants.contains(&v)) {
+                totals.failed.insert(seed, outcome);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    totals.into_inner().expect("no panic")
 }
 
 fn all_seeds(from: u64, seeds: u64, mutant: Option<Plant>, all: bool) -> ExitCode {
     let start = Instant::now();
-    let (found, count, figures) = search(from, seeds, mutant, &[], all);
+    let totals = search(from, seeds, mutant, &[], all);
     println!(
-        "simulation: {count} seeds from {from}, {} steps, {} requests, {} gated releases, most in flight {}, {:.1} s",
-        figures.steps,
-        figures.requests,
-        figures.releases,
-        figures.peak,
+        "simulation: {} seeds from {from}, {} steps, {} requests, {} gated releases, most in flight {}, {} violations, {:.1} s",
+        totals.seeds,
+        totals.steps,
+        totals.requests,
+        totals.releases,
+        totals.peak,
+        totals.failed.len(),
         start.elapsed().as_secs_f64()
     );
+    let struck: Vec<_> = totals
+        .struck
+        .iter()
+        .map(|(fault, times)| format!("{fault} {times}"))
+        .collect();
+    println!("faults: {}", struck.join(", "));
+    let found = totals.failed;
     if all {
         for (seed, outcome) in &found {
             let violation = outcome.violation.as_ref().expect("it failed");
@@ -209,14 +227,16 @@ fn mutants(seeds: u64, common: bool) -> ExitCode {
     let left_out = |mutant: &Plant| common && planted::is_rare(*mutant);
     for mutant in Proof::Simulation.plants().filter(|plant| !left_out(plant)) {
         let breaks = mutant.breaks_in(Proof::Simulation).expect("it is its own");
-        let (found, count, figures) = search(0, seeds, Some(mutant), breaks, false);
-        let violation = found.values().next().and_then(|o| o.violation.as_ref());
+        let totals = search(0, seeds, Some(mutant), breaks, false);
+        let first = totals.failed.values().next();
+        let violation = first.and_then(|outcome| outcome.violation.as_ref());
         missed += usize::from(violation.is_none());
         let by = violation.map_or("NOT CAUGHT", |violation| violation.invariant);
         println!(
-            "| `{mutant}`: {} | {by} | {count} | {} |",
+            "| `{mutant}`: {} | {by} | {} | {} |",
             mutant.what(),
-            figures.steps
+            totals.seeds,
+            totals.steps
         );
     }
     if missed == 0 {

@@ -44,6 +44,8 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
             };
             let author = author(&shared, &life, &call);
             let (of_sender, acknowledged) = (life.clone(), shared.clone());
+            let read = (call.kind, call.verb) == (DEPLOYMENT, Verb::Get);
+            let read = read.then(|| call.key.clone());
             // What is sent lands, whatever becomes of its sender.
             tokio::spawn(async move {
                 if let Some(answer) = carry(&shared, &of_sender, author, &call).await {
@@ -55,10 +57,14 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
                 // Nobody answers.
                 return std::future::pending().await;
             };
+            let mut world = lock(&acknowledged);
+            if let Some(known) = read.and_then(|key| world.told(&life, &key)) {
+                world.witness.child_known(life.id(), &known);
+            }
             if let Some(hub) = hub {
-                let mut world = lock(&acknowledged);
                 world.witness.ledger_acknowledged(life.id(), &hub.value);
             }
+            drop(world);
             reply
         }
     });

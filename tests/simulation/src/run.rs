@@ -1,7 +1,7 @@
 //! One run of one seed: chaos in an order that the seed decides, then the faults stop and everything must come to rest,
 //! say why it waits, complete once people let it, and be idle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use lynqgate::cluster::events::Events;
@@ -43,6 +43,8 @@ pub struct Outcome {
     pub violation: Option<Violation>,
     pub figures: Figures,
     pub requests: u64,
+    /// How often each class of faults struck.
+    pub struck: BTreeMap<Fault, u64>,
     pub lines: Vec<String>,
 }
 
@@ -65,6 +67,7 @@ pub fn run(settings: &Settings, tracing: bool) -> Outcome {
         violation: world.witness.violation.take(),
         figures: world.witness.figures,
         requests: world.requests,
+        struck: std::mem::take(&mut world.struck),
         lines: std::mem::take(&mut world.lines),
     }
 }
@@ -77,8 +80,10 @@ async fn go(shared: &Shared) -> Option<()> {
         tokio::spawn(sets::live(shared.clone()));
     }
     start(shared, 0);
-    if !lock(shared).has(Fault::TwoLeaders) {
-        start(shared, 1);
+    let two_leaders = lock(shared).has(Fault::TwoLeaders);
+    match two_leaders {
+        true => lock(shared).count(Fault::TwoLeaders),
+        false => start(shared, 1),
     }
     let steps = lock(shared).settings.steps;
     for _ in 0..steps {

@@ -73,6 +73,7 @@ pub async fn live(shared: Shared) {
         sleep(LOOK).await;
         let mut world = lock(&shared);
         if world.has(Fault::StatefulSets) && world.sets.random.below(15) == 0 {
+            world.count(Fault::StatefulSets);
             act(&mut world);
         }
         for name in world.names(STATEFUL_SET) {

@@ -46,6 +46,7 @@ pub fn begin(world: &mut World) {
     let skew = random_skew(world);
     let hub_window = world.has(Fault::HubWindow) && world.users.random.permille(500);
     let interval = if world.has(Fault::NoPolling) {
+        world.count(Fault::NoPolling);
         "0s"
     } else {
         "5s"
@@ -159,6 +160,7 @@ pub fn act(world: &mut World) {
     if !world.has(class) {
         return;
     }
+    world.count(class);
     let forms = world.names(FORM);
     let form = (!forms.is_empty()).then(|| world.users.random.pick(&forms).clone());
     match (class, form) {

@@ -77,7 +77,6 @@ enum Cause {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     pub steps: u64,
-    pub requests: u64,
     pub releases: u64,
     pub peak: usize,
 }
@@ -483,6 +482,11 @@ impl Witness {
     pub fn child_read(&mut self, revision: u64, life: LifeId, child: &Workload) {
         let runs = (revision, child.image.clone());
         self.read.insert((life, child.node.clone()), runs);
+        self.child_known(life, child);
+    }
+
+    /// A workload as a process knows it when it reads the reply to a read of it: its watch may have told something newer by then.
+    pub fn child_known(&mut self, life: LifeId, child: &Workload) {
         if child.ready && self.released.contains(&child.node_uid) {
             self.read_ready.insert((life, child.node_uid.clone()));
         }

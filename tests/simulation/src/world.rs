@@ -12,7 +12,7 @@ use tokio::time::{Duration, Instant};
 use crate::admission::Gate;
 use crate::api::requests::{self, Call, Refused, Verb};
 use crate::api::store::{
-    CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, LEASE, NODE, Object, STATEFUL_SET, Store,
+    CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, Key, LEASE, NODE, Object, STATEFUL_SET, Store,
 };
 use crate::life::Life;
 use crate::network::{Lag, Way};
@@ -82,6 +82,8 @@ pub struct World {
     pub replicas: [Replica; 2],
     pub rows: BTreeMap<String, bool>,
     pub faults_on: bool,
+    /// How often each class of faults struck.
+    pub struck: BTreeMap<Fault, u64>,
     pub tracing: bool,
     pub lines: Vec<String>,
     pub requests: u64,
@@ -113,6 +115,7 @@ impl World {
             replicas: [Replica::default(), Replica::default()],
             rows: BTreeMap::new(),
             faults_on: true,
+            struck: BTreeMap::new(),
             tracing,
             lines: vec![],
             requests: 0,
@@ -142,7 +145,15 @@ impl World {
     }
 
     pub fn strikes(&mut self, fault: Fault, permille: u32) -> bool {
-        self.has(fault) && self.chance.permille(permille)
+        let strikes = self.has(fault) && self.chance.permille(permille);
+        if strikes {
+            self.count(fault);
+        }
+        strikes
+    }
+
+    pub fn count(&mut self, fault: Fault) {
+        *self.struck.entry(fault).or_default() += 1;
     }
 
     pub fn draw(&mut self, n: usize) -> usize {
@@ -174,6 +185,13 @@ impl World {
     pub fn said_since(&self, life: &Life) -> u64 {
         let behind = self.behind(life, &[HUB, FORM]);
         behind.unwrap_or(self.store.revision)
+    }
+
+    /// The workload as the watch of a process has told of it.
+    pub fn told(&self, life: &Life, key: &Key) -> Option<Workload> {
+        let told = life.told(DEPLOYMENT);
+        let last = self.store.log[DEPLOYMENT].last_of(key, told)?;
+        (!last.deleted).then(|| Workload::of(&last.object))
     }
 
     // The way of requests

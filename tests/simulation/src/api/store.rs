@@ -152,6 +152,12 @@ impl Log {
         }
     }
 
+    /// The last event of an object up to a revision.
+    pub fn last_of(&self, key: &Key, revision: u64) -> Option<&Event> {
+        let mut events = self.events.iter().rev();
+        events.find(|event| event.revision <= revision && event.key == *key)
+    }
+
     pub fn get(&self, number: usize) -> Option<&Event> {
         self.events.get(number.checked_sub(self.forgotten)?)
     }
