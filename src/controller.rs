@@ -39,12 +39,12 @@ use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::decisions::Decisions;
 use crate::controller::rollout::snapshot::is_forced;
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
-use crate::decide::desired::Desired;
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::status::HoldReason;
+use crate::decide::hub::desired::Desired;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::status::HoldReason;
 use crate::decide::rollout::Maintained;
+use crate::decide::shared::backoff::Backoff;
 use metrics::Metrics;
 use recordings::Recordings;
 
@@ -144,7 +144,7 @@ pub struct Rendered {
     pub writing: bool,
     /// What the nodes were last written from; those that the API server refused are not waited for.
     pub spec: Option<Arc<FormSpec>>,
-    /// Of the hub's spec whose rows they were written from ([`hub_sync::rows_hash`](crate::decide::hub_sync::rows_hash)).
+    /// Of the hub's spec whose rows they were written from ([`sync::rows_hash`](crate::decide::hub::sync::rows_hash)).
     pub rows_hash: Option<String>,
     /// The nodes that its rows ask for, since its first sync.
     pub desired: Option<Arc<Desired>>,

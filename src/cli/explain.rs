@@ -23,9 +23,9 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::Rendered;
 use crate::controller::rollout::{edited_of, snapshot};
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::explain::{Asked, Explanation, Leader, of_nobody};
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout;
+use crate::decide::rollout::explain::{Asked, Explanation, Leader, of_nobody};
 
 #[derive(clap::Args)]
 pub struct Arguments {

@@ -22,11 +22,11 @@ use crate::controller::metrics::Metrics;
 use crate::controller::node::takeover::foresee;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{NodeKey, ObjectKey};
-use crate::decide::content;
-use crate::decide::hub_sync::NodeWrite;
-use crate::decide::node::NodeDigest;
+use crate::decide::hub::sync::NodeWrite;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::takeover::left;
 use crate::decide::rollout::Live;
-use crate::decide::takeover::left;
+use crate::decide::shared::content;
 use found::{Found, Outcome, Terms, When};
 
 #[derive(clap::Args)]

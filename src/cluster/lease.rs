@@ -7,7 +7,7 @@ use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::election::{LEASE, Lease, Memory, RENEW_DEADLINE, RETRY, Step, step};
+use crate::decide::operator::election::{LEASE, Lease, Memory, RENEW_DEADLINE, RETRY, Step, step};
 
 /// A candidate for one lease.
 pub struct Election {

@@ -20,8 +20,8 @@ use crate::cluster::published::{self, Published};
 use crate::cluster::vital::Mutex;
 use crate::decide::child::texts::Texts;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
-use crate::decide::node_plan::recreate::Dependents;
-use crate::decide::refusal::without_values;
+use crate::decide::node::plan::recreate::Dependents;
+use crate::decide::shared::refusal::without_values;
 
 pub use crate::cluster::api_error::ApiError;
 

@@ -25,13 +25,13 @@ use crate::cluster::process;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::datasource::database::Limits;
-use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
-use crate::decide::desired::{Desired, Lack};
-use crate::decide::hub_sync::{self, Seen};
-use crate::decide::render::CompiledForm;
+use crate::decide::hub::desired::{Desired, Lack};
+use crate::decide::hub::render::CompiledForm;
+use crate::decide::hub::rows::Rows;
+use crate::decide::hub::sync::{self, Seen};
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
-use crate::decide::rows::Rows;
+use crate::decide::shared::backoff::Backoff;
 pub use asked::{check, rows_as, rows_now};
 use nodes::Failure;
 use report::Report;
@@ -43,7 +43,7 @@ use source::Problem;
 pub struct Memory {
     /// The hub's uid: one of the same name made later is another.
     uid: String,
-    rendered: hub_sync::Rendered,
+    rendered: sync::Rendered,
     compiled: BTreeMap<String, Compiled>,
     seed: Option<[u8; 32]>,
     /// Nodes whose writes or deletions fail: in how many syncs in a row.
@@ -175,7 +175,7 @@ async fn act(
         plan.writes.retain(|write| !write.makes);
     }
 
-    let rows_hash = hub_sync::rows_hash(spec);
+    let rows_hash = sync::rows_hash(spec);
     if !plan.writes.is_empty() {
         report::forget_rows(world, hub, &rows_hash).await?;
     }
@@ -281,7 +281,7 @@ async fn reopen(world: &World, hub: &HubKey, desired: &BTreeMap<String, Arc<Desi
 
 /// What the first sync of a hub finds, and what it would write and delete.
 pub struct FirstSync {
-    pub plan: hub_sync::Plan,
+    pub plan: sync::Plan,
     /// Forms that cannot be rendered, and why.
     pub broken: BTreeMap<String, String>,
 }
@@ -320,18 +320,14 @@ fn decide(
     rows: &Rows,
     memory: &mut Memory,
     seed: [u8; 32],
-) -> (
-    hub_sync::Plan,
-    BTreeMap<String, hub_sync::Form>,
-    BTreeSet<String>,
-) {
+) -> (sync::Plan, BTreeMap<String, sync::Form>, BTreeSet<String>) {
     let key = (hub.namespace.clone(), hub.name.clone());
     let forced = is_forced(&hub.annotations);
     let (forms, broken) = process::compute(|| compile_forms(world, &key, forced, memory));
     let nodes = world.nodes.of_hub(&key);
     let annotation = |name: &str| hub.annotations.get(name).cloned();
-    let (deletions, creations) = hub_sync::allowances(spec, &annotation);
-    let view = hub_sync::Hub {
+    let (deletions, creations) = sync::allowances(spec, &annotation);
+    let view = sync::Hub {
         namespace: hub.namespace.clone(),
         name: hub.name.clone(),
         uid: hub.uid.clone(),
@@ -374,7 +370,7 @@ fn compile_forms(
     hub: &HubKey,
     hub_forced: bool,
     memory: &mut Memory,
-) -> (BTreeMap<String, hub_sync::Form>, BTreeSet<String>) {
+) -> (BTreeMap<String, sync::Form>, BTreeSet<String>) {
     let (mut forms, mut broken) = (BTreeMap::new(), BTreeSet::new());
     // What cannot be read may not say whose it is; no node must go because of that.
     broken.extend(
@@ -410,7 +406,7 @@ fn compile_forms(
         match &known.form {
             Ok(compiled) => {
                 let policy = spec.rollout.clone().unwrap_or_default();
-                let form_view = hub_sync::Form {
+                let form_view = sync::Form {
                     generation: form.generation,
                     policy,
                     forced: hub_forced || is_forced(&form.annotations),
@@ -433,13 +429,7 @@ fn current(world: &World, hub: &HubKey, name: &str, compiled: &Compiled) -> Opti
 
 /// Before anything is written or deleted: nobody must take for all there are what is only there yet. And until they are all
 /// written, an ordered form releases nothing: a canary that is still to be written looks settled.
-fn note_planned(
-    world: &World,
-    hub: &HubKey,
-    memory: &Memory,
-    plan: &hub_sync::Plan,
-    rows_hash: &str,
-) {
+fn note_planned(world: &World, hub: &HubKey, memory: &Memory, plan: &sync::Plan, rows_hash: &str) {
     let mut rendered = world.rendered.lock();
     for (name, compiled) in &memory.compiled {
         let Some(form) = current(world, hub, name, compiled) else {
@@ -477,7 +467,7 @@ fn note_rendered(
     desired: &BTreeMap<String, Arc<Desired>>,
     unwritten: &BTreeSet<(String, String)>,
 ) {
-    let rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
+    let rows_hash = hub.spec.as_ref().ok().map(|spec| sync::rows_hash(spec));
     let mut rendered = world.rendered.lock();
     let of_hub = (hub.namespace.clone(), hub.name.clone());
     for (name, compiled) in &memory.compiled {

@@ -22,13 +22,13 @@ use crate::cluster::queue::Queue;
 use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::{World, panic_text};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::maintenance::drain::Allowed;
 use crate::decide::maintenance::lease::API_VERSION;
 use crate::decide::maintenance::{
     Effect, KubernetesNode, Lease, NodeWrite, Observed, Policy, Request, Status, Step, begins, step,
 };
+use crate::decide::shared::backoff::Backoff;
 use metrics::Metrics;
 
 /// One at a time: two that begin together would each find the other's place free.

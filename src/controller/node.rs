@@ -31,15 +31,15 @@ use crate::cluster::objects::ApiError;
 use crate::controller::node::apply::Target;
 use crate::controller::node::kinds::Kinds;
 use crate::controller::{Looked, World, panic_text};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope, fields_hash};
-use crate::decide::node::{Facts, NodeDigest, live_content};
-use crate::decide::node_plan::applies::Applies;
-use crate::decide::node_plan::news::Trouble;
-use crate::decide::node_plan::record::{self, Record};
-use crate::decide::node_plan::{self, Failure, Premise, Rest, Seen, untold_delay};
+use crate::decide::node::digest::{Facts, NodeDigest, live_content};
+use crate::decide::node::plan::applies::Applies;
+use crate::decide::node::plan::news::Trouble;
+use crate::decide::node::plan::record::{self, Record};
+use crate::decide::node::plan::{self, Failure, Premise, Rest, Seen, untold_delay};
 use crate::decide::readiness::{Readiness, Reason};
 use crate::decide::rollout::Live;
+use crate::decide::shared::backoff::Backoff;
 
 /// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
 #[derive(Default)]
@@ -210,7 +210,7 @@ impl Look<'_> {
             let Some(kinds) = Kinds::of(self.world, &node, &record, lasting).await? else {
                 return Ok(None);
             };
-            let keys = node_plan::distinct(node.facts.iter().map(|facts| kinds.key(facts)));
+            let keys = plan::distinct(node.facts.iter().map(|facts| kinds.key(facts)));
             let now = clock::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
@@ -240,7 +240,7 @@ impl Look<'_> {
             let mut plan = self.world.decisions.node(&node, &seen, &rest, now);
             let left_at = self.put_off_left_over(&mut plan);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
-                let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
+                let status = plan::status::of_node(&node, &seen, &plan, hold, now);
                 drop(seen);
                 self.memory.record = Some(plan.record.clone());
                 self.note_outcomes(&node, &plan, now);
@@ -384,7 +384,7 @@ impl Look<'_> {
                 .events
                 .tell(&about, EventReason::LookFailed, text.clone());
         }
-        let status = node_plan::status::in_vain(node, &text, clock::now());
+        let status = plan::status::in_vain(node, &text, clock::now());
         if *node.status != status {
             // It may be the very thing that fails.
             let told = json!({"conditions": status.conditions});
@@ -425,7 +425,7 @@ impl Look<'_> {
             .resources
             .retain(|id, _| node.facts.iter().any(|facts| facts.id == *id));
         let first = !std::mem::replace(&mut self.memory.looked, true);
-        let untouched = first && node_plan::is_untouched(node, children);
+        let untouched = first && plan::is_untouched(node, children);
         let was_ready = first && node.was_rolled_out();
         for (facts, child) in node.facts.iter().zip(children) {
             let memory = self.memory.resources.entry(facts.id.clone()).or_default();

@@ -22,14 +22,14 @@ use crate::cluster::vital;
 use crate::cluster::watch::{self, Change, Which};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{World, panic_text};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, ObjectKey, Owner, owner};
-use crate::decide::node_plan::recreate::Dependents;
+use crate::decide::node::plan::recreate::Dependents;
 use crate::decide::partition;
 use crate::decide::partition::explain::faulty;
 use crate::decide::partition::probe::OfWhole;
 use crate::decide::partition::walk::{self, Around, Effect, Pod, Reason, Set, Step};
 use crate::decide::readiness::Readiness;
+use crate::decide::shared::backoff::Backoff;
 
 /// Namespace and name.
 pub type SetKey = (String, String);

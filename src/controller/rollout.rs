@@ -25,14 +25,14 @@ use crate::cluster::objects::ApiError;
 use crate::controller::node::takeover::still_changes_nothing;
 use crate::controller::rollout::refused::{NotReleased, Refused};
 use crate::controller::{Rendered, Said, World, panic_text};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::reason::Reason;
 use crate::decide::rollout::{
     self, Confirmation, Freed, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
+use crate::decide::shared::backoff::Backoff;
 
 pub use report::edited_of;
 

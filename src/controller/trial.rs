@@ -24,13 +24,13 @@ use crate::decide::admission::trial::live::LiveNodes;
 use crate::decide::admission::trial::refused::{Findings, Found, NO_TIME, OWN_KIND, beside_others};
 use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::Sample;
+use crate::decide::child::schema;
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, manifest, object_key};
-use crate::decide::near::meant_kind;
-use crate::decide::node::{NodeDigest, live_content};
-use crate::decide::node_plan::record::Record;
-use crate::decide::node_plan::recreate::{Recreation, immutable};
+use crate::decide::node::digest::{NodeDigest, live_content};
+use crate::decide::node::plan::record::Record;
+use crate::decide::node::plan::recreate::{Recreation, immutable};
 use crate::decide::rollout::Live;
-use crate::decide::schema;
+use crate::decide::shared::near::meant_kind;
 use crate::decide::template::public;
 
 /// Resources that are tried at a time.

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::datasource::{SourceError, written};
-use crate::decide::rows::{Columns, RawRow, RowCount};
+use crate::decide::hub::rows::{Columns, RawRow, RowCount};
 
 /// How the rows are written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +180,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::decide::rows::activity::Words;
+    use crate::decide::hub::rows::activity::Words;
 
     fn columns() -> Columns {
         Columns {

@@ -7,10 +7,12 @@
 //! Safety rests on the ledger, not on who is leader or how old a cache is: a release carries the resourceVersion that
 //! its slot names, and is sent only after the planner's own successful compare-and-swap of the ledger wrote that slot.
 
+pub mod explain;
 pub mod failure;
 pub mod order;
 mod pace;
 pub mod reason;
+pub mod replay;
 mod slots;
 mod snapshot;
 mod stalled;
@@ -27,8 +29,8 @@ use serde::Serialize;
 use crate::api::hub::Slot;
 use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
-use crate::decide::marker::ReleaseMarker;
-use crate::decide::version;
+use crate::decide::gate::marker::ReleaseMarker;
+use crate::decide::shared::version;
 use order::{Turns, candidates};
 use reason::{Names, Reason};
 use slots::{free_at, is_ahead, made_until, of_successor, take_slot};

@@ -7,11 +7,11 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::partition::{Look, waits_of};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{ObjectKey, Owner, owner};
-use crate::decide::explain::Leader;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::partition;
 use crate::decide::partition::explain::{Explanation, faulty};
 use crate::decide::partition::walk::{self, Around};
+use crate::decide::rollout::explain::Leader;
 
 pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     let (objects, namespace) = arguments.connect().await?;

@@ -9,9 +9,9 @@ use serde::Serialize;
 use crate::api::names;
 use crate::api::policy::{Rollout, Skew};
 use crate::cluster::catalog::Hub;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::takeover::Effect;
 use crate::decide::rollout::{Live, is_ungated};
-use crate::decide::takeover::Effect;
 
 /// Nodes of one form that are shown in the text.
 const SHOWN_MAX: usize = 10;

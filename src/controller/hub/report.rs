@@ -15,10 +15,10 @@ use crate::controller::World;
 use crate::controller::hub::Memory;
 use crate::controller::hub::nodes::Failure;
 use crate::controller::hub::source::{Problem, rows_read};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
-use crate::decide::findings::{Findings, Subject};
-use crate::decide::hub_sync::rows_hash;
+use crate::decide::hub::findings::{Findings, Subject};
+use crate::decide::hub::sync::rows_hash;
+use crate::decide::shared::backoff::Backoff;
 
 /// A sync that knew the rows.
 pub struct Report<'a> {

@@ -21,8 +21,8 @@ use crate::datasource::database::{Limits, Password, Server, Settings, Tls};
 use crate::datasource::{DataSource, SourceError};
 use crate::decide::admission::Doubt;
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::hosts::Hosts;
-use crate::decide::rows::{Collector, Columns, RowCount, Rows};
+use crate::decide::hub::hosts::Hosts;
+use crate::decide::hub::rows::{Collector, Columns, RowCount, Rows};
 
 /// Why there are no rows.
 pub struct Problem {

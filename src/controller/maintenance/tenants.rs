@@ -12,11 +12,11 @@ use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::maintenance::{Failed, Maintenance};
 use crate::controller::rollout::snapshot;
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{NodeKey, ObjectKey, Owner, owner};
 use crate::decide::maintenance::Lease;
 use crate::decide::maintenance::drain::{Pod, controller_of};
 use crate::decide::rollout::{Maintained, full_windows};
+use crate::decide::shared::backoff::Backoff;
 
 /// Controllers between a pod and the object that a LynqNode has: a ReplicaSet's Deployment, or an operator's custom resource.
 const DEPTH_MAX: usize = 4;

@@ -17,7 +17,7 @@ use crate::api::hub::HubStatus;
 use crate::cluster::clock;
 use crate::controller::World;
 use crate::controller::partition::{Memory, SetKey};
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 
 pub struct LynqMetrics {
     pub world: Arc<World>,

@@ -15,10 +15,10 @@ use crate::controller::node::departing::Departing;
 use crate::controller::node::recreate;
 use crate::decide::child::tie::{Tie, orphan};
 use crate::decide::child::{Child, ObjectKey, Scope, departed, fields, manifest, tie};
-use crate::decide::content::is_deeper;
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::recreate::Dependents;
-use crate::decide::node_plan::{self, TakeDown, ownership};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::recreate::Dependents;
+use crate::decide::node::plan::{self, TakeDown, ownership};
+use crate::decide::shared::content::is_deeper;
 
 /// A resource and its object.
 pub struct Target<'a> {
@@ -315,7 +315,7 @@ fn may_be_another(error: &ApiError) -> bool {
 async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<ApiError, ApiError> {
     Ok(match error {
         ApiError::NotFound(_) if !world.objects.still_served(&key.kind).await? => {
-            ApiError::NotFound(node_plan::missing_kind(&key.kind))
+            ApiError::NotFound(plan::missing_kind(&key.kind))
         }
         ApiError::NotFound(_)
             if !key.namespace.is_empty() && !world.namespaces.has(&key.namespace) =>

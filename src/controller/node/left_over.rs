@@ -10,10 +10,10 @@ use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::{LASTING, Look, apply};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, ObjectKey};
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::{NodePlan, TakeDown};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::{NodePlan, TakeDown};
+use crate::decide::shared::backoff::Backoff;
 
 pub type Memory = BTreeMap<ObjectKey, LeftOver>;
 

@@ -10,11 +10,11 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::{Look, ResourceMemory};
-use crate::decide::backoff::Backoff;
-use crate::decide::graph::State;
-use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan::news::Trouble;
-use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Premise, StepKind, news};
+use crate::decide::node::digest::{Facts, NodeDigest};
+use crate::decide::node::graph::State;
+use crate::decide::node::plan::news::Trouble;
+use crate::decide::node::plan::{self, Failure, FailureKind, NodePlan, Premise, StepKind, news};
+use crate::decide::shared::backoff::Backoff;
 
 /// What the loop remembers of what it told.
 #[derive(Default)]
@@ -149,7 +149,7 @@ fn fail(
             FailureKind::Conflict => EventReason::ResourceConflict,
             FailureKind::Refused => EventReason::ApplyFailed,
         };
-        let object = node_plan::status::named(facts);
+        let object = plan::status::named(facts);
         let text = format!("Resource {:?}, {object}: {}", facts.id, failure.message);
         warn(world, node, reason, text);
     }

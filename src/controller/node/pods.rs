@@ -14,10 +14,10 @@ use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::{Key, Look};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, ObjectKey};
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::readiness::{Reason, obstacle};
+use crate::decide::shared::backoff::Backoff;
 
 /// How long pods may take to start before they are looked at. Nothing tells when they change, so that they are looked at again
 /// after as long as was waited so far: who waits longer has to read something that is still true.

@@ -10,9 +10,9 @@ use crate::api::stamp;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::Look;
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::status;
-use crate::decide::node_plan::status::HoldReason;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::status;
+use crate::decide::node::plan::status::HoldReason;
 use crate::decide::rollout::{Live, Way};
 
 /// A controller mostly answers at once, and what it says is worth more than that it has not yet.

@@ -14,12 +14,12 @@ use crate::controller::node::{Look, apply};
 use crate::decide::child::{
     Child, Kind, NodeKey, ObjectKey, Owner, Scope, key_of, kind_of, object_key,
 };
-use crate::decide::node::{NodeDigest, desired_content};
-use crate::decide::node_plan::ownership::{is_ours, refused};
-use crate::decide::node_plan::{missing_kind, twice};
+use crate::decide::node::digest::{NodeDigest, desired_content};
+use crate::decide::node::plan::ownership::{is_ours, refused};
+use crate::decide::node::plan::{missing_kind, twice};
+use crate::decide::node::takeover::left::left;
+use crate::decide::node::takeover::{self, Effect, Recorded, recorded};
 use crate::decide::rollout::{Live, Way};
-use crate::decide::takeover::left::left;
-use crate::decide::takeover::{self, Effect, Recorded, recorded};
 
 impl Look<'_> {
     /// Once for each content that a hub rendered.

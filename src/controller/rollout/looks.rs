@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cluster::clock::{self, Instant};
 use crate::controller::rollout::Look;
 use crate::decide::child::NodeKey;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Node, Snapshot};
 
 /// Times that are closer are the same: reading two clocks takes a while.

@@ -10,8 +10,8 @@ use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::rollout::Look;
-use crate::decide::backoff::Backoff;
 use crate::decide::rollout::{Refusal, Release, Snapshot};
+use crate::decide::shared::backoff::Backoff;
 
 /// After so many tries a release that does not go through gives its slot to others.
 pub const LASTING: u32 = 3;

@@ -18,12 +18,12 @@ use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING};
 use crate::controller::rollout::{Look, Pass, REQUESTS_MAX};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Plan;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::status::{FormState, ROLLOUT_COMPLETE};
+use crate::decide::shared::backoff::Backoff;
 
 /// A form's status is written at once when its phase changes, its counts at most this often.
 const FORM_STATUS_EVERY: Duration = Duration::from_millis(500);

@@ -8,11 +8,11 @@ use crate::api::names;
 use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
 use crate::controller::Rendered;
-use crate::decide::desired::Lack;
-use crate::decide::hub_sync::{self, rows_hash};
-use crate::decide::node::NodeDigest;
+use crate::decide::hub::desired::Lack;
+use crate::decide::hub::rows::names::uid_of;
+use crate::decide::hub::sync::{self, rows_hash};
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{self, Snapshot};
-use crate::decide::rows::names::uid_of;
 
 pub struct Seen<'a> {
     pub hub: Option<&'a Hub>,
@@ -122,7 +122,7 @@ fn form_view(
     };
     let policy = spec.rollout.clone().unwrap_or_default();
     let group_of = |(name, group): (String, Option<usize>)| {
-        let labels = hub_sync::labels(&form.hub_id, uid_of(&name, &form.name));
+        let labels = sync::labels(&form.hub_id, uid_of(&name, &form.name));
         let group = policy.group_of(&labels, group);
         (name, group)
     };

@@ -9,8 +9,8 @@ use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::decide::child::{Kind, kind_of};
-use crate::decide::content;
-use crate::decide::render::{is_template, namespaces};
+use crate::decide::hub::render::{is_template, namespaces};
+use crate::decide::shared::content;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {

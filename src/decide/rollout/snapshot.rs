@@ -1,6 +1,6 @@
 //! What the release planner sees of a hub: its ledger, its forms and nodes, and what came of the last passes.
 //!
-//! A snapshot is written into documents for support and into cases (`decide::replay`). It holds names, hashes, times, the
+//! A snapshot is written into documents for support and into cases (`decide::rollout::replay`). It holds names, hashes, times, the
 //! policies of forms and hubs, and texts that conditions publish anyway (`why`, `previous`, `ledger_refused`). No rendered
 //! content, no value of a row but its uid, and no data of a Secret may come into it.
 

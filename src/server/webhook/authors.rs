@@ -8,9 +8,9 @@ use tokio::time::timeout;
 
 use crate::cluster::objects::{ApiError, Objects};
 use crate::decide::admission::Verdict;
+use crate::decide::admission::review::UserInfo;
 use crate::decide::admission::rights::{Place, Right, reached};
 use crate::decide::child::{Kind, Scope, key_of};
-use crate::decide::review::UserInfo;
 
 /// The API server waits 5 s for the gate's answer.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use lynqgate::controller::Said;
 use lynqgate::controller::decisions::Decisions;
-use lynqgate::decide::hub_sync;
-use lynqgate::decide::node::NodeDigest;
-use lynqgate::decide::node_plan::{self, NodePlan, Rest};
+use lynqgate::decide::hub::sync;
+use lynqgate::decide::node::digest::NodeDigest;
+use lynqgate::decide::node::plan::{self, NodePlan, Rest};
 use lynqgate::decide::partition::walk::{self, Around, Pod, Set, Step};
 use lynqgate::decide::rollout::{self, Plan, Snapshot};
 use lynqgate_plants::Plant;
@@ -22,11 +22,11 @@ pub struct Watched {
 }
 
 impl Decisions for Watched {
-    fn sync(&self, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::Plan {
+    fn sync(&self, seen: &sync::Seen, now: Timestamp) -> sync::Plan {
         let mutant = lock(&self.shared).settings.mutant;
         let plan = match mutant {
             Some(mutant) => planted::sync(mutant, seen, now),
-            None => hub_sync::plan(seen, now),
+            None => sync::plan(seen, now),
         };
         let mut world = lock(&self.shared);
         let view = world.view(&self.life);
@@ -68,7 +68,7 @@ impl Decisions for Watched {
     fn node(
         &self,
         node: &NodeDigest,
-        seen: &[node_plan::Seen],
+        seen: &[plan::Seen],
         rest: &Rest,
         now: Timestamp,
     ) -> NodePlan {
@@ -76,7 +76,7 @@ impl Decisions for Watched {
         let mut views = self.life.views.lock().expect("no panic under it");
         views.nodes.insert(node.key.name.clone(), view);
         drop(views);
-        node_plan::plan(node, seen, rest, now)
+        plan::plan(node, seen, rest, now)
     }
 
     fn step(&self, set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {

@@ -13,7 +13,7 @@ use crate::decide::admission::trial::objects::{Rendering, identity, scope};
 use crate::decide::child::{
     Kind, NodeKey, ObjectKey, deletes_claims, kind_of, object_key, sheds_claims,
 };
-use crate::decide::rows::guard;
+use crate::decide::hub::rows::guard;
 
 /// A change may delete the data of this many tenants without a confirmation.
 const TENANTS_UNASKED: usize = guard::ALWAYS_ALLOWED as usize;

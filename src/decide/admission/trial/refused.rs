@@ -8,7 +8,7 @@ use crate::api::names;
 use crate::decide::admission::trial::sample::Sample;
 use crate::decide::admission::trial::{counted, plural};
 use crate::decide::child::managers;
-use crate::decide::node_plan::recreate::{self, Recreation};
+use crate::decide::node::plan::recreate::{self, Recreation};
 
 /// How many resources an answer names.
 const RESOURCES_SHOWN: usize = 3;
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::api::resource::OnImmutable;
     use crate::decide::child::NodeKey;
-    use crate::decide::node_plan::recreate::Dependents;
+    use crate::decide::node::plan::recreate::Dependents;
 
     fn sample(id: &str, kind: &str) -> Sample {
         let (version, kind) = kind.rsplit_once('/').unwrap_or(("v1", kind));
@@ -263,7 +263,7 @@ mod tests {
         }
         let said = all.refused().unwrap();
         assert!(said.contains("; resource 'c' (Deployment, row acme): spec.c: unknown field; and 2 more resources: d, e. "), "{said}");
-        assert!(said.chars().count() < crate::decide::review::MESSAGE_MAX);
+        assert!(said.chars().count() < crate::decide::admission::review::MESSAGE_MAX);
     }
 
     #[test]

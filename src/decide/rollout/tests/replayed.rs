@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decide::replay::{self, Recording, Replayed, Unreadable};
+use crate::decide::rollout::replay::{self, Recording, Replayed, Unreadable};
 
 fn recording(snapshot: Snapshot) -> Recording {
     Recording {
