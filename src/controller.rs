@@ -107,7 +107,7 @@ pub struct World {
     pub rollout_queue: Queue<HubKey>,
     pub partition_queue: Queue<partition::SetKey>,
     /// The StatefulSets whose partition lynqgate moves.
-    pub partitions: Mutex<BTreeMap<partition::SetKey, partition::Memory>>,
+    pub partitions: Mutex<BTreeMap<partition::SetKey, partition::PartitionMemory>>,
     /// The release loop has been at the statuses of some hub's forms.
     pub forms_told: Notify,
     /// Why each held node waits; written by the release loop, shown in the node's status.
@@ -124,9 +124,9 @@ pub struct World {
     pub conflicts: Mutex<BTreeMap<NodeKey, Conflicts>>,
     /// Nodes whose pods were evicted for the maintenance of a Kubernetes node.
     pub maintained: Mutex<BTreeMap<NodeKey, Maintained>>,
-    node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
-    hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
-    rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
+    node_memory: Mutex<BTreeMap<NodeKey, node::NodeMemory>>,
+    hub_memory: Mutex<BTreeMap<HubKey, hub::HubMemory>>,
+    rollout_memory: Mutex<BTreeMap<HubKey, rollout::RolloutMemory>>,
     pub recordings: Recordings,
 }
 

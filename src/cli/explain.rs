@@ -150,7 +150,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         .map(|object| Arc::new(Form::of(object)))
         .filter(|form| form.hub_id == hub_name && !form.deleting)
         .collect();
-    let mut snapshot = snapshot::of(&snapshot::Seen {
+    let mut snapshot = snapshot::of(&snapshot::SnapshotInputs {
         hub: hub.as_ref(),
         forms: &forms,
         nodes: &nodes,

@@ -115,7 +115,7 @@ pub fn object(path: &Path, kind: &'static str) -> Result<Value, Error> {
 pub struct Mapping {
     pub fields: Map<String, Value>,
     text: String,
-    places: written::Places,
+    places: written::SpannedValues,
 }
 
 impl Mapping {

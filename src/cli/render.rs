@@ -14,7 +14,7 @@ use crate::cluster::clock;
 use crate::decide::admission::{form, hub};
 use crate::decide::hub::rows::activity::Words;
 use crate::decide::hub::rows::{Collector, Columns, RawRow, RowCount, Rows};
-use crate::decide::hub::sync::{self, Seen};
+use crate::decide::hub::sync::{self, SyncInputs};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -109,7 +109,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         },
     )]);
     let plan = sync::plan(
-        &Seen {
+        &SyncInputs {
             hub: &sync::Hub {
                 namespace: form.namespace.clone(),
                 name: form.hub_id.clone(),

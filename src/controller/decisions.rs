@@ -11,7 +11,7 @@ use crate::decide::rollout::{self, Snapshot};
 
 pub trait Decisions: Send + Sync {
     /// Of the hub loop: what its rows and forms make of its nodes.
-    fn sync(&self, seen: &sync::Seen, now: Timestamp) -> sync::Plan {
+    fn sync(&self, seen: &sync::SyncInputs, now: Timestamp) -> sync::Plan {
         sync::plan(seen, now)
     }
 
@@ -24,7 +24,7 @@ pub trait Decisions: Send + Sync {
     fn node(
         &self,
         node: &NodeDigest,
-        seen: &[plan::Seen],
+        seen: &[plan::ObservedResource],
         rest: &Rest,
         now: Timestamp,
     ) -> NodePlan {

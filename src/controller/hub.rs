@@ -29,7 +29,7 @@ use crate::decide::child::ObjectKey;
 use crate::decide::hub::desired::{Desired, Lack};
 use crate::decide::hub::render::CompiledForm;
 use crate::decide::hub::rows::Rows;
-use crate::decide::hub::sync::{self, Seen};
+use crate::decide::hub::sync::{self, SyncInputs};
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::shared::backoff::Backoff;
 pub use asked::{check, rows_as, rows_now};
@@ -40,7 +40,7 @@ use source::Problem;
 
 /// What the loop remembers of a hub between two syncs.
 #[derive(Default)]
-pub struct Memory {
+pub struct HubMemory {
     /// The hub's uid: one of the same name made later is another.
     uid: String,
     rendered: sync::Rendered,
@@ -80,9 +80,9 @@ pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) ->
         return None;
     };
     if memory.uid != hub.uid {
-        memory = Memory {
+        memory = HubMemory {
             uid: hub.uid.clone(),
-            ..Memory::default()
+            ..HubMemory::default()
         };
     }
     let again = sync(&world, &turns, &hub, &mut memory).await;
@@ -97,7 +97,7 @@ pub async fn panicked(world: Arc<World>, key: HubKey, rest: Duration) {
     tracing::error!(hub = ?key, "the sync panicked: {why}");
     if let Some(hub) = world.hubs.get(&key.0, &key.1) {
         let error = ApiError::Unavailable(why);
-        report::interrupted(&world, &hub, &mut Memory::default(), &error).await;
+        report::interrupted(&world, &hub, &mut HubMemory::default(), &error).await;
     }
 }
 
@@ -106,7 +106,7 @@ async fn sync(
     world: &World,
     turns: &Semaphore,
     hub: &Hub,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
 ) -> Option<Duration> {
     if hub.deleting {
         return release_hub(world, hub, memory).await;
@@ -159,7 +159,7 @@ async fn act(
     (hub, said): (&Hub, &Said),
     spec: &HubSpec,
     rows: &Rows,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
 ) -> Result<Option<Duration>, ApiError> {
     let key = (hub.namespace.clone(), hub.name.clone());
     let seed = match memory.seed {
@@ -293,7 +293,7 @@ pub async fn first_sync(world: &World, hub: &Hub) -> Result<FirstSync, String> {
     let rows = rows.map_err(|problem| problem.message)?;
     let seed = seed::seed(world, hub).await;
     let seed = seed.map_err(|error| error.to_string())?;
-    let mut memory = Memory::default();
+    let mut memory = HubMemory::default();
     let (plan, _, names) = decide(world, hub, &spec, &rows, &mut memory, seed);
     let why = |name: &String| match memory.compiled.get(name) {
         Some(compiled) => compiled.form.as_ref().err().cloned(),
@@ -318,7 +318,7 @@ fn decide(
     hub: &Hub,
     spec: &HubSpec,
     rows: &Rows,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
     seed: [u8; 32],
 ) -> (sync::Plan, BTreeMap<String, sync::Form>, BTreeSet<String>) {
     let key = (hub.namespace.clone(), hub.name.clone());
@@ -349,7 +349,7 @@ fn decide(
         let elsewhere = !form.deleting && !form.hub_id.is_empty() && form.hub_id != hub.name;
         elsewhere.then(|| form.hub_id.clone())
     };
-    let seen = Seen {
+    let seen = SyncInputs {
         hub: &view,
         forms: &forms,
         broken_forms: &broken,
@@ -369,7 +369,7 @@ fn compile_forms(
     world: &World,
     hub: &HubKey,
     hub_forced: bool,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
 ) -> (BTreeMap<String, sync::Form>, BTreeSet<String>) {
     let (mut forms, mut broken) = (BTreeMap::new(), BTreeSet::new());
     // What cannot be read may not say whose it is; no node must go because of that.
@@ -429,7 +429,13 @@ fn current(world: &World, hub: &HubKey, name: &str, compiled: &Compiled) -> Opti
 
 /// Before anything is written or deleted: nobody must take for all there are what is only there yet. And until they are all
 /// written, an ordered form releases nothing: a canary that is still to be written looks settled.
-fn note_planned(world: &World, hub: &HubKey, memory: &Memory, plan: &sync::Plan, rows_hash: &str) {
+fn note_planned(
+    world: &World,
+    hub: &HubKey,
+    memory: &HubMemory,
+    plan: &sync::Plan,
+    rows_hash: &str,
+) {
     let mut rendered = world.rendered.lock();
     for (name, compiled) in &memory.compiled {
         let Some(form) = current(world, hub, name, compiled) else {
@@ -462,7 +468,7 @@ fn note_planned(world: &World, hub: &HubKey, memory: &Memory, plan: &sync::Plan,
 fn note_rendered(
     world: &World,
     hub: &Hub,
-    memory: &Memory,
+    memory: &HubMemory,
     failures: &[Failure],
     desired: &BTreeMap<String, Arc<Desired>>,
     unwritten: &BTreeSet<(String, String)>,
@@ -509,7 +515,7 @@ fn note_rendered(
 
 /// A hub on its way out: its nodes go by their owner reference; the finalizer that Lynq left must not hold it.
 /// Returns when to try it again.
-async fn release_hub(world: &World, hub: &Hub, memory: &mut Memory) -> Option<Duration> {
+async fn release_hub(world: &World, hub: &Hub, memory: &mut HubMemory) -> Option<Duration> {
     if let Some(position) = hub
         .finalizers
         .iter()

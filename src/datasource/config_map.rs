@@ -104,7 +104,8 @@ impl ConfigMap {
         if let Some((row, _)) = (1..).zip(&rows).find(|(_, row)| !row.is_object()) {
             return Err(SourceError::NoMapping { row });
         }
-        let places: Vec<written::Places> = serde_saphyr::from_str(&self.text).map_err(located)?;
+        let places: Vec<written::SpannedValues> =
+            serde_saphyr::from_str(&self.text).map_err(located)?;
         let mut number = 0;
         for (row, places) in rows.into_iter().zip(places) {
             number += 1;

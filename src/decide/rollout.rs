@@ -34,7 +34,7 @@ use crate::decide::shared::version;
 use order::{Turns, candidates};
 use reason::{Names, Reason};
 use slots::{free_at, is_ahead, made_until, of_successor, take_slot};
-pub use snapshot::{Confirmation, Flight, Form, Live, Maintained, Node, Refusal, Snapshot};
+pub use snapshot::{Confirmation, Flight, Form, Live, Maintained, Node, RefusedRelease, Snapshot};
 use window::Windows;
 
 /// One node to let go.
@@ -207,7 +207,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let late = pass.failed.values().map(failure::Failed::late).sum();
     let adrift = pass.failed.values().map(|failed| failed.adrift.all).sum();
     for (name, form) in &snapshot.forms {
-        let seen = status::Seen {
+        let seen = status::FormStatusInputs {
             snapshot,
             slots: &slots,
             failed: &pass.failed[name.as_str()],
@@ -400,7 +400,7 @@ impl Pass<'_> {
         };
         let refusal = snapshot.refused.get(name);
         let refusal = refusal.filter(|refusal| refusal.hash == node.desired);
-        let refused = |refusal: &Refusal| Reason::ReleaseRefused {
+        let refused = |refusal: &RefusedRelease| Reason::ReleaseRefused {
             node: name.to_owned(),
             why: refusal.why.clone(),
         };
@@ -411,7 +411,7 @@ impl Pass<'_> {
                 && let Err(full) = windows.admit(node)
             {
                 let lasting = refusal.filter(|refusal| refusal.still_tells(self.now));
-                self.wake(lasting.and_then(Refusal::told_until));
+                self.wake(lasting.and_then(RefusedRelease::told_until));
                 stopped = lasting.map(refused).or_else(ledger).or(Some(full.clone()));
                 self.full.insert(name.to_owned(), full);
             }

@@ -22,7 +22,7 @@ use crate::decide::shared::backoff::Backoff;
 const DEPTH_MAX: usize = 4;
 
 /// Whose the controllers are that were asked about; None: of no LynqNode.
-pub type Known = BTreeMap<ObjectKey, Option<NodeKey>>;
+pub type TenantsByController = BTreeMap<ObjectKey, Option<NodeKey>>;
 
 impl Maintenance {
     /// The LynqNodes that these pods belong to.
@@ -158,7 +158,7 @@ impl World {
         let forms = self.forms_of(hub);
         let rendered = self.rendered.lock().clone();
         let of_hub = self.hubs.get(&hub.0, &hub.1);
-        let seen = snapshot::Seen {
+        let seen = snapshot::SnapshotInputs {
             hub: of_hub.as_deref(),
             forms: &forms,
             nodes: &self.nodes.of_hub(hub),

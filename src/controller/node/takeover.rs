@@ -10,7 +10,7 @@ use crate::api::resource::Resource;
 use crate::api::stamp;
 use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::World;
-use crate::controller::node::{Look, apply};
+use crate::controller::node::{NodeReconciler, apply};
 use crate::decide::child::{
     Child, Kind, NodeKey, ObjectKey, Owner, Scope, key_of, kind_of, object_key,
 };
@@ -21,7 +21,7 @@ use crate::decide::node::takeover::left::left;
 use crate::decide::node::takeover::{self, Effect, Recorded, recorded};
 use crate::decide::rollout::{Live, Way};
 
-impl Look<'_> {
+impl NodeReconciler<'_> {
     /// Once for each content that a hub rendered.
     pub async fn take_over(&mut self, node: &NodeDigest) -> Result<(), ApiError> {
         let concerned = node.live == Live::Unknown && node.rendered_hash.is_some();

@@ -17,7 +17,7 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING};
-use crate::controller::rollout::{Look, Pass, REQUESTS_MAX};
+use crate::controller::rollout::{Pass, REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Plan;
@@ -86,7 +86,7 @@ impl Turn {
     }
 }
 
-impl Look<'_> {
+impl RolloutReconciler<'_> {
     /// `forms`: those whose statuses may be written.
     pub async fn write_statuses(
         &self,

@@ -14,7 +14,7 @@ use crate::decide::hub::sync::{self, rows_hash};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{self, Snapshot};
 
-pub struct Seen<'a> {
+pub struct SnapshotInputs<'a> {
     pub hub: Option<&'a Hub>,
     /// The hub's.
     pub forms: &'a [Arc<Form>],
@@ -23,7 +23,7 @@ pub struct Seen<'a> {
     pub rendered: &'a BTreeMap<(String, String), Rendered>,
 }
 
-pub fn of(seen: &Seen) -> Snapshot {
+pub fn of(seen: &SnapshotInputs) -> Snapshot {
     let spec = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
     let rows_hash = spec.map(|spec| rows_hash(spec));
     let mut of_form: BTreeMap<&str, Vec<&NodeDigest>> = BTreeMap::new();
@@ -75,7 +75,7 @@ pub fn of(seen: &Seen) -> Snapshot {
 /// the form.
 fn form_view(
     form: &Form,
-    seen: &Seen,
+    seen: &SnapshotInputs,
     nodes: &[&NodeDigest],
     rows_hash: &Option<String>,
 ) -> Option<rollout::Form> {

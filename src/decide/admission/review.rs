@@ -209,7 +209,7 @@ pub fn misshapen(object: &Value) -> Option<&'static str> {
 
 /// How the API server's client sees a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum DenialStatus {
     /// Nobody may do this.
     Forbidden,
     /// The object changed meanwhile: read it again.
@@ -219,13 +219,13 @@ pub enum Refusal {
     BadRequest,
 }
 
-impl Refusal {
+impl DenialStatus {
     fn status(self) -> (u16, &'static str) {
         match self {
-            Refusal::Forbidden => (403, "Forbidden"),
-            Refusal::Conflict => (409, "Conflict"),
-            Refusal::TooLarge => (413, "RequestEntityTooLarge"),
-            Refusal::BadRequest => (400, "BadRequest"),
+            DenialStatus::Forbidden => (403, "Forbidden"),
+            DenialStatus::Conflict => (409, "Conflict"),
+            DenialStatus::TooLarge => (413, "RequestEntityTooLarge"),
+            DenialStatus::BadRequest => (400, "BadRequest"),
         }
     }
 }
@@ -234,7 +234,7 @@ impl Refusal {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// Why it is refused; None allows.
-    pub denied: Option<(Refusal, String)>,
+    pub denied: Option<(DenialStatus, String)>,
     pub patch: Vec<PatchOperation>,
     pub warnings: Vec<String>,
     /// For the API server's audit log: name (without prefix) and value.
@@ -246,7 +246,7 @@ impl Answer {
         Answer::default()
     }
 
-    pub fn deny(refusal: Refusal, message: impl Into<String>) -> Self {
+    pub fn deny(refusal: DenialStatus, message: impl Into<String>) -> Self {
         Answer {
             denied: Some((refusal, message.into())),
             ..Answer::default()
@@ -445,7 +445,7 @@ mod tests {
     fn texts_are_one_bounded_line() {
         let answer = Answer {
             warnings: vec!["a\nb\u{7}".into(), "x".repeat(5_000)],
-            ..Answer::deny(Refusal::Forbidden, "c\r\nd")
+            ..Answer::deny(DenialStatus::Forbidden, "c\r\nd")
         };
         let body = answer.body("u");
         assert_eq!(body["response"]["warnings"][0], "a b ");

@@ -121,11 +121,11 @@ pub struct Form {
 }
 
 /// What was rendered before, by form and uid.
-pub type Rendered = BTreeMap<(String, String), Known>;
+pub type Rendered = BTreeMap<(String, String), CachedRendering>;
 
 /// One rendering that need not be done again.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct CachedRendering {
     /// What it was made from.
     source: String,
     /// What came out.
@@ -134,7 +134,7 @@ pub struct Known {
     errors: Vec<(String, String)>,
 }
 
-impl Known {
+impl CachedRendering {
     /// Whether it is what this form, as it is now, makes of some row.
     fn is_of(&self, form: &Form) -> bool {
         self.source.starts_with(form.compiled.hash())
@@ -142,7 +142,7 @@ impl Known {
 }
 
 /// What one sync sees.
-pub struct Seen<'a> {
+pub struct SyncInputs<'a> {
     pub hub: &'a Hub,
     pub forms: &'a BTreeMap<String, Form>,
     /// Forms that are there but cannot be rendered: their nodes stay as they are.
@@ -208,7 +208,7 @@ impl Plan {
     }
 }
 
-pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
+pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     for row in &seen.rows.skipped {
         plan.skipped
@@ -331,7 +331,7 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
 }
 
 /// What is not rendered now, and stays, is remembered for what it was rendered from.
-fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
+fn keep(seen: &SyncInputs, plan: &mut Plan, node: &NodeDigest) {
     let id = (node.form.clone(), node.row_uid.clone());
     let going = is_gone(seen, node);
     if plan.rendered.contains_key(&id) {
@@ -357,14 +357,14 @@ fn keep(seen: &Seen, plan: &mut Plan, node: &NodeDigest) {
 }
 
 /// Whether the data gives a reason to delete the node.
-fn is_gone(seen: &Seen, node: &NodeDigest) -> bool {
+fn is_gone(seen: &SyncInputs, node: &NodeDigest) -> bool {
     if node.deleting || seen.broken_forms.contains(&node.form) {
         return false;
     }
     !has_form(seen, node) || seen.rows.is_gone(&node.row_uid)
 }
 
-fn deletion(seen: &Seen, node: &NodeDigest) -> NodeDeletion {
+fn deletion(seen: &SyncInputs, node: &NodeDigest) -> NodeDeletion {
     let reason = match (has_form(seen, node), (seen.moved)(&node.form)) {
         (true, _) => format!("row {:?} is inactive or gone", node.row_uid),
         (false, Some(hub)) => format!("form {:?} is of hub {hub:?}", node.form),
@@ -377,12 +377,12 @@ fn deletion(seen: &Seen, node: &NodeDigest) -> NodeDeletion {
     }
 }
 
-fn has_form(seen: &Seen, node: &NodeDigest) -> bool {
+fn has_form(seen: &SyncInputs, node: &NodeDigest) -> bool {
     seen.forms.contains_key(&node.form)
 }
 
 fn inputs<'a>(
-    seen: &Seen<'a>,
+    seen: &SyncInputs<'a>,
     form: &'a str,
     row: &'a Row,
     first_seen: Timestamp,
@@ -399,7 +399,7 @@ fn inputs<'a>(
 /// What the node is to be; None where its content is too large, or nobody can tell whose turn it is.
 #[allow(clippy::too_many_arguments)]
 fn render_node(
-    seen: &Seen,
+    seen: &SyncInputs,
     plan: &mut Plan,
     form_name: &str,
     form: &Form,
@@ -468,7 +468,7 @@ fn render_node(
         rendered_hash: Some(rendered_hash.as_str().into()),
         group,
     };
-    let known = Known {
+    let known = CachedRendering {
         source,
         wanted: wanted.clone(),
         errors,

@@ -103,7 +103,7 @@ impl<'a> Graph<'a> {
 
     /// One failed dependency decides, also while others are not ready yet (as in Lynq).
     fn step(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> Step<'a> {
-        let find = |outcome: Outcome| {
+        let find = |outcome: DependencyState| {
             let found = self.dependencies[v]
                 .iter()
                 .find(|d| self.outcome(**d, steps, states) == outcome);
@@ -111,18 +111,18 @@ impl<'a> Graph<'a> {
         };
         let vertex = &self.vertices[v];
         let home = vertex.namespace_from;
-        match (find(Outcome::Failed), self.home(v, steps, states)) {
+        match (find(DependencyState::Failed), self.home(v, steps, states)) {
             (Some(because), _) if vertex.skip_on_dependency_failure => Step::Skip { because },
-            (_, Some(Outcome::Failed)) => Step::Skip { because: home },
-            (_, Some(Outcome::Open)) => Step::Blocked { on: home },
+            (_, Some(DependencyState::Failed)) => Step::Skip { because: home },
+            (_, Some(DependencyState::Open)) => Step::Blocked { on: home },
             (Some(despite), _) => Step::Proceed { despite },
-            (None, _) => find(Outcome::Open).map_or(Step::Apply, |on| Step::Blocked { on }),
+            (None, _) => find(DependencyState::Open).map_or(Step::Apply, |on| Step::Blocked { on }),
         }
     }
 
     /// What has become of what creates its namespace, which may be somebody else's: nothing goes there before that is known,
     /// whatever is to happen when others fail.
-    fn home(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> Option<Outcome> {
+    fn home(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> Option<DependencyState> {
         let home = self.vertices[v].namespace_from;
         let mut dependencies = self.dependencies[v].iter();
         let home = dependencies.find(|d| self.vertices[**d].id == home)?;
@@ -130,22 +130,22 @@ impl<'a> Graph<'a> {
     }
 
     /// What a resource is to those that depend on it, once its own step is known.
-    fn outcome(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> Outcome {
+    fn outcome(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> DependencyState {
         match steps[v] {
-            Step::Skip { .. } => return Outcome::Failed,
-            Step::Blocked { .. } => return Outcome::Open,
+            Step::Skip { .. } => return DependencyState::Failed,
+            Step::Blocked { .. } => return DependencyState::Open,
             Step::Apply | Step::Proceed { .. } => {}
         }
         match states.get(v).copied().unwrap_or(State::NotApplied) {
-            State::NotApplied => Outcome::Open,
-            State::ApplyFailed => Outcome::Failed,
-            State::Ready => Outcome::Satisfied,
+            State::NotApplied => DependencyState::Open,
+            State::ApplyFailed => DependencyState::Failed,
+            State::Ready => DependencyState::Satisfied,
             // Applied is all that was asked for; its readiness is not even looked at.
             State::Waiting | State::Failed if !self.vertices[v].wait_for_ready => {
-                Outcome::Satisfied
+                DependencyState::Satisfied
             }
-            State::Waiting => Outcome::Open,
-            State::Failed => Outcome::Failed,
+            State::Waiting => DependencyState::Open,
+            State::Failed => DependencyState::Failed,
         }
     }
 
@@ -170,7 +170,7 @@ impl<'a> Graph<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum DependencyState {
     Satisfied,
     Open,
     Failed,

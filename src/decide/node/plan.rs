@@ -68,7 +68,7 @@ pub enum FailureKind {
 
 /// One resource with what is known of its object.
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
+pub struct ObservedResource<'a> {
     pub facts: &'a Facts,
     /// Why nothing can be done with objects of its kind.
     pub unavailable: Option<&'a str>,
@@ -115,7 +115,7 @@ pub fn untold_until(child: &Child, delay: SignedDuration) -> Option<Timestamp> {
 
 /// What has become of one resource.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ResourceOutcome {
     pub state: State,
     pub step: StepKind,
     pub conflict: bool,
@@ -139,7 +139,7 @@ pub struct NodePlan {
     /// What the content no longer names, and what stays until all that may replace it is ready.
     pub kept: Vec<(ObjectKey, TakeDown)>,
     /// One for each resource, in their order. Empty where the content is not live or the graph is broken.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<ResourceOutcome>,
     pub graph_error: Option<GraphError>,
     /// Where the live content is not known: what is there and not ready, and why. None where nothing is known of its objects
     /// either: Lynq's have no label by which they would be watched.
@@ -162,7 +162,7 @@ pub struct Rest {
     pub unlisted: BTreeSet<Kind>,
 }
 
-pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> NodePlan {
+pub fn plan(node: &NodeDigest, seen: &[ObservedResource], rest: &Rest, now: Timestamp) -> NodePlan {
     let mut plan = NodePlan {
         record: rest.record.clone(),
         ..NodePlan::default()
@@ -215,7 +215,7 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
             plan.apply.push(i);
         }
         plan.wake_at = [plan.wake_at, a.wake_at].into_iter().flatten().min();
-        plan.outcomes.push(Outcome {
+        plan.outcomes.push(ResourceOutcome {
             state: a.state,
             step: kind,
             conflict: a.conflict,
@@ -225,7 +225,7 @@ pub fn plan(node: &NodeDigest, seen: &[Seen], rest: &Rest, now: Timestamp) -> No
     }
     // What replaces an object is ready before the object goes: a change that never becomes ready costs nobody what runs. What
     // does not render is never ready, and has no name by which its last applied object could be told from the others.
-    let is_done = |o: &Outcome| o.state == State::Ready && o.step == StepKind::Go;
+    let is_done = |o: &ResourceOutcome| o.state == State::Ready && o.step == StepKind::Go;
     let surplus = take_down::surplus(node, rest);
     match plan.outcomes.iter().all(is_done) {
         true => plan.take_down = surplus,
@@ -351,7 +351,7 @@ struct Assessed {
     wake_at: Option<Timestamp>,
 }
 
-fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> Assessed {
+fn assess(seen: &ObservedResource, node: &NodeDigest, record: &Record, now: Timestamp) -> Assessed {
     let settled = |state, message: String| Assessed {
         state,
         apply: false,
@@ -428,7 +428,7 @@ fn assess(seen: &Seen, node: &NodeDigest, record: &Record, now: Timestamp) -> As
     await_ready(seen, child, now)
 }
 
-fn await_ready(seen: &Seen, child: &Child, now: Timestamp) -> Assessed {
+fn await_ready(seen: &ObservedResource, child: &Child, now: Timestamp) -> Assessed {
     let done = |state, message: String, wake_at| Assessed {
         state,
         apply: false,

@@ -23,14 +23,14 @@ pub struct Lease {
     pub duration_seconds: i32,
 }
 
-/// What one candidate remembers between two looks.
+/// A replica that wants to lead, and what it remembers between two steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    seen: Option<Seen>,
+pub struct Candidate {
+    seen: Option<ObservedVersion>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Seen {
+struct ObservedVersion {
     uid: String,
     /// The newest version.
     version: String,
@@ -39,13 +39,13 @@ struct Seen {
     since: Timestamp,
 }
 
-impl Memory {
+impl Candidate {
     /// Takes what a write of ours made of the Lease: no sign of life of somebody else. False where it is older than what was
     /// there before.
     pub fn note_written(&mut self, uid: &str, version: &str, now: Timestamp) -> bool {
-        let went_back = |seen: &Seen| version::is_newer(&seen.version, version);
+        let went_back = |seen: &ObservedVersion| version::is_newer(&seen.version, version);
         let good = !self.seen.as_ref().is_some_and(went_back);
-        self.seen = Some(Seen {
+        self.seen = Some(ObservedVersion {
             uid: uid.to_owned(),
             version: version.to_owned(),
             since: now,
@@ -68,11 +68,11 @@ pub enum Step {
     StartAnew,
 }
 
-pub fn step(me: &str, lease: Option<&Lease>, memory: &mut Memory, now: Timestamp) -> Step {
+pub fn step(me: &str, lease: Option<&Lease>, candidate: &mut Candidate, now: Timestamp) -> Step {
     let Some(lease) = lease else {
         return Step::Create;
     };
-    let since = match &memory.seen {
+    let since = match &candidate.seen {
         Some(seen) if seen.version == lease.resource_version => seen.since,
         Some(seen)
             if seen.uid == lease.uid
@@ -81,7 +81,7 @@ pub fn step(me: &str, lease: Option<&Lease>, memory: &mut Memory, now: Timestamp
             return Step::StartAnew;
         }
         _ => {
-            memory.seen = Some(Seen {
+            candidate.seen = Some(ObservedVersion {
                 uid: lease.uid.clone(),
                 version: lease.resource_version.clone(),
                 since: now,
@@ -116,9 +116,10 @@ mod tests {
             transitions: 0,
             duration_seconds: 15,
         };
-        let mut memory = Memory::default();
-        let mut look =
-            |lease: Option<Lease>, second: i64| step("me", lease.as_ref(), &mut memory, at(second));
+        let mut candidate = Candidate::default();
+        let mut look = |lease: Option<Lease>, second: i64| {
+            step("me", lease.as_ref(), &mut candidate, at(second))
+        };
         assert_eq!(look(None, 0), Step::Create);
         assert_eq!(look(Some(lease("other", "1")), 0), Step::Wait);
         assert_eq!(look(Some(lease("other", "1")), 14), Step::Wait);
@@ -146,14 +147,14 @@ mod tests {
             transitions: 0,
             duration_seconds: 15,
         };
-        let mut memory = Memory::default();
-        assert!(memory.note_written("a", "20", now));
-        let mut look = |lease: Lease| step("me", Some(&lease), &mut memory, now);
+        let mut candidate = Candidate::default();
+        assert!(candidate.note_written("a", "20", now));
+        let mut look = |lease: Lease| step("me", Some(&lease), &mut candidate, now);
         assert_eq!(look(lease("a", "20")), Step::Renew);
         assert_eq!(look(lease("a", "19")), Step::StartAnew);
         assert_eq!(look(lease("b", "19")), Step::Renew, "another lease");
-        assert!(memory.note_written("b", "21", now));
+        assert!(candidate.note_written("b", "21", now));
         // Restored to a time before it was made.
-        assert!(!memory.note_written("c", "12", now));
+        assert!(!candidate.note_written("c", "12", now));
     }
 }

@@ -35,7 +35,7 @@ impl Write<'_> {
 
 /// What the gate did; `code` is the audit annotation and the metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PartitionOutcome {
     /// Not gated, or nothing that its pods follow has changed.
     Unchanged,
     /// The change waits above the partition.
@@ -51,23 +51,23 @@ pub enum Outcome {
     OptedOut,
 }
 
-impl Outcome {
+impl PartitionOutcome {
     pub fn code(self) -> &'static str {
         match self {
-            Outcome::Unchanged => "unchanged",
-            Outcome::Held => "held",
-            Outcome::Step => "step",
-            Outcome::Paused => "paused",
-            Outcome::Resumed => "resumed",
-            Outcome::Forced => "forced",
-            Outcome::OptedOut => "opted_out",
+            PartitionOutcome::Unchanged => "unchanged",
+            PartitionOutcome::Held => "held",
+            PartitionOutcome::Step => "step",
+            PartitionOutcome::Paused => "paused",
+            PartitionOutcome::Resumed => "resumed",
+            PartitionOutcome::Forced => "forced",
+            PartitionOutcome::OptedOut => "opted_out",
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    pub outcome: Outcome,
+    pub outcome: PartitionOutcome,
     /// What brings the written object to the state decided on. Empty when it is there already.
     pub patch: Vec<PatchOperation>,
     /// For the person who wrote.
@@ -109,11 +109,11 @@ pub fn check(write: &Write<'_>) -> Result<(), Tampered> {
     }
 }
 
-fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> Outcome {
+fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> PartitionOutcome {
     let was_gated = write.old.is_some_and(is_gated);
     if !is_gated(object) {
         if !was_gated {
-            return Outcome::Unchanged;
+            return PartitionOutcome::Unchanged;
         }
         if may_opt_out(write) {
             return opt_out(write, object, warnings);
@@ -153,12 +153,12 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
         if let Some(strategy) = object["spec"]["updateStrategy"].as_object_mut() {
             strategy.remove("rollingUpdate");
         }
-        return Outcome::Unchanged;
+        return PartitionOutcome::Unchanged;
     };
     if annotation(object, names::FORCE_ROLLOUT) == Some(names::TRUE) {
         set_partition(object, 0);
         put(object, "annotations", names::PARTITION_PAUSED, None);
-        return Outcome::Forced;
+        return PartitionOutcome::Forced;
     }
     let stored = write.old.and_then(partition);
     let (Some(old), Some(stored)) = (write.old, stored) else {
@@ -167,7 +167,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
             warnings.push(named(object, wanted));
         }
         set_partition(object, HELD);
-        return Outcome::Held;
+        return PartitionOutcome::Held;
     };
     if makes_revision(old, object) {
         if wanted != stored && wanted != HELD {
@@ -185,19 +185,19 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
             ),
         });
         set_partition(object, HELD);
-        return Outcome::Held;
+        return PartitionOutcome::Held;
     }
     if write.is_step() {
-        return Outcome::Step;
+        return PartitionOutcome::Step;
     }
     if write.is_operator() {
         set_partition(object, stored);
-        return Outcome::Unchanged;
+        return PartitionOutcome::Unchanged;
     }
     // One that somebody set before they asked for the gate holds for the same reason.
     let before = if was_gated { stored } else { 0 };
     match wanted.cmp(&before) {
-        Ordering::Equal => Outcome::Unchanged,
+        Ordering::Equal => PartitionOutcome::Unchanged,
         Ordering::Greater => {
             put(
                 object,
@@ -210,7 +210,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
                 name(object),
                 names::PARTITION_PAUSED
             ));
-            Outcome::Paused
+            PartitionOutcome::Paused
         }
         // Only the loop lowers it: a manifest that names a partition is applied again and again.
         Ordering::Less => {
@@ -225,11 +225,11 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
                     ));
                     let by = Some(json!(by));
                     put(object, "annotations", names::PARTITION_PAUSED, by);
-                    return Outcome::Unchanged;
+                    return PartitionOutcome::Unchanged;
                 }
                 None => {
                     warnings.push(named(object, wanted));
-                    return Outcome::Unchanged;
+                    return PartitionOutcome::Unchanged;
                 }
             }
             put(object, "annotations", names::PARTITION_PAUSED, None);
@@ -237,7 +237,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
                 "resumed: lynqgate updates the pods of statefulset {} one at a time",
                 name(object)
             ));
-            Outcome::Resumed
+            PartitionOutcome::Resumed
         }
     }
 }
@@ -260,7 +260,7 @@ fn may_opt_out(write: &Write<'_>) -> bool {
 }
 
 /// What waited would wait for ever: nobody moves its partition any more.
-fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> Outcome {
+fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> PartitionOutcome {
     let stored = write.old.and_then(partition);
     if partition(object) == stored && stored.is_some_and(|stored| stored != 0) {
         set_partition(object, 0);
@@ -272,7 +272,7 @@ fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) ->
     for state in [names::PARTITION_PAUSED, names::PARTITION_WAITS] {
         put(object, "annotations", state, None);
     }
-    Outcome::OptedOut
+    PartitionOutcome::OptedOut
 }
 
 fn is_managed(object: Option<&Value>) -> bool {

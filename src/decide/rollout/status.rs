@@ -122,7 +122,7 @@ impl FormState {
 }
 
 /// What the status of a form follows from, besides the form.
-pub struct Seen<'a> {
+pub struct FormStatusInputs<'a> {
     pub snapshot: &'a Snapshot,
     /// The ledger as it will stand.
     pub slots: &'a [Slot],
@@ -139,7 +139,7 @@ pub struct Seen<'a> {
     pub hub_window: Option<usize>,
 }
 
-pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormState {
+pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp) -> FormState {
     let nodes: Vec<_> = nodes_of(name, seen.snapshot).collect();
     let count = |f: &dyn Fn(&Node) -> bool| nodes.iter().filter(|(_, node)| f(node)).count() as i32;
     let total = nodes.len() as i32;
@@ -376,7 +376,7 @@ pub fn nodes_of<'a>(
 fn places(
     form_name: &str,
     form: &Form,
-    seen: &Seen,
+    seen: &FormStatusInputs,
     (window, hub_window): (Option<usize>, Option<usize>),
 ) -> usize {
     let nodes = seen.snapshot.nodes.values();
@@ -407,7 +407,7 @@ fn places(
 fn watched(
     form_name: &str,
     form: &Form,
-    seen: &Seen,
+    seen: &FormStatusInputs,
     now: Timestamp,
 ) -> BTreeMap<String, Timestamp> {
     let until = |slot: &Slot| {
@@ -426,7 +426,7 @@ fn watched(
 
 /// The nodes that have slots: of those that are all ready, until rollout.minReadySeconds have passed, and they were looked at
 /// once more.
-fn with_slots(form_name: &str, seen: &Seen) -> Names {
+fn with_slots(form_name: &str, seen: &FormStatusInputs) -> Names {
     let is_there = |slot: &&Slot| {
         let node = seen.snapshot.nodes.get(&slot.node);
         slot.form == form_name && node.is_some_and(|node| node.uid == slot.uid && !node.deleting)
@@ -495,7 +495,7 @@ fn message(
     form: &Form,
     rollout: &FormRolloutStatus,
     counts: &str,
-    seen: &Seen,
+    seen: &FormStatusInputs,
     blocked: Option<&Reason>,
     unrendered: &Names,
     not_ready: Option<&str>,

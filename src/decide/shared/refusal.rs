@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use crate::decide::template::public::Known;
+use crate::decide::template::public::PublicWords;
 
 /// What stands before a value in the API server's validation errors and in those of Go's parsers.
 const BEFORE_VALUE: [&str; 7] = [
@@ -21,7 +21,7 @@ const DEFAULT_KEYS: &str = "TCP UDP SCTP";
 
 /// `known` are texts that everybody may read: of the keys of lists, which say where in an object it is, their words stay.
 pub fn without_values(message: &str, known: &[&str]) -> String {
-    let known = Known::of(&[known, &[DEFAULT_KEYS]].concat());
+    let known = PublicWords::of(&[known, &[DEFAULT_KEYS]].concat());
     // What a claim's specification was and is to be, line by line: values throughout.
     let message = match message.split_once("@@ -") {
         Some((before, _)) => before.trim_end(),
@@ -42,7 +42,7 @@ pub fn without_values(message: &str, known: &[&str]) -> String {
 }
 
 /// The same with no more in the keys of lists (`containers[name="app"]`) than the words that are known.
-fn without_keys(text: &str, known: &Known) -> String {
+fn without_keys(text: &str, known: &PublicWords) -> String {
     let (mut shown, mut rest) = (String::new(), text);
     while let Some(open) = rest.find('[') {
         let (before, after) = rest.split_at(open + 1);

@@ -23,7 +23,7 @@ use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::Objects;
 use crate::cluster::vital::Mutex;
 use crate::decide::admission::form::{self, Change};
-use crate::decide::admission::review::{self, Answer, Malformed, Refusal};
+use crate::decide::admission::review::{self, Answer, DenialStatus, Malformed};
 use crate::decide::admission::rights;
 use crate::decide::admission::trial::live::{LiveNodes, runs_everywhere};
 use crate::decide::admission::trial::{self, FormSays, HubSays, On, Trial, deletions};
@@ -164,7 +164,7 @@ async fn answer(
         Ok(request) => request,
         Err(ref malformed @ Malformed::Request { ref uid, .. }) => {
             all.metrics.decided(label, MALFORMED);
-            let denied = Answer::deny(Refusal::BadRequest, malformed.to_string());
+            let denied = Answer::deny(DenialStatus::BadRequest, malformed.to_string());
             return reply(&denied, uid);
         }
         Err(malformed) => {
@@ -190,7 +190,7 @@ async fn answer(
     all.metrics.decided(label, outcome);
     all.metrics.took(start.elapsed());
     let answer = match verdict.denied {
-        Some(why) => Answer::deny(Refusal::Forbidden, why),
+        Some(why) => Answer::deny(DenialStatus::Forbidden, why),
         None => Answer {
             warnings: verdict.warnings,
             ..Answer::allow()

@@ -22,7 +22,7 @@ pub struct Watched {
 }
 
 impl Decisions for Watched {
-    fn sync(&self, seen: &sync::Seen, now: Timestamp) -> sync::Plan {
+    fn sync(&self, seen: &sync::SyncInputs, now: Timestamp) -> sync::Plan {
         let mutant = lock(&self.shared).settings.mutant;
         let plan = match mutant {
             Some(mutant) => planted::sync(mutant, seen, now),
@@ -68,7 +68,7 @@ impl Decisions for Watched {
     fn node(
         &self,
         node: &NodeDigest,
-        seen: &[plan::Seen],
+        seen: &[plan::ObservedResource],
         rest: &Rest,
         now: Timestamp,
     ) -> NodePlan {

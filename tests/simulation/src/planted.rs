@@ -52,12 +52,12 @@ pub fn all_ready(pods: &[Pod]) -> Vec<Pod> {
 }
 
 /// What a sync makes of the rows, with a bug round it.
-pub fn sync(mutant: Plant, seen: &sync::Seen, now: Timestamp) -> sync::Plan {
+pub fn sync(mutant: Plant, seen: &sync::SyncInputs, now: Timestamp) -> sync::Plan {
     let mut hub = seen.hub.clone();
     if mutant == Plant::DeleteOnEmptyRows {
         hub.deletions.max = Some(Skew::Percent(100));
     }
-    sync::plan(&sync::Seen { hub: &hub, ..*seen }, now)
+    sync::plan(&sync::SyncInputs { hub: &hub, ..*seen }, now)
 }
 
 /// What the planner sees, with a bug in it.

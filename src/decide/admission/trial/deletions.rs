@@ -33,7 +33,7 @@ const DENIED: Room = Room {
 const KINDS_DENIED: usize = 3;
 
 /// The metadata of live objects; None where there is no such object.
-pub type Seen = BTreeMap<ObjectKey, Option<Value>>;
+pub type LiveMetadata = BTreeMap<ObjectKey, Option<Value>>;
 
 /// What a change deletes of the rows tried so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -134,7 +134,7 @@ impl Deletions {
 
     /// What the objects show: only those of custom resources that have a finalizer hold data, and none goes whose own annotation
     /// keeps it. An object that is not among the seen counts as deleted, with its data.
-    pub fn settle(&mut self, seen: &Seen) {
+    pub fn settle(&mut self, seen: &LiveMetadata) {
         self.0.retain(|of, deleted| {
             if deleted.looks.is_empty() {
                 return true;

@@ -18,7 +18,7 @@ pub enum Tree {
 }
 
 /// Where in a manifest a value stands.
-struct Place<'a> {
+struct Position<'a> {
     path: String,
     key: &'a str,
     parent: &'a str,
@@ -26,7 +26,7 @@ struct Place<'a> {
     keeps_data: bool,
 }
 
-impl Place<'_> {
+impl Position<'_> {
     /// Fields that stay text though their template writes a number or a boolean (Lynq's list).
     fn keep_text(&self) -> bool {
         matches!(self.key, "apiVersion" | "kind")
@@ -44,32 +44,32 @@ pub type Parse<'a> = dyn Fn(&str, &str) -> Result<Template, FormError> + 'a;
 impl Tree {
     /// The manifest is a resource's `spec`.
     pub fn of_manifest(manifest: &Value, kind: &str, parse: &Parse) -> Result<Tree, FormError> {
-        let place = Place {
+        let position = Position {
             path: "spec".to_owned(),
             key: "",
             parent: "",
             keeps_data: matches!(kind, "ConfigMap" | "Secret"),
         };
-        Tree::parse(manifest, &place, parse)
+        Tree::parse(manifest, &position, parse)
     }
 
-    fn parse(value: &Value, place: &Place, parse: &Parse) -> Result<Tree, FormError> {
+    fn parse(value: &Value, position: &Position, parse: &Parse) -> Result<Tree, FormError> {
         Ok(match value {
             Value::String(text) => {
-                let template = parse(&place.path, text)?;
+                let template = parse(&position.path, text)?;
                 if template.is_plain() {
                     return Ok(Tree::Fixed(value.clone()));
                 }
                 Tree::Text {
                     template,
-                    path: place.path.clone(),
-                    keep_text: place.keep_text(),
+                    path: position.path.clone(),
+                    keep_text: position.keep_text(),
                 }
             }
             Value::Array(items) => {
-                let at = |i: usize| Place {
-                    path: format!("{}[{i}]", place.path),
-                    ..*place
+                let at = |i: usize| Position {
+                    path: format!("{}[{i}]", position.path),
+                    ..*position
                 };
                 Tree::List(
                     items
@@ -80,13 +80,13 @@ impl Tree {
                 )
             }
             Value::Object(fields) => {
-                let at = |key: &'_ String| format!("{}.{key}", place.path);
+                let at = |key: &'_ String| format!("{}.{key}", position.path);
                 let parsed = fields.iter().map(|(key, item)| {
-                    let inner = Place {
+                    let inner = Position {
                         path: at(key),
                         key,
-                        parent: place.key,
-                        keeps_data: place.keeps_data,
+                        parent: position.key,
+                        keeps_data: position.keeps_data,
                     };
                     Ok((key.clone(), Tree::parse(item, &inner, parse)?))
                 });

@@ -73,9 +73,9 @@ fn seen<'a>(
     rows: &'a Rows,
     nodes: &'a [Arc<NodeDigest>],
     rendered: &'a Rendered,
-) -> Seen<'a> {
+) -> SyncInputs<'a> {
     static NONE: BTreeSet<String> = BTreeSet::new();
-    Seen {
+    SyncInputs {
         hub,
         forms,
         broken_forms: &NONE,
@@ -91,7 +91,7 @@ fn seen<'a>(
 fn beside(of: &str, forms: &BTreeMap<String, Form>, nodes: &[Arc<NodeDigest>]) -> Plan {
     let hub = hub();
     let (rows, rendered) = (rows([0, 1]), Rendered::new());
-    let seen = Seen {
+    let seen = SyncInputs {
         foreign: &|_| Some(of.to_owned()),
         moved: &|_| Some(of.to_owned()),
         ..seen(&hub, forms, &rows, nodes, &rendered)

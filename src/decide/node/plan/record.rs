@@ -9,7 +9,7 @@ use crate::decide::child::{Child, Kind, ObjectKey};
 use crate::decide::node::digest::{Facts, NodeDigest};
 use crate::decide::node::graph::State;
 use crate::decide::node::plan::ownership::{is_ours, was_ours};
-use crate::decide::node::plan::{Outcome, Rest, Seen};
+use crate::decide::node::plan::{ObservedResource, ResourceOutcome, Rest};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
@@ -109,7 +109,7 @@ impl Record {
     pub fn next(
         &self,
         node: &NodeDigest,
-        (seen, outcomes): (&[Seen], &[Outcome]),
+        (seen, outcomes): (&[ObservedResource], &[ResourceOutcome]),
         rest: &Rest,
     ) -> Record {
         let mut next = Record::default();

@@ -8,7 +8,9 @@ use crate::api::{names, stamp};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::{Facts, NodeDigest};
 use crate::decide::node::graph::State;
-use crate::decide::node::plan::{NodePlan, Outcome, Seen, StepKind, TakeDown, fields_hash};
+use crate::decide::node::plan::{
+    NodePlan, ObservedResource, ResourceOutcome, StepKind, TakeDown, fields_hash,
+};
 use crate::decide::rollout::Live;
 use crate::decide::rollout::reason::Reason;
 
@@ -18,12 +20,13 @@ pub type HoldReason = (ConditionReason, &'static str);
 /// The status to write; equal to the present one where nothing changed.
 pub fn of_node(
     node: &NodeDigest,
-    seen: &[Seen],
+    seen: &[ObservedResource],
     plan: &NodePlan,
     hold: Option<HoldReason>,
     now: Timestamp,
 ) -> NodeStatus {
-    let count = |f: &dyn Fn(&Outcome) -> bool| plan.outcomes.iter().filter(|o| f(o)).count() as i32;
+    let count =
+        |f: &dyn Fn(&ResourceOutcome) -> bool| plan.outcomes.iter().filter(|o| f(o)).count() as i32;
     let pairs = || seen.iter().zip(&plan.outcomes);
     let mut skipped: Vec<String> = pairs()
         .filter(|(_, o)| o.step == StepKind::Skipped)
@@ -176,14 +179,14 @@ fn states_in(status: &NodeStatus, without: &str) -> NodeStatus {
     states
 }
 
-fn is_failed(outcome: &Outcome) -> bool {
+fn is_failed(outcome: &ResourceOutcome) -> bool {
     outcome.step == StepKind::Go && matches!(outcome.state, State::ApplyFailed | State::Failed)
 }
 
 fn states(
     node: &NodeDigest,
     status: &NodeStatus,
-    seen: &[Seen],
+    seen: &[ObservedResource],
     plan: &NodePlan,
     hold: Option<HoldReason>,
 ) -> Vec<ConditionState> {
@@ -368,7 +371,7 @@ fn unknown_content(unready: &[String]) -> String {
 const SHOWN_MAX: usize = 3;
 
 /// What counts as ready although nothing tells, is named.
-fn all_ready(seen: &[Seen], plan: &NodePlan) -> String {
+fn all_ready(seen: &[ObservedResource], plan: &NodePlan) -> String {
     let untold = seen
         .iter()
         .zip(&plan.outcomes)
@@ -389,7 +392,7 @@ fn all_ready(seen: &[Seen], plan: &NodePlan) -> String {
 
 /// What no resource names any more, while it stays, and what to do where it must make room for what replaces it. Where something
 /// does not render, it may be just that resource's object.
-fn kept(seen: &[Seen], plan: &NodePlan) -> Option<String> {
+fn kept(seen: &[ObservedResource], plan: &NodePlan) -> Option<String> {
     let unrendered = seen.iter().any(|s| s.facts.render_error.is_some());
     if unrendered || plan.kept.is_empty() {
         return None;
@@ -433,7 +436,7 @@ fn delete_command(key: &ObjectKey) -> String {
 }
 
 /// The first resources that are not ready, with their reasons: failed ones first.
-fn why_not_ready(seen: &[Seen], plan: &NodePlan) -> String {
+fn why_not_ready(seen: &[ObservedResource], plan: &NodePlan) -> String {
     let mut bad: Vec<_> = seen
         .iter()
         .zip(&plan.outcomes)

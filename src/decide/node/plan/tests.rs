@@ -130,11 +130,11 @@ fn planned(node: &NodeDigest, children: &[Option<Child>]) -> NodePlan {
     plan(node, &seen(node, children), &Rest::default(), at(0))
 }
 
-fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<Seen<'a>> {
+fn seen<'a>(node: &'a NodeDigest, children: &'a [Option<Child>]) -> Vec<ObservedResource<'a>> {
     node.facts
         .iter()
         .zip(children)
-        .map(|(facts, child)| Seen {
+        .map(|(facts, child)| ObservedResource {
             facts,
             unavailable: None,
             child: child.as_ref(),

@@ -127,7 +127,7 @@ fn what_failed_replaces_nothing() {
     };
     let mut refused = seen(&node, &children);
     refused[0].failure = Some(&failure);
-    let kept = |seen: &[Seen]| plan(&node, seen, &left_over(&node), at(0)).kept.len();
+    let kept = |seen: &[ObservedResource]| plan(&node, seen, &left_over(&node), at(0)).kept.len();
     assert_eq!(kept(&refused), 2, "refused, and the other skipped");
 
     let (node, children) = with(vec![facts("a", &[])], &[("a", false)]);
