@@ -1,14 +1,15 @@
 //! One sync of a hub: which nodes are written, which go, and what is said about the rows that cannot be used.
 
+mod write;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::api::hub::{HubSpec, Source};
 use crate::api::policy::{Rollout, Skew};
-use crate::api::resource::ARRAYS;
 use crate::api::{names, stamp};
 use crate::decide::child::NodeKey;
 use crate::decide::hub::desired::{Desired, Wanted};
@@ -17,8 +18,9 @@ use crate::decide::hub::render::{CompiledForm, RowInputs};
 use crate::decide::hub::rows::guard::{Asked, Direction, Held, Verdict, guard};
 use crate::decide::hub::rows::names::node_name;
 use crate::decide::hub::rows::{Row, Rows};
+use crate::decide::hub::sync::write::{RenderedNode, RowNode};
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::rollout::{Live, Way, is_ungated};
+use crate::decide::rollout::{Live, Way};
 use crate::decide::shared::content;
 
 /// The hub, as far as a sync needs it.
@@ -214,25 +216,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
         plan.skipped
             .add(Subject::Row, row.name(), row.reason.to_string());
     }
-    let gone: Vec<&Arc<NodeDigest>> = seen
-        .nodes
-        .iter()
-        .filter(|node| is_gone(seen, node))
-        .collect();
-    // One that was never live counts only where it is to go itself: when a table was swapped for another, the new nodes
-    // wait, and must not outnumber the old ones until these may go.
-    let counts = |node: &&Arc<NodeDigest>| {
-        !node.deleting && (node.live != Live::None || is_gone(seen, node))
-    };
-    let existing = seen.nodes.iter().filter(counts).count();
-    let deletions = Direction::Deletions {
-        without_form: gone.iter().filter(|node| !has_form(seen, node)).count() as u64,
-        unidentified: seen.rows.unidentified,
-    };
-    plan.held = seen.hub.deletions.held(deletions, existing, gone.len());
-    if plan.held.is_none() {
-        plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
-    }
+    plan_deletions(seen, &mut plan);
     let form_names: BTreeSet<&str> = seen.forms.keys().map(String::as_str).collect();
     let colliding: BTreeMap<(String, String), String> = seen
         .rows
@@ -287,32 +271,22 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
                 desired.insert(key.name, unrendered());
                 continue;
             }
-            let others = node.filter(|node| node.form != *form_name || node.row_uid != row.uid);
-            let taken = match ((seen.foreign)(&key), others) {
-                (Some(hub), _) if hub.is_empty() => Some(format!(
-                    "the node of this name is of no hub, and nobody looks after it: to have it taken over, give it the label \
-                     {}={}; or delete it",
-                    names::LABEL_HUB,
-                    seen.hub.name
-                )),
-                (Some(hub), _) => Some(format!(
-                    "the node of this name is of hub {hub:?}, and is made here once it is gone there: see the condition \
-                     DeletionsHeld of that hub; or rename the form"
-                )),
-                (None, Some(other)) => Some(format!(
-                    "the node of this name is of form {:?} and another row; rename one of the forms",
-                    other.form
-                )),
-                (None, None) => None,
-            };
-            if let Some(cause) = taken {
+            let foreign = (seen.foreign)(&key);
+            if let Some(cause) = taken(seen.hub, foreign, form_name, row, node) {
                 let unwritten = (form_name.clone(), key.name.clone());
                 plan.unwritten.insert(unwritten);
                 desired.insert(key.name.clone(), unrendered());
                 plan.skipped.add(Subject::Node, key.name, cause);
                 continue;
             }
-            let wanted = render_node(seen, &mut plan, form_name, form, row, &key, node, now);
+            let target = RowNode {
+                form_name,
+                form,
+                row,
+                key: &key,
+                node,
+            };
+            let wanted = render_node(seen, &mut plan, target, now);
             desired.insert(key.name, wanted.unwrap_or_else(unrendered));
         }
         desired_nodes.insert(form_name.clone(), desired);
@@ -328,6 +302,57 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
         .map(|(form, nodes)| (form, Arc::new(nodes)))
         .collect();
     plan
+}
+
+/// Deletes the nodes without a row or a form, or none of them while there are too many.
+fn plan_deletions(seen: &SyncInputs, plan: &mut Plan) {
+    let gone: Vec<&Arc<NodeDigest>> = seen
+        .nodes
+        .iter()
+        .filter(|node| is_gone(seen, node))
+        .collect();
+    // One that was never live counts only where it is to go itself: when a table was swapped for another, the new nodes
+    // wait, and must not outnumber the old ones until these may go.
+    let counts = |node: &&Arc<NodeDigest>| {
+        !node.deleting && (node.live != Live::None || is_gone(seen, node))
+    };
+    let existing = seen.nodes.iter().filter(counts).count();
+    let deletions = Direction::Deletions {
+        without_form: gone.iter().filter(|node| !has_form(seen, node)).count() as u64,
+        unidentified: seen.rows.unidentified,
+    };
+    plan.held = seen.hub.deletions.held(deletions, existing, gone.len());
+    if plan.held.is_none() {
+        plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
+    }
+}
+
+/// Why the row's node is not written: another hub, form or row has the node of its name.
+fn taken(
+    hub: &Hub,
+    foreign: Option<String>,
+    form_name: &str,
+    row: &Row,
+    node: Option<&Arc<NodeDigest>>,
+) -> Option<String> {
+    let other = node.filter(|node| node.form != form_name || node.row_uid != row.uid);
+    Some(match (foreign, other) {
+        (Some(other), _) if other.is_empty() => format!(
+            "the node of this name is of no hub, and nobody looks after it: to have it taken over, give it the label \
+             {}={}; or delete it",
+            names::LABEL_HUB,
+            hub.name
+        ),
+        (Some(other), _) => format!(
+            "the node of this name is of hub {other:?}, and is made here once it is gone there: see the condition \
+             DeletionsHeld of that hub; or rename the form"
+        ),
+        (None, Some(other)) => format!(
+            "the node of this name is of form {:?} and another row; rename one of the forms",
+            other.form
+        ),
+        (None, None) => return None,
+    })
 }
 
 /// What is not rendered now, and stays, is remembered for what it was rendered from.
@@ -397,20 +422,21 @@ fn inputs<'a>(
 }
 
 /// What the node is to be; None where its content is too large, or nobody can tell whose turn it is.
-#[allow(clippy::too_many_arguments)]
 fn render_node(
     seen: &SyncInputs,
     plan: &mut Plan,
-    form_name: &str,
-    form: &Form,
-    row: &Row,
-    key: &NodeKey,
-    node: Option<&Arc<NodeDigest>>,
+    target: RowNode,
     now: Timestamp,
 ) -> Option<Wanted> {
+    let RowNode {
+        form_name,
+        form,
+        row,
+        key,
+        node,
+    } = target;
     let id = (form_name.to_owned(), row.uid.clone());
-    let row_hash = row.hash();
-    let source = format!("{} {row_hash}", form.compiled.hash());
+    let source = format!("{} {}", form.compiled.hash(), row.hash());
     let is_written = |wanted: &Wanted| node.is_some_and(|node| wanted.is_held_by(node));
     if let Some(known) = seen.rendered.get(&id)
         && known.source == source
@@ -441,98 +467,18 @@ fn render_node(
             return None;
         }
     };
-    let mut spec = Map::from_iter([
-        ("uid".to_owned(), json!(row.uid)),
-        ("templateRef".to_owned(), json!(form_name)),
-        ("hubId".to_owned(), json!(seen.hub.name)),
-    ]);
-    // An array left out would not be pruned: what another manager wrote there would stay.
-    for array in ARRAYS {
-        spec.insert(
-            array.to_owned(),
-            content.get(array).cloned().unwrap_or_else(|| json!([])),
-        );
-    }
-    let content_hash = content::hash(Some(&content));
-    // The content's own hash in front: it tells an edit by hand from what was rendered.
-    let mut rest = vec![
-        json!(row.uid),
-        json!(form_name),
-        json!(seen.hub.name),
-        json!(seen.hub.uid),
-    ];
-    rest.extend(group.map(|group| json!(group)));
-    let rest = content::hash_value(&json!(rest));
-    let rendered_hash = format!("{content_hash}/{rest}");
-    let wanted = Wanted {
-        rendered_hash: Some(rendered_hash.as_str().into()),
-        group,
-    };
+    let rendered = RenderedNode::of(seen.hub, target, content, group, first_seen);
     let known = CachedRendering {
         source,
-        wanted: wanted.clone(),
+        wanted: rendered.wanted.clone(),
         errors,
     };
     plan.rendered.insert(id, known);
-    if is_written(&wanted) {
-        return Some(wanted);
+    if !is_written(&rendered.wanted) {
+        let write = rendered.write(seen.hub, target, plan.held.is_some());
+        plan.writes.push(write);
     }
-    let mut annotations = Map::from_iter([
-        (names::HUB_ID.to_owned(), json!(seen.hub.name)),
-        (
-            names::TEMPLATE_GENERATION.to_owned(),
-            json!(form.generation.to_string()),
-        ),
-        (names::RENDERED_HASH.to_owned(), json!(rendered_hash)),
-        (names::ROW_HASH.to_owned(), json!(row_hash)),
-        (names::FIRST_SEEN.to_owned(), json!(first_seen)),
-    ]);
-    let creation = node.is_none_or(|node| node.live == Live::None);
-    if let Some(group) = group {
-        annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
-    }
-    let free = form.forced || is_ungated(&form.policy, seen.hub.skew, creation);
-    let held = creation && plan.held.is_some();
-    // Of what Lynq left it is found out first what the release would change, and which objects the node has.
-    let known = node.is_none_or(|node| node.live != Live::Unknown);
-    let goes = free && known && !held;
-    if goes {
-        let version = node.map(|node| format!("/{}", node.resource_version));
-        let marker = format!("{content_hash}{}", version.unwrap_or_default());
-        annotations.insert(names::UNGATED.to_owned(), json!(marker));
-    }
-    let object = json!({
-        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
-        "kind": "LynqNode",
-        "metadata": {
-            "name": key.name,
-            "namespace": key.namespace,
-            "labels": labels(&seen.hub.name, &row.uid),
-            "annotations": annotations,
-            "finalizers": [names::NODE_FINALIZER],
-            "ownerReferences": [{
-                "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
-                "kind": "LynqHub",
-                "name": seen.hub.name,
-                "uid": seen.hub.uid,
-                "controller": true,
-                "blockOwnerDeletion": true,
-            }],
-        },
-        "spec": spec,
-    });
-    plan.writes.push(NodeWrite {
-        name: key.name.clone(),
-        form: form_name.to_owned(),
-        uid: row.uid.clone(),
-        object,
-        makes: node.is_none(),
-        way: goes.then_some(match form.forced {
-            true => Way::Forced,
-            false => Way::Ungated,
-        }),
-    });
-    Some(wanted)
+    Some(rendered.wanted)
 }
 
 #[cfg(test)]
