@@ -118,29 +118,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> P
         if may_opt_out(write) {
             return opt_out(write, object, warnings);
         }
-        let text = format!(
-            "statefulset {}: lynqgate keeps its label {}: to have it leave the partition alone, {}",
-            name(object),
-            names::PARTITION_GATE,
-            match is_managed(write.old) {
-                true => "set partitionGate: false in the form".to_owned(),
-                false => format!(
-                    "set the label to \"false\": {}=false",
-                    names::PARTITION_GATE
-                ),
-            }
-        );
-        warnings.push(text);
-        let old = write.old.unwrap_or(&Value::Null);
-        let managed = &old["metadata"]["labels"][names::LABEL_MANAGED];
-        if !managed.is_null() {
-            put(
-                object,
-                "labels",
-                names::LABEL_MANAGED,
-                Some(managed.clone()),
-            );
-        }
+        keep_label(write, object, warnings);
     }
     put(
         object,
@@ -198,48 +176,86 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> P
     let before = if was_gated { stored } else { 0 };
     match wanted.cmp(&before) {
         Ordering::Equal => PartitionOutcome::Unchanged,
-        Ordering::Greater => {
-            put(
-                object,
-                "annotations",
-                names::PARTITION_PAUSED,
-                Some(json!(write.user)),
-            );
-            warnings.push(format!(
-                "paused: lynqgate updates no more pods of statefulset {} until you lower its partition again, or its annotation {} is removed",
-                name(object),
-                names::PARTITION_PAUSED
-            ));
-            PartitionOutcome::Paused
-        }
+        Ordering::Greater => pause(write, object, warnings),
         // Only the loop lowers it: a manifest that names a partition is applied again and again.
         Ordering::Less => {
             set_partition(object, stored);
             match annotation(old, names::PARTITION_PAUSED) {
-                Some(by) if by == write.user => {}
-                Some(by) => {
-                    warnings.push(format!(
-                        "statefulset {}: its update stays paused, since {by} paused it; to go on, remove the annotation {}",
-                        name(object),
-                        names::PARTITION_PAUSED
-                    ));
-                    let by = Some(json!(by));
-                    put(object, "annotations", names::PARTITION_PAUSED, by);
-                    return PartitionOutcome::Unchanged;
-                }
+                Some(by) => resume(write, by, object, warnings),
                 None => {
                     warnings.push(named(object, wanted));
-                    return PartitionOutcome::Unchanged;
+                    PartitionOutcome::Unchanged
                 }
             }
-            put(object, "annotations", names::PARTITION_PAUSED, None);
-            warnings.push(format!(
-                "resumed: lynqgate updates the pods of statefulset {} one at a time",
-                name(object)
-            ));
-            PartitionOutcome::Resumed
         }
     }
+}
+
+/// The label stays, also in a write that leaves it out.
+fn keep_label(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) {
+    let text = format!(
+        "statefulset {}: lynqgate keeps its label {}: to have it leave the partition alone, {}",
+        name(object),
+        names::PARTITION_GATE,
+        match is_managed(write.old) {
+            true => "set partitionGate: false in the form".to_owned(),
+            false => format!(
+                "set the label to \"false\": {}=false",
+                names::PARTITION_GATE
+            ),
+        }
+    );
+    warnings.push(text);
+    let old = write.old.unwrap_or(&Value::Null);
+    let managed = &old["metadata"]["labels"][names::LABEL_MANAGED];
+    if !managed.is_null() {
+        put(
+            object,
+            "labels",
+            names::LABEL_MANAGED,
+            Some(managed.clone()),
+        );
+    }
+}
+
+fn pause(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> PartitionOutcome {
+    let by = Some(json!(write.user));
+    put(object, "annotations", names::PARTITION_PAUSED, by);
+    warnings.push(format!(
+        "paused: lynqgate updates no more pods of statefulset {} until you lower its partition again, or its annotation {} is removed",
+        name(object),
+        names::PARTITION_PAUSED
+    ));
+    PartitionOutcome::Paused
+}
+
+/// Only the user who paused the updates resumes them by the partition.
+fn resume(
+    write: &Write<'_>,
+    by: &str,
+    object: &mut Value,
+    warnings: &mut Vec<String>,
+) -> PartitionOutcome {
+    if by != write.user {
+        warnings.push(format!(
+            "statefulset {}: its update stays paused, since {by} paused it; to go on, remove the annotation {}",
+            name(object),
+            names::PARTITION_PAUSED
+        ));
+        put(
+            object,
+            "annotations",
+            names::PARTITION_PAUSED,
+            Some(json!(by)),
+        );
+        return PartitionOutcome::Unchanged;
+    }
+    put(object, "annotations", names::PARTITION_PAUSED, None);
+    warnings.push(format!(
+        "resumed: lynqgate updates the pods of statefulset {} one at a time",
+        name(object)
+    ));
+    PartitionOutcome::Resumed
 }
 
 fn named(object: &Value, partition: i64) -> String {

@@ -196,34 +196,7 @@ fn states(
     if let Some(kept) = kept(seen, plan) {
         why = format!("{why}; {kept}");
     }
-    let (ready, ready_reason, ready_message) = match (&node.live, &plan.graph_error) {
-        (Live::None, _) => (
-            false,
-            ConditionReason::NotReleased,
-            "held since its creation: nothing of it is live yet".to_owned(),
-        ),
-        (Live::Unknown, _) => (
-            match &plan.unready {
-                Some(unready) => unready.is_empty(),
-                None => node.is_ready(),
-            },
-            ConditionReason::LiveContentUnknown,
-            unknown_content(plan.unready.as_deref().unwrap_or_default()),
-        ),
-        (_, Some(error)) => (false, ConditionReason::DependencyError, error.to_string()),
-        _ if status.ready_resources == status.desired_resources => {
-            (true, ConditionReason::Reconciled, all_ready(seen, plan))
-        }
-        _ => {
-            let reason = match (conflicts > 0, failed > conflicts) {
-                (true, true) => ConditionReason::ResourcesFailedAndConflicted,
-                (true, false) => ConditionReason::ResourcesConflicted,
-                (false, true) => ConditionReason::ResourcesFailed,
-                (false, false) => ConditionReason::NotAllResourcesReady,
-            };
-            (false, reason, why.clone())
-        }
-    };
+    let (ready, ready_reason, ready_message) = readiness(node, status, seen, plan, &why);
     let left_over = plan.left_over.first();
     let degraded = failed > 0 || plan.graph_error.is_some() || left_over.is_some();
     let degraded_reason = match (conflicts > 0, degraded) {
@@ -306,6 +279,44 @@ fn states(
     ];
     states.extend(node.is_edited().map(|yes| edited(node, yes)));
     states
+}
+
+fn readiness(
+    node: &NodeDigest,
+    status: &NodeStatus,
+    seen: &[ObservedResource],
+    plan: &NodePlan,
+    why: &str,
+) -> (bool, ConditionReason, String) {
+    let conflicts = status.conflicted_resources;
+    match (&node.live, &plan.graph_error) {
+        (Live::None, _) => (
+            false,
+            ConditionReason::NotReleased,
+            "held since its creation: nothing of it is live yet".to_owned(),
+        ),
+        (Live::Unknown, _) => (
+            match &plan.unready {
+                Some(unready) => unready.is_empty(),
+                None => node.is_ready(),
+            },
+            ConditionReason::LiveContentUnknown,
+            unknown_content(plan.unready.as_deref().unwrap_or_default()),
+        ),
+        (_, Some(error)) => (false, ConditionReason::DependencyError, error.to_string()),
+        _ if status.ready_resources == status.desired_resources => {
+            (true, ConditionReason::Reconciled, all_ready(seen, plan))
+        }
+        _ => {
+            let reason = match (conflicts > 0, status.failed_resources > conflicts) {
+                (true, true) => ConditionReason::ResourcesFailedAndConflicted,
+                (true, false) => ConditionReason::ResourcesConflicted,
+                (false, true) => ConditionReason::ResourcesFailed,
+                (false, false) => ConditionReason::NotAllResourcesReady,
+            };
+            (false, reason, why.to_owned())
+        }
+    }
 }
 
 fn edited(node: &NodeDigest, yes: bool) -> ConditionState {
