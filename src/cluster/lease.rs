@@ -8,7 +8,7 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::operator::election::{
-    Candidate, LEASE, Lease, RENEW_DEADLINE, RETRY, Step, step,
+    LEASE, LeaderCandidate, Lease, RENEW_DEADLINE, RETRY, Step, step,
 };
 
 /// A candidate for one lease.
@@ -16,7 +16,7 @@ pub struct Election {
     objects: Objects,
     key: ObjectKey,
     me: String,
-    candidate: Candidate,
+    candidate: LeaderCandidate,
 }
 
 impl Election {
@@ -34,7 +34,7 @@ impl Election {
             objects,
             key,
             me,
-            candidate: Candidate::default(),
+            candidate: LeaderCandidate::default(),
         }
     }
 

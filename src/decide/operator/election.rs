@@ -25,7 +25,7 @@ pub struct Lease {
 
 /// A replica that wants to lead, and what it remembers between two steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Candidate {
+pub struct LeaderCandidate {
     seen: Option<ObservedVersion>,
 }
 
@@ -39,7 +39,7 @@ struct ObservedVersion {
     since: Timestamp,
 }
 
-impl Candidate {
+impl LeaderCandidate {
     /// Takes what a write of ours made of the Lease: no sign of life of somebody else. False where it is older than what was
     /// there before.
     pub fn note_written(&mut self, uid: &str, version: &str, now: Timestamp) -> bool {
@@ -68,7 +68,12 @@ pub enum Step {
     StartAnew,
 }
 
-pub fn step(me: &str, lease: Option<&Lease>, candidate: &mut Candidate, now: Timestamp) -> Step {
+pub fn step(
+    me: &str,
+    lease: Option<&Lease>,
+    candidate: &mut LeaderCandidate,
+    now: Timestamp,
+) -> Step {
     let Some(lease) = lease else {
         return Step::Create;
     };
@@ -116,7 +121,7 @@ mod tests {
             transitions: 0,
             duration_seconds: 15,
         };
-        let mut candidate = Candidate::default();
+        let mut candidate = LeaderCandidate::default();
         let mut look = |lease: Option<Lease>, second: i64| {
             step("me", lease.as_ref(), &mut candidate, at(second))
         };
@@ -147,7 +152,7 @@ mod tests {
             transitions: 0,
             duration_seconds: 15,
         };
-        let mut candidate = Candidate::default();
+        let mut candidate = LeaderCandidate::default();
         assert!(candidate.note_written("a", "20", now));
         let mut look = |lease: Lease| step("me", Some(&lease), &mut candidate, now);
         assert_eq!(look(lease("a", "20")), Step::Renew);

@@ -19,7 +19,7 @@ use crate::decide::rollout::pace::{Pace, set_pace, set_times};
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::stalled::stalled;
 use crate::decide::rollout::status::message::{Message, complete, with_force};
-use crate::decide::rollout::status::progress::Progress;
+use crate::decide::rollout::status::progress::FormProgress;
 use crate::decide::rollout::{Form, Node, Snapshot, free_at, order};
 
 /// The part of a form's status that the planner knows.
@@ -145,7 +145,7 @@ pub struct FormStatusInputs<'a> {
 }
 
 pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp) -> FormState {
-    let progress = Progress::of(name, form, seen);
+    let progress = FormProgress::of(name, form, seen);
     let reasons = reasons_of(name, seen);
     let blocked = most_urgent(&reasons);
     let mut waiting = BTreeMap::new();
@@ -272,7 +272,7 @@ fn counted(
     name: &str,
     form: &Form,
     seen: &FormStatusInputs,
-    progress: &Progress,
+    progress: &FormProgress,
     force: Option<Force>,
 ) -> FormRolloutStatus {
     let total = progress.total();

@@ -2,7 +2,7 @@
 
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::decide::rollout::reason::{Because, Names, Reason};
-use crate::decide::rollout::status::progress::Progress;
+use crate::decide::rollout::status::progress::FormProgress;
 use crate::decide::rollout::status::{Force, FormStatusInputs};
 use crate::decide::rollout::{Form, Node};
 
@@ -10,7 +10,7 @@ use crate::decide::rollout::{Form, Node};
 pub struct Message<'a> {
     pub form: &'a Form,
     pub seen: &'a FormStatusInputs<'a>,
-    pub progress: &'a Progress<'a>,
+    pub progress: &'a FormProgress<'a>,
     pub rollout: &'a FormRolloutStatus,
     pub blocked: Option<&'a Reason>,
     pub stalled: Option<&'a str>,

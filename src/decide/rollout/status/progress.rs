@@ -9,7 +9,7 @@ use crate::decide::rollout::reason::Names;
 use crate::decide::rollout::status::{FormStatusInputs, nodes_of};
 use crate::decide::rollout::{Form, Node};
 
-pub struct Progress<'a> {
+pub struct FormProgress<'a> {
     pub nodes: Vec<(&'a String, &'a Node)>,
     pub ready: i32,
     pub held: i32,
@@ -34,7 +34,7 @@ pub struct Progress<'a> {
     pub looked: bool,
 }
 
-impl<'a> Progress<'a> {
+impl<'a> FormProgress<'a> {
     pub fn of(name: &'a str, form: &Form, seen: &FormStatusInputs<'a>) -> Self {
         let nodes: Vec<_> = nodes_of(name, seen.snapshot).collect();
         let count =
@@ -61,7 +61,7 @@ impl<'a> Progress<'a> {
             .iter()
             .cloned()
             .partition(|name| seen.snapshot.nodes.get(name).is_some_and(|n| n.deleting));
-        Progress {
+        FormProgress {
             ready: count(&is_ready),
             held: count(&Node::held),
             updated: updated().count() as i32,
