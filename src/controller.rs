@@ -39,12 +39,12 @@ use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::decisions::Decisions;
 use crate::controller::rollout::snapshot::is_forced;
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, NodeKey, ObjectKey};
-use crate::decide::desired::Desired;
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::status::HoldReason;
+use crate::decide::hub::desired::Desired;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::status::HoldReason;
 use crate::decide::rollout::Maintained;
+use crate::decide::shared::backoff::Backoff;
 use metrics::Metrics;
 use recordings::Recordings;
 
@@ -107,7 +107,7 @@ pub struct World {
     pub rollout_queue: Queue<HubKey>,
     pub partition_queue: Queue<partition::SetKey>,
     /// The StatefulSets whose partition lynqgate moves.
-    pub partitions: Mutex<BTreeMap<partition::SetKey, partition::Memory>>,
+    pub partitions: Mutex<BTreeMap<partition::SetKey, partition::PartitionMemory>>,
     /// The release loop has been at the statuses of some hub's forms.
     pub forms_told: Notify,
     /// Why each held node waits; written by the release loop, shown in the node's status.
@@ -124,9 +124,9 @@ pub struct World {
     pub conflicts: Mutex<BTreeMap<NodeKey, Conflicts>>,
     /// Nodes whose pods were evicted for the maintenance of a Kubernetes node.
     pub maintained: Mutex<BTreeMap<NodeKey, Maintained>>,
-    node_memory: Mutex<BTreeMap<NodeKey, node::Memory>>,
-    hub_memory: Mutex<BTreeMap<HubKey, hub::Memory>>,
-    rollout_memory: Mutex<BTreeMap<HubKey, rollout::Memory>>,
+    node_memory: Mutex<BTreeMap<NodeKey, node::NodeMemory>>,
+    hub_memory: Mutex<BTreeMap<HubKey, hub::HubMemory>>,
+    rollout_memory: Mutex<BTreeMap<HubKey, rollout::RolloutMemory>>,
     pub recordings: Recordings,
 }
 
@@ -144,7 +144,7 @@ pub struct Rendered {
     pub writing: bool,
     /// What the nodes were last written from; those that the API server refused are not waited for.
     pub spec: Option<Arc<FormSpec>>,
-    /// Of the hub's spec whose rows they were written from ([`hub_sync::rows_hash`](crate::decide::hub_sync::rows_hash)).
+    /// Of the hub's spec whose rows they were written from ([`sync::rows_hash`](crate::decide::hub::sync::rows_hash)).
     pub rows_hash: Option<String>,
     /// The nodes that its rows ask for, since its first sync.
     pub desired: Option<Arc<Desired>>,

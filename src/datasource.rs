@@ -1,4 +1,4 @@
-//! Where a hub's rows come from. Reads and converts; what the rows mean is for `decide::rows` to say.
+//! Where a hub's rows come from. Reads and converts; what the rows mean is for `decide::hub::rows` to say.
 //!
 //! A new kind of source is one file here and one arm of [`DataSource`], beside its block in `api::hub`; how it is opened, and what
 //! is said of it, is an arm each in `controller::hub::source`.
@@ -10,7 +10,7 @@ pub mod mysql;
 pub mod postgresql;
 pub mod written;
 
-use crate::decide::rows::{Columns, RawRow, RowCount};
+use crate::decide::hub::rows::{Columns, RawRow, RowCount};
 
 pub use error::SourceError;
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use lynqgate::api::resource::ARRAYS;
 use lynqgate::decide::child::Child;
-use lynqgate::decide::content::hash_value;
+use lynqgate::decide::shared::content::hash_value;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Options, wait};

@@ -33,8 +33,8 @@ use lynqgate::datasource::database::{Limits, Settings, Tls};
 use lynqgate::datasource::mysql::Mysql;
 use lynqgate::datasource::postgresql::Postgresql;
 use lynqgate::datasource::{DataSource, SourceError};
-use lynqgate::decide::rows::activity::Words;
-use lynqgate::decide::rows::{Columns, RowCount};
+use lynqgate::decide::hub::rows::activity::Words;
+use lynqgate::decide::hub::rows::{Columns, RowCount};
 
 use crate::cluster::database::{self, Database, Options, Product, READER};
 

@@ -209,7 +209,7 @@ fn of_reasons(sections: &BTreeMap<&str, Vec<Row>>, source: &str) -> Result<Vec<S
             .iter()
             .filter(|row| quoted(&row[0]).contains(word));
         let told: String = rows.map(|row| row[2].as_str()).collect();
-        let mut places = reason.places().iter();
+        let mut places = reason.conditions().iter();
         let untold = places
             .find(|(kind, type_)| !(told.contains(kind) && told.contains(&format!("`{type_}`"))));
         problems.extend(untold.map(|place| format!("Conditions: {word} is also of {place:?}")));
@@ -248,7 +248,7 @@ fn conditions() -> Result<BTreeMap<String, ConditionReason>> {
 
 /// The reasons of conditions, and the types.
 fn words(conditions: &BTreeMap<String, ConditionReason>) -> BTreeSet<String> {
-    let places = conditions.values().flat_map(|reason| reason.places());
+    let places = conditions.values().flat_map(|reason| reason.conditions());
     let types = places.map(|(_, type_)| (*type_).to_owned());
     conditions.keys().cloned().chain(types).collect()
 }
@@ -260,7 +260,7 @@ fn events() -> Result<BTreeMap<String, EventReason>> {
         ensure!(reason.as_str() == word, "{word}");
     }
     let is_told = |reason: &ConditionReason| {
-        let mut places = reason.places().iter();
+        let mut places = reason.conditions().iter();
         *reason == ConditionReason::NoForm
             || *reason != ConditionReason::NotHeld
                 && places.any(|place| [("LynqForm", "Valid"), ("LynqForm", "Held")].contains(place))

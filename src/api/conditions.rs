@@ -49,7 +49,7 @@ impl ConditionState {
         message: impl Into<String>,
     ) -> Self {
         debug_assert!(
-            reason.places().iter().any(|(_, place)| *place == type_),
+            reason.conditions().iter().any(|(_, place)| *place == type_),
             "{reason:?} is no reason of {type_}"
         );
         ConditionState {

@@ -31,7 +31,7 @@ pub const ARRAYS: [&str; 16] = [
 pub type DefaultOf = fn() -> Value;
 
 /// The resource fields that have a default, with it. Content is compared with these dropped: a default
-/// that the API server fills in on read must not look like a change (see `decide::content`).
+/// that the API server fills in on read must not look like a change (see `decide::shared::content`).
 pub const DEFAULTS: [(&str, DefaultOf); 7] = [
     ("skipOnDependencyFailure", || Value::Bool(true)),
     ("creationPolicy", || Value::from("WhenNeeded")),

@@ -23,9 +23,9 @@ use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::Rendered;
 use crate::controller::rollout::{edited_of, snapshot};
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::explain::{Asked, Explanation, Leader, of_nobody};
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout;
+use crate::decide::rollout::explain::{Asked, Explanation, Leader, of_nobody};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -150,7 +150,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         .map(|object| Arc::new(Form::of(object)))
         .filter(|form| form.hub_id == hub_name && !form.deleting)
         .collect();
-    let mut snapshot = snapshot::of(&snapshot::Seen {
+    let mut snapshot = snapshot::of(&snapshot::SnapshotInputs {
         hub: hub.as_ref(),
         forms: &forms,
         nodes: &nodes,

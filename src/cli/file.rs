@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::budget::BudgetBreach;
 
 use crate::datasource::written;
-use crate::decide::content::DEPTH_MAX;
+use crate::decide::shared::content::DEPTH_MAX;
 
 /// How deep a file may be nested: more than a form may be, of which its own check says more; and no danger to a program's stack.
 const LEVELS_MAX: usize = 80;
@@ -115,7 +115,7 @@ pub fn object(path: &Path, kind: &'static str) -> Result<Value, Error> {
 pub struct Mapping {
     pub fields: Map<String, Value>,
     text: String,
-    places: written::Places,
+    places: written::SpannedValues,
 }
 
 impl Mapping {

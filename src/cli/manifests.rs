@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use crate::api::resource::ARRAYS;
 use crate::api::{crd, names};
-use crate::decide::content::{self, HASH_VERSION};
-use crate::decide::installation::{OPERATOR_VARIABLE, STORED, definition_of, is_operator};
+use crate::decide::operator::installation::{
+    OPERATOR_VARIABLE, STORED, definition_of, is_operator,
+};
+use crate::decide::shared::content::{self, HASH_VERSION};
 
 /// User name of the operator as these manifests install it.
 const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";

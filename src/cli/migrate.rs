@@ -22,12 +22,12 @@ use crate::controller::metrics::Metrics;
 use crate::controller::node::takeover::foresee;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{NodeKey, ObjectKey};
-use crate::decide::content;
-use crate::decide::hub_sync::NodeWrite;
-use crate::decide::node::NodeDigest;
+use crate::decide::hub::sync::NodeWrite;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::takeover::left;
 use crate::decide::rollout::Live;
-use crate::decide::takeover::left;
-use found::{Found, Outcome, Terms, When};
+use crate::decide::shared::content;
+use found::{MigrationReport, NodeOutcome, Terms, When};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -60,16 +60,16 @@ const NODES_MAX: usize = 8;
 /// Nodes between two words on how far it is.
 const TOLD_EVERY: usize = 500;
 /// A node that is to be looked at.
-struct Look {
+struct NodeCheck {
     name: String,
     form: String,
     /// What the hub writes; None where it is written already, and waits.
     spec: Option<Value>,
 }
 
-impl Look {
+impl NodeCheck {
     fn written(mut write: NodeWrite) -> Self {
-        Look {
+        NodeCheck {
             name: write.name,
             form: write.form,
             spec: Some(write.object["spec"].take()),
@@ -77,7 +77,7 @@ impl Look {
     }
 
     fn waiting(node: &NodeDigest) -> Self {
-        Look {
+        NodeCheck {
             name: node.key.name.clone(),
             form: node.form.clone(),
             spec: None,
@@ -145,8 +145,12 @@ async fn list(world: &World, kind: &str, namespace: &str) -> Result<Vec<Value>, 
     Ok(all)
 }
 
-async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Result<Found, Error> {
-    let mut found = Found::of(hub);
+async fn found(
+    world: &World,
+    hub: &Hub,
+    nodes: &BTreeMap<NodeKey, Value>,
+) -> Result<MigrationReport, Error> {
+    let mut found = MigrationReport::of(hub);
     let of_hub = world
         .nodes
         .of_hub(&(hub.namespace.clone(), hub.name.clone()));
@@ -176,12 +180,12 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
         .filter(|(_, terms)| terms.policy.paused && !terms.forced);
     found.paused_forms = paused.map(|(form, _)| form.clone()).collect();
     let written: BTreeSet<String> = plan.writes.iter().map(|write| write.name.clone()).collect();
-    let mut all: Vec<Look> = plan.writes.into_iter().map(Look::written).collect();
+    let mut all: Vec<NodeCheck> = plan.writes.into_iter().map(NodeCheck::written).collect();
     for node in of_hub {
         let name = &node.key.name;
         if node.deleting {
             match plan.unwritten.contains(&(node.form.clone(), name.clone())) {
-                true => found.tell(&node.form, name, Outcome::MadeAnew),
+                true => found.tell(&node.form, name, NodeOutcome::MadeAnew),
                 false => found.goes_already(name),
             }
         } else if !written.contains(name)
@@ -189,26 +193,26 @@ async fn found(world: &World, hub: &Hub, nodes: &BTreeMap<NodeKey, Value>) -> Re
             && node.held()
             && node.rendered_hash.is_some()
         {
-            all.push(Look::waiting(&node));
+            all.push(NodeCheck::waiting(&node));
         }
     }
     let total = all.len();
     let terms = &terms;
-    let looks = all.into_iter().map(|look| async move {
+    let checks = all.into_iter().map(|check| async move {
         let key = NodeKey {
             namespace: hub.namespace.clone(),
-            name: look.name.clone(),
+            name: check.name.clone(),
         };
-        let outcome = outcome(world, &look, nodes.get(&key), terms.get(&look.form)).await;
+        let outcome = outcome(world, &check, nodes.get(&key), terms.get(&check.form)).await;
         let outcome = outcome.map_err(|reason| Error::Api {
             what: format!("the objects of lynqnode {key}"),
             reason,
         })?;
-        Ok((look.form, key.name, outcome))
+        Ok((check.form, key.name, outcome))
     });
-    let mut looks = stream::iter(looks).buffer_unordered(NODES_MAX);
+    let mut checks = stream::iter(checks).buffer_unordered(NODES_MAX);
     let mut looked = 0;
-    while let Some((form, node, outcome)) = looks.try_next().await? {
+    while let Some((form, node, outcome)) = checks.try_next().await? {
         found.tell(&form, &node, outcome);
         looked += 1;
         if looked % TOLD_EVERY == 0 {
@@ -244,20 +248,20 @@ fn terms(world: &World, hub: &Hub, held: bool) -> BTreeMap<String, Terms> {
 
 async fn outcome(
     world: &World,
-    look: &Look,
+    check: &NodeCheck,
     stored: Option<&Value>,
     terms: Option<&Terms>,
-) -> Result<Outcome, ApiError> {
+) -> Result<NodeOutcome, ApiError> {
     let when =
         |node: Option<&NodeDigest>| terms.map_or(When::InTurn, |terms| When::of(terms, node));
     let Some(stored) = stored else {
-        return Ok(Outcome::new(when(None)));
+        return Ok(NodeOutcome::new(when(None)));
     };
     let mut node = NodeDigest::of(stored, None);
     let mut desired = stored.clone();
-    match &look.spec {
-        _ if node.live != Live::Unknown && look.spec.is_some() => return Ok(Outcome::Known),
-        _ if node.live != Live::Unknown => return Ok(Outcome::waits(&node)),
+    match &check.spec {
+        _ if node.live != Live::Unknown && check.spec.is_some() => return Ok(NodeOutcome::Known),
+        _ if node.live != Live::Unknown => return Ok(NodeOutcome::waits(&node)),
         None => {}
         Some(spec) => {
             desired["spec"] = spec.clone();
@@ -274,7 +278,7 @@ async fn outcome(
         .map(|foreseen| foreseen.effects)
         .unwrap_or_default();
     Ok(match effects.is_empty() {
-        true => Outcome::TakenOver,
-        false => Outcome::changes(when(Some(&node)), &effects),
+        true => NodeOutcome::TakenOver,
+        false => NodeOutcome::changes(when(Some(&node)), &effects),
     })
 }

@@ -12,9 +12,9 @@ use crate::cli::schema;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::decide::admission::{form, hub};
-use crate::decide::hub_sync::{self, Seen};
-use crate::decide::rows::activity::Words;
-use crate::decide::rows::{Collector, Columns, RawRow, RowCount, Rows};
+use crate::decide::hub::rows::activity::Words;
+use crate::decide::hub::rows::{Collector, Columns, RawRow, RowCount, Rows};
+use crate::decide::hub::sync::{self, SyncInputs};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -100,7 +100,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let rows = rows(&arguments.row, hub.as_ref())?;
     let forms = BTreeMap::from([(
         form.name.clone(),
-        hub_sync::Form {
+        sync::Form {
             generation: 1,
             policy: change.spec.rollout.clone().unwrap_or_default(),
             forced: false,
@@ -108,15 +108,15 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             compiled: change.new,
         },
     )]);
-    let plan = hub_sync::plan(
-        &Seen {
-            hub: &hub_sync::Hub {
+    let plan = sync::plan(
+        &SyncInputs {
+            hub: &sync::Hub {
                 namespace: form.namespace.clone(),
                 name: form.hub_id.clone(),
                 uid: String::new(),
                 skew: Default::default(),
-                deletions: hub_sync::Allowance::default(),
-                creations: hub_sync::Allowance::default(),
+                deletions: sync::Allowance::default(),
+                creations: sync::Allowance::default(),
                 seed: [0; 32],
             },
             forms: &forms,

@@ -8,7 +8,7 @@ use crate::api::names;
 use crate::cli::Output;
 use crate::cli::file;
 use crate::cli::output::print;
-use crate::decide::replay::{self, Recording, Replayed};
+use crate::decide::rollout::replay::{self, Recording, Replayed};
 
 /// Where the cases of the release planner are, in a checkout of lynqgate.
 const CASES: &str = "tests/cases/snapshots";

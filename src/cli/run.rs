@@ -35,7 +35,7 @@ use crate::controller::trial::{live_nodes, try_on_server};
 use crate::controller::{Workers, World};
 use crate::datasource::database::panics;
 use crate::decide::child::key_of;
-use crate::decide::hosts::{Hosts, Listed};
+use crate::decide::hub::hosts::{Hosts, Listed};
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::definitions::{self, Definitions, PATIENCE, Turns};

@@ -4,7 +4,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::api::names;
-use crate::decide::rows::uid::is_subdomain;
+use crate::decide::hub::rows::uid::is_subdomain;
 
 /// The schema of the spec that a definition has.
 pub fn of_spec(definition: &Value) -> &Value {

@@ -4,7 +4,7 @@ use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
 
 use crate::cluster::prose::{is_denied, is_webhooks, misfit};
-use crate::decide::refusal::without_values;
+use crate::decide::shared::refusal::without_values;
 
 /// The reason of a cause: another manager owns the field that an apply would change.
 const OF_ANOTHER_MANAGER: &str = "FieldManagerConflict";

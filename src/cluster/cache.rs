@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use crate::cluster::clock::{self, Instant};
-use crate::decide::version;
+use crate::decide::shared::version;
 
 /// What a cache keeps of an object.
 pub trait Cached {

@@ -7,14 +7,16 @@ use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::election::{LEASE, Lease, Memory, RENEW_DEADLINE, RETRY, Step, step};
+use crate::decide::operator::election::{
+    LEASE, LeaderCandidate, Lease, RENEW_DEADLINE, RETRY, Step, step,
+};
 
 /// A candidate for one lease.
 pub struct Election {
     objects: Objects,
     key: ObjectKey,
     me: String,
-    memory: Memory,
+    candidate: LeaderCandidate,
 }
 
 impl Election {
@@ -32,7 +34,7 @@ impl Election {
             objects,
             key,
             me,
-            memory: Memory::default(),
+            candidate: LeaderCandidate::default(),
         }
     }
 
@@ -89,7 +91,7 @@ impl Election {
     /// One look at the lease; true while this process leads.
     async fn look(&mut self) -> Result<bool, ApiError> {
         let lease = self.read().await?;
-        let next = step(&self.me, lease.as_ref(), &mut self.memory, clock::now());
+        let next = step(&self.me, lease.as_ref(), &mut self.candidate, clock::now());
         let now = clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let mut spec = json!({"holderIdentity": self.me, "leaseDurationSeconds": LEASE.as_secs(), "renewTime": now});
         let written = match (next, lease) {
@@ -112,7 +114,7 @@ impl Election {
             Ok(object) => {
                 let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
                 let (uid, version) = (text("uid"), text("resourceVersion"));
-                match self.memory.note_written(uid, version, clock::now()) {
+                match self.candidate.note_written(uid, version, clock::now()) {
                     true => Ok(true),
                     false => start_anew(),
                 }

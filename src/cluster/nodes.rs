@@ -9,7 +9,7 @@ use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList};
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 
 /// Namespace and name of a hub.
 pub type HubKey = (String, String);

@@ -20,8 +20,8 @@ use crate::cluster::published::{self, Published};
 use crate::cluster::vital::Mutex;
 use crate::decide::child::texts::Texts;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
-use crate::decide::node_plan::recreate::Dependents;
-use crate::decide::refusal::without_values;
+use crate::decide::node::plan::recreate::Dependents;
+use crate::decide::shared::refusal::without_values;
 
 pub use crate::cluster::api_error::ApiError;
 
@@ -38,7 +38,7 @@ pub struct Served {
 }
 
 /// The form of an object, and the name of its node.
-type Known = (Option<Arc<FormSpec>>, String);
+type FormOfNode = (Option<Arc<FormSpec>>, String);
 
 /// Requests to the API server. Cheap to clone.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ pub struct Objects {
     /// It refuses fields that the kind does not have, however they are written.
     strict: bool,
     /// What the errors may say, beside everybody's words.
-    known: Option<Known>,
+    known: Option<FormOfNode>,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
     published: Published,
 }

@@ -23,11 +23,11 @@ const RETRY: Duration = Duration::from_secs(60);
 #[derive(Clone, Default)]
 pub struct Published {
     /// Held across a request: a document is large, and asked for once.
-    texts: Arc<Mutex<BTreeMap<Kind, Known>>>,
+    texts: Arc<Mutex<BTreeMap<Kind, CachedTexts>>>,
 }
 
 /// Until when it holds, and what is known.
-type Known = (Instant, Option<Arc<Texts>>);
+type CachedTexts = (Instant, Option<Arc<Texts>>);
 
 impl Published {
     /// None where the kind has no schema, or none can be read: then the API server judges the object as it is.

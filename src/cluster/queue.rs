@@ -14,7 +14,7 @@ use tokio::time::Duration;
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::process;
 use crate::cluster::vital::{self, Mutex};
-use crate::decide::backoff::Backoff;
+use crate::decide::shared::backoff::Backoff;
 
 /// What is to be done later than this is not done by this process.
 const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use memchr::memchr2;
 
-/// Far above what a form may have (`decide::content::DEPTH_MAX`), so that what is cut is refused; below the parser's own
+/// Far above what a form may have (`decide::shared::content::DEPTH_MAX`), so that what is cut is refused; below the parser's own
 /// limit of 128.
 pub const DEPTH_MAX: usize = 100;
 

@@ -3,16 +3,16 @@
 use jiff::Timestamp;
 
 use crate::controller::Said;
-use crate::decide::hub_sync;
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::{self, NodePlan, Rest};
+use crate::decide::hub::sync;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::{self, NodePlan, Rest};
 use crate::decide::partition::walk::{self, Around, Pod, Set, Step};
 use crate::decide::rollout::{self, Snapshot};
 
 pub trait Decisions: Send + Sync {
     /// Of the hub loop: what its rows and forms make of its nodes.
-    fn sync(&self, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::Plan {
-        hub_sync::plan(seen, now)
+    fn sync(&self, seen: &sync::SyncInputs, now: Timestamp) -> sync::Plan {
+        sync::plan(seen, now)
     }
 
     /// Of the release loop: what goes, and why the rest waits.
@@ -24,11 +24,11 @@ pub trait Decisions: Send + Sync {
     fn node(
         &self,
         node: &NodeDigest,
-        seen: &[node_plan::Seen],
+        seen: &[plan::ObservedResource],
         rest: &Rest,
         now: Timestamp,
     ) -> NodePlan {
-        node_plan::plan(node, seen, rest, now)
+        plan::plan(node, seen, rest, now)
     }
 
     /// Of the partition loop: which pod is updated next, or why none is.

@@ -25,13 +25,13 @@ use crate::cluster::process;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::datasource::database::Limits;
-use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
-use crate::decide::desired::{Desired, Lack};
-use crate::decide::hub_sync::{self, Seen};
-use crate::decide::render::CompiledForm;
+use crate::decide::hub::desired::{Desired, Lack};
+use crate::decide::hub::render::CompiledForm;
+use crate::decide::hub::rows::Rows;
+use crate::decide::hub::sync::{self, SyncInputs};
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
-use crate::decide::rows::Rows;
+use crate::decide::shared::backoff::Backoff;
 pub use asked::{check, rows_as, rows_now};
 use nodes::Failure;
 use report::Report;
@@ -40,10 +40,10 @@ use source::Problem;
 
 /// What the loop remembers of a hub between two syncs.
 #[derive(Default)]
-pub struct Memory {
+pub struct HubMemory {
     /// The hub's uid: one of the same name made later is another.
     uid: String,
-    rendered: hub_sync::Rendered,
+    rendered: sync::Rendered,
     compiled: BTreeMap<String, Compiled>,
     seed: Option<[u8; 32]>,
     /// Nodes whose writes or deletions fail: in how many syncs in a row.
@@ -80,9 +80,9 @@ pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) ->
         return None;
     };
     if memory.uid != hub.uid {
-        memory = Memory {
+        memory = HubMemory {
             uid: hub.uid.clone(),
-            ..Memory::default()
+            ..HubMemory::default()
         };
     }
     let again = sync(&world, &turns, &hub, &mut memory).await;
@@ -97,7 +97,7 @@ pub async fn panicked(world: Arc<World>, key: HubKey, rest: Duration) {
     tracing::error!(hub = ?key, "the sync panicked: {why}");
     if let Some(hub) = world.hubs.get(&key.0, &key.1) {
         let error = ApiError::Unavailable(why);
-        report::interrupted(&world, &hub, &mut Memory::default(), &error).await;
+        report::interrupted(&world, &hub, &mut HubMemory::default(), &error).await;
     }
 }
 
@@ -106,7 +106,7 @@ async fn sync(
     world: &World,
     turns: &Semaphore,
     hub: &Hub,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
 ) -> Option<Duration> {
     if hub.deleting {
         return release_hub(world, hub, memory).await;
@@ -159,7 +159,7 @@ async fn act(
     (hub, said): (&Hub, &Said),
     spec: &HubSpec,
     rows: &Rows,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
 ) -> Result<Option<Duration>, ApiError> {
     let key = (hub.namespace.clone(), hub.name.clone());
     let seed = match memory.seed {
@@ -175,7 +175,7 @@ async fn act(
         plan.writes.retain(|write| !write.makes);
     }
 
-    let rows_hash = hub_sync::rows_hash(spec);
+    let rows_hash = sync::rows_hash(spec);
     if !plan.writes.is_empty() {
         report::forget_rows(world, hub, &rows_hash).await?;
     }
@@ -281,7 +281,7 @@ async fn reopen(world: &World, hub: &HubKey, desired: &BTreeMap<String, Arc<Desi
 
 /// What the first sync of a hub finds, and what it would write and delete.
 pub struct FirstSync {
-    pub plan: hub_sync::Plan,
+    pub plan: sync::Plan,
     /// Forms that cannot be rendered, and why.
     pub broken: BTreeMap<String, String>,
 }
@@ -293,7 +293,7 @@ pub async fn first_sync(world: &World, hub: &Hub) -> Result<FirstSync, String> {
     let rows = rows.map_err(|problem| problem.message)?;
     let seed = seed::seed(world, hub).await;
     let seed = seed.map_err(|error| error.to_string())?;
-    let mut memory = Memory::default();
+    let mut memory = HubMemory::default();
     let (plan, _, names) = decide(world, hub, &spec, &rows, &mut memory, seed);
     let why = |name: &String| match memory.compiled.get(name) {
         Some(compiled) => compiled.form.as_ref().err().cloned(),
@@ -318,20 +318,16 @@ fn decide(
     hub: &Hub,
     spec: &HubSpec,
     rows: &Rows,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
     seed: [u8; 32],
-) -> (
-    hub_sync::Plan,
-    BTreeMap<String, hub_sync::Form>,
-    BTreeSet<String>,
-) {
+) -> (sync::Plan, BTreeMap<String, sync::Form>, BTreeSet<String>) {
     let key = (hub.namespace.clone(), hub.name.clone());
     let forced = is_forced(&hub.annotations);
     let (forms, broken) = process::compute(|| compile_forms(world, &key, forced, memory));
     let nodes = world.nodes.of_hub(&key);
     let annotation = |name: &str| hub.annotations.get(name).cloned();
-    let (deletions, creations) = hub_sync::allowances(spec, &annotation);
-    let view = hub_sync::Hub {
+    let (deletions, creations) = sync::allowances(spec, &annotation);
+    let view = sync::Hub {
         namespace: hub.namespace.clone(),
         name: hub.name.clone(),
         uid: hub.uid.clone(),
@@ -353,7 +349,7 @@ fn decide(
         let elsewhere = !form.deleting && !form.hub_id.is_empty() && form.hub_id != hub.name;
         elsewhere.then(|| form.hub_id.clone())
     };
-    let seen = Seen {
+    let seen = SyncInputs {
         hub: &view,
         forms: &forms,
         broken_forms: &broken,
@@ -373,8 +369,8 @@ fn compile_forms(
     world: &World,
     hub: &HubKey,
     hub_forced: bool,
-    memory: &mut Memory,
-) -> (BTreeMap<String, hub_sync::Form>, BTreeSet<String>) {
+    memory: &mut HubMemory,
+) -> (BTreeMap<String, sync::Form>, BTreeSet<String>) {
     let (mut forms, mut broken) = (BTreeMap::new(), BTreeSet::new());
     // What cannot be read may not say whose it is; no node must go because of that.
     broken.extend(
@@ -410,7 +406,7 @@ fn compile_forms(
         match &known.form {
             Ok(compiled) => {
                 let policy = spec.rollout.clone().unwrap_or_default();
-                let form_view = hub_sync::Form {
+                let form_view = sync::Form {
                     generation: form.generation,
                     policy,
                     forced: hub_forced || is_forced(&form.annotations),
@@ -436,8 +432,8 @@ fn current(world: &World, hub: &HubKey, name: &str, compiled: &Compiled) -> Opti
 fn note_planned(
     world: &World,
     hub: &HubKey,
-    memory: &Memory,
-    plan: &hub_sync::Plan,
+    memory: &HubMemory,
+    plan: &sync::Plan,
     rows_hash: &str,
 ) {
     let mut rendered = world.rendered.lock();
@@ -472,12 +468,12 @@ fn note_planned(
 fn note_rendered(
     world: &World,
     hub: &Hub,
-    memory: &Memory,
+    memory: &HubMemory,
     failures: &[Failure],
     desired: &BTreeMap<String, Arc<Desired>>,
     unwritten: &BTreeSet<(String, String)>,
 ) {
-    let rows_hash = hub.spec.as_ref().ok().map(|spec| hub_sync::rows_hash(spec));
+    let rows_hash = hub.spec.as_ref().ok().map(|spec| sync::rows_hash(spec));
     let mut rendered = world.rendered.lock();
     let of_hub = (hub.namespace.clone(), hub.name.clone());
     for (name, compiled) in &memory.compiled {
@@ -519,7 +515,7 @@ fn note_rendered(
 
 /// A hub on its way out: its nodes go by their owner reference; the finalizer that Lynq left must not hold it.
 /// Returns when to try it again.
-async fn release_hub(world: &World, hub: &Hub, memory: &mut Memory) -> Option<Duration> {
+async fn release_hub(world: &World, hub: &Hub, memory: &mut HubMemory) -> Option<Duration> {
     if let Some(position) = hub
         .finalizers
         .iter()

@@ -17,7 +17,7 @@ use crate::cluster::objects::Objects;
 use crate::cluster::vital;
 use crate::cluster::watch::{Change, Which, follow};
 use crate::decide::child::key_of;
-use crate::decide::installation::{
+use crate::decide::operator::installation::{
     STORED, definition_of, definition_problem, fence_problem, write_probe, write_problem,
 };
 

@@ -22,13 +22,13 @@ use crate::cluster::queue::Queue;
 use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::{World, panic_text};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::maintenance::drain::Allowed;
 use crate::decide::maintenance::lease::API_VERSION;
 use crate::decide::maintenance::{
     Effect, KubernetesNode, Lease, NodeWrite, Observed, Policy, Request, Status, Step, begins, step,
 };
+use crate::decide::shared::backoff::Backoff;
 use metrics::Metrics;
 
 /// One at a time: two that begin together would each find the other's place free.
@@ -51,16 +51,16 @@ pub struct Maintenance {
     queue: Queue<String>,
     /// Every Kubernetes node, as the watch told last.
     nodes: Mutex<BTreeMap<String, KubernetesNode>>,
-    memory: Mutex<BTreeMap<String, Memory>>,
+    memory: Mutex<BTreeMap<String, MaintenanceMemory>>,
 }
 
 /// Of one Kubernetes node. Lost, an event is written once more.
 #[derive(Default)]
-struct Memory {
+struct MaintenanceMemory {
     said: BTreeMap<EventReason, String>,
     failures: u32,
     /// Whose the pods there are.
-    known: tenants::Known,
+    known: tenants::TenantsByController,
 }
 
 /// Why a step was not carried out.
@@ -187,7 +187,7 @@ impl Maintenance {
         if let Some(reason) = step.reason.event() {
             self.say(name, reason, step.reason.to_string());
             if reason == EventReason::MaintenanceEnded {
-                self.memory(name, |memory| *memory = Memory::default());
+                self.memory(name, |memory| *memory = MaintenanceMemory::default());
                 self.world.end_maintained(name);
                 self.wake_waiting();
             }
@@ -313,7 +313,7 @@ impl Maintenance {
         }
     }
 
-    fn memory<T>(&self, name: &str, change: impl FnOnce(&mut Memory) -> T) -> T {
+    fn memory<T>(&self, name: &str, change: impl FnOnce(&mut MaintenanceMemory) -> T) -> T {
         change(self.memory.lock().entry(name.to_owned()).or_default())
     }
 

@@ -12,7 +12,7 @@ mod recreate;
 mod report;
 pub mod takeover;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,19 +31,19 @@ use crate::cluster::objects::ApiError;
 use crate::controller::node::apply::Target;
 use crate::controller::node::kinds::Kinds;
 use crate::controller::{Looked, World, panic_text};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope, fields_hash};
-use crate::decide::node::{Facts, NodeDigest, live_content};
-use crate::decide::node_plan::applies::Applies;
-use crate::decide::node_plan::news::Trouble;
-use crate::decide::node_plan::record::{self, Record};
-use crate::decide::node_plan::{self, Failure, Premise, Rest, Seen, untold_delay};
+use crate::decide::node::digest::{Facts, NodeDigest, live_content};
+use crate::decide::node::plan::applies::Applies;
+use crate::decide::node::plan::news::Trouble;
+use crate::decide::node::plan::record::{self, Record};
+use crate::decide::node::plan::{self, Failure, ObservedResource, Premise, Rest, untold_delay};
 use crate::decide::readiness::{Readiness, Reason};
 use crate::decide::rollout::Live;
+use crate::decide::shared::backoff::Backoff;
 
-/// What the loop remembers of a node between two looks. Losing it (a restart) costs at most a request for each object.
+/// What the loop remembers of a node between two reconciliations. Losing it (a restart) costs at most a request for each object.
 #[derive(Default)]
-pub struct Memory {
+pub struct NodeMemory {
     /// Of the node: one made anew under the same name is another.
     uid: String,
     /// The objects were looked at since the start.
@@ -51,23 +51,24 @@ pub struct Memory {
     /// What was applied for it, newer than the status says.
     record: Option<Record>,
     resources: BTreeMap<String, ResourceMemory>,
-    report: report::Memory,
+    report: report::ReportMemory,
     /// The maintenance that evicted its pods, while that goes on.
     maintained: Option<String>,
     /// Objects that could not be taken down.
-    left_over: left_over::Memory,
+    left_over: left_over::LeftOvers,
     /// Since when it waits for objects to go, or when it told of them last.
     waits_since: Option<Timestamp>,
-    /// Looks in a row that ended in an error.
-    failed_looks: u32,
-    /// Looks in a row that ended in a conflict.
+    /// Reconciliations in a row that ended in an error.
+    failures: u32,
+    /// Reconciliations in a row that ended in a conflict.
     conflicts: u32,
     /// The desired content of which it is known whether its release would change anything, where it is not known what runs.
     taken_over: Option<String>,
     gated_again: Option<GateTry>,
     /// What is live was known when it was looked at last.
     known: bool,
-    news: news::Memory,
+    /// Ids of the resources applied since the last event about them.
+    applied: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -82,7 +83,7 @@ struct ResourceMemory {
     applies: Applies,
     waiting_since: Option<Timestamp>,
     was_ready: bool,
-    pods: Option<pods::Memory>,
+    pods: Option<pods::PodsMemory>,
 }
 
 /// That the object was sent through the gate once more.
@@ -92,7 +93,7 @@ struct GateTry {
     again_at: Timestamp,
 }
 
-/// Rounds of one look; each applies what the one before it made possible.
+/// Rounds of one reconciliation; each applies what the one before it made possible.
 const ROUNDS_MAX: usize = 50;
 /// How often an object whose state is not true is sent through the gate, which may not answer, or not be installed.
 const GATE_EVERY: SignedDuration = SignedDuration::from_secs(10);
@@ -113,17 +114,17 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         .lock()
         .remove(&key)
         .filter(|memory| memory.uid == node.uid)
-        .unwrap_or_else(|| Memory {
+        .unwrap_or_else(|| NodeMemory {
             uid: node.uid.clone(),
-            ..Memory::default()
+            ..NodeMemory::default()
         });
-    let mut look = Look {
+    let mut reconciler = NodeReconciler {
         world: &world,
         key: key.clone(),
         memory,
     };
     let began = clock::instant();
-    let looked = look.go(node).await;
+    let looked = reconciler.go(node).await;
     let failed = || {
         let node = world.nodes.get(&key);
         node.is_some_and(|node| node.status.failed_resources > 0)
@@ -139,17 +140,17 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
             .map(|at| Duration::try_from(at.duration_since(clock::now())).unwrap_or_default()),
         Err(ApiError::NotFound(_)) if world.nodes.get(&key).is_none() => None,
         // The object changed under us; its event brings us back, and this is for the case that it has come already.
-        Err(ApiError::Conflict(_)) if look.memory.conflicts < CONFLICTS_MAX => {
-            look.memory.conflicts += 1;
+        Err(ApiError::Conflict(_)) if reconciler.memory.conflicts < CONFLICTS_MAX => {
+            reconciler.memory.conflicts += 1;
             Some(Backoff::CONFLICT.first)
         }
         Err(error) => {
             tracing::warn!(node = %key, %error, "the node could not be looked after; trying again");
-            look.note_failed(&error.to_string()).await;
-            Some(Backoff::NODE.after(look.memory.failed_looks))
+            reconciler.note_failed(&error.to_string()).await;
+            Some(Backoff::NODE.after(reconciler.memory.failures))
         }
     };
-    let memory = look.memory;
+    let memory = reconciler.memory;
     world.node_memory.lock().insert(key, memory);
     again
 }
@@ -157,10 +158,10 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
 /// The reconcile of a node panicked. Its memory is lost, as with a restart. From here on, until a reconcile goes through, the node
 /// counts as not ready, so that it takes a place in the window.
 pub async fn panicked(world: Arc<World>, key: NodeKey, rest: Duration) {
-    let look = Look {
+    let reconciler = NodeReconciler {
         world: &world,
         key: key.clone(),
-        memory: Memory::default(),
+        memory: NodeMemory::default(),
     };
     let text = format!(
         "lynqgate cannot reconcile it, and it counts as not ready: {}",
@@ -169,17 +170,17 @@ pub async fn panicked(world: Arc<World>, key: NodeKey, rest: Duration) {
     world.metrics.panicked("lynqnode");
     tracing::error!(node = %key, "{text}");
     if let Some(node) = world.nodes.get(&key) {
-        look.note_in_vain(&node, text, true).await;
+        reconciler.note_in_vain(&node, text, true).await;
     }
 }
 
-struct Look<'a> {
+struct NodeReconciler<'a> {
     world: &'a World,
     key: NodeKey,
-    memory: Memory,
+    memory: NodeMemory,
 }
 
-impl Look<'_> {
+impl NodeReconciler<'_> {
     /// Returns when to look again, events aside.
     async fn go(&mut self, mut node: Arc<NodeDigest>) -> Result<Option<Timestamp>, ApiError> {
         #[cfg(debug_assertions)]
@@ -206,11 +207,11 @@ impl Look<'_> {
         }
         for _ in 0..ROUNDS_MAX {
             let record = self.record(&node);
-            let lasting = self.memory.failed_looks >= LASTING;
+            let lasting = self.memory.failures >= LASTING;
             let Some(kinds) = Kinds::of(self.world, &node, &record, lasting).await? else {
                 return Ok(None);
             };
-            let keys = node_plan::distinct(node.facts.iter().map(|facts| kinds.key(facts)));
+            let keys = plan::distinct(node.facts.iter().map(|facts| kinds.key(facts)));
             let now = clock::now();
             let children: Vec<Option<Arc<Child>>> = keys
                 .iter()
@@ -220,7 +221,7 @@ impl Look<'_> {
             let hold = self.hold(&node, now);
             self.memory.maintained = self.world.in_maintenance(&self.key);
             let min_delay = min_delay(self.world, &node);
-            let seen: Vec<Seen> = node
+            let seen: Vec<ObservedResource> = node
                 .facts
                 .iter()
                 .enumerate()
@@ -240,7 +241,7 @@ impl Look<'_> {
             let mut plan = self.world.decisions.node(&node, &seen, &rest, now);
             let left_at = self.put_off_left_over(&mut plan);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
-                let status = node_plan::status::of_node(&node, &seen, &plan, hold, now);
+                let status = plan::status::of_node(&node, &seen, &plan, hold, now);
                 drop(seen);
                 self.memory.record = Some(plan.record.clone());
                 self.note_outcomes(&node, &plan, now);
@@ -255,7 +256,7 @@ impl Look<'_> {
                     // The next look goes the same way.
                     return Ok(now.checked_add(Backoff::UNASKED.first).ok());
                 }
-                (self.memory.failed_looks, self.memory.conflicts) = (0, 0);
+                (self.memory.failures, self.memory.conflicts) = (0, 0);
                 let pods_at = self.look_at_pods(&node, &keys, &children).await;
                 let times = [wake_at, due, gate_at, left_at, pods_at];
                 return Ok(times.into_iter().flatten().min());
@@ -361,17 +362,17 @@ impl Look<'_> {
 
     /// A look that fails again and again must not keep its whole hub waiting: the node counts as not ready, and says why.
     async fn note_failed(&mut self, why: &str) {
-        self.memory.failed_looks = self.memory.failed_looks.saturating_add(1);
+        self.memory.failures = self.memory.failures.saturating_add(1);
         let Some(node) = self.world.nodes.get(&self.key) else {
             return;
         };
-        if self.memory.failed_looks < LASTING {
+        if self.memory.failures < LASTING {
             return;
         }
         let text = format!(
             "lynqgate cannot look after it: {why}. It counts as not ready until that is mended, and is tried again, at the latest after 30 s"
         );
-        let is_news = self.memory.failed_looks == LASTING;
+        let is_news = self.memory.failures == LASTING;
         self.note_in_vain(&node, text, is_news).await;
     }
 
@@ -384,7 +385,7 @@ impl Look<'_> {
                 .events
                 .tell(&about, EventReason::LookFailed, text.clone());
         }
-        let status = node_plan::status::in_vain(node, &text, clock::now());
+        let status = plan::status::in_vain(node, &text, clock::now());
         if *node.status != status {
             // It may be the very thing that fails.
             let told = json!({"conditions": status.conditions});
@@ -425,7 +426,7 @@ impl Look<'_> {
             .resources
             .retain(|id, _| node.facts.iter().any(|facts| facts.id == *id));
         let first = !std::mem::replace(&mut self.memory.looked, true);
-        let untouched = first && node_plan::is_untouched(node, children);
+        let untouched = first && plan::is_untouched(node, children);
         let was_ready = first && node.was_rolled_out();
         for (facts, child) in node.facts.iter().zip(children) {
             let memory = self.memory.resources.entry(facts.id.clone()).or_default();
@@ -461,10 +462,10 @@ impl Look<'_> {
         key: &'b Key,
         child: Option<&'b Child>,
         untold: SignedDuration,
-    ) -> Seen<'b> {
+    ) -> ObservedResource<'b> {
         let memory = self.memory.resources.get(&facts.id);
         let namespace = self.world.namespaces.wait(&facts.namespace, &self.key);
-        Seen {
+        ObservedResource {
             facts,
             unavailable: key.as_ref().err().map(String::as_str),
             child,
@@ -523,7 +524,7 @@ impl Look<'_> {
             if matches!(result, Ok(Some(_))) {
                 let record = self.memory.record.get_or_insert_default();
                 record.add(facts);
-                self.memory.news.applied.insert(facts.id.clone());
+                self.memory.applied.insert(facts.id.clone());
             }
             news::note(memory, world, node, facts, done.premise, result);
         }

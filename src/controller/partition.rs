@@ -22,14 +22,14 @@ use crate::cluster::vital;
 use crate::cluster::watch::{self, Change, Which};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{World, panic_text};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{Kind, ObjectKey, Owner, owner};
-use crate::decide::node_plan::recreate::Dependents;
+use crate::decide::node::plan::recreate::Dependents;
 use crate::decide::partition;
 use crate::decide::partition::explain::faulty;
 use crate::decide::partition::probe::OfWhole;
 use crate::decide::partition::walk::{self, Around, Effect, Pod, Reason, Set, Step};
 use crate::decide::readiness::Readiness;
+use crate::decide::shared::backoff::Backoff;
 
 /// Namespace and name.
 pub type SetKey = (String, String);
@@ -41,7 +41,7 @@ const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// What is remembered of a StatefulSet, and counted. Losing it (a restart) tells of a wait a little later.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct PartitionMemory {
     pub replicas: i64,
     pub current_replicas: i64,
     pub updated_replicas: i64,
@@ -54,7 +54,7 @@ pub struct Memory {
     told_stuck: bool,
 }
 
-impl Memory {
+impl PartitionMemory {
     fn count(&mut self, object: &Value) {
         let count = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
         self.replicas = count("/status/replicas");
@@ -169,13 +169,13 @@ pub async fn panicked(world: Arc<World>, key: SetKey, rest: Duration) {
 }
 
 /// What a StatefulSet's next step depends on.
-pub struct Look {
+pub struct ObservedSet {
     pub object: Value,
     pub set: Set,
     pub pods: Vec<Pod>,
 }
 
-impl Look {
+impl ObservedSet {
     pub async fn at(objects: &Objects, key: &ObjectKey) -> Result<Self, ApiError> {
         let object = objects.get(key).await?;
         let set = Set::of(&object);
@@ -183,7 +183,7 @@ impl Look {
             true => vec![],
             false => pods(objects, key, &object, &set).await?,
         };
-        Ok(Look { object, set, pods })
+        Ok(ObservedSet { object, set, pods })
     }
 
     /// Why the object that the StatefulSet names is not ready.
@@ -223,22 +223,26 @@ async fn pods(
 /// Returns when to look again, events aside.
 async fn look(world: &World, set_key: &SetKey) -> Result<Option<SignedDuration>, ApiError> {
     let key = partition::key(&set_key.0, &set_key.1);
-    let mut look = Look::at(&world.objects, &key).await?;
-    if look.set.stepped_at.is_none() {
+    let mut observed = ObservedSet::at(&world.objects, &key).await?;
+    if observed.set.stepped_at.is_none() {
         let partitions = world.partitions.lock();
-        look.set.stepped_at = partitions.get(set_key).and_then(|memory| memory.last_step);
+        observed.set.stepped_at = partitions.get(set_key).and_then(|memory| memory.last_step);
     }
-    let mut around = around(world, &key, &look.object);
+    let mut around = around(world, &key, &observed.object);
     let now = clock::now();
-    let decide = |around: &Around| world.decisions.step(&look.set, &look.pods, around, now);
+    let decide = |around: &Around| {
+        world
+            .decisions
+            .step(&observed.set, &observed.pods, around, now)
+    };
     let mut step = decide(&around);
     // It is asked last, and only where nothing else is in the way.
     if matches!(step.effect, Some(Effect::Lower { .. })) {
-        around.probe = look.unmet_probe(&world.objects).await;
+        around.probe = observed.unmet_probe(&world.objects).await;
         step = decide(&around);
     }
-    act(world, &key, &look, &step).await?;
-    tell(world, set_key, &look, &step, now).await?;
+    act(world, &key, &observed, &step).await?;
+    tell(world, set_key, &observed, &step, now).await?;
     Ok(step.look_again)
 }
 
@@ -271,8 +275,13 @@ fn around(world: &World, key: &ObjectKey, object: &Value) -> Around {
     }
 }
 
-async fn act(world: &World, key: &ObjectKey, look: &Look, step: &Step) -> Result<(), ApiError> {
-    let metadata = &look.object["metadata"];
+async fn act(
+    world: &World,
+    key: &ObjectKey,
+    observed: &ObservedSet,
+    step: &Step,
+) -> Result<(), ApiError> {
+    let metadata = &observed.object["metadata"];
     let uid = metadata["uid"].as_str().unwrap_or_default();
     let about = About {
         key: key.clone(),
@@ -293,7 +302,7 @@ async fn act(world: &World, key: &ObjectKey, look: &Look, step: &Step) -> Result
                 .objects
                 .merge_as(names::PARTITION_MANAGER, key, &patch)
                 .await?;
-            if let Some(note) = walk::told(&look.set, &look.pods, *from, *to) {
+            if let Some(note) = walk::told(&observed.set, &observed.pods, *from, *to) {
                 tracing::info!(statefulset = %key, "{note}");
                 world
                     .events
@@ -326,7 +335,7 @@ async fn act(world: &World, key: &ObjectKey, look: &Look, step: &Step) -> Result
 async fn tell(
     world: &World,
     set_key: &SetKey,
-    look: &Look,
+    observed: &ObservedSet,
     step: &Step,
     now: Timestamp,
 ) -> Result<(), ApiError> {
@@ -339,7 +348,9 @@ async fn tell(
         let since = memory.waits_since(&step.reason, now);
         let lasts = now.duration_since(since) >= TOLD_AFTER;
         if memory.stuck(now).is_some() && !std::mem::replace(&mut memory.told_stuck, true) {
-            let uid = look.object["metadata"]["uid"].as_str().unwrap_or_default();
+            let uid = observed.object["metadata"]["uid"]
+                .as_str()
+                .unwrap_or_default();
             let about = About {
                 key: key.clone(),
                 uid: uid.to_owned(),
@@ -353,12 +364,12 @@ async fn tell(
             _ => return Ok(()),
         }
     };
-    if step.effect.is_some() || waits_of(&look.object) == text.as_deref() {
+    if step.effect.is_some() || waits_of(&observed.object) == text.as_deref() {
         return Ok(());
     }
     let patch = json!({"metadata": {
-        "uid": look.object["metadata"]["uid"],
-        "resourceVersion": look.object["metadata"]["resourceVersion"],
+        "uid": observed.object["metadata"]["uid"],
+        "resourceVersion": observed.object["metadata"]["resourceVersion"],
         "annotations": {names::PARTITION_WAITS: text},
     }});
     // Not as the step's manager: when that wrote last is when the last step was.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::cluster::clock;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::vital::Mutex;
-use crate::decide::replay::Recording;
 use crate::decide::rollout::Snapshot;
+use crate::decide::rollout::replay::Recording;
 
 /// None until this process leads.
 #[derive(Default)]

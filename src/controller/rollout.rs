@@ -25,20 +25,20 @@ use crate::cluster::objects::ApiError;
 use crate::controller::node::takeover::still_changes_nothing;
 use crate::controller::rollout::refused::{NotReleased, Refused};
 use crate::controller::{Rendered, Said, World, panic_text};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::reason::Reason;
 use crate::decide::rollout::{
     self, Confirmation, Freed, GiveUp, Live, Plan, Release, Snapshot, Way,
 };
+use crate::decide::shared::backoff::Backoff;
 
 pub use report::edited_of;
 
 /// What the loop remembers of a hub between two passes.
 #[derive(Default)]
-pub struct Memory {
+pub struct RolloutMemory {
     written: report::Written,
     /// Every node has been looked at by this process.
     surveyed: bool,
@@ -54,7 +54,7 @@ pub struct Memory {
     refused: BTreeMap<String, Refused>,
 }
 
-/// Passes of one look; each sees what the one before it wrote.
+/// Passes of one reconciliation; each sees what the one before it wrote.
 const PASSES_MAX: usize = 20;
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
@@ -64,27 +64,27 @@ type RenderedForms = BTreeMap<(String, String), Rendered>;
 
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let memory = world.rollout_memory.lock().remove(&key).unwrap_or_default();
-    let mut look = Look {
+    let mut reconciler = RolloutReconciler {
         world: &world,
         key: key.clone(),
         memory,
     };
-    let mut written = std::mem::take(&mut look.memory.written);
-    let looked = look.go(&mut written).await;
-    look.memory.written = written;
+    let mut written = std::mem::take(&mut reconciler.memory.written);
+    let looked = reconciler.go(&mut written).await;
+    reconciler.memory.written = written;
     let failed = |error: &ApiError| !matches!(error, ApiError::Conflict(_) | ApiError::NotFound(_));
     let good = !looked.as_ref().is_err_and(failed);
     world.metrics.reconciled("lynqform", good);
     let again = match looked {
         Ok(again) => {
-            look.memory.interrupted = None;
+            reconciler.memory.interrupted = None;
             again
         }
         Err(ApiError::NotFound(_)) if world.hubs.get(&key.0, &key.1).is_none() => None,
         Err(ApiError::Conflict(_)) => Some(Backoff::CONFLICT.first),
-        Err(error) => Some(look.interrupted(&error)),
+        Err(error) => Some(reconciler.interrupted(&error)),
     };
-    let memory = look.memory;
+    let memory = reconciler.memory;
     if world.hubs.get(&key.0, &key.1).is_none() {
         world.recordings.forget(&key);
         return again;
@@ -107,7 +107,7 @@ pub async fn panicked(world: Arc<World>, key: HubKey, rest: Duration) {
     }
 }
 
-/// One pass of a look: what was seen, and what the planner made of it.
+/// One pass of a reconciliation: what was seen, and what the planner made of it.
 struct Pass<'a> {
     said: &'a Said,
     snapshot: &'a Snapshot,
@@ -139,13 +139,13 @@ struct Carried {
     again: Option<Duration>,
 }
 
-struct Look<'a> {
+struct RolloutReconciler<'a> {
     world: &'a World,
     key: HubKey,
-    memory: Memory,
+    memory: RolloutMemory,
 }
 
-impl Look<'_> {
+impl RolloutReconciler<'_> {
     async fn go(&mut self, written: &mut report::Written) -> Result<Option<Duration>, ApiError> {
         let mut confirmed = BTreeSet::new();
         let mut unconfirmed = false;
@@ -316,7 +316,7 @@ impl Look<'_> {
         confirmed: BTreeSet<Confirmation>,
     ) -> Snapshot {
         let unlooked = self.unlooked(nodes);
-        let seen = snapshot::Seen {
+        let seen = snapshot::SnapshotInputs {
             hub,
             forms,
             nodes,

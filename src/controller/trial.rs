@@ -19,18 +19,20 @@ use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::hub::seed;
 use crate::controller::node::apply::{dry_run, dry_run_anew, fits_alone};
 use crate::decide::admission::trial::Trial;
-use crate::decide::admission::trial::deletions::Seen;
+use crate::decide::admission::trial::deletions::LiveMetadata;
 use crate::decide::admission::trial::live::LiveNodes;
-use crate::decide::admission::trial::refused::{Findings, Found, NO_TIME, OWN_KIND, beside_others};
+use crate::decide::admission::trial::refused::{
+    Findings, NO_TIME, OWN_KIND, TrialOutcome, beside_others,
+};
 use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::Sample;
+use crate::decide::child::schema;
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, manifest, object_key};
-use crate::decide::near::meant_kind;
-use crate::decide::node::{NodeDigest, live_content};
-use crate::decide::node_plan::record::Record;
-use crate::decide::node_plan::recreate::{Recreation, immutable};
+use crate::decide::node::digest::{NodeDigest, live_content};
+use crate::decide::node::plan::record::Record;
+use crate::decide::node::plan::recreate::{Recreation, immutable};
 use crate::decide::rollout::Live;
-use crate::decide::schema;
+use crate::decide::shared::near::meant_kind;
 use crate::decide::template::public;
 
 /// Resources that are tried at a time.
@@ -109,7 +111,7 @@ async fn look_at_nodes(
 }
 
 /// The metadata of objects. What does not answer in time is left out.
-async fn seen(objects: &Objects, looks: Vec<ObjectKey>, deadline: Instant) -> Seen {
+async fn seen(objects: &Objects, looks: Vec<ObjectKey>, deadline: Instant) -> LiveMetadata {
     let looks = looks.into_iter().map(async |key| {
         if key.impossible().or_else(|| key.kind.impossible()).is_some() {
             return Some((key, None));
@@ -122,7 +124,7 @@ async fn seen(objects: &Objects, looks: Vec<ObjectKey>, deadline: Instant) -> Se
         Some((key, metadata))
     });
     let mut looks = stream::iter(Vec::from_iter(looks)).buffer_unordered(REQUESTS_MAX);
-    let mut seen = Seen::new();
+    let mut seen = LiveMetadata::new();
     while let Ok(Some(look)) = timeout_at(deadline, looks.next()).await {
         seen.extend(look);
     }
@@ -140,15 +142,15 @@ struct OnServer<'a> {
 
 impl OnServer<'_> {
     async fn findings(&self, samples: &[Sample], deadline: Instant) -> Findings {
-        let mut found: Vec<Option<Found>> = vec![None; samples.len()];
+        let mut found: Vec<Option<TrialOutcome>> = vec![None; samples.len()];
         if let Ok(nodes) = timeout_at(deadline, self.nodes(samples)).await {
             let tried = samples.iter().enumerate().map(|(number, sample)| {
                 let node = nodes.get(&sample.node);
                 async move {
                     match node {
                         Some(Ok(node)) => (number, self.found(node, sample).await),
-                        Some(Err(why)) => (number, Found::NotNow(why.clone())),
-                        None => (number, Found::Untried(NO_TIME)),
+                        Some(Err(why)) => (number, TrialOutcome::NotNow(why.clone())),
+                        None => (number, TrialOutcome::Untried(NO_TIME)),
                     }
                 }
             });
@@ -161,7 +163,7 @@ impl OnServer<'_> {
         }
         let mut findings = Findings::default();
         for (sample, found) in samples.iter().zip(found) {
-            findings.add(sample, found.unwrap_or(Found::Untried(NO_TIME)));
+            findings.add(sample, found.unwrap_or(TrialOutcome::Untried(NO_TIME)));
         }
         findings
     }
@@ -191,60 +193,60 @@ impl OnServer<'_> {
         nodes
     }
 
-    async fn found(&self, node: &NodeDigest, sample: &Sample) -> Found {
+    async fn found(&self, node: &NodeDigest, sample: &Sample) -> TrialOutcome {
         let kind = sample.kind();
         if let Some(why) = kind.impossible() {
-            return Found::Refused(why);
+            return TrialOutcome::Refused(why);
         }
         let served = match self.objects.served(&kind).await {
             Ok(Some(served)) => served,
-            Ok(None) if sample.brings_kind => return Found::Untried(OWN_KIND),
-            Ok(None) => return Found::Refused(self.no_kind(node, &kind).await),
-            Err(error) => return Found::NotNow(error.to_string()),
+            Ok(None) if sample.brings_kind => return TrialOutcome::Untried(OWN_KIND),
+            Ok(None) => return TrialOutcome::Refused(self.no_kind(node, &kind).await),
+            Err(error) => return TrialOutcome::NotNow(error.to_string()),
         };
         let resource = &sample.resource;
         if let Some(fault) = schema::unknown_metadata(&resource.spec) {
-            return Found::Refused(fault.to_string());
+            return TrialOutcome::Refused(fault.to_string());
         }
         let key = object_key(resource, &node.key, served.scope);
         if key.impossible().is_some() {
             let why = "no object can have its name or namespace; correct their templates, or the row's values";
-            return Found::Refused(why.to_owned());
+            return TrialOutcome::Refused(why.to_owned());
         }
         let recorded = Record::of(&node.status).names(&key);
         let strict = self.strict(node);
         let error = match dry_run(&strict, node, (resource, &key), recorded).await {
-            Ok(_) => return Found::Good,
+            Ok(_) => return TrialOutcome::Good,
             Err(error) => error,
         };
         match error {
             ApiError::Invalid { why, .. } => {
                 let why = self.why(node, sample, &served, &why).await;
                 let Ok(live) = self.objects.get(&key).await else {
-                    return Found::Refused(why);
+                    return TrialOutcome::Refused(why);
                 };
                 // What a new object would be taken with is refused for what the present one has.
                 let Ok(new) = self.anew(node, sample, &key).await else {
-                    return Found::Refused(why);
+                    return TrialOutcome::Refused(why);
                 };
                 if fits_alone(&strict, node, (resource, &key), recorded).await {
-                    return Found::Refused(beside_others(&why, &live));
+                    return TrialOutcome::Refused(beside_others(&why, &live));
                 }
                 let why = immutable(&kind, &live, &new).unwrap_or(why);
-                Found::Fixed(why, Recreation::of(&kind, &live, &new))
+                TrialOutcome::Fixed(why, Recreation::of(&kind, &live, &new))
             }
             ApiError::NotFound(_) if !key.namespace.is_empty() => {
                 self.without_namespace(node, sample, &served, key).await
             }
             ApiError::Refused(why) => {
                 let missing = self.missing_right(&served, &key.namespace).await;
-                Found::NotNow(missing.unwrap_or(why))
+                TrialOutcome::NotNow(missing.unwrap_or(why))
             }
             ApiError::Conflict(why) => {
                 let taken = self.taken(node, &key).await;
-                Found::NotNow(taken.unwrap_or(why))
+                TrialOutcome::NotNow(taken.unwrap_or(why))
             }
-            error => Found::NotNow(error.to_string()),
+            error => TrialOutcome::NotNow(error.to_string()),
         }
     }
 
@@ -274,17 +276,17 @@ impl OnServer<'_> {
         sample: &Sample,
         served: &Served,
         key: ObjectKey,
-    ) -> Found {
+    ) -> TrialOutcome {
         let here = ObjectKey {
             namespace: node.key.namespace.clone(),
             ..key.clone()
         };
         match self.anew(node, sample, &here).await {
             Err(ApiError::Invalid { why, .. }) => {
-                Found::Refused(self.why(node, sample, served, &why).await)
+                TrialOutcome::Refused(self.why(node, sample, served, &why).await)
             }
-            _ if sample.makes_namespace => Found::Good,
-            _ => Found::NotNow(format!(
+            _ if sample.makes_namespace => TrialOutcome::Good,
+            _ => TrialOutcome::NotNow(format!(
                 "there is no namespace {:?}; create it, for example as a resource of this form, or correct targetNamespace",
                 self.shown(node, &key.namespace)
             )),

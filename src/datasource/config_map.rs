@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::datasource::{SourceError, written};
-use crate::decide::rows::{Columns, RawRow, RowCount};
+use crate::decide::hub::rows::{Columns, RawRow, RowCount};
 
 /// How the rows are written down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +104,8 @@ impl ConfigMap {
         if let Some((row, _)) = (1..).zip(&rows).find(|(_, row)| !row.is_object()) {
             return Err(SourceError::NoMapping { row });
         }
-        let places: Vec<written::Places> = serde_saphyr::from_str(&self.text).map_err(located)?;
+        let places: Vec<written::SpannedValues> =
+            serde_saphyr::from_str(&self.text).map_err(located)?;
         let mut number = 0;
         for (row, places) in rows.into_iter().zip(places) {
             number += 1;
@@ -180,7 +181,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::decide::rows::activity::Words;
+    use crate::decide::hub::rows::activity::Words;
 
     fn columns() -> Columns {
         Columns {

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 use crate::api::hub::{SecretKey, SourceTls};
 use crate::datasource::DataSource;
 use crate::datasource::error::{Limit, SourceError, Stage};
-use crate::decide::hosts::Hosts;
-use crate::decide::identifier::Table;
+use crate::decide::hub::hosts::Hosts;
+use crate::decide::hub::identifier::Table;
 
 use panics::caught;
 

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use crate::decide::hosts::Forbidden;
-use crate::decide::identifier::InvalidName;
+use crate::decide::hub::hosts::Forbidden;
+use crate::decide::hub::identifier::InvalidName;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {

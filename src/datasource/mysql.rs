@@ -19,8 +19,8 @@ use crate::datasource::database::{
     Context, GOODBYE_MAX, SERVER_GRACE, Server, Settings, Tally, Tls,
 };
 use crate::datasource::error::{SourceError, Stage};
-use crate::decide::identifier::{MYSQL, Table};
-use crate::decide::rows::{Columns, RawRow, RowCount};
+use crate::decide::hub::identifier::{MYSQL, Table};
+use crate::decide::hub::rows::{Columns, RawRow, RowCount};
 
 use errors::explain;
 use values::Conversion;

@@ -19,8 +19,8 @@ use crate::api::hub;
 use crate::datasource::DataSource;
 use crate::datasource::database::{Context, GOODBYE_MAX, SERVER_GRACE, Server, Settings, Tally};
 use crate::datasource::error::{SourceError, Stage};
-use crate::decide::identifier::{POSTGRESQL, Table};
-use crate::decide::rows::{Columns, RawRow, RowCount};
+use crate::decide::hub::identifier::{POSTGRESQL, Table};
+use crate::decide::hub::rows::{Columns, RawRow, RowCount};
 
 use errors::explain;
 use values::{Conversion, Raw};

@@ -9,12 +9,12 @@ use serde_saphyr::Spanned;
 use crate::datasource::database::values::shortest;
 
 /// A mapping's values, with their places in the text.
-pub type Places = BTreeMap<String, Spanned<Value>>;
+pub type SpannedValues = BTreeMap<String, Spanned<Value>>;
 
 /// The first of these columns whose value would lose how it is written.
 pub fn lost<'a>(
     text: &str,
-    places: &Places,
+    places: &SpannedValues,
     columns: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     columns.into_iter().find(|column| {
@@ -94,7 +94,7 @@ mod tests {
                 format!("é: &x {written}\na: *x # 007\n"),
                 format!("{{é: 1, a: {written} }}"),
             ] {
-                let places: Places = serde_saphyr::from_str(&text).unwrap();
+                let places: SpannedValues = serde_saphyr::from_str(&text).unwrap();
                 let found = lost(&text, &places, ["a"]);
                 assert_eq!(found, is_lost.then_some("a"), "{text}");
                 assert_eq!(lost(&text, &places, ["b"]), None);

@@ -4,13 +4,14 @@
 pub mod form;
 pub mod hub;
 pub mod reach;
+pub mod review;
 pub mod rights;
 pub mod trial;
 
 use serde_json::Value;
 
 use crate::api::{names, stamp};
-use crate::decide::rows::guard;
+use crate::decide::hub::rows::guard;
 
 /// What is said of a write.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,6 +6,7 @@ pub mod fields;
 mod ignored;
 pub mod kind;
 pub mod managers;
+pub mod schema;
 mod secret;
 pub mod texts;
 pub mod tie;
@@ -21,9 +22,9 @@ use crate::api::resource::{CreationPolicy, PatchStrategy, Resource};
 pub use crate::decide::child::kind::Kind;
 pub use crate::decide::child::managers::fields_hash;
 use crate::decide::child::tie::Tie;
-use crate::decide::content::hash_value;
 use crate::decide::partition;
 use crate::decide::readiness::{Readiness, is_completed_job, readiness};
+use crate::decide::shared::content::hash_value;
 
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@
 //! Beside the state it stamps content that no hub rendered with its writer (`gate::edit`).
 
 mod edit;
+pub mod marker;
 mod state;
 
 use jiff::Timestamp;
@@ -24,10 +25,10 @@ use json_patch::PatchOperation;
 use serde_json::Value;
 
 use crate::api::names;
-use crate::decide::content;
-use crate::decide::content::Hash;
-use crate::decide::marker::ReleaseMarker;
-use crate::decide::takeover::bears_lynqs_row;
+use crate::decide::gate::marker::ReleaseMarker;
+use crate::decide::node::takeover::bears_lynqs_row;
+use crate::decide::shared::content;
+use crate::decide::shared::content::Hash;
 use state::{Live, Source, State};
 pub use state::{annotation, bears_a_hold};
 

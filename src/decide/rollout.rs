@@ -7,10 +7,12 @@
 //! Safety rests on the ledger, not on who is leader or how old a cache is: a release carries the resourceVersion that
 //! its slot names, and is sent only after the planner's own successful compare-and-swap of the ledger wrote that slot.
 
+pub mod explain;
 pub mod failure;
 pub mod order;
 mod pace;
 pub mod reason;
+pub mod replay;
 mod slots;
 mod snapshot;
 mod stalled;
@@ -27,12 +29,12 @@ use serde::Serialize;
 use crate::api::hub::Slot;
 use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
-use crate::decide::marker::ReleaseMarker;
-use crate::decide::version;
+use crate::decide::gate::marker::ReleaseMarker;
+use crate::decide::shared::version;
 use order::{Turns, candidates};
 use reason::{Names, Reason};
 use slots::{free_at, is_ahead, made_until, of_successor, take_slot};
-pub use snapshot::{Confirmation, Flight, Form, Live, Maintained, Node, Refusal, Snapshot};
+pub use snapshot::{Confirmation, Flight, Form, Live, Maintained, Node, RefusedRelease, Snapshot};
 use window::Windows;
 
 /// One node to let go.
@@ -205,7 +207,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let late = pass.failed.values().map(failure::Failed::late).sum();
     let adrift = pass.failed.values().map(|failed| failed.adrift.all).sum();
     for (name, form) in &snapshot.forms {
-        let seen = status::Seen {
+        let seen = status::FormStatusInputs {
             snapshot,
             slots: &slots,
             failed: &pass.failed[name.as_str()],
@@ -398,7 +400,7 @@ impl Pass<'_> {
         };
         let refusal = snapshot.refused.get(name);
         let refusal = refusal.filter(|refusal| refusal.hash == node.desired);
-        let refused = |refusal: &Refusal| Reason::ReleaseRefused {
+        let refused = |refusal: &RefusedRelease| Reason::ReleaseRefused {
             node: name.to_owned(),
             why: refusal.why.clone(),
         };
@@ -409,7 +411,7 @@ impl Pass<'_> {
                 && let Err(full) = windows.admit(node)
             {
                 let lasting = refusal.filter(|refusal| refusal.still_tells(self.now));
-                self.wake(lasting.and_then(Refusal::told_until));
+                self.wake(lasting.and_then(RefusedRelease::told_until));
                 stopped = lasting.map(refused).or_else(ledger).or(Some(full.clone()));
                 self.full.insert(name.to_owned(), full);
             }

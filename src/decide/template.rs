@@ -12,7 +12,7 @@ use std::sync::Arc;
 use go_templates::value::Typed;
 use go_templates::{Budget, Context, Place, TemplateError, Value};
 
-use crate::decide::near::did_you_mean;
+use crate::decide::shared::near::did_you_mean;
 
 use functions::LIBRARY;
 pub use inputs::{Inputs, LIMITS, row_budget};

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use crate::cluster::process::compute;
-use crate::decide::replay::{Recording, to_json};
+use crate::decide::rollout::replay::{Recording, to_json};
 
 pub const PATH: &str = "/debug/state";
 

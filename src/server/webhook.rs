@@ -32,10 +32,10 @@ use crate::api::names;
 use crate::api::policy::{Rollout, Skew};
 use crate::cluster::clock;
 use crate::decide::admission::Verdict;
+use crate::decide::admission::review::{self, Answer, DenialStatus, Malformed, UserInfo};
 use crate::decide::admission::rights::{self, Right};
 use crate::decide::gate::{self, Write};
 use crate::decide::partition::gate as partition;
-use crate::decide::review::{self, Answer, Malformed, Refusal, UserInfo};
 use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::bodies::{Bodies, Unread};
@@ -200,7 +200,7 @@ impl Half {
                 Ok(()) => ("good", Answer::allow()),
                 Err(tampered) => (
                     "tampered",
-                    Answer::deny(Refusal::Forbidden, tampered.to_string()),
+                    Answer::deny(DenialStatus::Forbidden, tampered.to_string()),
                 ),
             },
         }
@@ -241,12 +241,12 @@ fn patched(code: &str, patch: Vec<PatchOperation>, warnings: Vec<String>) -> Ans
 
 fn denied(denial: &gate::Denial) -> Answer {
     let refusal = match denial {
-        gate::Denial::StaleRelease { .. } => Refusal::Conflict,
-        gate::Denial::TooLarge { .. } => Refusal::TooLarge,
-        gate::Denial::TooDeep { .. } => Refusal::BadRequest,
+        gate::Denial::StaleRelease { .. } => DenialStatus::Conflict,
+        gate::Denial::TooLarge { .. } => DenialStatus::TooLarge,
+        gate::Denial::TooDeep { .. } => DenialStatus::BadRequest,
         gate::Denial::ReleaseWithContent { .. }
         | gate::Denial::NotTheOperator { .. }
-        | gate::Denial::Tampered { .. } => Refusal::Forbidden,
+        | gate::Denial::Tampered { .. } => DenialStatus::Forbidden,
     };
     Answer {
         audit: vec![("gate", format!("denied: {}", denial.code()))],
@@ -377,7 +377,7 @@ async fn ask_author(webhook: &Webhook, needs: Needs, answer: &mut Answer) {
     let missing = authors.missing(&user, rights, &namespace, "lynqnode").await;
     authors.judge(missing, &mut verdict);
     match verdict.denied {
-        Some(why) => *answer = Answer::deny(Refusal::Forbidden, why),
+        Some(why) => *answer = Answer::deny(DenialStatus::Forbidden, why),
         None => answer.warnings.extend(verdict.warnings),
     }
 }
@@ -389,7 +389,7 @@ pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<Judged, Malfo
         Ok(request) => request,
         Err(ref malformed @ Malformed::Request { ref uid, .. }) => {
             webhook.metrics.decided(half.label(), MALFORMED);
-            let denied = Answer::deny(Refusal::BadRequest, malformed.to_string());
+            let denied = Answer::deny(DenialStatus::BadRequest, malformed.to_string());
             return Ok(Judged {
                 uid: uid.clone(),
                 answer: denied,
@@ -406,14 +406,18 @@ pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<Judged, Malfo
                 let text = format!(
                     "a user with more than {USER_MAX} bytes of groups and extra fields cannot be judged"
                 );
-                (MALFORMED, Answer::deny(Refusal::BadRequest, text), None)
+                (
+                    MALFORMED,
+                    Answer::deny(DenialStatus::BadRequest, text),
+                    None,
+                )
             }
             needs => (outcome, answer, needs),
         }
     };
     let (outcome, answer, needs) = catch_unwind(AssertUnwindSafe(decide)).unwrap_or_else(|_| {
         let denied = Answer::deny(
-            Refusal::Forbidden,
+            DenialStatus::Forbidden,
             "lynqgate failed inside while it decided on this write; see its log, and report it",
         );
         (PANIC, denied, None)
@@ -436,7 +440,7 @@ fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'stati
     let cannot = |text: String| {
         (
             MALFORMED,
-            Answer::deny(Refusal::BadRequest, text + " cannot be judged"),
+            Answer::deny(DenialStatus::BadRequest, text + " cannot be judged"),
         )
     };
     let old = match (

@@ -1,7 +1,7 @@
 //! Mutating webhooks of others that run after ours: whatever they do, what is stored is what the gate decides on it.
 
 use anyhow::Result;
-use lynqgate::decide::content;
+use lynqgate::decide::shared::content;
 use serde_json::{Value, json};
 
 use super::tls::{Change, OtherWebhook};

@@ -1,7 +1,7 @@
 //! What the API server makes of odd JSON on its way into storage: the hash that the gate took is that of what is stored.
 
 use anyhow::{Context, Result};
-use lynqgate::decide::content;
+use lynqgate::decide::shared::content;
 use serde_json::{Value, json};
 
 use super::*;

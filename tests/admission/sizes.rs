@@ -1,7 +1,7 @@
 //! How large content may be: what is accepted can be held, which stores it twice, and what cannot is refused by name.
 
 use anyhow::Result;
-use lynqgate::decide::content::SIZE_MAX;
+use lynqgate::decide::shared::content::SIZE_MAX;
 use serde_json::{Value, json};
 
 use super::*;

@@ -6,7 +6,9 @@ mod samples;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lynqgate::decide::{content, gate, review};
+use lynqgate::decide::admission::review;
+use lynqgate::decide::gate;
+use lynqgate::decide::shared::content;
 
 fn render(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("render a form");

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use lynqgate::api::form::FormSpec;
 use lynqgate::api::names;
 use lynqgate::decide::gate;
-use lynqgate::decide::render::{CompiledForm, RowInputs};
-use lynqgate::decide::rows::Row;
+use lynqgate::decide::hub::render::{CompiledForm, RowInputs};
+use lynqgate::decide::hub::rows::Row;
 use serde_json::{Value, json};
 
 /// The sizes that are looked at, in bytes of one node's content.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lynqgate::datasource::SourceError;
 use lynqgate::datasource::error::{Limit, Stage};
-use lynqgate::decide::rows::RowCount;
+use lynqgate::decide::hub::rows::RowCount;
 
 use crate::cluster::database::{Database, Product};
 use crate::datasource::{columns, create, query, read, settings, shared, source, start};

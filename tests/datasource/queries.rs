@@ -1,7 +1,7 @@
 //! What is asked: names of any kind, views, columns that go away.
 
 use lynqgate::datasource::SourceError;
-use lynqgate::decide::rows::{Collector, Columns};
+use lynqgate::decide::hub::rows::{Collector, Columns};
 
 use crate::cluster::database::Product;
 use crate::datasource::{columns, create, query, read, settings, shared, source};

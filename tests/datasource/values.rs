@@ -3,7 +3,7 @@
 mod mariadb_types;
 mod postgresql_types;
 
-use lynqgate::decide::rows::activity::{Activity, Words};
+use lynqgate::decide::hub::rows::activity::{Activity, Words};
 
 use crate::cluster::database::Product;
 use crate::datasource::{columns, create, query, read, settings, shared, source};

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use go_templates::Limits;
 use libfuzzer_sys::{Corpus, fuzz_target};
 use lynqgate::api::names;
-use lynqgate::decide::path::Path;
 use lynqgate::decide::readiness::readiness;
+use lynqgate::decide::shared::path::Path;
 use lynqgate::decide::template::{Engine, Inputs, LIMITS, Template, facts};
 use serde_json::{Value, json};
 

@@ -5,30 +5,31 @@ use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
 /// A kind and a type of its conditions.
-type Place = (&'static str, &'static str);
+type ConditionOf = (&'static str, &'static str);
 
-const HUB_READY: &[Place] = &[("LynqHub", "Ready")];
-const ROWS_SKIPPED: &[Place] = &[("LynqHub", "RowsSkipped")];
-const RENDER_FAILED: &[Place] = &[("LynqHub", "RenderFailed")];
-const WRITE_FAILED: &[Place] = &[("LynqHub", "WriteFailed")];
-const DELETIONS_HELD: &[Place] = &[("LynqHub", "DeletionsHeld")];
-const CREATIONS_HELD: &[Place] = &[("LynqHub", "CreationsHeld")];
-const NOT_HELD_BY_HUB: &[Place] = &[("LynqHub", "DeletionsHeld"), ("LynqHub", "CreationsHeld")];
-const VALID: &[Place] = &[("LynqForm", "Valid")];
+const HUB_READY: &[ConditionOf] = &[("LynqHub", "Ready")];
+const ROWS_SKIPPED: &[ConditionOf] = &[("LynqHub", "RowsSkipped")];
+const RENDER_FAILED: &[ConditionOf] = &[("LynqHub", "RenderFailed")];
+const WRITE_FAILED: &[ConditionOf] = &[("LynqHub", "WriteFailed")];
+const DELETIONS_HELD: &[ConditionOf] = &[("LynqHub", "DeletionsHeld")];
+const CREATIONS_HELD: &[ConditionOf] = &[("LynqHub", "CreationsHeld")];
+const NOT_HELD_BY_HUB: &[ConditionOf] =
+    &[("LynqHub", "DeletionsHeld"), ("LynqHub", "CreationsHeld")];
+const VALID: &[ConditionOf] = &[("LynqForm", "Valid")];
 // What is not valid has no rollout that could be complete.
-const INVALID: &[Place] = &[("LynqForm", "Valid"), ("LynqForm", "RolloutComplete")];
-const APPLIED: &[Place] = &[("LynqForm", "Applied")];
-const COMPLETE: &[Place] = &[("LynqForm", "RolloutComplete")];
-const FORM_HELD: &[Place] = &[("LynqForm", "Held")];
-const NODE_HELD: &[Place] = &[("LynqNode", "Held")];
-const HELD: &[Place] = &[("LynqForm", "Held"), ("LynqNode", "Held")];
-const NODE_READY: &[Place] = &[("LynqNode", "Ready")];
-const READY_AND_ROLLED: &[Place] = &[("LynqNode", "Ready"), ("LynqNode", "Rolled")];
-const PROGRESSING: &[Place] = &[("LynqNode", "Progressing")];
-const CONFLICTED: &[Place] = &[("LynqNode", "Conflicted")];
-const DEGRADED: &[Place] = &[("LynqNode", "Degraded")];
-const ROLLED: &[Place] = &[("LynqNode", "Rolled")];
-const EDITED: &[Place] = &[("LynqNode", "Edited")];
+const INVALID: &[ConditionOf] = &[("LynqForm", "Valid"), ("LynqForm", "RolloutComplete")];
+const APPLIED: &[ConditionOf] = &[("LynqForm", "Applied")];
+const COMPLETE: &[ConditionOf] = &[("LynqForm", "RolloutComplete")];
+const FORM_HELD: &[ConditionOf] = &[("LynqForm", "Held")];
+const NODE_HELD: &[ConditionOf] = &[("LynqNode", "Held")];
+const HELD: &[ConditionOf] = &[("LynqForm", "Held"), ("LynqNode", "Held")];
+const NODE_READY: &[ConditionOf] = &[("LynqNode", "Ready")];
+const READY_AND_ROLLED: &[ConditionOf] = &[("LynqNode", "Ready"), ("LynqNode", "Rolled")];
+const PROGRESSING: &[ConditionOf] = &[("LynqNode", "Progressing")];
+const CONFLICTED: &[ConditionOf] = &[("LynqNode", "Conflicted")];
+const DEGRADED: &[ConditionOf] = &[("LynqNode", "Degraded")];
+const ROLLED: &[ConditionOf] = &[("LynqNode", "Rolled")];
+const EDITED: &[ConditionOf] = &[("LynqNode", "Edited")];
 
 /// Why a condition is as it is, in a word. A test takes all of them from the schema, and asks docs/LYNQ.md for each.
 #[derive(
@@ -112,7 +113,7 @@ impl ConditionReason {
     }
 
     /// The conditions that give it.
-    pub fn places(self) -> &'static [Place] {
+    pub fn conditions(self) -> &'static [ConditionOf] {
         self.row().1
     }
 
@@ -121,7 +122,7 @@ impl ConditionReason {
         Self::deserialize(StrDeserializer::<Error>::new(word)).ok()
     }
 
-    fn row(self) -> (&'static str, &'static [Place]) {
+    fn row(self) -> (&'static str, &'static [ConditionOf]) {
         match self {
             Self::DatabaseConnected => ("DatabaseConnected", HUB_READY),
             Self::DatabaseConnectionFailed => ("DatabaseConnectionFailed", HUB_READY),

@@ -4,19 +4,19 @@ use crate::cli::explain::{AnyError, Arguments, Error, leader};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
-use crate::controller::partition::{Look, waits_of};
+use crate::controller::partition::{ObservedSet, waits_of};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{ObjectKey, Owner, owner};
-use crate::decide::explain::Leader;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::partition;
 use crate::decide::partition::explain::{Explanation, faulty};
 use crate::decide::partition::walk::{self, Around};
+use crate::decide::rollout::explain::Leader;
 
 pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     let (objects, namespace) = arguments.connect().await?;
     let key = partition::key(&namespace, &arguments.name);
-    let look = Look::at(&objects, &key)
+    let observed = ObservedSet::at(&objects, &key)
         .await
         .map_err(|reason| match reason {
             ApiError::NotFound(_) => Error::not_found("StatefulSet", &namespace, &arguments.name),
@@ -26,14 +26,14 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
             },
         })?;
     let around = Around {
-        forced: forces(&objects, &look).await,
+        forced: forces(&objects, &observed).await,
         node: None,
-        probe: look.unmet_probe(&objects).await,
+        probe: observed.unmet_probe(&objects).await,
     };
     let now = clock::now();
     let (leader, _) = leader(&objects, &arguments.operator_namespace, now).await;
     let version = objects.client.apiserver_version().await;
-    let step = walk::step(&look.set, &look.pods, &around, now);
+    let step = walk::step(&observed.set, &observed.pods, &around, now);
     Ok(Explanation {
         fault: version
             .ok()
@@ -41,16 +41,16 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
         leaderless: matches!(leader, Leader::Missing(_)),
         ..Explanation::of(
             &namespace,
-            (&look.set, &look.pods),
+            (&observed.set, &observed.pods),
             &step,
-            waits_of(&look.object),
+            waits_of(&observed.object),
         )
     })
 }
 
 /// Whether everything of the owning node goes at once. Who may not read the node sees what the StatefulSet says.
-async fn forces(objects: &Objects, look: &Look) -> bool {
-    let Owner::Node { key, .. } = owner(&look.object) else {
+async fn forces(objects: &Objects, observed: &ObservedSet) -> bool {
+    let Owner::Node { key, .. } = owner(&observed.object) else {
         return false;
     };
     let get = async |kind: &str, name: &str| {

@@ -9,9 +9,9 @@ use serde::Serialize;
 use crate::api::names;
 use crate::api::policy::{Rollout, Skew};
 use crate::cluster::catalog::Hub;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::takeover::Effect;
 use crate::decide::rollout::{Live, is_ungated};
-use crate::decide::takeover::Effect;
 
 /// Nodes of one form that are shown in the text.
 const SHOWN_MAX: usize = 10;
@@ -23,7 +23,7 @@ const SHOWN_MAX: usize = 10;
     rename_all_fields = "camelCase",
     tag = "outcome"
 )]
-pub enum Outcome {
+pub enum NodeOutcome {
     /// Nothing of what runs changes, and it takes no slot.
     TakenOver,
     /// Its objects are made, for there is no node yet.
@@ -96,14 +96,14 @@ impl fmt::Display for When {
     }
 }
 
-impl Outcome {
+impl NodeOutcome {
     pub fn new(when: When) -> Self {
         let at_once = when.at_once();
-        Outcome::New { at_once, when }
+        NodeOutcome::New { at_once, when }
     }
 
     pub fn changes(when: When, effects: &[Effect]) -> Self {
-        Outcome::Changes {
+        NodeOutcome::Changes {
             at_once: when.at_once(),
             when,
             changes: effects.iter().map(ToString::to_string).collect(),
@@ -115,13 +115,13 @@ impl Outcome {
         let told = told.find(|c| c.type_ == "Held" && c.status == "True");
         let why = told.map(|told| format!("{}: {}", told.reason, told.message));
         let why = why.unwrap_or_else(|| "the operator has not said why".to_owned());
-        Outcome::Waits { why }
+        NodeOutcome::Waits { why }
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Found {
+pub struct MigrationReport {
     pub namespace: String,
     pub hub: String,
     /// Why nothing can be said of it.
@@ -131,7 +131,7 @@ pub struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub going: Option<&'static str>,
     /// By form and node.
-    pub forms: BTreeMap<String, BTreeMap<String, Outcome>>,
+    pub forms: BTreeMap<String, BTreeMap<String, NodeOutcome>>,
     /// Forms whose rollouts are paused.
     pub paused_forms: BTreeSet<String>,
     /// Forms that cannot be rendered, and why: their nodes stay as they are.
@@ -152,9 +152,9 @@ pub struct Found {
     pub render_failed: Option<String>,
 }
 
-impl Found {
+impl MigrationReport {
     pub fn of(hub: &Hub) -> Self {
-        Found {
+        MigrationReport {
             namespace: hub.namespace.clone(),
             hub: hub.name.clone(),
             problem: None,
@@ -170,7 +170,7 @@ impl Found {
         }
     }
 
-    pub fn tell(&mut self, form: &str, node: &str, outcome: Outcome) {
+    pub fn tell(&mut self, form: &str, node: &str, outcome: NodeOutcome) {
         let of_form = self.forms.entry(form.to_owned()).or_default();
         of_form.insert(node.to_owned(), outcome);
     }
@@ -197,7 +197,7 @@ impl Found {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for MigrationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "lynqhub {}/{}", self.namespace, self.hub)?;
         if let Some(problem) = &self.problem {
@@ -210,23 +210,23 @@ impl fmt::Display for Found {
             let (mut kept, mut known, mut shown) = (0, 0, vec![]);
             for (node, outcome) in nodes {
                 let line = match outcome {
-                    Outcome::TakenOver => {
+                    NodeOutcome::TakenOver => {
                         kept += 1;
                         continue;
                     }
-                    Outcome::Known => {
+                    NodeOutcome::Known => {
                         known += 1;
                         continue;
                     }
-                    Outcome::New { when, .. } => format!("({when}): the node is made"),
-                    Outcome::Changes { when, changes, .. } => {
+                    NodeOutcome::New { when, .. } => format!("({when}): the node is made"),
+                    NodeOutcome::Changes { when, changes, .. } => {
                         format!("({when}): {}", changes.join("; "))
                     }
-                    Outcome::MadeAnew => {
+                    NodeOutcome::MadeAnew => {
                         "is being deleted already: its objects go, and it is made anew after that"
                             .to_owned()
                     }
-                    Outcome::Waits { why } => format!("waits already: {why}"),
+                    NodeOutcome::Waits { why } => format!("waits already: {why}"),
                 };
                 shown.push(format!("{node} {line}"));
             }
@@ -274,7 +274,7 @@ impl fmt::Display for Found {
                 writeln!(f, "  {name}: {said}")?;
             }
         }
-        let Found {
+        let MigrationReport {
             forms,
             broken_forms,
             deletions,
@@ -297,8 +297,8 @@ mod tests {
 
     use super::*;
 
-    fn found() -> Found {
-        Found::of(&hub(json!([])))
+    fn found() -> MigrationReport {
+        MigrationReport::of(&hub(json!([])))
     }
 
     fn hub(finalizers: Value) -> Hub {
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn programs_read_an_outcome() {
-        let changes = Outcome::Changes {
+        let changes = NodeOutcome::Changes {
             at_once: true,
             when: When::AtOnce,
             changes: vec!["x".to_owned()],
@@ -326,7 +326,10 @@ mod tests {
             read(changes),
             json!({"outcome": "changes", "atOnce": true, "when": "atOnce", "changes": ["x"]})
         );
-        assert_eq!(read(Outcome::TakenOver), json!({"outcome": "takenOver"}));
+        assert_eq!(
+            read(NodeOutcome::TakenOver),
+            json!({"outcome": "takenOver"})
+        );
     }
 
     #[test]
@@ -391,10 +394,10 @@ mod tests {
         let held = json!({"conditions": [{
             "type": "Held", "status": "True", "reason": "WindowFull", "message": "waits for a slot", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]});
-        all.tell("web", "t0-web", Outcome::waits(&node(json!({}), held)));
-        all.tell("web", "t1-web", Outcome::MadeAnew);
-        all.tell("web", "t2-web", Outcome::Known);
-        all.tell("web", "t3-web", Outcome::TakenOver);
+        all.tell("web", "t0-web", NodeOutcome::waits(&node(json!({}), held)));
+        all.tell("web", "t1-web", NodeOutcome::MadeAnew);
+        all.tell("web", "t2-web", NodeOutcome::Known);
+        all.tell("web", "t3-web", NodeOutcome::TakenOver);
         all.goes_already("t4-web");
         all.paused_forms.insert("web".to_owned());
         let text = all.to_string();

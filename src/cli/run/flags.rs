@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::api::names;
 use crate::controller::maintenance::Settings;
-use crate::decide::hosts::Listed;
+use crate::decide::hub::hosts::Listed;
 use crate::decide::maintenance::Policy;
 use crate::decide::maintenance::drain::Allowed;
 

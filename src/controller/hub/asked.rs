@@ -13,7 +13,7 @@ use crate::datasource::database::Limits;
 use crate::decide::admission::Doubt;
 use crate::decide::admission::trial::HubSays;
 use crate::decide::child::ObjectKey;
-use crate::decide::rows::Rows;
+use crate::decide::hub::rows::Rows;
 
 /// The rows of a hub as they are now, and what it says of its forms, for who waits for them and is not its loop; or why there are
 /// none.

@@ -17,11 +17,11 @@ use crate::controller::hub::LASTING;
 use crate::controller::{Said, World};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
-use crate::decide::hub_sync::{NodeDeletion, NodeWrite};
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::recreate::Dependents;
+use crate::decide::hub::sync::{NodeDeletion, NodeWrite};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::recreate::Dependents;
+use crate::decide::node::takeover::left;
 use crate::decide::rollout::Way;
-use crate::decide::takeover::left;
 
 /// Node writes that one hub may have under way.
 const REQUESTS_MAX: usize = 16;

@@ -12,13 +12,13 @@ use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::hub::Memory;
+use crate::controller::hub::HubMemory;
 use crate::controller::hub::nodes::Failure;
 use crate::controller::hub::source::{Problem, rows_read};
-use crate::decide::backoff::Backoff;
 use crate::decide::child::ObjectKey;
-use crate::decide::findings::{Findings, Subject};
-use crate::decide::hub_sync::rows_hash;
+use crate::decide::hub::findings::{Findings, Subject};
+use crate::decide::hub::sync::rows_hash;
+use crate::decide::shared::backoff::Backoff;
 
 /// A sync that knew the rows.
 pub struct Report<'a> {
@@ -93,7 +93,7 @@ impl Complaint {
 pub async fn synced(
     world: &World,
     hub: &Hub,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
     report: &Report<'_>,
 ) -> Option<Duration> {
     let mut failed = Findings::default();
@@ -144,7 +144,7 @@ pub async fn synced(
 pub async fn problem(
     world: &World,
     hub: &Hub,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
     problem: Problem,
 ) -> Option<Duration> {
     world.metrics.synced(problem.code);
@@ -163,14 +163,14 @@ pub async fn problem(
 }
 
 /// The rows were there, but the sync ended on the way.
-pub async fn interrupted(world: &World, hub: &Hub, memory: &mut Memory, error: &ApiError) {
+pub async fn interrupted(world: &World, hub: &Hub, memory: &mut HubMemory, error: &ApiError) {
     let text = error.to_string();
     say(world, hub, memory, &WRITES, Some(text.clone()));
     write_status(world, hub, memory, vec![WRITES.state(&text)], None).await;
 }
 
 /// The hub is deleted, and cannot be let go.
-pub fn stays(world: &World, hub: &Hub, memory: &mut Memory, error: &ApiError) {
+pub fn stays(world: &World, hub: &Hub, memory: &mut HubMemory, error: &ApiError) {
     let text =
         format!("the finalizer that Lynq left cannot be taken off: {error}; it is tried again");
     say(world, hub, memory, &WRITES, Some(text));
@@ -180,7 +180,7 @@ pub fn stays(world: &World, hub: &Hub, memory: &mut Memory, error: &ApiError) {
 fn say(
     world: &World,
     hub: &Hub,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
     complaint: &Complaint,
     sentences: impl IntoIterator<Item = String>,
 ) {
@@ -234,7 +234,7 @@ pub async fn forget_rows(world: &World, hub: &Hub, rows_hash: &str) -> Result<()
 async fn write_status(
     world: &World,
     hub: &Hub,
-    memory: &mut Memory,
+    memory: &mut HubMemory,
     states: Vec<ConditionState>,
     counts: Option<Counts>,
 ) -> Option<Duration> {

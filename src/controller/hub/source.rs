@@ -21,8 +21,8 @@ use crate::datasource::database::{Limits, Password, Server, Settings, Tls};
 use crate::datasource::{DataSource, SourceError};
 use crate::decide::admission::Doubt;
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::hosts::Hosts;
-use crate::decide::rows::{Collector, Columns, RowCount, Rows};
+use crate::decide::hub::hosts::Hosts;
+use crate::decide::hub::rows::{Collector, Columns, RowCount, Rows};
 
 /// Why there are no rows.
 pub struct Problem {
@@ -64,14 +64,14 @@ const TOO_MANY_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub struct Databases {
     hosts: Arc<Hosts>,
-    known: Mutex<BTreeMap<HubKey, Arc<tokio::sync::Mutex<Option<Known>>>>>,
+    known: Mutex<BTreeMap<HubKey, Arc<tokio::sync::Mutex<Option<CachedSettings>>>>>,
 }
 
 /// What was read, before it is known whether that can be used.
 type Collected = Result<(Collector, RowCount), SourceError>;
 
 /// The settings of a database, which are not looked up again while the hub is the same.
-struct Known {
+struct CachedSettings {
     uid: String,
     /// Generation of the hub that the settings are of.
     generation: i64,
@@ -86,7 +86,7 @@ impl Databases {
         }
     }
 
-    fn of(&self, hub: &Hub) -> Arc<tokio::sync::Mutex<Option<Known>>> {
+    fn of(&self, hub: &Hub) -> Arc<tokio::sync::Mutex<Option<CachedSettings>>> {
         let key = (hub.namespace.clone(), hub.name.clone());
         let mut known = self.known.lock();
         known.entry(key).or_default().clone()
@@ -212,8 +212,9 @@ async fn read_database(
 ) -> Result<Rows, Problem> {
     let known = world.databases.of(hub);
     let mut known = known.lock().await;
-    let same =
-        |known: &&Known| is_stored && known.uid == hub.uid && known.generation == hub.generation;
+    let same = |known: &&CachedSettings| {
+        is_stored && known.uid == hub.uid && known.generation == hub.generation
+    };
     let before = known.as_ref().filter(same);
     let mut outcome = None;
     if let Some(before) = before {
@@ -230,7 +231,7 @@ async fn read_database(
             outcome = Some(collect(source(server, &settings, limits), columns).await);
         }
         if is_stored {
-            *known = Some(Known {
+            *known = Some(CachedSettings {
                 uid: hub.uid.clone(),
                 generation: hub.generation,
                 settings,

@@ -12,7 +12,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::maintenance::{Failed, Maintenance};
 use crate::decide::child::Kind;
 use crate::decide::maintenance::drain::{
-    Budget, Outcome, Plan, Pod, Progress, Stage, plan, progress,
+    Budget, EvictionOutcome, Plan, Pod, Progress, Stage, plan, progress,
 };
 use crate::decide::maintenance::{KubernetesNode, Lease, NodeChange, NodeWrite, Status};
 
@@ -46,7 +46,7 @@ impl Maintenance {
         Ok(pods)
     }
 
-    async fn evict_all(&self, plan: &Plan, until: Timestamp) -> Vec<(Pod, Outcome)> {
+    async fn evict_all(&self, plan: &Plan, until: Timestamp) -> Vec<(Pod, EvictionOutcome)> {
         let mut budgets = BTreeMap::new();
         let mut outcomes = vec![];
         for pod in &plan.evict {
@@ -57,12 +57,14 @@ impl Maintenance {
             };
             self.metrics.evicted(&evicted);
             let outcome = match evicted {
-                Evicted::Accepted => Outcome::Evicted,
-                Evicted::Gone => Outcome::Gone,
-                Evicted::Budget => Outcome::Refused(self.budget_of(pod, &mut budgets).await),
-                Evicted::Terminating => Outcome::Terminating,
-                Evicted::Again => Outcome::Again,
-                Evicted::Failed(why) => Outcome::Failed(why),
+                Evicted::Accepted => EvictionOutcome::Evicted,
+                Evicted::Gone => EvictionOutcome::Gone,
+                Evicted::Budget => {
+                    EvictionOutcome::Refused(self.budget_of(pod, &mut budgets).await)
+                }
+                Evicted::Terminating => EvictionOutcome::Terminating,
+                Evicted::Again => EvictionOutcome::Again,
+                Evicted::Failed(why) => EvictionOutcome::Failed(why),
             };
             outcomes.push((pod.clone(), outcome));
         }

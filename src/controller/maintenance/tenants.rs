@@ -12,17 +12,17 @@ use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::maintenance::{Failed, Maintenance};
 use crate::controller::rollout::snapshot;
-use crate::decide::backoff::Backoff;
 use crate::decide::child::{NodeKey, ObjectKey, Owner, owner};
 use crate::decide::maintenance::Lease;
 use crate::decide::maintenance::drain::{Pod, controller_of};
 use crate::decide::rollout::{Maintained, full_windows};
+use crate::decide::shared::backoff::Backoff;
 
 /// Controllers between a pod and the object that a LynqNode has: a ReplicaSet's Deployment, or an operator's custom resource.
 const DEPTH_MAX: usize = 4;
 
 /// Whose the controllers are that were asked about; None: of no LynqNode.
-pub type Known = BTreeMap<ObjectKey, Option<NodeKey>>;
+pub type TenantsByController = BTreeMap<ObjectKey, Option<NodeKey>>;
 
 impl Maintenance {
     /// The LynqNodes that these pods belong to.
@@ -158,7 +158,7 @@ impl World {
         let forms = self.forms_of(hub);
         let rendered = self.rendered.lock().clone();
         let of_hub = self.hubs.get(&hub.0, &hub.1);
-        let seen = snapshot::Seen {
+        let seen = snapshot::SnapshotInputs {
             hub: of_hub.as_deref(),
             forms: &forms,
             nodes: &self.nodes.of_hub(hub),

@@ -16,8 +16,8 @@ use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::HubStatus;
 use crate::cluster::clock;
 use crate::controller::World;
-use crate::controller::partition::{Memory, SetKey};
-use crate::decide::node::NodeDigest;
+use crate::controller::partition::{PartitionMemory, SetKey};
+use crate::decide::node::digest::NodeDigest;
 
 pub struct LynqMetrics {
     pub world: Arc<World>,
@@ -160,7 +160,7 @@ fn stateful_sets(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), f
             ("statefulset", name.clone()),
         ]
     };
-    let mut of_sets = |name, help, value: fn(&Memory) -> i64| {
+    let mut of_sets = |name, help, value: fn(&PartitionMemory) -> i64| {
         let series = partitions
             .iter()
             .map(|(key, memory)| (labels(key), value(memory)));

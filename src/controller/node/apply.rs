@@ -15,10 +15,10 @@ use crate::controller::node::departing::Departing;
 use crate::controller::node::recreate;
 use crate::decide::child::tie::{Tie, orphan};
 use crate::decide::child::{Child, ObjectKey, Scope, departed, fields, manifest, tie};
-use crate::decide::content::is_deeper;
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::recreate::Dependents;
-use crate::decide::node_plan::{self, TakeDown, ownership};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::recreate::Dependents;
+use crate::decide::node::plan::{self, TakeDown, ownership};
+use crate::decide::shared::content::is_deeper;
 
 /// A resource and its object.
 pub struct Target<'a> {
@@ -105,8 +105,8 @@ pub async fn dry_run_anew(
         recorded: false,
     };
     let objects = objects.dry_run();
-    let object = built(&objects, node, &target, &Found::Nothing).await;
-    send(&objects, &target, object, &Found::Nothing).await
+    let object = built(&objects, node, &target, &ExistingObject::Nothing).await;
+    send(&objects, &target, object, &ExistingObject::Nothing).await
 }
 
 /// Whether the object could be changed if nobody else had fields in it: then no field is immutable.
@@ -154,9 +154,22 @@ async fn write(
         && !once
         && !written_back
     {
-        let object = built(objects, node, target, &Found::Remembered(&child.uid)).await;
+        let object = built(
+            objects,
+            node,
+            target,
+            &ExistingObject::Remembered(&child.uid),
+        )
+        .await;
         if !(applies && departed::drops(&child.owned, &object)) {
-            match send(objects, target, object, &Found::Remembered(&child.uid)).await {
+            match send(
+                objects,
+                target,
+                object,
+                &ExistingObject::Remembered(&child.uid),
+            )
+            .await
+            {
                 Err(error) if may_be_another(&error) => {}
                 // What nobody names any more may be in the way.
                 Err(error @ ApiError::Invalid { .. }) if applies => refusal = Some(error),
@@ -168,9 +181,9 @@ async fn write(
     let live = match objects.get(key).await {
         Ok(live) => live,
         Err(ApiError::NotFound(_)) => {
-            let object = built(objects, node, target, &Found::Nothing).await;
+            let object = built(objects, node, target, &ExistingObject::Nothing).await;
             return Ok(Written::Sent(
-                send(objects, target, object, &Found::Nothing).await,
+                send(objects, target, object, &ExistingObject::Nothing).await,
             ));
         }
         Err(error) => return Err(error),
@@ -192,7 +205,7 @@ async fn write(
     if once && child.once && made {
         return Ok(Written::Kept(live));
     }
-    let found = Found::Live(&live, &child);
+    let found = ExistingObject::Live(&live, &child);
     let object = built(objects, node, target, &found).await;
     if !applies || cut {
         return Ok(Written::Sent(send(objects, target, object, &found).await));
@@ -243,7 +256,7 @@ async fn write(
 }
 
 /// What there is under the object's name.
-enum Found<'a> {
+enum ExistingObject<'a> {
     Nothing,
     /// This object, by its uid, if it is there still.
     Remembered(&'a str),
@@ -255,7 +268,7 @@ async fn built(
     objects: &Objects,
     node: &NodeDigest,
     target: &Target<'_>,
-    found: &Found<'_>,
+    found: &ExistingObject<'_>,
 ) -> Value {
     let Target { resource, key, .. } = *target;
     let scope = if key.namespace.is_empty() {
@@ -264,9 +277,9 @@ async fn built(
         Scope::Namespaced
     };
     let (uid, live) = match found {
-        Found::Nothing => (None, None),
-        Found::Remembered(uid) => (Some(*uid), None),
-        Found::Live(live, child) => (Some(child.uid.as_str()), Some(*live)),
+        ExistingObject::Nothing => (None, None),
+        ExistingObject::Remembered(uid) => (Some(*uid), None),
+        ExistingObject::Live(live, child) => (Some(child.uid.as_str()), Some(*live)),
     };
     let mut object = manifest(resource, &node.key, &node.uid, scope, live);
     objects.fit(&key.kind, &mut object).await;
@@ -280,10 +293,10 @@ async fn send(
     objects: &Objects,
     target: &Target<'_>,
     mut object: Value,
-    found: &Found<'_>,
+    found: &ExistingObject<'_>,
 ) -> Result<Value, ApiError> {
     let Target { resource, key, .. } = *target;
-    let is_new = matches!(found, Found::Nothing);
+    let is_new = matches!(found, ExistingObject::Nothing);
     if resource.patch_strategy == PatchStrategy::Merge && !is_new {
         // The patch would put these lists in the place of everybody's.
         if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -294,12 +307,12 @@ async fn send(
     }
     departed::drop_nulls(&mut object);
     match found {
-        Found::Live(live, _) if resource.patch_strategy == PatchStrategy::Replace => {
+        ExistingObject::Live(live, _) if resource.patch_strategy == PatchStrategy::Replace => {
             object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
             objects.replace(key, &object).await
         }
         _ => {
-            let was_orphan = matches!(found, Found::Live(_, child) if child.orphaned);
+            let was_orphan = matches!(found, ExistingObject::Live(_, child) if child.orphaned);
             let force = resource.conflict_policy == ConflictPolicy::Force || was_orphan;
             objects.apply(key, &object, force).await
         }
@@ -315,7 +328,7 @@ fn may_be_another(error: &ApiError) -> bool {
 async fn explained(world: &World, key: &ObjectKey, error: ApiError) -> Result<ApiError, ApiError> {
     Ok(match error {
         ApiError::NotFound(_) if !world.objects.still_served(&key.kind).await? => {
-            ApiError::NotFound(node_plan::missing_kind(&key.kind))
+            ApiError::NotFound(plan::missing_kind(&key.kind))
         }
         ApiError::NotFound(_)
             if !key.namespace.is_empty() && !world.namespaces.has(&key.namespace) =>

@@ -9,14 +9,14 @@ use crate::controller::World;
 use crate::controller::node::takeover::{place, place_of};
 use crate::controller::node::{key_in, min_delay};
 use crate::decide::child::{Child, ObjectKey};
-use crate::decide::node::{Facts, NodeDigest, contents};
-use crate::decide::node_plan::ownership::is_ours;
-use crate::decide::node_plan::record::Record;
-use crate::decide::node_plan::{untold_delay, untold_until};
+use crate::decide::node::digest::{Facts, NodeDigest, contents};
+use crate::decide::node::plan::ownership::is_ours;
+use crate::decide::node::plan::record::Record;
+use crate::decide::node::plan::{untold_delay, untold_until};
+use crate::decide::node::takeover::recorded;
 use crate::decide::readiness::Readiness;
 use crate::decide::rollout::Live;
-use crate::decide::takeover::recorded;
-use crate::decide::version;
+use crate::decide::shared::version;
 
 /// Whether the node's workloads are ready by a live read, with the content that is live now. What was read is learnt.
 pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiError> {

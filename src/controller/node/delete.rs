@@ -12,21 +12,21 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::kinds::Kinds;
 use crate::controller::node::takeover::not_taken_over;
-use crate::controller::node::{LASTING, Look};
-use crate::decide::backoff::Backoff;
+use crate::controller::node::{LASTING, NodeReconciler};
 use crate::decide::child::{Child, ObjectKey};
-use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan;
-use crate::decide::node_plan::status;
+use crate::decide::node::digest::{Facts, NodeDigest};
+use crate::decide::node::plan;
+use crate::decide::node::plan::status;
+use crate::decide::shared::backoff::Backoff;
 
 /// Most objects go within moments, and a status for each that goes would cost more than it tells.
 const TOLD_EVERY: SignedDuration = SignedDuration::from_secs(5);
 
-impl Look<'_> {
+impl NodeReconciler<'_> {
     /// Takes the node's objects down, and lets the node go when none is left.
     pub async fn delete(&mut self, node: &NodeDigest) -> Result<Option<Timestamp>, ApiError> {
         let record = self.record(node);
-        let lasting = self.memory.failed_looks >= LASTING;
+        let lasting = self.memory.failures >= LASTING;
         let Some(kinds) = Kinds::of(self.world, node, &record, lasting).await? else {
             return Ok(None);
         };
@@ -41,7 +41,7 @@ impl Look<'_> {
             // As they were read just now.
             children.extend(not_taken_over.children.clone());
             let left = &not_taken_over.named;
-            let deletion = node_plan::plan_deletion(node, &children, &record, left, of);
+            let deletion = plan::plan_deletion(node, &children, &record, left, of);
             let mut all = true;
             for (key, how) in &deletion.take_down {
                 if let Some(at) = self.put_off_until(key) {

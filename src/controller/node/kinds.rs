@@ -8,9 +8,9 @@ use crate::cluster::watch::NoList;
 use crate::controller::World;
 use crate::controller::node::{Key, key_in};
 use crate::decide::child::{Kind, Scope};
-use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan;
-use crate::decide::node_plan::record::Record;
+use crate::decide::node::digest::{Facts, NodeDigest};
+use crate::decide::node::plan;
+use crate::decide::node::plan::record::Record;
 
 pub struct Kinds {
     scopes: BTreeMap<Kind, Result<Scope, String>>,
@@ -50,14 +50,14 @@ impl Kinds {
                 Err(error) if lasting => {
                     kinds.unknown = true;
                     kinds.unlisted.insert(kind.clone());
-                    let why = node_plan::unknown_kind(kind, &error.to_string());
+                    let why = plan::unknown_kind(kind, &error.to_string());
                     kinds.scopes.insert(kind.clone(), Err(why));
                     continue;
                 }
                 served => served?,
             };
             let scope = match served {
-                None => Err(node_plan::missing_kind(kind)),
+                None => Err(plan::missing_kind(kind)),
                 Some(served) => {
                     if served.has_status {
                         kinds.with_status.insert(kind.clone());
@@ -71,7 +71,7 @@ impl Kinds {
                         }
                         Listing::Refused(NoList { why, forbidden }) => {
                             kinds.unlisted.insert(kind.clone());
-                            Err(node_plan::unlistable_kind(kind, &why, forbidden))
+                            Err(plan::unlistable_kind(kind, &why, forbidden))
                         }
                     }
                 }

@@ -9,13 +9,13 @@ use crate::api::events::EventReason;
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::node::{LASTING, Look, apply};
-use crate::decide::backoff::Backoff;
+use crate::controller::node::{LASTING, NodeReconciler, apply};
 use crate::decide::child::{Child, ObjectKey};
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::{NodePlan, TakeDown};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::{NodePlan, TakeDown};
+use crate::decide::shared::backoff::Backoff;
 
-pub type Memory = BTreeMap<ObjectKey, LeftOver>;
+pub type LeftOvers = BTreeMap<ObjectKey, LeftOver>;
 
 /// Why an object is still there that should not be, and when it is tried again to take it down.
 pub struct LeftOver {
@@ -27,7 +27,7 @@ pub struct LeftOver {
     pub told: bool,
 }
 
-impl Look<'_> {
+impl NodeReconciler<'_> {
     pub fn put_off_until(&self, key: &ObjectKey) -> Option<Timestamp> {
         let left = self.memory.left_over.get(key)?;
         let wait = left.retry_at.saturating_duration_since(clock::instant());

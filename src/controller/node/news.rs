@@ -1,7 +1,5 @@
 //! Events for what becomes of a node's resources: one for each piece of news, not for each attempt.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 
 use crate::api::events::EventReason;
@@ -9,25 +7,18 @@ use crate::cluster::clock;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::node::{Look, ResourceMemory};
-use crate::decide::backoff::Backoff;
-use crate::decide::graph::State;
-use crate::decide::node::{Facts, NodeDigest};
-use crate::decide::node_plan::news::Trouble;
-use crate::decide::node_plan::{self, Failure, FailureKind, NodePlan, Premise, StepKind, news};
+use crate::controller::node::{NodeReconciler, ResourceMemory};
+use crate::decide::node::digest::{Facts, NodeDigest};
+use crate::decide::node::graph::State;
+use crate::decide::node::plan::news::Trouble;
+use crate::decide::node::plan::{self, Failure, FailureKind, NodePlan, Premise, StepKind, news};
+use crate::decide::shared::backoff::Backoff;
 
-/// What the loop remembers of what it told.
-#[derive(Default)]
-pub struct Memory {
-    /// What was applied since the last event about it, by id.
-    pub applied: BTreeSet<String>,
-}
-
-impl Look<'_> {
+impl NodeReconciler<'_> {
     /// Events for what became of its resources. Also for what failed without a request: a kind that is not there, an object that
     /// is somebody else's.
     pub fn note_outcomes(&mut self, node: &NodeDigest, plan: &NodePlan, now: Timestamp) {
-        let applied = std::mem::take(&mut self.memory.news.applied);
+        let applied = std::mem::take(&mut self.memory.applied);
         for (facts, outcome) in node.facts.iter().zip(&plan.outcomes) {
             let failed = outcome.state == State::ApplyFailed && outcome.step == StepKind::Go;
             let memory = self.memory.resources.entry(facts.id.clone()).or_default();
@@ -149,7 +140,7 @@ fn fail(
             FailureKind::Conflict => EventReason::ResourceConflict,
             FailureKind::Refused => EventReason::ApplyFailed,
         };
-        let object = node_plan::status::named(facts);
+        let object = plan::status::named(facts);
         let text = format!("Resource {:?}, {object}: {}", facts.id, failure.message);
         warn(world, node, reason, text);
     }

@@ -13,11 +13,11 @@ use tokio::sync::Semaphore;
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
-use crate::controller::node::{Key, Look};
-use crate::decide::backoff::Backoff;
+use crate::controller::node::{Key, NodeReconciler};
 use crate::decide::child::{Child, ObjectKey};
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::readiness::{Reason, obstacle};
+use crate::decide::shared::backoff::Backoff;
 
 /// How long pods may take to start before they are looked at. Nothing tells when they change, so that they are looked at again
 /// after as long as was waited so far: who waits longer has to read something that is still true.
@@ -38,7 +38,7 @@ static LOOKS: Semaphore = Semaphore::const_new(4);
 const PODS_MAX: u32 = 50;
 
 /// What is remembered of the pods of a workload that waits for them.
-pub struct Memory {
+pub struct PodsMemory {
     /// What keeps them from running.
     pub obstacle: Option<String>,
     /// The workload's resourceVersion when it was seen last.
@@ -47,10 +47,10 @@ pub struct Memory {
     again_at: Instant,
 }
 
-impl Memory {
+impl PodsMemory {
     fn new(workload: &Child) -> Self {
         let now = clock::instant();
-        Memory {
+        PodsMemory {
             obstacle: None,
             version: workload.resource_version.clone(),
             since: now,
@@ -93,7 +93,7 @@ impl Memory {
     }
 }
 
-impl Look<'_> {
+impl NodeReconciler<'_> {
     /// Looks at the pods of those workloads that wait for theirs; returns when to look again, at once where something is news.
     pub async fn look_at_pods(
         &mut self,
@@ -114,7 +114,7 @@ impl Look<'_> {
                 resource.pods = None;
                 continue;
             };
-            let memory = resource.pods.get_or_insert_with(|| Memory::new(child));
+            let memory = resource.pods.get_or_insert_with(|| PodsMemory::new(child));
             news |= memory.look(self.world, key, child).await;
             next = next.into_iter().chain([memory.again_at]).min();
         }

@@ -6,8 +6,8 @@ use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::node::apply::{Target, delete, dry_run_anew, fits_alone, learn_left};
 use crate::decide::child::Child;
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::recreate::{Recreation, immutable, is_due, is_wanted, meanwhile};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::recreate::{Recreation, immutable, is_due, is_wanted, meanwhile};
 
 /// Status updates of controllers come in between.
 const TRIES: u32 = 5;

@@ -9,10 +9,10 @@ use crate::api::node::NodeStatus;
 use crate::api::stamp;
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::node::Look;
-use crate::decide::node::NodeDigest;
-use crate::decide::node_plan::status;
-use crate::decide::node_plan::status::HoldReason;
+use crate::controller::node::NodeReconciler;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::status;
+use crate::decide::node::plan::status::HoldReason;
 use crate::decide::rollout::{Live, Way};
 
 /// A controller mostly answers at once, and what it says is worth more than that it has not yet.
@@ -20,7 +20,7 @@ const UNSEEN_PATIENCE: SignedDuration = SignedDuration::from_millis(300);
 
 /// What the loop remembers of its status writes.
 #[derive(Default)]
-pub struct Memory {
+pub struct ReportMemory {
     written: Option<Timestamp>,
     /// Since when the node is held for no reason that is worth a write.
     hold_since: Option<Timestamp>,
@@ -35,14 +35,14 @@ pub struct Memory {
     held: Option<Option<Timestamp>>,
 }
 
-impl Memory {
+impl ReportMemory {
     /// Whoever let it go by force has counted that.
     pub fn went_by_force(&mut self) {
         (self.forced, self.held) = (true, None);
     }
 }
 
-impl Look<'_> {
+impl NodeReconciler<'_> {
     /// Somebody goes past the window on purpose: that is worth an event.
     pub fn note_forced(&mut self, node: &NodeDigest) {
         let is_heeded = node.forced && !node.held();

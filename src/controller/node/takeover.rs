@@ -10,18 +10,18 @@ use crate::api::resource::Resource;
 use crate::api::stamp;
 use crate::cluster::objects::{ApiError, Objects, Served};
 use crate::controller::World;
-use crate::controller::node::{Look, apply};
+use crate::controller::node::{NodeReconciler, apply};
 use crate::decide::child::{
     Child, Kind, NodeKey, ObjectKey, Owner, Scope, key_of, kind_of, object_key,
 };
-use crate::decide::node::{NodeDigest, desired_content};
-use crate::decide::node_plan::ownership::{is_ours, refused};
-use crate::decide::node_plan::{missing_kind, twice};
+use crate::decide::node::digest::{NodeDigest, desired_content};
+use crate::decide::node::plan::ownership::{is_ours, refused};
+use crate::decide::node::plan::{missing_kind, twice};
+use crate::decide::node::takeover::left::left;
+use crate::decide::node::takeover::{self, Effect, Recorded, recorded};
 use crate::decide::rollout::{Live, Way};
-use crate::decide::takeover::left::left;
-use crate::decide::takeover::{self, Effect, Recorded, recorded};
 
-impl Look<'_> {
+impl NodeReconciler<'_> {
     /// Once for each content that a hub rendered.
     pub async fn take_over(&mut self, node: &NodeDigest) -> Result<(), ApiError> {
         let concerned = node.live == Live::Unknown && node.rendered_hash.is_some();

@@ -42,7 +42,7 @@ async fn nothing_is_kept_of_a_node_that_is_gone() {
     world
         .node_memory
         .lock()
-        .insert(key.clone(), Memory::default());
+        .insert(key.clone(), NodeMemory::default());
     world.looked.lock().insert(key.clone(), looked);
     let unchanged = ("hash".to_owned(), true);
     world.unchanged.lock().insert(key.clone(), unchanged);

@@ -6,11 +6,11 @@ use futures::future::join_all;
 
 use crate::cluster::objects::ApiError;
 use crate::controller::node::confirm::confirm_ready;
-use crate::controller::rollout::{Look, REQUESTS_MAX};
+use crate::controller::rollout::{REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::{NodeKey, ObjectKey};
 use crate::decide::rollout::{Confirm, Confirmation};
 
-impl Look<'_> {
+impl RolloutReconciler<'_> {
     /// Live reads for the slots that look free; also whether some of them are not.
     pub async fn confirm(&self, confirm: &[Confirm]) -> (BTreeSet<Confirmation>, bool) {
         let (mut confirmed, mut unconfirmed) = (BTreeSet::new(), false);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::clock::{self, Instant};
-use crate::controller::rollout::Look;
+use crate::controller::rollout::RolloutReconciler;
 use crate::decide::child::NodeKey;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Node, Snapshot};
 
 /// Times that are closer are the same: reading two clocks takes a while.
@@ -74,7 +74,7 @@ impl Watched {
     }
 }
 
-impl Look<'_> {
+impl RolloutReconciler<'_> {
     /// A node that was looked at in vain is not ready; and what one in flight was before the first look nobody has seen.
     pub fn believe_looks(&mut self, snapshot: &mut Snapshot, nodes: &[Arc<NodeDigest>]) {
         let looked = self.world.looked.lock();

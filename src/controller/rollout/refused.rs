@@ -9,9 +9,9 @@ use crate::api::events::EventReason;
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
-use crate::controller::rollout::Look;
-use crate::decide::backoff::Backoff;
-use crate::decide::rollout::{Refusal, Release, Snapshot};
+use crate::controller::rollout::RolloutReconciler;
+use crate::decide::rollout::{RefusedRelease, Release, Snapshot};
+use crate::decide::shared::backoff::Backoff;
 
 /// After so many tries a release that does not go through gives its slot to others.
 pub const LASTING: u32 = 3;
@@ -37,7 +37,7 @@ pub enum NotReleased {
     Refused(String),
 }
 
-impl Look<'_> {
+impl RolloutReconciler<'_> {
     /// Nothing is released while the ledger cannot be written: whoever looks at the hub must see that.
     pub fn interrupted(&mut self, error: &ApiError) -> Duration {
         let times = self
@@ -123,7 +123,7 @@ impl Look<'_> {
     }
 
     /// The refusals, and until when they keep their releases back.
-    pub fn refused(&self) -> BTreeMap<String, Refusal> {
+    pub fn refused(&self) -> BTreeMap<String, RefusedRelease> {
         let now = (clock::now(), clock::instant());
         let refusal = |refused: &Refused| {
             let wait = refused.retry_at?.checked_duration_since(now.1)?;
@@ -132,7 +132,7 @@ impl Look<'_> {
         let refused = self.memory.refused.iter();
         refused
             .map(|(name, refused)| {
-                let refusal = Refusal {
+                let refusal = RefusedRelease {
                     hash: refused.hash.clone(),
                     why: refused.why.clone(),
                     until: refusal(refused),

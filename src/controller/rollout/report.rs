@@ -17,13 +17,13 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING};
-use crate::controller::rollout::{Look, Pass, REQUESTS_MAX};
-use crate::decide::backoff::Backoff;
+use crate::controller::rollout::{Pass, REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::ObjectKey;
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Plan;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::status::{FormState, ROLLOUT_COMPLETE};
+use crate::decide::shared::backoff::Backoff;
 
 /// A form's status is written at once when its phase changes, its counts at most this often.
 const FORM_STATUS_EVERY: Duration = Duration::from_millis(500);
@@ -86,7 +86,7 @@ impl Turn {
     }
 }
 
-impl Look<'_> {
+impl RolloutReconciler<'_> {
     /// `forms`: those whose statuses may be written.
     pub async fn write_statuses(
         &self,

@@ -8,13 +8,13 @@ use crate::api::names;
 use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
 use crate::controller::Rendered;
-use crate::decide::desired::Lack;
-use crate::decide::hub_sync::{self, rows_hash};
-use crate::decide::node::NodeDigest;
+use crate::decide::hub::desired::Lack;
+use crate::decide::hub::rows::names::uid_of;
+use crate::decide::hub::sync::{self, rows_hash};
+use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{self, Snapshot};
-use crate::decide::rows::names::uid_of;
 
-pub struct Seen<'a> {
+pub struct SnapshotInputs<'a> {
     pub hub: Option<&'a Hub>,
     /// The hub's.
     pub forms: &'a [Arc<Form>],
@@ -23,7 +23,7 @@ pub struct Seen<'a> {
     pub rendered: &'a BTreeMap<(String, String), Rendered>,
 }
 
-pub fn of(seen: &Seen) -> Snapshot {
+pub fn of(seen: &SnapshotInputs) -> Snapshot {
     let spec = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
     let rows_hash = spec.map(|spec| rows_hash(spec));
     let mut of_form: BTreeMap<&str, Vec<&NodeDigest>> = BTreeMap::new();
@@ -75,7 +75,7 @@ pub fn of(seen: &Seen) -> Snapshot {
 /// the form.
 fn form_view(
     form: &Form,
-    seen: &Seen,
+    seen: &SnapshotInputs,
     nodes: &[&NodeDigest],
     rows_hash: &Option<String>,
 ) -> Option<rollout::Form> {
@@ -122,7 +122,7 @@ fn form_view(
     };
     let policy = spec.rollout.clone().unwrap_or_default();
     let group_of = |(name, group): (String, Option<usize>)| {
-        let labels = hub_sync::labels(&form.hub_id, uid_of(&name, &form.name));
+        let labels = sync::labels(&form.hub_id, uid_of(&name, &form.name));
         let group = policy.group_of(&labels, group);
         (name, group)
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::decide::identifier::{InvalidName, MYSQL, Table};
+use crate::decide::hub::identifier::{InvalidName, MYSQL, Table};
 
 pub fn select(table: &Table, columns: &[&str]) -> Result<String, InvalidName> {
     let columns = MYSQL.columns(columns)?.join(", ");

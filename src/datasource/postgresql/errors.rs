@@ -10,7 +10,7 @@ use tokio_postgres::error::{DbError, ErrorPosition};
 use crate::datasource::database::{Context, Tls};
 use crate::datasource::error::{SourceError, Stage};
 use crate::datasource::postgresql::sql;
-use crate::datasource::postgresql::wire::Refusal;
+use crate::datasource::postgresql::wire::WireError;
 
 pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceError {
     if let Some(of_server) = error.as_db_error() {
@@ -24,9 +24,11 @@ pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceErr
     match (error.to_string().as_str(), io) {
         ("error communicating with the server", Some(io)) => {
             match io.get_ref().and_then(|inner| inner.downcast_ref()) {
-                Some(Refusal::Method(method)) => unsupported(context, method),
-                Some(Refusal::TooLarge) if context.stage == Stage::Query => context.row_too_large(),
-                Some(Refusal::TooLarge) => {
+                Some(WireError::Method(method)) => unsupported(context, method),
+                Some(WireError::TooLarge) if context.stage == Stage::Query => {
+                    context.row_too_large()
+                }
+                Some(WireError::TooLarge) => {
                     context.protocol("something else than PostgreSQL's messages")
                 }
                 None => context.io(io, rows_read),

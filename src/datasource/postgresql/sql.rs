@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::datasource::postgresql::values::Conversion;
-use crate::decide::identifier::{InvalidName, POSTGRESQL, Table};
+use crate::decide::hub::identifier::{InvalidName, POSTGRESQL, Table};
 
 /// What values look like as text, whatever the server, the database or the user has set.
 const SETTINGS: [(&str, &str); 7] = [

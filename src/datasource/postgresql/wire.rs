@@ -52,7 +52,7 @@ pub struct Wire {
 
 /// Why a message was not let through.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum WireError {
     #[error("a message is too large")]
     TooLarge,
     #[error("a method that is not supported was asked for")]
@@ -210,7 +210,7 @@ impl Watch {
         }
     }
 
-    fn see(&mut self, mut bytes: &[u8]) -> Result<(), Refusal> {
+    fn see(&mut self, mut bytes: &[u8]) -> Result<(), WireError> {
         while !bytes.is_empty() {
             if self.left > 0 {
                 let skipped = self.left.min(bytes.len());
@@ -227,11 +227,11 @@ impl Watch {
         Ok(())
     }
 
-    fn head_read(&mut self) -> Result<(), Refusal> {
+    fn head_read(&mut self) -> Result<(), WireError> {
         let length = self.head[1..HEAD_BYTES].try_into().expect("four bytes");
         let end = (u32::from_be_bytes(length) as usize).saturating_add(1);
         if end > self.message_bytes_max {
-            return Err(Refusal::TooLarge);
+            return Err(WireError::TooLarge);
         }
         if self.head[0] == LOG_IN && end >= LOG_IN_HEAD_BYTES {
             if self.head.len() < LOG_IN_HEAD_BYTES {
@@ -239,7 +239,7 @@ impl Watch {
             }
             let method = self.head[HEAD_BYTES..].try_into().expect("four bytes");
             if let Some(method) = unsupported(method, self.encrypted) {
-                return Err(Refusal::Method(method));
+                return Err(WireError::Method(method));
             }
         }
         self.left = end.saturating_sub(self.head.len());

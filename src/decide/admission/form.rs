@@ -14,9 +14,9 @@ use crate::decide::admission::trial::deletions::{self, TakenAway};
 use crate::decide::admission::trial::live::runs_everywhere;
 use crate::decide::admission::{Verdict, misspelled};
 use crate::decide::child::kind_of;
-use crate::decide::content;
-use crate::decide::render::CompiledForm;
+use crate::decide::hub::render::CompiledForm;
 use crate::decide::rollout::is_ungated;
+use crate::decide::shared::content;
 
 /// A form that can be, and what it was.
 pub struct Judged {

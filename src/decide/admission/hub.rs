@@ -5,9 +5,9 @@ use serde_json::Value;
 use crate::api::hub::{HubSpec, SourceType, TlsMode};
 use crate::api::names;
 use crate::decide::admission::{Verdict, misspelled};
-use crate::decide::identifier::{MYSQL, POSTGRESQL, Table};
-use crate::decide::rows::Columns;
-use crate::decide::rows::guard::{self, ALWAYS_ALLOWED};
+use crate::decide::hub::identifier::{MYSQL, POSTGRESQL, Table};
+use crate::decide::hub::rows::Columns;
+use crate::decide::hub::rows::guard::{self, ALWAYS_ALLOWED};
 
 pub fn judge(old: Option<&Value>, new: &Value) -> Verdict {
     let mut verdict = Verdict {

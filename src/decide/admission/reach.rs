@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::decide::hub_sync::Allowance;
-use crate::decide::rows::Rows;
-use crate::decide::rows::guard::Direction;
+use crate::decide::hub::rows::Rows;
+use crate::decide::hub::rows::guard::Direction;
+use crate::decide::hub::sync::Allowance;
 
 /// Names in a warning.
 const SHOWN_MAX: usize = 3;
@@ -16,7 +16,7 @@ pub struct NodeRow {
     pub name: String,
     /// The row that it is of.
     pub uid: String,
-    /// [`Row::hash`](crate::decide::rows::Row::hash), as it was written.
+    /// [`Row::hash`](crate::decide::hub::rows::Row::hash), as it was written.
     pub hash: Option<String>,
 }
 
@@ -88,7 +88,7 @@ fn named(uids: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::rows::{Row, RowCount};
+    use crate::decide::hub::rows::{Row, RowCount};
 
     fn rows(all: &[(&str, &str)]) -> Rows {
         let row = |(uid, plan): &(&str, &str)| {

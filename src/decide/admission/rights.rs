@@ -9,19 +9,19 @@ use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::decide::child::{Kind, kind_of};
-use crate::decide::content;
-use crate::decide::render::{is_template, namespaces};
+use crate::decide::hub::render::{is_template, namespaces};
+use crate::decide::shared::content;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
     /// None where it may be any: where a template says the kind, and where the form makes forms or nodes, whose contents are
     /// the rows' to say.
     pub kind: Option<Kind>,
-    pub place: Place,
+    pub namespace: TargetNamespace,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum TargetNamespace {
     /// The form's own namespace.
     Home,
     Namespace(String),
@@ -88,8 +88,8 @@ fn of_resources<'a>(
         let listed = allowed.into_iter().flatten().cloned();
         let written = allowed.and_then(|_| namespaces::pattern(template));
         match listed.chain(written).collect::<BTreeSet<_>>() {
-            none if none.is_empty() => Place::Any,
-            patterns => Place::Matching(patterns),
+            none if none.is_empty() => TargetNamespace::Any,
+            patterns => TargetNamespace::Matching(patterns),
         }
     };
     let of_resource = |resource: &Resource| {
@@ -97,7 +97,7 @@ fn of_resources<'a>(
         if kind.group() == names::GROUP && ["LynqForm", "LynqNode"].contains(&kind.kind.as_str()) {
             return Right {
                 kind: None,
-                place: Place::Any,
+                namespace: TargetNamespace::Any,
             };
         }
         let says = [&kind.kind, &kind.api_version];
@@ -112,10 +112,10 @@ fn of_resources<'a>(
         };
         Right {
             kind: is_fixed.then_some(kind),
-            place: match namespace {
-                "" => Place::Home,
+            namespace: match namespace {
+                "" => TargetNamespace::Home,
                 text if is_template(text) => chosen(text),
-                text => Place::Namespace(text.to_owned()),
+                text => TargetNamespace::Namespace(text.to_owned()),
             },
         }
     };
@@ -142,31 +142,39 @@ mod tests {
             {"id": "f", "spec": {"apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm"}},
         ]});
         let needed = of_form(&serde_json::from_value(spec).unwrap());
-        let secret = |place| Right {
+        let secret = |namespace| Right {
             kind: Some(Kind {
                 api_version: "v1".into(),
                 kind: "Secret".into(),
             }),
-            place,
+            namespace,
         };
-        let any = |place| Right { kind: None, place };
-        let named = |name: &str| secret(Place::Namespace(name.into()));
+        let any = |namespace| Right {
+            kind: None,
+            namespace,
+        };
+        let named = |name: &str| secret(TargetNamespace::Namespace(name.into()));
         let expected = [
-            any(Place::Home),
-            any(Place::Any),
-            any(Place::Namespace("h".into())),
-            secret(Place::Home),
+            any(TargetNamespace::Home),
+            any(TargetNamespace::Any),
+            any(TargetNamespace::Namespace("h".into())),
+            secret(TargetNamespace::Home),
             named("kube-system"),
             named("x"),
-            secret(Place::Matching(BTreeSet::from(["t-*".to_owned()]))),
-            secret(Place::Any),
+            secret(TargetNamespace::Matching(BTreeSet::from(
+                ["t-*".to_owned()],
+            ))),
+            secret(TargetNamespace::Any),
         ];
         assert_eq!(needed, BTreeSet::from(expected));
         let node = json!({"spec": {"uid": "a", "configMaps": [
             {"id": "a", "targetNamespace": "{{ .x }}", "spec": {}, "renderError": "no x"},
             {"id": "b", "spec": {"apiVersion": "v1", "kind": "Secret"}},
         ]}});
-        assert_eq!(of_node(None, &node), BTreeSet::from([secret(Place::Home)]));
+        assert_eq!(
+            of_node(None, &node),
+            BTreeSet::from([secret(TargetNamespace::Home)])
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
+use crate::decide::admission::review::{MESSAGE_MAX, WARNING_MAX};
 use crate::decide::admission::trial::deletions::{Confirmation, Deletions, TakenAway, Tenant};
 use crate::decide::admission::trial::live::{LiveNode, LiveNodes};
 use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
@@ -23,12 +24,11 @@ use crate::decide::admission::trial::refused::Findings;
 use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::{Offer, Sample, Samples};
 use crate::decide::child::NodeKey;
-use crate::decide::content;
-use crate::decide::render::RowInputs;
-use crate::decide::review::{MESSAGE_MAX, WARNING_MAX};
-use crate::decide::rows::Rows;
-use crate::decide::rows::guard::{self, guard};
-use crate::decide::rows::names::node_name;
+use crate::decide::hub::render::RowInputs;
+use crate::decide::hub::rows::Rows;
+use crate::decide::hub::rows::guard::{self, guard};
+use crate::decide::hub::rows::names::node_name;
+use crate::decide::shared::content;
 
 /// How many rows an answer names.
 const ROWS_SHOWN: usize = 5;

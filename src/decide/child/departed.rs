@@ -120,7 +120,7 @@ pub fn departed(
     for entry in managers::entries(live).filter(|entry| entry["apiVersion"] == live["apiVersion"]) {
         fields::unite(&mut known, &entry["fieldsV1"]);
     }
-    let place = Place {
+    let versions = FieldVersions {
         old: Some(&old),
         new: Some(new),
         named: Some(&named),
@@ -128,7 +128,7 @@ pub fn departed(
         said: Some(manifest),
     };
     let live = content(live);
-    place
+    versions
         .departed(&live)
         .map_or_else(|| json!({}), |gone| gone.fields)
 }
@@ -160,9 +160,9 @@ fn content(object: &Value) -> Value {
     content
 }
 
-/// One place, as it is in each of these.
+/// One field, as it is in each of these.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct FieldVersions<'a> {
     old: Option<&'a Value>,
     new: Option<&'a Value>,
     /// The fields of the new one that the manifest names.
@@ -178,12 +178,12 @@ struct Gone {
     whole: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FieldVersions<'a> {
     fn departed(self, live: &'a Value) -> Option<Gone> {
         // Whatever it was before: the manifest says that it is absent.
         let is_null = self.said.is_some_and(Value::is_null);
         let old = if is_null { live } else { self.old? };
-        let place = Place {
+        let versions = FieldVersions {
             old: Some(old),
             ..self
         };
@@ -192,17 +192,17 @@ impl<'a> Place<'a> {
             _ if self.named.is_some_and(fields::is_leaf) => None,
             (Value::Object(of_live), Value::Object(_)) if !of_live.is_empty() && !is_atomic => {
                 let parts = of_live.iter().map(|(name, live)| {
-                    let gone = place.field(name).departed(live);
+                    let gone = versions.field(name).departed(live);
                     (format!("f:{name}"), gone)
                 });
-                place.together(parts)
+                versions.together(parts)
             }
             (Value::Array(items), Value::Array(_)) if self.has_elements() => {
                 let parts = items.iter().map(|item| match self.token(item) {
-                    Some(token) => (token.to_owned(), place.element(token).departed(item)),
+                    Some(token) => (token.to_owned(), versions.element(token).departed(item)),
                     None => (String::new(), None),
                 });
-                place.together(parts)
+                versions.together(parts)
             }
             _ => {
                 let goes = live == old && self.new != Some(live) && self.named.is_none();
@@ -233,9 +233,9 @@ impl<'a> Place<'a> {
         })
     }
 
-    fn field(self, name: &str) -> Place<'a> {
+    fn field(self, name: &str) -> FieldVersions<'a> {
         let token = format!("f:{name}");
-        Place {
+        FieldVersions {
             old: self.old.and_then(|old| old.get(name)),
             new: self.new.and_then(|new| new.get(name)),
             named: self.named.and_then(|named| named.get(&token)),
@@ -255,9 +255,9 @@ impl<'a> Place<'a> {
         Some(token)
     }
 
-    fn element(self, token: &str) -> Place<'a> {
+    fn element(self, token: &str) -> FieldVersions<'a> {
         let mut said = self.said.and_then(Value::as_array).into_iter().flatten();
-        Place {
+        FieldVersions {
             old: fields::element(token, self.old),
             new: fields::element(token, self.new),
             named: self.named.and_then(|named| named.get(token)),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::api::resource::{PatchStrategy, Resource};
 use crate::decide::child::managers::without_others;
 use crate::decide::child::{elements, secret};
-use crate::decide::path::{Path, unescaped};
+use crate::decide::shared::path::{Path, unescaped};
 
 /// The resource's manifest without them, as the form says it.
 pub fn without(resource: &Resource) -> Value {

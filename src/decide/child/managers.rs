@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::api::names;
 use crate::decide::child::fields::{is_leaf, names_element, parsed, unite};
 use crate::decide::child::secret;
-use crate::decide::content::hash_value;
 use crate::decide::partition;
-use crate::decide::path::unescaped;
+use crate::decide::shared::content::hash_value;
+use crate::decide::shared::path::unescaped;
 
 /// Hash of the set of fields that are ours. A server-side apply owns what it names; `merge` and `replace` are updates, and own
 /// what they have changed.

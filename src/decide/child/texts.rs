@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::decide::child::Kind;
-use crate::decide::schema::Schemas;
+use crate::decide::child::schema::Schemas;
 
 /// The fields of a kind that hold texts; all others are left out.
 #[derive(Clone, Debug, PartialEq)]

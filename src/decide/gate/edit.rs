@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use json_patch::PatchOperation;
 
 use crate::api::{names, stamp};
-use crate::decide::content;
-use crate::decide::content::Hash;
 use crate::decide::gate::Write;
 use crate::decide::gate::state::{annotation, set_annotation};
-use crate::decide::takeover::bears_lynqs_row;
+use crate::decide::node::takeover::bears_lynqs_row;
+use crate::decide::shared::content;
+use crate::decide::shared::content::Hash;
 
 /// Whether the written content, of this hash, is another than the hub rendered; None where no hub of ours did.
 fn is_edit(write: &Write, desired: &Hash) -> Option<bool> {

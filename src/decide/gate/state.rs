@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 
 use crate::api::resource::ARRAYS;
 use crate::api::{names, stamp};
-use crate::decide::content;
-use crate::decide::content::Hash;
-use crate::decide::takeover::bears_lynqs_row;
+use crate::decide::node::takeover::bears_lynqs_row;
+use crate::decide::shared::content;
+use crate::decide::shared::content::Hash;
 
 /// The value of `lynq.sh/live-hash` while nothing was ever live.
 pub const NONE: &str = "none";

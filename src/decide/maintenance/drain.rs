@@ -218,7 +218,7 @@ impl fmt::Display for Budget {
 
 /// What the API server made of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EvictionOutcome {
     Evicted,
     /// The pod is not there any more, or another one of its name is.
     Gone,
@@ -268,8 +268,8 @@ pub struct Progress {
     pub again: Option<SignedDuration>,
 }
 
-pub fn progress(plan: &Plan, outcomes: &[(Pod, Outcome)]) -> Progress {
-    let left = |outcome: &Outcome| *outcome != Outcome::Gone;
+pub fn progress(plan: &Plan, outcomes: &[(Pod, EvictionOutcome)]) -> Progress {
+    let left = |outcome: &EvictionOutcome| *outcome != EvictionOutcome::Gone;
     let waits = plan.leaving.len() + outcomes.iter().filter(|(_, o)| left(o)).count();
     let blocked = blocked(plan, outcomes);
     let still = waits + plan.kept.len();
@@ -317,14 +317,19 @@ fn pods(count: usize) -> String {
 }
 
 /// The first of each kind, with how many more there are.
-fn blocked(plan: &Plan, outcomes: &[(Pod, Outcome)]) -> Option<String> {
+fn blocked(plan: &Plan, outcomes: &[(Pod, EvictionOutcome)]) -> Option<String> {
     let mut causes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (pod, outcome) in outcomes {
         let cause = match outcome {
-            Outcome::Refused(Some(budget)) => budget.to_string(),
-            Outcome::Refused(None) => "a PodDisruptionBudget refuses the eviction".to_owned(),
-            Outcome::Failed(why) => why.clone(),
-            Outcome::Evicted | Outcome::Gone | Outcome::Terminating | Outcome::Again => continue,
+            EvictionOutcome::Refused(Some(budget)) => budget.to_string(),
+            EvictionOutcome::Refused(None) => {
+                "a PodDisruptionBudget refuses the eviction".to_owned()
+            }
+            EvictionOutcome::Failed(why) => why.clone(),
+            EvictionOutcome::Evicted
+            | EvictionOutcome::Gone
+            | EvictionOutcome::Terminating
+            | EvictionOutcome::Again => continue,
         };
         causes.entry(cause).or_default().push(pod.to_string());
     }

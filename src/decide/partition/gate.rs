@@ -35,7 +35,7 @@ impl Write<'_> {
 
 /// What the gate did; `code` is the audit annotation and the metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PartitionOutcome {
     /// Not gated, or nothing that its pods follow has changed.
     Unchanged,
     /// The change waits above the partition.
@@ -51,23 +51,23 @@ pub enum Outcome {
     OptedOut,
 }
 
-impl Outcome {
+impl PartitionOutcome {
     pub fn code(self) -> &'static str {
         match self {
-            Outcome::Unchanged => "unchanged",
-            Outcome::Held => "held",
-            Outcome::Step => "step",
-            Outcome::Paused => "paused",
-            Outcome::Resumed => "resumed",
-            Outcome::Forced => "forced",
-            Outcome::OptedOut => "opted_out",
+            PartitionOutcome::Unchanged => "unchanged",
+            PartitionOutcome::Held => "held",
+            PartitionOutcome::Step => "step",
+            PartitionOutcome::Paused => "paused",
+            PartitionOutcome::Resumed => "resumed",
+            PartitionOutcome::Forced => "forced",
+            PartitionOutcome::OptedOut => "opted_out",
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    pub outcome: Outcome,
+    pub outcome: PartitionOutcome,
     /// What brings the written object to the state decided on. Empty when it is there already.
     pub patch: Vec<PatchOperation>,
     /// For the person who wrote.
@@ -109,38 +109,16 @@ pub fn check(write: &Write<'_>) -> Result<(), Tampered> {
     }
 }
 
-fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> Outcome {
+fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> PartitionOutcome {
     let was_gated = write.old.is_some_and(is_gated);
     if !is_gated(object) {
         if !was_gated {
-            return Outcome::Unchanged;
+            return PartitionOutcome::Unchanged;
         }
         if may_opt_out(write) {
             return opt_out(write, object, warnings);
         }
-        let text = format!(
-            "statefulset {}: lynqgate keeps its label {}: to have it leave the partition alone, {}",
-            name(object),
-            names::PARTITION_GATE,
-            match is_managed(write.old) {
-                true => "set partitionGate: false in the form".to_owned(),
-                false => format!(
-                    "set the label to \"false\": {}=false",
-                    names::PARTITION_GATE
-                ),
-            }
-        );
-        warnings.push(text);
-        let old = write.old.unwrap_or(&Value::Null);
-        let managed = &old["metadata"]["labels"][names::LABEL_MANAGED];
-        if !managed.is_null() {
-            put(
-                object,
-                "labels",
-                names::LABEL_MANAGED,
-                Some(managed.clone()),
-            );
-        }
+        keep_label(write, object, warnings);
     }
     put(
         object,
@@ -153,12 +131,12 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
         if let Some(strategy) = object["spec"]["updateStrategy"].as_object_mut() {
             strategy.remove("rollingUpdate");
         }
-        return Outcome::Unchanged;
+        return PartitionOutcome::Unchanged;
     };
     if annotation(object, names::FORCE_ROLLOUT) == Some(names::TRUE) {
         set_partition(object, 0);
         put(object, "annotations", names::PARTITION_PAUSED, None);
-        return Outcome::Forced;
+        return PartitionOutcome::Forced;
     }
     let stored = write.old.and_then(partition);
     let (Some(old), Some(stored)) = (write.old, stored) else {
@@ -167,7 +145,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
             warnings.push(named(object, wanted));
         }
         set_partition(object, HELD);
-        return Outcome::Held;
+        return PartitionOutcome::Held;
     };
     if makes_revision(old, object) {
         if wanted != stored && wanted != HELD {
@@ -185,61 +163,99 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> O
             ),
         });
         set_partition(object, HELD);
-        return Outcome::Held;
+        return PartitionOutcome::Held;
     }
     if write.is_step() {
-        return Outcome::Step;
+        return PartitionOutcome::Step;
     }
     if write.is_operator() {
         set_partition(object, stored);
-        return Outcome::Unchanged;
+        return PartitionOutcome::Unchanged;
     }
     // One that somebody set before they asked for the gate holds for the same reason.
     let before = if was_gated { stored } else { 0 };
     match wanted.cmp(&before) {
-        Ordering::Equal => Outcome::Unchanged,
-        Ordering::Greater => {
-            put(
-                object,
-                "annotations",
-                names::PARTITION_PAUSED,
-                Some(json!(write.user)),
-            );
-            warnings.push(format!(
-                "paused: lynqgate updates no more pods of statefulset {} until you lower its partition again, or its annotation {} is removed",
-                name(object),
-                names::PARTITION_PAUSED
-            ));
-            Outcome::Paused
-        }
+        Ordering::Equal => PartitionOutcome::Unchanged,
+        Ordering::Greater => pause(write, object, warnings),
         // Only the loop lowers it: a manifest that names a partition is applied again and again.
         Ordering::Less => {
             set_partition(object, stored);
             match annotation(old, names::PARTITION_PAUSED) {
-                Some(by) if by == write.user => {}
-                Some(by) => {
-                    warnings.push(format!(
-                        "statefulset {}: its update stays paused, since {by} paused it; to go on, remove the annotation {}",
-                        name(object),
-                        names::PARTITION_PAUSED
-                    ));
-                    let by = Some(json!(by));
-                    put(object, "annotations", names::PARTITION_PAUSED, by);
-                    return Outcome::Unchanged;
-                }
+                Some(by) => resume(write, by, object, warnings),
                 None => {
                     warnings.push(named(object, wanted));
-                    return Outcome::Unchanged;
+                    PartitionOutcome::Unchanged
                 }
             }
-            put(object, "annotations", names::PARTITION_PAUSED, None);
-            warnings.push(format!(
-                "resumed: lynqgate updates the pods of statefulset {} one at a time",
-                name(object)
-            ));
-            Outcome::Resumed
         }
     }
+}
+
+/// The label stays, also in a write that leaves it out.
+fn keep_label(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) {
+    let text = format!(
+        "statefulset {}: lynqgate keeps its label {}: to have it leave the partition alone, {}",
+        name(object),
+        names::PARTITION_GATE,
+        match is_managed(write.old) {
+            true => "set partitionGate: false in the form".to_owned(),
+            false => format!(
+                "set the label to \"false\": {}=false",
+                names::PARTITION_GATE
+            ),
+        }
+    );
+    warnings.push(text);
+    let old = write.old.unwrap_or(&Value::Null);
+    let managed = &old["metadata"]["labels"][names::LABEL_MANAGED];
+    if !managed.is_null() {
+        put(
+            object,
+            "labels",
+            names::LABEL_MANAGED,
+            Some(managed.clone()),
+        );
+    }
+}
+
+fn pause(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> PartitionOutcome {
+    let by = Some(json!(write.user));
+    put(object, "annotations", names::PARTITION_PAUSED, by);
+    warnings.push(format!(
+        "paused: lynqgate updates no more pods of statefulset {} until you lower its partition again, or its annotation {} is removed",
+        name(object),
+        names::PARTITION_PAUSED
+    ));
+    PartitionOutcome::Paused
+}
+
+/// Only the user who paused the updates resumes them by the partition.
+fn resume(
+    write: &Write<'_>,
+    by: &str,
+    object: &mut Value,
+    warnings: &mut Vec<String>,
+) -> PartitionOutcome {
+    if by != write.user {
+        warnings.push(format!(
+            "statefulset {}: its update stays paused, since {by} paused it; to go on, remove the annotation {}",
+            name(object),
+            names::PARTITION_PAUSED
+        ));
+        put(
+            object,
+            "annotations",
+            names::PARTITION_PAUSED,
+            Some(json!(by)),
+        );
+        return PartitionOutcome::Unchanged;
+    }
+    put(object, "annotations", names::PARTITION_PAUSED, None);
+    warnings.push(format!(
+        "resumed: lynqgate updates the pods of statefulset {} one at a time",
+        name(object)
+    ));
+    PartitionOutcome::Resumed
 }
 
 fn named(object: &Value, partition: i64) -> String {
@@ -260,7 +276,7 @@ fn may_opt_out(write: &Write<'_>) -> bool {
 }
 
 /// What waited would wait for ever: nobody moves its partition any more.
-fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> Outcome {
+fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> PartitionOutcome {
     let stored = write.old.and_then(partition);
     if partition(object) == stored && stored.is_some_and(|stored| stored != 0) {
         set_partition(object, 0);
@@ -272,7 +288,7 @@ fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) ->
     for state in [names::PARTITION_PAUSED, names::PARTITION_WAITS] {
         put(object, "annotations", state, None);
     }
-    Outcome::OptedOut
+    PartitionOutcome::OptedOut
 }
 
 fn is_managed(object: Option<&Value>) -> bool {

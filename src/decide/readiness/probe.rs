@@ -14,9 +14,9 @@ use serde_json::Value;
 
 use crate::api::names;
 use crate::api::resource::ReadyProbe;
-use crate::decide::path::Path;
 use crate::decide::readiness::object::Object;
 use crate::decide::readiness::{Readiness, Reason};
+use crate::decide::shared::path::Path;
 
 const BYTES_MAX: usize = 1024;
 const SIGNS_MAX: usize = 32;
@@ -278,7 +278,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::decide::planted;
+    use crate::decide::shared::planted;
 
     fn error(cel: &str) -> String {
         let probe = ReadyProbe {

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
 use crate::decide::rollout::{Node, Snapshot};
-use crate::decide::version;
+use crate::decide::shared::version;
 
 /// The slot names a newer version of the node than this one.
 pub fn is_ahead(slot: &Slot, node: &Node) -> bool {

@@ -1,6 +1,6 @@
 //! What the release planner sees of a hub: its ledger, its forms and nodes, and what came of the last passes.
 //!
-//! A snapshot is written into documents for support and into cases (`decide::replay`). It holds names, hashes, times, the
+//! A snapshot is written into documents for support and into cases (`decide::rollout::replay`). It holds names, hashes, times, the
 //! policies of forms and hubs, and texts that conditions publish anyway (`why`, `previous`, `ledger_refused`). No rendered
 //! content, no value of a row but its uid, and no data of a Secret may come into it.
 
@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub forced: bool,
     /// Nodes whose last release did not go through.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub refused: BTreeMap<String, Refusal>,
+    pub refused: BTreeMap<String, RefusedRelease>,
     /// Why the API server goes on refusing the ledger, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger_refused: Option<String>,
@@ -69,7 +69,7 @@ pub struct Maintained {
 /// A release that did not go through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Refusal {
+pub struct RefusedRelease {
     /// Of the content that was to go live.
     pub hash: String,
     pub why: String,
@@ -86,7 +86,7 @@ pub struct Refusal {
 /// How long a lasting refusal is told of a node that waits for a slot: as far as anybody knows it would be refused once more.
 const TOLD_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-impl Refusal {
+impl RefusedRelease {
     pub fn still_tells(&self, now: Timestamp) -> bool {
         self.lasting && now.duration_since(self.at).abs() < TOLD_FOR
     }

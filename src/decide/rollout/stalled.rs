@@ -3,7 +3,7 @@
 use crate::api::policy::SkewCounts;
 use crate::decide::rollout::Form;
 use crate::decide::rollout::reason::{NEXT, Reason};
-use crate::decide::rollout::status::Seen;
+use crate::decide::rollout::status::FormStatusInputs;
 
 /// Why nothing goes on by itself: whatever keeps the rest waiting is past its deadline, but is not as much as maxFailures asks for,
 /// or never had a slot, or broke when that was free. The phase stays what it is, for no budget is spent. `blocked`: why others
@@ -11,7 +11,7 @@ use crate::decide::rollout::status::Seen;
 pub fn stalled(
     form_name: &str,
     form: &Form,
-    seen: &Seen,
+    seen: &FormStatusInputs,
     blocked: Option<&Reason>,
     not_ready: Option<&str>,
 ) -> Option<String> {

@@ -1,5 +1,8 @@
 //! What a form's status says of its rollout: counted from the nodes, so that it is true at every moment.
 
+mod message;
+mod progress;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -13,8 +16,10 @@ use crate::api::names;
 use crate::api::policy::{Skew, SkewCounts};
 use crate::decide::rollout::failure::Failed;
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
-use crate::decide::rollout::reason::{Because, Names, Reason};
+use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::stalled::stalled;
+use crate::decide::rollout::status::message::{Message, complete, with_force};
+use crate::decide::rollout::status::progress::FormProgress;
 use crate::decide::rollout::{Form, Node, Snapshot, free_at, order};
 
 /// The part of a form's status that the planner knows.
@@ -122,7 +127,7 @@ impl FormState {
 }
 
 /// What the status of a form follows from, besides the form.
-pub struct Seen<'a> {
+pub struct FormStatusInputs<'a> {
     pub snapshot: &'a Snapshot,
     /// The ledger as it will stand.
     pub slots: &'a [Slot],
@@ -139,162 +144,43 @@ pub struct Seen<'a> {
     pub hub_window: Option<usize>,
 }
 
-pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormState {
-    let nodes: Vec<_> = nodes_of(name, seen.snapshot).collect();
-    let count = |f: &dyn Fn(&Node) -> bool| nodes.iter().filter(|(_, node)| f(node)).count() as i32;
-    let total = nodes.len() as i32;
-    let held = count(&|node| node.held());
-    let is_ready = |node: &Node| node.settled_since.is_some() && node.ready;
-    let ready = count(&is_ready);
-    let updated = || {
-        let all = nodes.iter();
-        all.filter(|(name, node)| !node.held() && !form.unwritten.contains(*name))
-    };
-    let ready_updated = updated().filter(|(_, node)| is_ready(node)).count() as i32;
-    let updated = updated().count() as i32;
-    let with_slots = with_slots(name, seen);
-    let all_there = !form.outdated && form.unwritten.is_empty() && form.absent.is_empty();
-    let done = ready_updated == total && all_there && with_slots.is_empty();
-    // What another process told of a node may have changed since; what it said of them all may stand that long.
-    let was_complete = |before: &FormRolloutStatus| {
-        before.phase == Phase::Complete && before.target_generation == form.rendered_generation
-    };
-    let unlooked = nodes.iter().map(|(name, _)| *name);
-    let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(*name)));
-    let looked = unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete);
-    let phase = if total == 0 && all_there {
-        Phase::Idle
-    } else if seen.failed.spent() {
-        Phase::Failed
-    } else if done && looked {
-        Phase::Complete
-    } else {
-        Phase::InProgress
-    };
-    let slots = seen.slots.iter().filter(|slot| slot.form == name).count() as i32;
-    let of_form = |node: &&str| {
-        seen.snapshot
-            .nodes
-            .get(*node)
-            .is_some_and(|n| n.form == name)
-    };
-    let reasons = seen
-        .candidates
-        .iter()
-        .copied()
-        .filter(of_form)
-        .filter_map(|n| seen.waiting.get(n));
+pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp) -> FormState {
+    let progress = FormProgress::of(name, form, seen);
+    let reasons = reasons_of(name, seen);
+    let blocked = most_urgent(&reasons);
     let mut waiting = BTreeMap::new();
-    for reason in reasons.clone() {
+    for reason in &reasons {
         *waiting.entry(reason.code()).or_default() += 1;
     }
-    // A repair that waits comes first in turn, and must not hide what halts all the others, nor why an order's first group
-    // does not go; nor must who waits hide what is refused, and is tried by turns.
-    let blocked = reasons
-        .clone()
-        .filter(|reason| **reason != Reason::Releasing)
-        .min_by_key(|reason| match reason {
-            Reason::BudgetSpent { .. } => 0,
-            Reason::ReleaseRefused { .. } => 1,
-            Reason::GroupNotDone { .. } => 3,
-            _ => 2,
-        });
-    let mut rollout = FormRolloutStatus {
-        phase,
-        target_generation: form.rendered_generation,
-        total_nodes: total,
-        updated_nodes: updated,
-        updating_nodes: updated - ready_updated,
-        ready_updated_nodes: ready_updated,
-        held_nodes: held,
-        failed_nodes: seen.failed.names.len() as i32,
-        unwritten_nodes: form.unwritten_before.max(not_written(form)),
-        forced_nodes: 0,
-        slots,
-        waves_done: None,
-        waves_left: None,
-        start_time: None,
-        completion_time: None,
-        estimated_completion: None,
-        message: String::new(),
-    };
     let force = match () {
         () if form.forced => Some(Force::Form),
         () if seen.snapshot.forced => Some(Force::Hub),
         () => None,
     };
-    rollout.forced_nodes = match force {
-        Some(_) => total,
-        None => count(&|node| node.forced),
-    };
-    set_times(&mut rollout, form, &nodes, !with_slots.is_empty(), now);
-    let not_ready = not_ready(&nodes);
+    let mut rollout = counted(name, form, seen, &progress, force);
+    let has_slots = !progress.with_slots.is_empty();
+    set_times(&mut rollout, form, &progress.nodes, has_slots, now);
     // What breaks after its rollout is no rollout, nor does anything stand still while something goes.
     let began = form
         .previous
         .as_ref()
         .is_some_and(|previous| previous.start_time.is_some());
-    let stands_still = phase == Phase::InProgress
+    let stands_still = rollout.phase == Phase::InProgress
         && rollout.completion_time.is_none()
         && (blocked.is_some() || began)
         && !waiting.contains_key(Reason::Releasing.code());
     let stalled = stands_still
-        .then(|| stalled(name, form, seen, blocked, not_ready.as_deref()))
+        .then(|| stalled(name, form, seen, blocked, progress.not_ready.as_deref()))
         .flatten();
-    let (going, unwritten): (BTreeSet<_>, BTreeSet<_>) = form
-        .unwritten
-        .iter()
-        .cloned()
-        .partition(|name| seen.snapshot.nodes.get(name).is_some_and(|n| n.deleting));
-    let unrendered = nodes
-        .iter()
-        .filter(|(_, node)| !node.held() && node.settled_since.is_some() && !node.ready);
-    let unrendered = Names::of(unrendered.map(|(name, _)| *name));
-    let broken = count(&|node| node.held() && node.non_ready());
-    let counts = counts(&rollout, broken);
-    let message = || {
-        message(
-            form,
-            &rollout,
-            &counts,
-            seen,
-            blocked,
-            &unrendered,
-            not_ready.as_deref(),
-        )
-    };
-    let text = match () {
-        () if form.outdated && total == 0 => format!("there are no nodes yet{SEE_WHY}"),
-        () if form.outdated => {
-            format!("the newest templates have not reached every node yet{SEE_WHY}")
-        }
-        () if unwritten.is_empty() && !going.is_empty() => format!(
-            "being deleted, and made anew once gone: {}: see their finalizers, and the operator's log; {}",
-            Names::of(&going),
-            message()
-        ),
-        () if !unwritten.is_empty() => format!(
-            "the newest content is not written to {}: if that lasts, see the hub's conditions; {}",
-            Names::of(&form.unwritten),
-            message()
-        ),
-        () if done && !looked => format!(
-            "{updated}/{total} updated and ready, as was told before the operator started; it has not yet looked at {unlooked}"
-        ),
-        () if let Some(stalled) = &stalled => format!("{counts}: {stalled}"),
-        () if held == 0 && updated == ready_updated && !with_slots.is_empty() => format!(
-            "{updated}/{total} updated and ready; {}: {with_slots}",
-            match form.policy.min_ready_seconds {
-                0 => "looked at once more",
-                _ => "watched for rollout.minReadySeconds",
-            }
-        ),
-        () if held == 0 && updated == ready_updated && !form.absent.is_empty() => format!(
-            "{updated}/{total} updated and ready; still to be made: {}; if that lasts, see the hub's conditions",
-            Names::of(form.absent.keys())
-        ),
-        () => message(),
-    };
+    let text = Message {
+        form,
+        seen,
+        progress: &progress,
+        rollout: &rollout,
+        blocked,
+        stalled: stalled.as_deref(),
+    }
+    .text();
     let text = text + &order::without_nodes(name, form, seen.snapshot);
     rollout.message = with_force(text, force);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
@@ -308,7 +194,7 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         width: window.into_iter().chain(hub_window).min(),
         soak: SignedDuration::from_secs(form.policy.min_ready_seconds.into()),
         watched: watched.len(),
-        places: match phase {
+        places: match rollout.phase {
             Phase::InProgress => places(name, form, seen, (window, hub_window)),
             _ => 0,
         },
@@ -318,10 +204,10 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
             || !form.unwritten.is_empty()
             // Since when those are settled is not known yet.
             || !seen.snapshot.unlooked.is_empty()
-            || !unrendered.is_empty()
+            || !progress.unrendered.is_empty()
             || stalled.is_some(),
     };
-    set_pace(&mut rollout, &nodes, &pace);
+    set_pace(&mut rollout, &progress.nodes, &pace);
     // What is over went as it went, whatever the window is by now.
     let over = form
         .previous
@@ -331,27 +217,86 @@ pub fn of_form(name: &str, form: &Form, seen: &Seen, now: Timestamp) -> FormStat
         rollout.waves_done = over.waves_done.or(Some(now));
     }
     FormState {
-        total_nodes: total,
-        ready_nodes: ready,
+        total_nodes: progress.total(),
+        ready_nodes: progress.ready,
         conditions: conditions(
             &rollout,
-            ready,
-            (going.len(), form.absent.len()),
+            progress.ready,
+            (progress.going.len(), form.absent.len()),
             blocked,
             stalled.as_deref(),
         ),
-        non_ready: count(&|node| node.non_ready()),
+        non_ready: progress.count(Node::non_ready),
         window,
         hub_window,
         force,
         watched,
-        unrendered: !unrendered.is_empty(),
+        unrendered: !progress.unrendered.is_empty(),
         stalled,
         edited: Names::default(),
         waiting,
         blocked: blocked.cloned(),
         rollout,
         wake_at: seen.failed.next_at,
+    }
+}
+
+/// Why the form's held nodes wait, in their turn.
+fn reasons_of<'a>(form_name: &str, seen: &FormStatusInputs<'a>) -> Vec<&'a Reason> {
+    let of_form = |name: &&str| {
+        let node = seen.snapshot.nodes.get(*name);
+        node.is_some_and(|node| node.form == form_name)
+    };
+    let candidates = seen.candidates.iter().copied().filter(of_form);
+    candidates
+        .filter_map(|name| seen.waiting.get(name))
+        .collect()
+}
+
+/// A repair that waits comes first in turn, and must not hide what halts all the others, nor why an order's first group
+/// does not go; nor must who waits hide what is refused, and is tried by turns.
+fn most_urgent<'a>(reasons: &[&'a Reason]) -> Option<&'a Reason> {
+    let waiting = reasons.iter().copied();
+    waiting
+        .filter(|reason| **reason != Reason::Releasing)
+        .min_by_key(|reason| match reason {
+            Reason::BudgetSpent { .. } => 0,
+            Reason::ReleaseRefused { .. } => 1,
+            Reason::GroupNotDone { .. } => 3,
+            _ => 2,
+        })
+}
+
+/// The phase and the counts; what follows from them is still missing.
+fn counted(
+    name: &str,
+    form: &Form,
+    seen: &FormStatusInputs,
+    progress: &FormProgress,
+    force: Option<Force>,
+) -> FormRolloutStatus {
+    let total = progress.total();
+    FormRolloutStatus {
+        phase: progress.phase(seen.failed),
+        target_generation: form.rendered_generation,
+        total_nodes: total,
+        updated_nodes: progress.updated,
+        updating_nodes: progress.updated - progress.ready_updated,
+        ready_updated_nodes: progress.ready_updated,
+        held_nodes: progress.held,
+        failed_nodes: seen.failed.names.len() as i32,
+        unwritten_nodes: form.unwritten_before.max(not_written(form)),
+        forced_nodes: match force {
+            Some(_) => total,
+            None => progress.count(|node| node.forced),
+        },
+        slots: seen.slots.iter().filter(|slot| slot.form == name).count() as i32,
+        waves_done: None,
+        waves_left: None,
+        start_time: None,
+        completion_time: None,
+        estimated_completion: None,
+        message: String::new(),
     }
 }
 
@@ -376,7 +321,7 @@ pub fn nodes_of<'a>(
 fn places(
     form_name: &str,
     form: &Form,
-    seen: &Seen,
+    seen: &FormStatusInputs,
     (window, hub_window): (Option<usize>, Option<usize>),
 ) -> usize {
     let nodes = seen.snapshot.nodes.values();
@@ -407,7 +352,7 @@ fn places(
 fn watched(
     form_name: &str,
     form: &Form,
-    seen: &Seen,
+    seen: &FormStatusInputs,
     now: Timestamp,
 ) -> BTreeMap<String, Timestamp> {
     let until = |slot: &Slot| {
@@ -422,112 +367,6 @@ fn watched(
         .filter(of_form)
         .filter_map(until)
         .collect()
-}
-
-/// The nodes that have slots: of those that are all ready, until rollout.minReadySeconds have passed, and they were looked at
-/// once more.
-fn with_slots(form_name: &str, seen: &Seen) -> Names {
-    let is_there = |slot: &&Slot| {
-        let node = seen.snapshot.nodes.get(&slot.node);
-        slot.form == form_name && node.is_some_and(|node| node.uid == slot.uid && !node.deleting)
-    };
-    let slots = seen.slots.iter().filter(is_there);
-    Names::of(slots.map(|slot| &slot.node))
-}
-
-/// The updated nodes that are not ready, and why the first of them is not.
-fn not_ready(nodes: &[(&String, &Node)]) -> Option<String> {
-    let of = || {
-        nodes
-            .iter()
-            .filter(|(_, node)| !node.held() && node.non_ready())
-    };
-    let (first, node) = of().next()?;
-    let names = Names::of(of().map(|(name, _)| *name));
-    Some(match &node.why {
-        Some(why) => format!("{names} ({first}: {why})"),
-        None => names.to_string(),
-    })
-}
-
-const SEE_WHY: &str =
-    "; if that lasts, see the form's condition Valid, and the conditions of the hub";
-
-/// Somebody may have forgotten that no window applies.
-fn with_force(message: String, force: Option<Force>) -> String {
-    match force {
-        Some(force) => format!("{message}; no window applies: {force}, until it is taken off"),
-        None => message,
-    }
-}
-
-fn complete(total: i32, edited: &[String]) -> String {
-    const EDITED: &str = "what was changed since the hub wrote it (condition Edited)";
-    match (total, edited.len()) {
-        (1, 0) => "the node runs the newest content and is ready".to_owned(),
-        (1, _) => format!("the node is ready, and runs {EDITED}"),
-        (_, 0) => format!("all {total} nodes run the newest content and are ready"),
-        (_, n) => format!(
-            "all {total} nodes are ready; {} run the newest content, and {n} {EDITED}: {}",
-            total - n as i32,
-            Names::of(edited)
-        ),
-    }
-}
-
-/// `broken`: held nodes of which not even the live content is ready.
-fn counts(rollout: &FormRolloutStatus, broken: i32) -> String {
-    let FormRolloutStatus {
-        total_nodes: total,
-        updated_nodes: updated,
-        updating_nodes: updating,
-        held_nodes: held,
-        ..
-    } = rollout;
-    let broken = match broken {
-        0 => String::new(),
-        n => format!(" ({n} of them not ready)"),
-    };
-    format!("{updated}/{total} updated, {updating} not ready yet, {held} held{broken}")
-}
-
-fn message(
-    form: &Form,
-    rollout: &FormRolloutStatus,
-    counts: &str,
-    seen: &Seen,
-    blocked: Option<&Reason>,
-    unrendered: &Names,
-    not_ready: Option<&str>,
-) -> String {
-    match rollout.phase {
-        Phase::Idle => "there are no nodes: the hub has no active row".to_owned(),
-        Phase::Complete => complete(rollout.total_nodes, &[]),
-        Phase::Failed if blocked.is_none() => {
-            let failed = Names::of(&seen.failed.names);
-            let why = seen.failed.why(form, seen.snapshot);
-            format!(
-                "not ready in time: {}; correct the form or the rows, and they are repaired first",
-                Because(&failed, why.as_deref())
-            )
-        }
-        Phase::Failed | Phase::InProgress => {
-            match blocked {
-                // What halts is an event, too, and there may be nothing else to read.
-                Some(reason) if rollout.phase == Phase::Failed => {
-                    format!("{counts}: {}", reason.advice())
-                }
-                Some(reason) => format!("{counts}: {reason}"),
-                None if !unrendered.is_empty() => format!(
-                    "{counts}: resources of {unrendered} did not render or cannot be applied; see the hub's condition RenderFailed, and their own"
-                ),
-                None => match not_ready {
-                    Some(names) => format!("{counts}: not ready: {names}"),
-                    None => counts.to_owned(),
-                },
-            }
-        }
-    }
 }
 
 pub const ROLLOUT_COMPLETE: &str = "RolloutComplete";

@@ -33,7 +33,7 @@ enum Busy {
     Broken,
 }
 
-struct Place {
+struct Occupant {
     name: String,
     busy: Busy,
     slot: Option<Taken>,
@@ -56,7 +56,7 @@ struct Window<'a> {
     width: Option<usize>,
     counts: SkewCounts,
     /// By node uid.
-    places: BTreeMap<String, Place>,
+    occupants: BTreeMap<String, Occupant>,
     slots: usize,
     repairs: usize,
     /// Slots that are not presumed: what a window full of goes at a time.
@@ -130,8 +130,8 @@ impl<'a> Windows<'a> {
         if let Some((window, width)) = form.and_then(|form| Some((form.full_for(node)?, form))) {
             return Err(width.reason(node, window));
         }
-        let has_slot = |place: &Place| place.slot.is_some();
-        let without = !self.hub.places.get(&node.uid).is_some_and(has_slot);
+        let has_slot = |occupant: &Occupant| occupant.slot.is_some();
+        let without = !self.hub.occupants.get(&node.uid).is_some_and(has_slot);
         // Of so many the ledger has room.
         let full = (without && self.hub.slots >= WINDOW_MAX).then_some(WINDOW_MAX);
         match self.hub.full_for(node).or(full) {
@@ -169,7 +169,10 @@ impl<'a> Windows<'a> {
             false => Busy::Releasing,
         };
         self.each(&node.form, |window| {
-            let before = window.places.get(&node.uid).and_then(|place| place.slot);
+            let before = window
+                .occupants
+                .get(&node.uid)
+                .and_then(|occupant| occupant.slot);
             let taken = Taken {
                 repair: before.map_or(node.non_ready(), |slot| slot.repair),
                 presumed: false,
@@ -239,7 +242,7 @@ impl<'a> Window<'a> {
             nodes,
             width: (skew != Skew::Count(0)).then(|| skew.of(total)),
             counts,
-            places: BTreeMap::new(),
+            occupants: BTreeMap::new(),
             slots: 0,
             repairs: 0,
             genuine: 0,
@@ -248,13 +251,13 @@ impl<'a> Window<'a> {
     }
 
     fn put(&mut self, uid: &str, name: &str, busy: Busy, slot: Option<Taken>) {
-        let place = Place {
+        let occupant = Occupant {
             name: name.to_owned(),
             busy,
             slot,
         };
-        let before = self.places.insert(uid.to_owned(), place);
-        if let Some(taken) = before.and_then(|place| place.slot) {
+        let before = self.occupants.insert(uid.to_owned(), occupant);
+        if let Some(taken) = before.and_then(|occupant| occupant.slot) {
             self.slots -= 1;
             self.repairs -= usize::from(taken.repair);
             self.genuine -= usize::from(!taken.presumed);
@@ -270,7 +273,7 @@ impl<'a> Window<'a> {
     /// One more node that is not ready would be one too many.
     fn is_full(&self) -> bool {
         let taken = match self.counts {
-            SkewCounts::All => self.places.len(),
+            SkewCounts::All => self.occupants.len(),
             SkewCounts::Released => self.slots - self.repairs,
         };
         self.width.is_some_and(|width| taken >= width)
@@ -279,8 +282,8 @@ impl<'a> Window<'a> {
     /// The width, where the node does not fit.
     fn full_for(&self, node: &Node) -> Option<usize> {
         let width = self.width?;
-        let place = self.places.get(&node.uid);
-        let slot = place.and_then(|place| place.slot);
+        let occupant = self.occupants.get(&node.uid);
+        let slot = occupant.and_then(|occupant| occupant.slot);
         // With a slot and not ready, it fills the window whether it goes or not: also a window that was made narrower
         // than the slots that are out, whose nodes nothing but this could repair. What was put anew into a lost ledger may
         // be more than ever went at a time: of that a window full goes at a time.
@@ -290,7 +293,7 @@ impl<'a> Window<'a> {
             || match self.counts {
                 SkewCounts::All => {
                     let others = self.slots - usize::from(slot.is_some());
-                    let busy = self.places.len() + usize::from(place.is_none());
+                    let busy = self.occupants.len() + usize::from(occupant.is_none());
                     others < width && (node.non_ready() || busy <= width)
                 }
                 SkewCounts::Released => match slot.map_or(node.non_ready(), |slot| slot.repair) {
@@ -303,8 +306,8 @@ impl<'a> Window<'a> {
 
     /// Why the node does not fit, by who is in its way.
     fn reason(&mut self, node: &Node, window: usize) -> Reason {
-        let place = self.places.get(&node.uid);
-        let slot = place.and_then(|place| place.slot);
+        let occupant = self.occupants.get(&node.uid);
+        let slot = occupant.and_then(|occupant| occupant.slot);
         let of_repairs = slot.map_or(node.non_ready(), |slot| slot.repair);
         let holders = self.holders(of_repairs);
         // What is broken may fill it as well.
@@ -337,19 +340,19 @@ impl<'a> Window<'a> {
 
     /// Who fills the window. With `skewCounts: Released` repairs and updates have places of their own.
     fn holders(&mut self, of_repairs: bool) -> Arc<Holders> {
-        let places = &self.places;
+        let occupants = &self.occupants;
         let counts = self.counts;
-        let fills = |place: &&Place| match (counts, place.slot) {
+        let fills = |occupant: &&Occupant| match (counts, occupant.slot) {
             (SkewCounts::All, _) => true,
             (SkewCounts::Released, Some(slot)) => slot.repair == of_repairs,
             (SkewCounts::Released, None) => false,
         };
         let of = |wanted: &dyn Fn(Busy) -> bool| {
-            let mut names: Vec<&String> = places
+            let mut names: Vec<&String> = occupants
                 .values()
                 .filter(fills)
-                .filter(|place| wanted(place.busy))
-                .map(|place| &place.name)
+                .filter(|occupant| wanted(occupant.busy))
+                .map(|occupant| &occupant.name)
                 .collect();
             // Of the first one it is said why: of who has been at it for longest, give or take, as it may be stuck.
             names.sort_by_cached_key(|name| {
@@ -366,19 +369,20 @@ impl<'a> Window<'a> {
         };
         let (slots, width) = (self.slots, self.width);
         let holders = self.holders[usize::from(of_repairs)].get_or_insert_with(|| {
-            let soaked = places
-                .values()
-                .filter(fills)
-                .filter_map(|place| match place.busy {
-                    Busy::Soaking(at) => Some(at),
-                    _ => None,
-                });
+            let soaked =
+                occupants
+                    .values()
+                    .filter(fills)
+                    .filter_map(|occupant| match occupant.busy {
+                        Busy::Soaking(at) => Some(at),
+                        _ => None,
+                    });
             let mut soaked: Vec<Timestamp> = soaked.collect();
             soaked.sort_unstable();
             // As many of them as there are too many have to go first; of a repair those are slots alone.
             let busy = match (counts, of_repairs) {
                 (SkewCounts::All, true) => slots,
-                _ => places.values().filter(fills).count(),
+                _ => occupants.values().filter(fills).count(),
             };
             let too_many = width.and_then(|width| busy.checked_sub(width));
             let not_ready = of(&|busy| busy == Busy::NotReady);

@@ -43,15 +43,15 @@ fn place_end(error: &TemplateError) -> usize {
 
 /// A text with `…` for words that are not known.
 pub fn shown(text: &str, known: &[&str]) -> String {
-    Known::of(known).shown(text)
+    PublicWords::of(known).shown(text)
 }
 
 /// Words that everybody may read.
-pub struct Known<'a>(BTreeSet<&'a str>);
+pub struct PublicWords<'a>(BTreeSet<&'a str>);
 
-impl<'a> Known<'a> {
+impl<'a> PublicWords<'a> {
     pub fn of(texts: &[&'a str]) -> Self {
-        Known(texts.iter().flat_map(|text| words(text)).collect())
+        PublicWords(texts.iter().flat_map(|text| words(text)).collect())
     }
 
     /// A text with `…` for words that are not known.

@@ -8,9 +8,9 @@ use tokio::time::timeout;
 
 use crate::cluster::objects::{ApiError, Objects};
 use crate::decide::admission::Verdict;
-use crate::decide::admission::rights::{Place, Right, reached};
+use crate::decide::admission::review::UserInfo;
+use crate::decide::admission::rights::{Right, TargetNamespace, reached};
 use crate::decide::child::{Kind, Scope, key_of};
-use crate::decide::review::UserInfo;
 
 /// The API server waits 5 s for the gate's answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -82,11 +82,11 @@ impl Authors {
         home: &str,
         what: &str,
     ) -> Result<Option<String>, ApiError> {
-        let mut kinds: BTreeMap<Option<Kind>, BTreeSet<Place>> = BTreeMap::new();
+        let mut kinds: BTreeMap<Option<Kind>, BTreeSet<TargetNamespace>> = BTreeMap::new();
         for right in needed {
-            kinds.entry(right.kind).or_default().insert(right.place);
+            kinds.entry(right.kind).or_default().insert(right.namespace);
         }
-        for (kind, places) in kinds {
+        for (kind, targets) in kinds {
             let (group, version, plural, scope) = match &kind {
                 None => (
                     "*".to_owned(),
@@ -142,22 +142,22 @@ impl Authors {
             if scope == Scope::Cluster {
                 return Ok(refused(verb, "in the cluster".to_owned()));
             }
-            for place in places {
+            for target in targets {
                 let in_all = |why: &str| format!("in all namespaces ({why})");
                 let present: BTreeSet<String>;
-                let namespaces = match &place {
-                    Place::Any => {
+                let namespaces = match &target {
+                    TargetNamespace::Any => {
                         return Ok(refused(verb, in_all("only its templates tell which")));
                     }
-                    Place::Matching(patterns) => {
+                    TargetNamespace::Matching(patterns) => {
                         present = self.namespaces().await?;
                         match reached(patterns, &present) {
                             Ok(namespaces) => namespaces,
                             Err(why) => return Ok(refused(verb, in_all(&why))),
                         }
                     }
-                    Place::Home => vec![home],
-                    Place::Namespace(namespace) => vec![namespace.as_str()],
+                    TargetNamespace::Home => vec![home],
+                    TargetNamespace::Namespace(namespace) => vec![namespace.as_str()],
                 };
                 for namespace in namespaces {
                     if let Some(verb) = may(namespace).await? {

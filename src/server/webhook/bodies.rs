@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::cluster::vital::Mutex;
-use crate::decide::review;
+use crate::decide::admission::review;
 
 const MIB: usize = 1024 * 1024;
 /// An AdmissionReview has the object twice, and a held object has its content twice: the largest seen was 4.3 MB.

@@ -23,12 +23,12 @@ use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::Objects;
 use crate::cluster::vital::Mutex;
 use crate::decide::admission::form::{self, Change};
+use crate::decide::admission::review::{self, Answer, DenialStatus, Malformed};
 use crate::decide::admission::rights;
 use crate::decide::admission::trial::live::{LiveNodes, runs_everywhere};
 use crate::decide::admission::trial::{self, FormSays, HubSays, On, Trial, deletions};
 use crate::decide::admission::{Doubt, Verdict};
-use crate::decide::review::{self, Answer, Malformed, Refusal};
-use crate::decide::rows::Rows;
+use crate::decide::hub::rows::Rows;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::bodies::Bodies;
 use crate::server::webhook::reach::RowsAs;
@@ -164,7 +164,7 @@ async fn answer(
         Ok(request) => request,
         Err(ref malformed @ Malformed::Request { ref uid, .. }) => {
             all.metrics.decided(label, MALFORMED);
-            let denied = Answer::deny(Refusal::BadRequest, malformed.to_string());
+            let denied = Answer::deny(DenialStatus::BadRequest, malformed.to_string());
             return reply(&denied, uid);
         }
         Err(malformed) => {
@@ -190,7 +190,7 @@ async fn answer(
     all.metrics.decided(label, outcome);
     all.metrics.took(start.elapsed());
     let answer = match verdict.denied {
-        Some(why) => Answer::deny(Refusal::Forbidden, why),
+        Some(why) => Answer::deny(DenialStatus::Forbidden, why),
         None => Answer {
             warnings: verdict.warnings,
             ..Answer::allow()

@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use crate::api::hub::{HubSpec, Source};
 use crate::cluster::objects::ApiError;
+use crate::decide::admission::review;
 use crate::decide::admission::{Doubt, Verdict, hub};
 use crate::decide::child::{Kind, ObjectKey};
-use crate::decide::hub_sync::rows_hash;
-use crate::decide::review;
+use crate::decide::hub::sync::rows_hash;
 use crate::server::webhook::definitions::{Definitions, PATIENCE};
 use crate::server::webhook::reach;
 

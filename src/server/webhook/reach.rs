@@ -18,8 +18,8 @@ use crate::decide::admission::form;
 use crate::decide::admission::reach::{self, NodeRow};
 use crate::decide::admission::trial::{self, On};
 use crate::decide::child::ObjectKey;
-use crate::decide::hub_sync::allowances;
-use crate::decide::rows::Rows;
+use crate::decide::hub::rows::Rows;
+use crate::decide::hub::sync::allowances;
 use crate::server::webhook::definitions::{Definitions, PATIENCE};
 
 /// The rows that a hub would read which is not stored yet; or why there are none.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::decide::content;
+use crate::decide::shared::content;
 
 const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
 

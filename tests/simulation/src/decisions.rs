@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use lynqgate::controller::Said;
 use lynqgate::controller::decisions::{Decide, Decisions};
-use lynqgate::decide::hub_sync;
-use lynqgate::decide::node::NodeDigest;
-use lynqgate::decide::node_plan::{self, NodePlan, Rest};
+use lynqgate::decide::hub::sync;
+use lynqgate::decide::node::digest::NodeDigest;
+use lynqgate::decide::node::plan::{self, NodePlan, Rest};
 use lynqgate::decide::partition::walk::{Around, Pod, Set, Step};
 use lynqgate::decide::rollout::{Plan, Snapshot};
 use lynqgate_plants::Plant;
@@ -22,7 +22,7 @@ pub struct Watched {
 }
 
 impl Decisions for Watched {
-    fn sync(&self, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::Plan {
+    fn sync(&self, seen: &sync::SyncInputs, now: Timestamp) -> sync::Plan {
         let mutant = lock(&self.shared).settings.mutant;
         let plan = match mutant {
             Some(mutant) => planted::sync(mutant, seen, now),
@@ -68,7 +68,7 @@ impl Decisions for Watched {
     fn node(
         &self,
         node: &NodeDigest,
-        seen: &[node_plan::Seen],
+        seen: &[plan::ObservedResource],
         rest: &Rest,
         now: Timestamp,
     ) -> NodePlan {

@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use lynqgate::api::hub::Slot;
 use lynqgate::api::names;
 use lynqgate::api::policy::Skew;
-use lynqgate::decide::hub_sync;
-use lynqgate::decide::marker::ReleaseMarker;
+use lynqgate::decide::gate::marker::ReleaseMarker;
+use lynqgate::decide::hub::sync;
 use lynqgate::decide::partition::walk::Pod;
 use lynqgate::decide::rollout::reason::Reason;
 use lynqgate::decide::rollout::{self, Confirmation, Live, Plan, Release, Snapshot, Way};
-use lynqgate::decide::version;
+use lynqgate::decide::shared::version;
 use lynqgate_plants::Plant;
 use serde_json::{Value, json};
 
@@ -52,12 +52,12 @@ pub fn all_ready(pods: &[Pod]) -> Vec<Pod> {
 }
 
 /// What a sync makes of the rows, with a bug round it.
-pub fn sync(mutant: Plant, seen: &hub_sync::Seen, now: Timestamp) -> hub_sync::Plan {
+pub fn sync(mutant: Plant, seen: &sync::SyncInputs, now: Timestamp) -> sync::Plan {
     let mut hub = seen.hub.clone();
     if mutant == Plant::DeleteOnEmptyRows {
         hub.deletions.max = Some(Skew::Percent(100));
     }
-    hub_sync::plan(&hub_sync::Seen { hub: &hub, ..*seen }, now)
+    sync::plan(&sync::SyncInputs { hub: &hub, ..*seen }, now)
 }
 
 /// What the planner sees, with a bug in it.

@@ -13,7 +13,7 @@ use crate::decide::admission::trial::objects::{Rendering, identity, scope};
 use crate::decide::child::{
     Kind, NodeKey, ObjectKey, deletes_claims, kind_of, object_key, sheds_claims,
 };
-use crate::decide::rows::guard;
+use crate::decide::hub::rows::guard;
 
 /// A change may delete the data of this many tenants without a confirmation.
 const TENANTS_UNASKED: usize = guard::ALWAYS_ALLOWED as usize;
@@ -33,7 +33,7 @@ const DENIED: Room = Room {
 const KINDS_DENIED: usize = 3;
 
 /// The metadata of live objects; None where there is no such object.
-pub type Seen = BTreeMap<ObjectKey, Option<Value>>;
+pub type LiveMetadata = BTreeMap<ObjectKey, Option<Value>>;
 
 /// What a change deletes of the rows tried so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -134,7 +134,7 @@ impl Deletions {
 
     /// What the objects show: only those of custom resources that have a finalizer hold data, and none goes whose own annotation
     /// keeps it. An object that is not among the seen counts as deleted, with its data.
-    pub fn settle(&mut self, seen: &Seen) {
+    pub fn settle(&mut self, seen: &LiveMetadata) {
         self.0.retain(|of, deleted| {
             if deleted.looks.is_empty() {
                 return true;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::{names, stamp};
-use crate::decide::rows::names::node_name;
+use crate::decide::hub::rows::names::node_name;
 
 /// The nodes of a hub, by name; of all of its forms, for no label says which form is whose.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::decide::admission::trial::plural;
 use crate::decide::child::{NodeKey, ObjectKey, Scope, kind_of, object_key};
-use crate::decide::render::{CompiledForm, RowInputs};
-use crate::decide::rows::Row;
+use crate::decide::hub::render::{CompiledForm, RowInputs};
+use crate::decide::hub::rows::Row;
 use crate::decide::template::public::HIDDEN;
 
 /// What the rows tried so far make of their objects.

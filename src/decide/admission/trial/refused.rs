@@ -8,7 +8,7 @@ use crate::api::names;
 use crate::decide::admission::trial::sample::Sample;
 use crate::decide::admission::trial::{counted, plural};
 use crate::decide::child::managers;
-use crate::decide::node_plan::recreate::{self, Recreation};
+use crate::decide::node::plan::recreate::{self, Recreation};
 
 /// How many resources an answer names.
 const RESOURCES_SHOWN: usize = 3;
@@ -18,7 +18,7 @@ const EACH_CHARS_MAX: usize = 240;
 
 /// What came of one resource.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum TrialOutcome {
     Good,
     /// No API server with these kinds takes the object, whenever it is sent: why.
     Refused(String),
@@ -53,12 +53,12 @@ pub const NO_TIME: &str = "there was no time for more";
 pub const OWN_KIND: &str = "the form itself installs their kind";
 
 impl Findings {
-    pub fn add(&mut self, sample: &Sample, found: Found) {
-        self.tried += usize::from(!matches!(found, Found::Untried(_)));
+    pub fn add(&mut self, sample: &Sample, found: TrialOutcome) {
+        self.tried += usize::from(!matches!(found, TrialOutcome::Untried(_)));
         match found {
-            Found::Good => {}
-            Found::Refused(why) => add(&mut self.refused, sample, of_row(sample, &why)),
-            Found::Fixed(why, recreation)
+            TrialOutcome::Good => {}
+            TrialOutcome::Refused(why) => add(&mut self.refused, sample, of_row(sample, &why)),
+            TrialOutcome::Fixed(why, recreation)
                 if recreate::is_wanted(&sample.resource) && recreation.loss.is_none() =>
             {
                 let kind = sample.kind();
@@ -71,18 +71,20 @@ impl Findings {
                 );
                 add(&mut self.recreated, sample, text);
             }
-            Found::Fixed(why, recreation) => {
+            TrialOutcome::Fixed(why, recreation) => {
                 let why = format!(
                     "{why}. That cannot be changed on the object that is there: {}",
                     ways_out(sample, &recreation)
                 );
                 add(&mut self.refused, sample, of_row(sample, &why));
             }
-            Found::NotNow(why) => add(&mut self.not_now, sample, of_row(sample, &why)),
-            Found::Untried(why) => match self.untried.iter_mut().find(|(known, _)| *known == why) {
-                Some((_, count)) => *count += 1,
-                None => self.untried.push((why, 1)),
-            },
+            TrialOutcome::NotNow(why) => add(&mut self.not_now, sample, of_row(sample, &why)),
+            TrialOutcome::Untried(why) => {
+                match self.untried.iter_mut().find(|(known, _)| *known == why) {
+                    Some((_, count)) => *count += 1,
+                    None => self.untried.push((why, 1)),
+                }
+            }
         }
     }
 
@@ -221,7 +223,7 @@ mod tests {
     use super::*;
     use crate::api::resource::OnImmutable;
     use crate::decide::child::NodeKey;
-    use crate::decide::node_plan::recreate::Dependents;
+    use crate::decide::node::plan::recreate::Dependents;
 
     fn sample(id: &str, kind: &str) -> Sample {
         let (version, kind) = kind.rsplit_once('/').unwrap_or(("v1", kind));
@@ -245,11 +247,11 @@ mod tests {
     fn each_refused_resource_is_named_once_with_its_cause() {
         let mut all = Findings::default();
         assert_eq!((all.refused(), all.warnings(false, 4)), (None, vec![]));
-        all.add(&sample("map", "ConfigMap"), Found::Good);
+        all.add(&sample("map", "ConfigMap"), TrialOutcome::Good);
         assert_eq!((all.refused(), all.warnings(false, 4)), (None, vec![]));
         let refuse = |all: &mut Findings, id: &str| {
             let why = format!("spec.{id}: unknown field");
-            all.add(&sample(id, "Deployment"), Found::Refused(why));
+            all.add(&sample(id, "Deployment"), TrialOutcome::Refused(why));
         };
         refuse(&mut all, "app");
         refuse(&mut all, "app");
@@ -263,18 +265,18 @@ mod tests {
         }
         let said = all.refused().unwrap();
         assert!(said.contains("; resource 'c' (Deployment, row acme): spec.c: unknown field; and 2 more resources: d, e. "), "{said}");
-        assert!(said.chars().count() < crate::decide::review::MESSAGE_MAX);
+        assert!(said.chars().count() < crate::decide::admission::review::MESSAGE_MAX);
     }
 
     #[test]
     fn what_may_be_taken_another_time_is_a_warning() {
         let mut all = Findings::default();
         let why = "exceeded quota: small".to_owned();
-        all.add(&sample("app", "Deployment"), Found::NotNow(why));
+        all.add(&sample("app", "Deployment"), TrialOutcome::NotNow(why));
         for id in ["b", "c"] {
-            all.add(&sample(id, "Widget"), Found::Untried(OWN_KIND));
+            all.add(&sample(id, "Widget"), TrialOutcome::Untried(OWN_KIND));
         }
-        all.add(&sample("d", "ConfigMap"), Found::Untried(NO_TIME));
+        all.add(&sample("d", "ConfigMap"), TrialOutcome::Untried(NO_TIME));
         assert_eq!(all.refused(), None);
         assert_eq!(
             all.warnings(false, 4),
@@ -297,7 +299,7 @@ mod tests {
             };
             let loss = (kind == "example.com/v1/Cluster").then_some("it has a finalizer");
             let recreation = Recreation { dependents, loss };
-            all.add(&sample("app", kind), Found::Fixed(why, recreation));
+            all.add(&sample("app", kind), TrialOutcome::Fixed(why, recreation));
             all.refused().unwrap()
         };
         for (kind, words) in [
@@ -354,7 +356,7 @@ mod tests {
                 dependents: Dependents::Stay,
                 loss: None,
             };
-            all.add(&sample, Found::Fixed(why, recreation));
+            all.add(&sample, TrialOutcome::Fixed(why, recreation));
         }
         assert_eq!(
             all.warnings(false, 4),

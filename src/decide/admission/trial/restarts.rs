@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::api::resource::Resource;
 use crate::decide::admission::trial::counted;
 use crate::decide::child::{NodeKey, ObjectKey, kind_of};
-use crate::decide::content;
+use crate::decide::shared::content;
 
 /// Those of the rows tried so far.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::decide::admission::form;
-use crate::decide::rows::{Row, RowCount};
+use crate::decide::hub::rows::{Row, RowCount};
 
 pub fn rows(all: &[(&str, &str)]) -> Rows {
     let row = |(uid, plan): &(&str, &str)| {

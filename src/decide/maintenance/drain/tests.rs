@@ -244,7 +244,7 @@ fn a_budget_selects_as_the_api_server_does() {
 
 #[test]
 fn the_progress_names_what_blocks() {
-    let refused = || Outcome::Refused(Some(budget(json!({}))));
+    let refused = || EvictionOutcome::Refused(Some(budget(json!({}))));
     let unmanaged = pod("bare", json!({"metadata": {"ownerReferences": null}}));
     let nothing = Plan::default();
     let keeps = Plan {
@@ -260,7 +260,7 @@ fn the_progress_names_what_blocks() {
         overdue: 1,
         ..Plan::default()
     };
-    let outcomes = |all: &[Outcome]| {
+    let outcomes = |all: &[EvictionOutcome]| {
         let named = (0..)
             .zip(all)
             .map(|(i, outcome)| (pod(&format!("web-{i}"), json!({})), outcome.clone()));
@@ -269,13 +269,13 @@ fn the_progress_names_what_blocks() {
     let budget_says = "PodDisruptionBudget shop/web: 2 healthy of 2 needed (disruptionsAllowed 0)";
     for (name, plan, done, stage, text, again) in [
         ("nothing left", &nothing, vec![], Stage::Drained, "drained".to_owned(), None),
-        ("gone meanwhile", &nothing, vec![Outcome::Gone], Stage::Drained, "drained".to_owned(), None),
-        ("evicted", &leaving, vec![Outcome::Evicted], Stage::Draining, "draining: 2 pods left".to_owned(), Some(5)),
-        ("a terminating namespace", &nothing, vec![Outcome::Terminating], Stage::Draining, "draining: 1 pod left".to_owned(), Some(5)),
+        ("gone meanwhile", &nothing, vec![EvictionOutcome::Gone], Stage::Drained, "drained".to_owned(), None),
+        ("evicted", &leaving, vec![EvictionOutcome::Evicted], Stage::Draining, "draining: 2 pods left".to_owned(), Some(5)),
+        ("a terminating namespace", &nothing, vec![EvictionOutcome::Terminating], Stage::Draining, "draining: 1 pod left".to_owned(), Some(5)),
         (
             "a budget",
             &nothing,
-            vec![refused(), refused(), refused(), refused(), Outcome::Evicted],
+            vec![refused(), refused(), refused(), refused(), EvictionOutcome::Evicted],
             Stage::Blocked,
             format!("blocked: 5 pods left; shop/web-0, shop/web-1, shop/web-2 and 1 more: {budget_says}"),
             Some(5),

@@ -43,7 +43,7 @@ fn updated(object: Value) -> Value {
 }
 
 struct Decided {
-    outcome: Outcome,
+    outcome: PartitionOutcome,
     partition: Option<i64>,
     object: Value,
     warnings: Vec<String>,
@@ -113,13 +113,20 @@ fn what_waits_and_what_does_not() {
         )
     };
     for (case, old, new, who, outcome, partition) in [
-        ("a creation", None, at(0), APPLY, Outcome::Held, Some(HELD)),
+        (
+            "a creation",
+            None,
+            at(0),
+            APPLY,
+            PartitionOutcome::Held,
+            Some(HELD),
+        ),
         (
             "a creation with a partition",
             None,
             at(2),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -127,7 +134,7 @@ fn what_waits_and_what_does_not() {
             None,
             none(at(0)),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -135,7 +142,7 @@ fn what_waits_and_what_does_not() {
             None,
             on_delete(at(0)),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             None,
         ),
         (
@@ -143,7 +150,7 @@ fn what_waits_and_what_does_not() {
             None,
             forced(at(0)),
             ANN,
-            Outcome::Forced,
+            PartitionOutcome::Forced,
             Some(0),
         ),
         (
@@ -151,7 +158,7 @@ fn what_waits_and_what_does_not() {
             None,
             stateful_set(json!({}), 0),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(0),
         ),
         (
@@ -162,7 +169,7 @@ fn what_waits_and_what_does_not() {
                 0,
             ),
             APPLY,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(0),
         ),
         (
@@ -170,7 +177,7 @@ fn what_waits_and_what_does_not() {
             Some(at(0)),
             updated(at(0)),
             APPLY,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -178,7 +185,7 @@ fn what_waits_and_what_does_not() {
             Some(at(1)),
             updated(at(1)),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -186,7 +193,7 @@ fn what_waits_and_what_does_not() {
             Some(at(0)),
             updated(at(2)),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -194,7 +201,7 @@ fn what_waits_and_what_does_not() {
             Some(at(1)),
             updated(at(0)),
             STEP,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -202,7 +209,7 @@ fn what_waits_and_what_does_not() {
             Some(paused(at(2), "ann")),
             updated(paused(at(2), "ann")),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -210,7 +217,7 @@ fn what_waits_and_what_does_not() {
             Some(at(0)),
             forced(updated(at(0))),
             ANN,
-            Outcome::Forced,
+            PartitionOutcome::Forced,
             Some(0),
         ),
         (
@@ -218,7 +225,7 @@ fn what_waits_and_what_does_not() {
             Some(at(2)),
             forced(at(2)),
             ANN,
-            Outcome::Forced,
+            PartitionOutcome::Forced,
             Some(0),
         ),
         (
@@ -226,7 +233,7 @@ fn what_waits_and_what_does_not() {
             Some(on_delete(at(0))),
             on_delete(updated(at(0))),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             None,
         ),
         (
@@ -234,7 +241,7 @@ fn what_waits_and_what_does_not() {
             Some(on_delete(at(0))),
             at(0),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -242,7 +249,7 @@ fn what_waits_and_what_does_not() {
             Some(at(2)),
             with(at(2), "/spec/updateStrategy/type", json!("OnDelete")),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             None,
         ),
         (
@@ -250,7 +257,7 @@ fn what_waits_and_what_does_not() {
             Some(at(2)),
             at(2),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(2),
         ),
         (
@@ -258,7 +265,7 @@ fn what_waits_and_what_does_not() {
             Some(at(2)),
             scaled(at(2)),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(2),
         ),
         (
@@ -266,16 +273,23 @@ fn what_waits_and_what_does_not() {
             Some(at(HELD)),
             wide(at(HELD)),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(HELD),
         ),
-        ("a step", Some(at(2)), at(1), STEP, Outcome::Step, Some(1)),
+        (
+            "a step",
+            Some(at(2)),
+            at(1),
+            STEP,
+            PartitionOutcome::Step,
+            Some(1),
+        ),
         (
             "another write of the operator",
             Some(at(2)),
             at(0),
             APPLY,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(2),
         ),
         (
@@ -283,16 +297,23 @@ fn what_waits_and_what_does_not() {
             Some(at(HELD)),
             none(scaled(at(0))),
             APPLY,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(HELD),
         ),
-        ("raised", Some(at(1)), at(3), ANN, Outcome::Paused, Some(3)),
+        (
+            "raised",
+            Some(at(1)),
+            at(3),
+            ANN,
+            PartitionOutcome::Paused,
+            Some(3),
+        ),
         (
             "lowered by the person who had raised it",
             Some(paused(at(3), "ann")),
             paused(at(2), "ann"),
             ANN,
-            Outcome::Resumed,
+            PartitionOutcome::Resumed,
             Some(3),
         ),
         (
@@ -300,7 +321,7 @@ fn what_waits_and_what_does_not() {
             Some(paused(at(3), "bob")),
             paused(at(0), "bob"),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(3),
         ),
         (
@@ -308,7 +329,7 @@ fn what_waits_and_what_does_not() {
             Some(paused(at(3), "bob")),
             none(at(3)),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(3),
         ),
         (
@@ -316,7 +337,7 @@ fn what_waits_and_what_does_not() {
             Some(at(HELD)),
             at(0),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(HELD),
         ),
         (
@@ -324,7 +345,7 @@ fn what_waits_and_what_does_not() {
             Some(at(2)),
             none(at(2)),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(2),
         ),
         (
@@ -332,7 +353,7 @@ fn what_waits_and_what_does_not() {
             Some(stateful_set(json!({}), 0)),
             stateful_set(opted_in(), 0),
             ANN,
-            Outcome::Unchanged,
+            PartitionOutcome::Unchanged,
             Some(0),
         ),
         (
@@ -340,7 +361,7 @@ fn what_waits_and_what_does_not() {
             Some(stateful_set(json!({}), 2)),
             stateful_set(opted_in(), 2),
             ANN,
-            Outcome::Paused,
+            PartitionOutcome::Paused,
             Some(2),
         ),
         (
@@ -348,7 +369,7 @@ fn what_waits_and_what_does_not() {
             Some(stateful_set(json!({}), 0)),
             updated(stateful_set(opted_in(), 0)),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
         (
@@ -360,7 +381,7 @@ fn what_waits_and_what_does_not() {
                 new
             },
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             Some(HELD),
         ),
     ] {
@@ -371,10 +392,10 @@ fn what_waits_and_what_does_not() {
             "{case}"
         );
         let paused_by = annotation(&decided.object, names::PARTITION_PAUSED);
-        let stays = case.contains("paused") && outcome != Outcome::Resumed;
+        let stays = case.contains("paused") && outcome != PartitionOutcome::Resumed;
         assert_eq!(
             paused_by.is_some(),
-            outcome == Outcome::Paused || stays,
+            outcome == PartitionOutcome::Paused || stays,
             "{case}"
         );
         assert!(
@@ -405,7 +426,7 @@ fn there_is_no_way_round_by_the_label() {
             Some("true"),
             labels(None, false),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             labels(Some("true"), true),
         ),
         (
@@ -414,7 +435,7 @@ fn there_is_no_way_round_by_the_label() {
             Some("true"),
             labels(Some("false"), true),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             labels(Some("true"), true),
         ),
         (
@@ -423,7 +444,7 @@ fn there_is_no_way_round_by_the_label() {
             Some("true"),
             labels(None, false),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             labels(Some("true"), false),
         ),
         (
@@ -432,7 +453,7 @@ fn there_is_no_way_round_by_the_label() {
             Some("true"),
             labels(Some("false"), false),
             ANN,
-            Outcome::OptedOut,
+            PartitionOutcome::OptedOut,
             labels(Some("false"), false),
         ),
         (
@@ -441,7 +462,7 @@ fn there_is_no_way_round_by_the_label() {
             Some("true"),
             labels(Some("false"), true),
             APPLY,
-            Outcome::OptedOut,
+            PartitionOutcome::OptedOut,
             labels(Some("false"), true),
         ),
         (
@@ -450,7 +471,7 @@ fn there_is_no_way_round_by_the_label() {
             None,
             labels(None, true),
             ANN,
-            Outcome::Held,
+            PartitionOutcome::Held,
             labels(Some("true"), true),
         ),
     ] {
@@ -468,7 +489,7 @@ fn there_is_no_way_round_by_the_label() {
     );
     assert_eq!(
         (out.outcome, out.partition),
-        (Outcome::OptedOut, Some(0)),
+        (PartitionOutcome::OptedOut, Some(0)),
         "nothing waits for ever"
     );
 }

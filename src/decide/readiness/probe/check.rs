@@ -35,7 +35,7 @@ const KNOWN: [&str; 23] = [
 ];
 
 /// What is refused: the number that the parser gave the expression, and why.
-pub struct Refusal {
+pub struct RefusedExpression {
     pub expression: u64,
     pub why: String,
 }
@@ -50,14 +50,14 @@ struct Scope<'a> {
 }
 
 /// Refuses what could take long or grow, and names that nothing has.
-pub fn check(expr: &IdedExpr) -> Result<(), Refusal> {
+pub fn check(expr: &IdedExpr) -> Result<(), RefusedExpression> {
     check_in(expr, &Scope::default())
 }
 
-fn check_in<'a>(expr: &'a IdedExpr, scope: &Scope<'a>) -> Result<(), Refusal> {
+fn check_in<'a>(expr: &'a IdedExpr, scope: &Scope<'a>) -> Result<(), RefusedExpression> {
     let refuse = |why: String| {
         let expression = expr.id;
-        Err(Refusal { expression, why })
+        Err(RefusedExpression { expression, why })
     };
     if scope.depth > DEPTH_MAX {
         return refuse(format!("it is more than {DEPTH_MAX} expressions deep"));

@@ -252,7 +252,7 @@ fn an_order_keeps_no_correction_from_what_fills_the_window() {
     snapshot.hub_skew = Skew::Count(2);
     assert_eq!(released(&plan(&snapshot, at(1))), ["n1", "n2"]);
     // That the first one was refused for a while, and would go by now, is another matter.
-    let refused = Refusal {
+    let refused = RefusedRelease {
         until: Some(at(0)),
         lasting: true,
         ..refusals::refusal("no such webhook")

@@ -283,7 +283,7 @@ fn the_reason_tells_who_fills_the_window() {
             &|s| {
                 s.slots.clear();
                 s.nodes.get_mut("n0").unwrap().settled_since = Some(at(1));
-                let refused = Refusal {
+                let refused = RefusedRelease {
                     until: Some(at(2)),
                     ..refusal("no route to host")
                 };

@@ -2,8 +2,8 @@
 
 use super::*;
 
-pub fn refusal(why: &str) -> Refusal {
-    Refusal {
+pub fn refusal(why: &str) -> RefusedRelease {
+    RefusedRelease {
         hash: "new".into(),
         why: why.into(),
         until: None,
@@ -17,7 +17,7 @@ pub fn refusal(why: &str) -> Refusal {
 fn a_refused_release_is_put_off_and_gives_up_its_slot_when_that_lasts() {
     let mut snapshot = fleet("AA", 1);
     snapshot.slots = vec![slot(0, "100")];
-    let refused = Refusal {
+    let refused = RefusedRelease {
         until: Some(at(30)),
         ..refusal("no")
     };
@@ -39,7 +39,7 @@ fn a_refused_release_is_put_off_and_gives_up_its_slot_when_that_lasts() {
         "the window of 1 is full; the API server does not take their release: n0"
     );
 
-    let lasting = Refusal {
+    let lasting = RefusedRelease {
         lasting: true,
         ..refused
     };
@@ -71,7 +71,7 @@ fn a_refused_release_is_put_off_and_gives_up_its_slot_when_that_lasts() {
 #[test]
 fn what_is_refused_again_and_again_is_what_all_wait_for() {
     let mut snapshot = fleet("AAAA", 1);
-    let lasting = |until: i64| Refusal {
+    let lasting = |until: i64| RefusedRelease {
         until: Some(at(until)),
         lasting: true,
         ..refusal("no such webhook")
@@ -94,7 +94,7 @@ fn what_is_refused_again_and_again_is_what_all_wait_for() {
 #[test]
 fn an_old_refusal_is_not_told() {
     let mut snapshot = fleet("AA", 1);
-    let old = Refusal {
+    let old = RefusedRelease {
         until: Some(at(5)),
         lasting: true,
         ..refusal("no such webhook")
@@ -110,7 +110,7 @@ fn an_old_refusal_is_not_told() {
 #[test]
 fn a_refusal_of_other_content_is_not_told() {
     let mut snapshot = fleet("A", 1);
-    let refused = Refusal {
+    let refused = RefusedRelease {
         until: Some(at(30)),
         lasting: true,
         ..refusal("no")
@@ -173,7 +173,7 @@ fn while_the_ledger_is_refused_all_that_need_a_slot_say_so() {
 fn who_is_refused_and_not_ready_is_told_as_refused() {
     let mut snapshot = fleet("XXA", 1);
     snapshot.slots = vec![slot(0, "100")];
-    let refused = Refusal {
+    let refused = RefusedRelease {
         until: Some(at(30)),
         lasting: true,
         ..refusal("no")

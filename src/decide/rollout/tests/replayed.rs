@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decide::replay::{self, Recording, Replayed, Unreadable};
+use crate::decide::rollout::replay::{self, Recording, Replayed, Unreadable};
 
 fn recording(snapshot: Snapshot) -> Recording {
     Recording {
@@ -40,7 +40,7 @@ fn full() -> Snapshot {
     let gone = "uid-9".to_owned();
     snapshot.confirmed.insert(Confirmation::Gone { uid: gone });
     (snapshot.deletions_held, snapshot.forced) = (true, true);
-    let refusal = Refusal {
+    let refusal = RefusedRelease {
         hash: "new".into(),
         why: "no changes on a Friday".into(),
         until: Some(at(30)),

@@ -8,10 +8,10 @@ use super::*;
 use crate::api::conditions::Condition;
 use crate::api::node::NodeStatus;
 use crate::api::{names, stamp};
-use crate::decide::content;
-use crate::decide::explain::{Asked, Explanation, Leader};
-use crate::decide::node::NodeDigest;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::explain::{Asked, Explanation, Leader};
 use crate::decide::rollout::status::FormState;
+use crate::decide::shared::content;
 
 pub fn state_of(snapshot: &Snapshot, second: i64) -> FormState {
     plan(snapshot, at(second)).forms["web"].clone()

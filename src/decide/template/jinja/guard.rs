@@ -16,7 +16,7 @@ const ELIF_MAX: usize = 100;
 
 /// Why a template is not taken.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct GuardError {
     pub line: u32,
     /// Of the tag's first word in the text, in bytes.
     pub offset: usize,
@@ -25,7 +25,7 @@ pub struct Refusal {
 
 /// Refuses what could exhaust the stack when it is parsed or run, and what minijinja would calculate without limits
 /// while parsing. Syntax errors are left to the parser.
-pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
+pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), GuardError> {
     let (mut tag, mut elifs, mut first) = (Vec::new(), 0, None);
     let (mut lost, mut read) = (None, false);
     for token in tokenize(text, false, syntax.clone()) {
@@ -33,7 +33,7 @@ pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), Refusal> {
             return Ok(());
         };
         let place = first.unwrap_or(span);
-        let refusal = |message: String| Refusal {
+        let refusal = |message: String| GuardError {
             line: u32::from(place.start_line),
             offset: place.start_offset as usize,
             message,

@@ -10,7 +10,7 @@ use go_templates::TemplateError;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::decide::planted;
+use crate::decide::shared::planted;
 use crate::decide::template::functions::LIBRARY;
 use crate::decide::template::{Engine, Inputs, LIMITS, Rendered, Template, facts};
 

@@ -392,7 +392,7 @@ fn a_custom_resource_holds_data_if_it_has_a_finalizer() {
     let looks: Vec<ObjectKey> = trial.deletions.looks().cloned().collect();
     assert_eq!(looks.len(), LOOKS_MAX);
     let seen = |last: Option<Option<Value>>| {
-        let mut seen: Seen = looks
+        let mut seen: LiveMetadata = looks
             .iter()
             .map(|key| (key.clone(), Some(json!({"namespace": "tenants"}))))
             .collect();

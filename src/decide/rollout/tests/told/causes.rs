@@ -1,7 +1,7 @@
 //! Cases for causes that the operator alone knows, or has written elsewhere: `explain` repeats them.
 
 use super::*;
-use crate::decide::explain::of_nobody;
+use crate::decide::rollout::explain::of_nobody;
 use crate::decide::rollout::reason::Reason;
 
 fn held(code: &str, text: &str) -> NodeDigest {

@@ -1,0 +1,366 @@
+//! What is wrong with a manifest by the schema that the API server publishes for its kind (OpenAPI v3): fields that it does not
+//! have, values of another type, and quantities that are none. The API server has the last word: this only finds the place of what it refuses.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use crate::decide::child::Kind;
+use crate::decide::shared::near::did_you_mean;
+
+/// How deep references to other schemas are followed before a value.
+const REFERENCES_MAX: usize = 8;
+
+/// Where in the manifest something is wrong, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub path: String,
+    pub what: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.what)
+    }
+}
+
+/// The schemas of one OpenAPI v3 document: those of a group and version.
+#[derive(Clone, Copy)]
+pub struct Schemas<'a>(&'a Map<String, Value>);
+
+impl<'a> Schemas<'a> {
+    pub fn of(document: &'a Value) -> Option<Self> {
+        document["components"]["schemas"].as_object().map(Schemas)
+    }
+
+    pub fn of_kind(self, kind: &Kind) -> Option<&'a Value> {
+        let version = kind.api_version.rsplit('/').next().unwrap_or_default();
+        self.0.values().find(|schema| {
+            let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+            kinds.into_iter().flatten().any(|named| {
+                named["group"] == kind.group()
+                    && named["version"] == version
+                    && named["kind"] == kind.kind.as_str()
+            })
+        })
+    }
+
+    /// What a schema refers to, alone or as the only one of `allOf`, and its name; itself without a name where it refers to none.
+    pub fn resolved(self, schema: &'a Value) -> (&'a Value, &'a str) {
+        let (mut schema, mut name) = (schema, "");
+        for _ in 0..REFERENCES_MAX {
+            let referred = schema["$ref"]
+                .as_str()
+                .or_else(|| schema["allOf"][0]["$ref"].as_str());
+            let Some(found) = referred.and_then(|text| text.rsplit('/').next()) else {
+                break;
+            };
+            let Some(next) = self.0.get(found) else {
+                break;
+            };
+            (schema, name) = (next, found);
+        }
+        (schema, name)
+    }
+}
+
+/// In the manifest's own order. `document` is that of the kind's group and version; empty where it does not have the kind.
+pub fn faults(document: &Value, kind: &Kind, manifest: &Value) -> Vec<Fault> {
+    let mut faults = vec![];
+    let schemas = Schemas::of(document);
+    let schema = schemas.and_then(|schemas| Some((schemas, schemas.of_kind(kind)?)));
+    if let Some((schemas, schema)) = schema {
+        let mut walk = Walk {
+            schemas,
+            faults: &mut faults,
+        };
+        walk.value(schema, manifest, "");
+    }
+    faults
+}
+
+/// What metadata may have. lynqgate makes the metadata of an object from what it knows of it: the rest would be dropped.
+const METADATA: [&str; 15] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
+/// A field of the manifest's metadata that no object has.
+pub fn unknown_metadata(manifest: &Value) -> Option<Fault> {
+    let fields = manifest["metadata"].as_object()?;
+    let key = fields
+        .keys()
+        .find(|key| !METADATA.contains(&key.as_str()))?;
+    Some(Fault {
+        path: format!("metadata.{key}"),
+        what: format!("unknown field{}", did_you_mean(key, METADATA)),
+    })
+}
+
+struct Walk<'a> {
+    schemas: Schemas<'a>,
+    faults: &'a mut Vec<Fault>,
+}
+
+impl<'a> Walk<'a> {
+    fn value(&mut self, schema: &'a Value, value: &Value, path: &str) {
+        let (schema, name) = self.schemas.resolved(schema);
+        let is_quantity = name.ends_with(".Quantity");
+        // Of some types both a number and a text may be.
+        let either = is_quantity || schema["format"] == "int-or-string";
+        if let Some(what) = mismatch(schema, value).filter(|_| !either) {
+            let path = path.to_owned();
+            self.faults.push(Fault { path, what });
+            return;
+        }
+        match value {
+            Value::Object(fields) => self.fields(schema, fields, path),
+            Value::Array(items) => {
+                for (number, item) in items.iter().enumerate() {
+                    self.value(&schema["items"], item, &format!("{path}[{number}]"));
+                }
+            }
+            Value::String(text) if is_quantity => self.quantity(text, path),
+            Value::String(text) if schema["format"] == "byte" => self.base64(text, path),
+            _ => {}
+        }
+    }
+
+    fn fields(&mut self, schema: &'a Value, fields: &Map<String, Value>, path: &str) {
+        let properties = schema["properties"].as_object();
+        let others = &schema["additionalProperties"];
+        let is_open = properties.is_none()
+            || *others == true
+            || others.is_object()
+            || schema["x-kubernetes-preserve-unknown-fields"] == true;
+        for (key, value) in fields {
+            let dot = if path.is_empty() { "" } else { "." };
+            let at = format!("{path}{dot}{key}");
+            match properties.and_then(|properties| properties.get(key)) {
+                Some(schema) => self.value(schema, value, &at),
+                None if is_open => self.value(others, value, &at),
+                None => {
+                    let known = properties.into_iter().flat_map(|all| all.keys());
+                    let meant = did_you_mean(key, known.map(String::as_str));
+                    self.faults.push(Fault {
+                        path: at,
+                        what: format!("unknown field{meant}"),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The API server does not say where.
+    fn base64(&mut self, text: &str, path: &str) {
+        let joined: String = text.chars().filter(|c| !"\r\n".contains(*c)).collect();
+        if STANDARD.decode(joined).is_err() {
+            let other = match path.split('.').next() {
+                Some("data") => "stringData",
+                Some("binaryData") => "data",
+                _ => "",
+            };
+            let instead = match other {
+                "" => "encode it, for example with the function b64enc".to_owned(),
+                other => format!("write it under {other}, as it is, or encode it (b64enc)"),
+            };
+            let (path, what) = (path.to_owned(), format!("not base64; {instead}"));
+            self.faults.push(Fault { path, what });
+        }
+    }
+
+    /// The API server does not say which one.
+    fn quantity(&mut self, text: &str, path: &str) {
+        // As apimachinery's: a signed number, and a suffix of powers of two, of ten, or an exponent.
+        static QUANTITY: LazyLock<Regex> = LazyLock::new(|| {
+            Regex::new(
+                r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$",
+            )
+            .expect("a pattern")
+        });
+        if !QUANTITY.is_match(text) {
+            let what = "not a quantity; write it like 64Mi, 1G, 500m or 2".to_owned();
+            let path = path.to_owned();
+            self.faults.push(Fault { path, what });
+        }
+    }
+}
+
+/// That the value has another type than the schema's.
+fn mismatch(schema: &Value, value: &Value) -> Option<String> {
+    let found = match value {
+        Value::Null => return None,
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    };
+    let (wanted, hint) = match schema["type"].as_str()? {
+        "boolean" => (
+            "a boolean",
+            "; write true or false, or end its template with bool",
+        ),
+        "integer" | "number" => (
+            "a number",
+            "; write it without quotes, or end its template with int",
+        ),
+        "string" => (
+            "a text",
+            "; put it in quotes, or end its template with toString",
+        ),
+        "array" => ("a list", ""),
+        "object" => ("a map", ""),
+        _ => return None,
+    };
+    let is_single = matches!(value, Value::Bool(_) | Value::Number(_) | Value::String(_));
+    let hint = if is_single { hint } else { "" };
+    (found != wanted).then(|| format!("expected {wanted}, got {found}{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document() -> Value {
+        let of = |name: &str| json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}], "default": {}});
+        json!({"components": {"schemas": {
+            "Deployment": {
+                "type": "object",
+                "properties": {
+                    "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+                    "metadata": of("Meta"), "spec": of("Spec"),
+                },
+                "x-kubernetes-group-version-kind": [{"group": "apps", "kind": "Deployment", "version": "v1"}],
+            },
+            "Meta": {"properties": {"name": {"type": "string"}, "labels": {"additionalProperties": {"type": "string"}}}},
+            "Spec": {"properties": {"containers": {"type": "array", "items": of("Container")}, "any": {"type": "object"}}},
+            "Container": {"properties": {
+                "name": {"type": "string"}, "port": {"type": "string", "format": "int-or-string"},
+                "ports": {"items": {"properties": {"containerPort": {"type": "integer"}}}},
+                "limits": {"additionalProperties": of("io.k8s.Quantity")},
+                "ca": {"type": "string", "format": "byte"},
+            }},
+            "Secret": {
+                "properties": {"data": {"additionalProperties": {"type": "string", "format": "byte"}}},
+                "x-kubernetes-group-version-kind": [{"group": "apps", "kind": "Secret", "version": "v1"}],
+            },
+            "io.k8s.Quantity": {"type": "string"},
+        }}})
+    }
+
+    fn found(spec: Value) -> Vec<String> {
+        let kind = Kind {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+        };
+        let manifest = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "labels": {"any": "x"}}, "spec": spec,
+        });
+        let faults = faults(&document(), &kind, &manifest);
+        faults.iter().map(Fault::to_string).collect()
+    }
+
+    #[test]
+    fn metadata_that_would_be_dropped_is_found() {
+        let of = |metadata: Value| unknown_metadata(&json!({"metadata": metadata}));
+        let good = json!({"labels": {"any": "x"}, "creationTimestamp": null});
+        assert_eq!(of(good), None);
+        assert_eq!(unknown_metadata(&json!({})), None);
+        assert_eq!(
+            of(json!({"lables": {}})).unwrap().to_string(),
+            "metadata.lables: unknown field; did you mean \"labels\"?"
+        );
+    }
+
+    #[test]
+    fn a_text_that_is_no_base64_is_found() {
+        let of_container = |text: &str| found(json!({"containers": [{"ca": text}]}));
+        assert_eq!(of_container("aGVs\nbG8="), [""; 0]);
+        let said =
+            "spec.containers[0].ca: not base64; encode it, for example with the function b64enc";
+        assert_eq!(of_container("hello"), [said]);
+        let kind = Kind {
+            api_version: "apps/v1".into(),
+            kind: "Secret".into(),
+        };
+        let secret = faults(&document(), &kind, &json!({"data": {"x": "hello"}}));
+        assert_eq!(
+            secret[0].to_string(),
+            "data.x: not base64; write it under stringData, as it is, or encode it (b64enc)"
+        );
+    }
+
+    #[test]
+    fn what_the_schema_does_not_have_is_found_with_its_place() {
+        let container = |more: Value| json!({"containers": [{"name": "app", "ports": [more]}]});
+        let good = container(json!({"containerPort": 80}));
+        assert_eq!(found(good), Vec::<String>::new());
+        assert_eq!(
+            found(container(json!({"containerPrt": 80}))),
+            [
+                "spec.containers[0].ports[0].containerPrt: unknown field; did you mean \"containerPort\"?"
+            ]
+        );
+        assert_eq!(
+            found(json!({"any": {"x": 1}, "quite": {"else": 2}})),
+            ["spec.quite: unknown field"]
+        );
+        let limit = |text: &str| {
+            found(json!({"containers": [{"limits": {"memory": text}}]}))
+                .first()
+                .cloned()
+        };
+        for good in ["64Mi", "1", "0.5", ".5", "500m", "1e3", "2E", "+1k"] {
+            assert_eq!(limit(good), None, "{good}");
+        }
+        for bad in ["64MB", "64 Mi", "1,5", "Mi", "", "64mb"] {
+            let said = limit(bad).unwrap_or_default();
+            let place = "spec.containers[0].limits.memory: not a quantity; write it like 64Mi";
+            assert!(said.starts_with(place), "{bad}: {said}");
+        }
+        let of_type = |container: Value| found(json!({"containers": container})).join(", ");
+        for (container, said) in [
+            (json!([{"name": "x", "port": 80}]), ""),
+            (
+                json!([{"name": true}]),
+                "spec.containers[0].name: expected a text, got a boolean; put it in quotes, or end its template with toString",
+            ),
+            (
+                json!([{"ports": [{"containerPort": "http"}]}]),
+                "spec.containers[0].ports[0].containerPort: expected a number, got a text; write it without quotes, or end its template with int",
+            ),
+            (
+                json!({"name": "x"}),
+                "spec.containers: expected a list, got a map",
+            ),
+        ] {
+            assert_eq!(of_type(container), said);
+        }
+        let other = Kind {
+            api_version: "apps/v1".into(),
+            kind: "Other".into(),
+        };
+        assert_eq!(faults(&document(), &other, &json!({"x": 1})), vec![]);
+        assert_eq!(faults(&Value::Null, &other, &json!({"x": 1})), vec![]);
+    }
+}

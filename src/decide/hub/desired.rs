@@ -1,0 +1,178 @@
+//! The nodes that the rows of one form ask for, as the hub loop planned them last, beside the nodes that there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::decide::node::digest::NodeDigest;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Desired {
+    /// By name.
+    wanted: BTreeMap<String, Wanted>,
+    /// Nodes that were there and that no row asks for, and what they held: their rows are skipped, or they are to go.
+    others: BTreeMap<String, Option<Arc<str>>>,
+}
+
+/// What one node is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wanted {
+    /// What the hub rendered for it, as the node's annotation has it; None where that did not work.
+    pub rendered_hash: Option<Arc<str>>,
+    /// The group of the form's order whose condition its row meets.
+    pub group: Option<usize>,
+}
+
+impl Wanted {
+    /// The node was written from it, and needs no other write: an edit since then stays, unless it is to be discarded.
+    pub fn is_held_by(&self, node: &NodeDigest) -> bool {
+        node.rendered_hash.as_deref() == self.rendered_hash.as_deref() && !node.discards_edit()
+    }
+}
+
+/// What there is not.
+#[derive(Debug, Default, PartialEq)]
+pub struct Lack {
+    /// Nodes that hold something else than was rendered last, that no sync has seen yet, or that are being deleted and will be
+    /// made anew.
+    pub unwritten: BTreeSet<String>,
+    /// Nodes that are not there, and the groups of their rows.
+    pub absent: BTreeMap<String, Option<usize>>,
+}
+
+impl Desired {
+    pub fn insert(&mut self, name: String, wanted: Wanted) {
+        self.wanted.insert(name, wanted);
+    }
+
+    /// A node that the sync sees; it counts for as long as no row asks for it.
+    pub fn note_seen(&mut self, node: &NodeDigest) {
+        if !self.wanted.contains_key(&node.key.name) {
+            let held = node.rendered_hash.as_deref().map(Arc::from);
+            self.others.insert(node.key.name.clone(), held);
+        }
+    }
+
+    /// Whether the last sync saw the node, and found no row that asks for it.
+    pub fn is_unwanted(&self, name: &str) -> bool {
+        self.others.contains_key(name)
+    }
+
+    /// How many nodes the rows ask for.
+    pub fn count(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// Whether the node holds something else than the last sync left or saw there: a write that was late, a copy of an older
+    /// time, or an edit that is to be discarded.
+    pub fn is_behind(&self, node: &NodeDigest) -> bool {
+        let name = &node.key.name;
+        match (self.wanted.get(name), self.others.get(name)) {
+            (Some(wanted), _) => wanted.rendered_hash.is_some() && !wanted.is_held_by(node),
+            (None, Some(seen)) => {
+                seen.is_some() && node.rendered_hash.as_deref() != seen.as_deref()
+            }
+            (None, None) => true,
+        }
+    }
+
+    /// `nodes`: those of the form. `unwritten`: those of them, and of the ones that are wanted, that the last sync could not
+    /// write.
+    pub fn lack<'a>(
+        &self,
+        nodes: impl Iterator<Item = &'a NodeDigest>,
+        unwritten: &BTreeSet<String>,
+    ) -> Lack {
+        let mut absent: BTreeMap<&String, &Wanted> = self.wanted.iter().collect();
+        let mut lack = Lack::default();
+        for node in nodes {
+            let name = &node.key.name;
+            let is_wanted = absent.remove(name).is_some();
+            let goes_for_good = node.deleting && !is_wanted;
+            let is_behind = || node.deleting || unwritten.contains(name) || self.is_behind(node);
+            if !goes_for_good && is_behind() {
+                lack.unwritten.insert(name.clone());
+            }
+        }
+        let missing = unwritten.iter().filter(|name| absent.contains_key(name));
+        lack.unwritten.extend(missing.cloned());
+        let absent = absent.into_iter();
+        lack.absent = absent
+            .map(|(name, wanted)| (name.clone(), wanted.group))
+            .collect();
+        lack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, rendered: &str, deleting: bool) -> NodeDigest {
+        let mut object = json!({"metadata": {
+            "name": name, "namespace": "shop", "annotations": {"lynq.sh/rendered-hash": rendered},
+        }});
+        if deleting {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        NodeDigest::of(&object, None)
+    }
+
+    #[test]
+    fn too_many_nodes_hide_none_that_is_missing() {
+        let mut desired = Desired::default();
+        for (name, hash, group) in [
+            ("same", Some("h1"), None),
+            ("older", Some("h1"), None),
+            ("going", Some("h1"), None),
+            ("gone", Some("h1"), Some(2)),
+            ("unrendered", None, None),
+            ("refused", Some("h1"), None),
+        ] {
+            let rendered_hash = hash.map(Arc::from);
+            desired.insert(
+                name.to_owned(),
+                Wanted {
+                    rendered_hash,
+                    group,
+                },
+            );
+        }
+        let nodes = [
+            node("same", "h1", false),
+            node("older", "h0", false),
+            node("going", "h1", true),
+            node("unrendered", "h0", false),
+            node("left over", "h0", false),
+            node("left over and changed", "h0", false),
+            node("left over and going", "h0", true),
+            node("left over and refused", "h0", false),
+            node("new", "h0", false),
+        ];
+        desired.note_seen(&node("same", "h0", false));
+        desired.note_seen(&node("left over", "h0", false));
+        desired.note_seen(&node("left over and changed", "h9", false));
+        desired.note_seen(&node("left over and refused", "h0", false));
+        let refused = [
+            "refused",
+            "left over and refused",
+            "left over and going",
+            "away",
+        ];
+        let lack = desired.lack(nodes.iter(), &refused.map(str::to_owned).into());
+        let unwritten: Vec<&str> = lack.unwritten.iter().map(String::as_str).collect();
+        let expected = [
+            "going",
+            "left over and changed",
+            "left over and refused",
+            "new",
+            "older",
+            "refused",
+        ];
+        assert_eq!(unwritten, expected);
+        assert_eq!(desired.count(), 6);
+        let absent = [("gone".to_owned(), Some(2)), ("refused".to_owned(), None)];
+        assert_eq!(lack.absent, absent.into());
+    }
+}

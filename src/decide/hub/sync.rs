@@ -1,0 +1,485 @@
+//! One sync of a hub: which nodes are written, which go, and what is said about the rows that cannot be used.
+
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::hub::{HubSpec, Source};
+use crate::api::policy::{Rollout, Skew};
+use crate::api::{names, stamp};
+use crate::decide::child::NodeKey;
+use crate::decide::hub::desired::{Desired, Wanted};
+use crate::decide::hub::findings::{Findings, Subject};
+use crate::decide::hub::render::{CompiledForm, RowInputs};
+use crate::decide::hub::rows::guard::{Asked, Direction, Held, Verdict, guard};
+use crate::decide::hub::rows::names::node_name;
+use crate::decide::hub::rows::{Row, Rows};
+use crate::decide::hub::sync::write::{RenderedNode, RowNode};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::{Live, Way};
+use crate::decide::shared::content;
+
+/// The hub, as far as a sync needs it.
+#[derive(Clone, Debug)]
+pub struct Hub {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub skew: Skew,
+    pub deletions: Allowance,
+    pub creations: Allowance,
+    /// The secret that repeatable random values are drawn from.
+    pub seed: [u8; 32],
+}
+
+/// What the hub says about many nodes at once.
+#[derive(Clone, Debug, Default)]
+pub struct Allowance {
+    /// Of `spec.guard`.
+    pub max: Option<Skew>,
+    /// The annotation that confirms more.
+    pub confirmation: Option<String>,
+}
+
+impl Allowance {
+    /// Why so many of them wait, if they do.
+    pub fn held(&self, direction: Direction, existing: usize, count: usize) -> Option<Held> {
+        // Unlike a window it has no upper limit.
+        let max = self.max.map(|max| match max {
+            Skew::Count(count) => count.into(),
+            Skew::Percent(percent) => (existing as u64 * u64::from(percent) / 100).max(1),
+        });
+        let verdict = guard(&Asked {
+            direction,
+            existing: existing as u64,
+            count: count as u64,
+            max,
+            confirmation: self.confirmation.as_deref(),
+        });
+        match verdict {
+            Verdict::Allow => None,
+            Verdict::Held(held) => Some(held),
+        }
+    }
+}
+
+/// What a hub allows of deletions, and of creations. `annotation`: of the hub.
+pub fn allowances(
+    spec: &HubSpec,
+    annotation: &dyn Fn(&str) -> Option<String>,
+) -> (Allowance, Allowance) {
+    let guard = spec.guard.as_ref();
+    let deletions = Allowance {
+        max: guard.and_then(|guard| guard.max_deletions),
+        confirmation: annotation(names::CONFIRM_DELETIONS),
+    };
+    let creations = Allowance {
+        max: guard
+            .and_then(|guard| guard.max_creations)
+            .map(|max| Skew::Count(max.max(0).unsigned_abs())),
+        confirmation: annotation(names::CONFIRM_CREATIONS),
+    };
+    (deletions, creations)
+}
+
+/// Changes exactly when the hub would make other rows of what is in its source.
+pub fn rows_hash(spec: &HubSpec) -> String {
+    let source = Source {
+        sync_interval: String::new(),
+        ..spec.source.clone()
+    };
+    let mut makes = vec![
+        json!(source),
+        json!(spec.value_mappings),
+        json!(spec.extra_value_mappings),
+    ];
+    let words = [&spec.active_values, &spec.inactive_values];
+    if words.iter().any(|words| !words.is_empty()) {
+        makes.push(json!(words));
+    }
+    content::hash_value(&json!(makes))
+}
+
+/// What every node is labelled with.
+pub fn labels(hub: &str, uid: &str) -> BTreeMap<String, String> {
+    let labels = [(names::LABEL_HUB, hub), (names::LABEL_UID, uid)];
+    let owned = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    BTreeMap::from(owned)
+}
+
+/// A form that can be rendered.
+pub struct Form {
+    pub generation: i64,
+    pub policy: Rollout,
+    /// It, or its hub, is forced.
+    pub forced: bool,
+    /// As its status says, every node of it was written from this generation.
+    pub all_written: bool,
+    pub compiled: Arc<CompiledForm>,
+}
+
+/// What was rendered before, by form and uid.
+pub type Rendered = BTreeMap<(String, String), CachedRendering>;
+
+/// One rendering that need not be done again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CachedRendering {
+    /// What it was made from.
+    source: String,
+    /// What came out.
+    wanted: Wanted,
+    /// Resources that did not render, and why.
+    errors: Vec<(String, String)>,
+}
+
+impl CachedRendering {
+    /// Whether it is what this form, as it is now, makes of some row.
+    fn is_of(&self, form: &Form) -> bool {
+        self.source.starts_with(form.compiled.hash())
+    }
+}
+
+/// What one sync sees.
+pub struct SyncInputs<'a> {
+    pub hub: &'a Hub,
+    pub forms: &'a BTreeMap<String, Form>,
+    /// Forms that are there but cannot be rendered: their nodes stay as they are.
+    pub broken_forms: &'a BTreeSet<String>,
+    pub rows: &'a Rows,
+    /// The hub's nodes.
+    pub nodes: &'a [Arc<NodeDigest>],
+    /// The hub of a node of this name, where that is another one.
+    pub foreign: &'a (dyn Fn(&NodeKey) -> Option<String> + Sync),
+    /// The hub of a form of this name, where that is another one.
+    pub moved: &'a (dyn Fn(&str) -> Option<String> + Sync),
+    pub rendered: &'a Rendered,
+}
+
+/// One node to write by server-side apply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeWrite {
+    pub name: String,
+    pub form: String,
+    pub uid: String,
+    pub object: Value,
+    /// The node is not there yet.
+    pub makes: bool,
+    /// What lets it go with the write itself, if something does.
+    pub way: Option<Way>,
+}
+
+/// One node to delete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeDeletion {
+    pub name: String,
+    pub uid: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub writes: Vec<NodeWrite>,
+    pub deletes: Vec<NodeDeletion>,
+    /// Deletions that wait for the user.
+    pub held: Option<Held>,
+    /// Creations that wait for the user.
+    pub creations_held: Option<Held>,
+    /// The nodes that there should be, by form.
+    pub desired: BTreeMap<String, Arc<Desired>>,
+    /// Rows that are left out, of all forms or of one, and nodes that are somebody else's.
+    pub skipped: Findings,
+    /// Resources and nodes that did not render.
+    pub render_errors: Findings,
+    pub rendered: Rendered,
+    /// Form and name of each node that the newest content of its form is not written to: it is too large, or the row is
+    /// skipped and an older form made what is there.
+    pub unwritten: BTreeSet<(String, String)>,
+}
+
+impl Plan {
+    fn complain(&mut self, node: &str, errors: &[(String, String)]) {
+        for (id, error) in errors {
+            let cause = format!("resource {id:?}: {error}");
+            self.render_errors.add(Subject::Node, node, cause);
+        }
+    }
+}
+
+pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    for row in &seen.rows.skipped {
+        plan.skipped
+            .add(Subject::Row, row.name(), row.reason.to_string());
+    }
+    plan_deletions(seen, &mut plan);
+    let form_names: BTreeSet<&str> = seen.forms.keys().map(String::as_str).collect();
+    let colliding: BTreeMap<(String, String), String> = seen
+        .rows
+        .skipped_nodes(&form_names)
+        .into_iter()
+        .map(|s| ((s.uid.clone(), s.form.clone()), s.cause()))
+        .collect();
+    let existing: BTreeMap<&str, &Arc<NodeDigest>> = seen
+        .nodes
+        .iter()
+        .map(|node| (node.key.name.as_str(), node))
+        .collect();
+    let key_of = |row: &Row, form: &str| NodeKey {
+        namespace: seen.hub.namespace.clone(),
+        name: node_name(&row.uid, form),
+    };
+    let is_new = |row: &&Row, form: &String| {
+        let key = key_of(row, form);
+        !existing.contains_key(key.name.as_str())
+            && !colliding.contains_key(&(row.uid.clone(), form.clone()))
+            && (seen.foreign)(&key).is_none()
+    };
+    let new_of = |form| {
+        let rows = seen.rows.rows.values();
+        rows.filter(|row| is_new(row, form)).count()
+    };
+    let there = seen.nodes.iter().filter(|node| !node.deleting).count();
+    let new = seen.forms.keys().map(new_of).sum();
+    plan.creations_held = (seen.hub.creations).held(Direction::Creations, there, new);
+    let mut desired_nodes = BTreeMap::new();
+    for (form_name, form) in seen.forms {
+        let mut desired = Desired::default();
+        for row in seen.rows.rows.values() {
+            if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
+                plan.skipped
+                    .add(Subject::Row, format!("{:?}", row.uid), reason);
+                continue;
+            }
+            let key = key_of(row, form_name);
+            let node = existing.get(key.name.as_str()).copied();
+            // Where its row's own condition fails, it is as if it were to go first.
+            let unrendered = || Wanted {
+                rendered_hash: None,
+                group: form
+                    .compiled
+                    .group(&inputs(seen, form_name, row, now))
+                    .map_or(Some(0), |(group, _)| group),
+            };
+            let waits = || plan.creations_held.is_some() && is_new(&row, form_name);
+            if node.is_some_and(|node| node.deleting) || waits() {
+                plan.unwritten.insert((form_name.clone(), key.name.clone()));
+                desired.insert(key.name, unrendered());
+                continue;
+            }
+            let foreign = (seen.foreign)(&key);
+            if let Some(cause) = taken(seen.hub, foreign, form_name, row, node) {
+                let unwritten = (form_name.clone(), key.name.clone());
+                plan.unwritten.insert(unwritten);
+                desired.insert(key.name.clone(), unrendered());
+                plan.skipped.add(Subject::Node, key.name, cause);
+                continue;
+            }
+            let target = RowNode {
+                form_name,
+                form,
+                row,
+                key: &key,
+                node,
+            };
+            let wanted = render_node(seen, &mut plan, target, now);
+            desired.insert(key.name, wanted.unwrap_or_else(unrendered));
+        }
+        desired_nodes.insert(form_name.clone(), desired);
+    }
+    for node in seen.nodes.iter().filter(|node| !node.deleting) {
+        keep(seen, &mut plan, node);
+        if let Some(desired) = desired_nodes.get_mut(&node.form) {
+            desired.note_seen(node);
+        }
+    }
+    let desired_nodes = desired_nodes.into_iter();
+    plan.desired = desired_nodes
+        .map(|(form, nodes)| (form, Arc::new(nodes)))
+        .collect();
+    plan
+}
+
+/// Deletes the nodes without a row or a form, or none of them while there are too many.
+fn plan_deletions(seen: &SyncInputs, plan: &mut Plan) {
+    let gone: Vec<&Arc<NodeDigest>> = seen
+        .nodes
+        .iter()
+        .filter(|node| is_gone(seen, node))
+        .collect();
+    // One that was never live counts only where it is to go itself: when a table was swapped for another, the new nodes
+    // wait, and must not outnumber the old ones until these may go.
+    let counts = |node: &&Arc<NodeDigest>| {
+        !node.deleting && (node.live != Live::None || is_gone(seen, node))
+    };
+    let existing = seen.nodes.iter().filter(counts).count();
+    let deletions = Direction::Deletions {
+        without_form: gone.iter().filter(|node| !has_form(seen, node)).count() as u64,
+        unidentified: seen.rows.unidentified,
+    };
+    plan.held = seen.hub.deletions.held(deletions, existing, gone.len());
+    if plan.held.is_none() {
+        plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
+    }
+}
+
+/// Why the row's node is not written: another hub, form or row has the node of its name.
+fn taken(
+    hub: &Hub,
+    foreign: Option<String>,
+    form_name: &str,
+    row: &Row,
+    node: Option<&Arc<NodeDigest>>,
+) -> Option<String> {
+    let other = node.filter(|node| node.form != form_name || node.row_uid != row.uid);
+    Some(match (foreign, other) {
+        (Some(other), _) if other.is_empty() => format!(
+            "the node of this name is of no hub, and nobody looks after it: to have it taken over, give it the label \
+             {}={}; or delete it",
+            names::LABEL_HUB,
+            hub.name
+        ),
+        (Some(other), _) => format!(
+            "the node of this name is of hub {other:?}, and is made here once it is gone there: see the condition \
+             DeletionsHeld of that hub; or rename the form"
+        ),
+        (None, Some(other)) => format!(
+            "the node of this name is of form {:?} and another row; rename one of the forms",
+            other.form
+        ),
+        (None, None) => return None,
+    })
+}
+
+/// What is not rendered now, and stays, is remembered for what it was rendered from.
+fn keep(seen: &SyncInputs, plan: &mut Plan, node: &NodeDigest) {
+    let id = (node.form.clone(), node.row_uid.clone());
+    let going = is_gone(seen, node);
+    if plan.rendered.contains_key(&id) {
+        return;
+    }
+    let Some(form) = seen.forms.get(&node.form) else {
+        return;
+    };
+    let known = seen.rendered.get(&id);
+    // What is to go, and may not yet or does not, stays behind what the form says now.
+    let is_current = match known {
+        // Somebody else may have written another version to it since.
+        Some(known) => known.is_of(form) && known.wanted.is_held_by(node),
+        None => form.all_written && !going,
+    };
+    if !is_current {
+        let name = node.key.name.clone();
+        plan.unwritten.insert((node.form.clone(), name));
+    }
+    if let Some(known) = known {
+        plan.rendered.insert(id, known.clone());
+    }
+}
+
+/// Whether the data gives a reason to delete the node.
+fn is_gone(seen: &SyncInputs, node: &NodeDigest) -> bool {
+    if node.deleting || seen.broken_forms.contains(&node.form) {
+        return false;
+    }
+    !has_form(seen, node) || seen.rows.is_gone(&node.row_uid)
+}
+
+fn deletion(seen: &SyncInputs, node: &NodeDigest) -> NodeDeletion {
+    let reason = match (has_form(seen, node), (seen.moved)(&node.form)) {
+        (true, _) => format!("row {:?} is inactive or gone", node.row_uid),
+        (false, Some(hub)) => format!("form {:?} is of hub {hub:?}", node.form),
+        (false, None) => format!("form {:?} is gone", node.form),
+    };
+    NodeDeletion {
+        name: node.key.name.clone(),
+        uid: node.uid.clone(),
+        reason,
+    }
+}
+
+fn has_form(seen: &SyncInputs, node: &NodeDigest) -> bool {
+    seen.forms.contains_key(&node.form)
+}
+
+fn inputs<'a>(
+    seen: &SyncInputs<'a>,
+    form: &'a str,
+    row: &'a Row,
+    first_seen: Timestamp,
+) -> RowInputs<'a> {
+    RowInputs {
+        hub: &seen.hub.name,
+        form,
+        row,
+        first_seen,
+        seed: seen.hub.seed,
+    }
+}
+
+/// What the node is to be; None where its content is too large, or nobody can tell whose turn it is.
+fn render_node(
+    seen: &SyncInputs,
+    plan: &mut Plan,
+    target: RowNode,
+    now: Timestamp,
+) -> Option<Wanted> {
+    let RowNode {
+        form_name,
+        form,
+        row,
+        key,
+        node,
+    } = target;
+    let id = (form_name.to_owned(), row.uid.clone());
+    let source = format!("{} {}", form.compiled.hash(), row.hash());
+    let is_written = |wanted: &Wanted| node.is_some_and(|node| wanted.is_held_by(node));
+    if let Some(known) = seen.rendered.get(&id)
+        && known.source == source
+        && is_written(&known.wanted)
+    {
+        plan.complain(&key.name, &known.errors);
+        plan.rendered.insert(id, known.clone());
+        return Some(known.wanted.clone());
+    }
+    // Milliseconds, as the annotation has it: `now` must be the same when it is read back.
+    let first_seen = node
+        .and_then(|node| node.first_seen.clone())
+        .unwrap_or_else(|| stamp::format(now));
+    let first = stamp::parse(&first_seen).unwrap_or(now);
+    let inputs = inputs(seen, form_name, row, first);
+    let (content, errors) = form.compiled.render(&inputs);
+    plan.complain(&key.name, &errors);
+    let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
+    // Whose turn it is must be known before anything may go: a condition that fails for every row would make all the last.
+    let group = form.compiled.group(&inputs);
+    let group = group.map_err(|error| format!("rollout.order: {error}"));
+    let group = match too_large.and(group) {
+        Ok((group, _)) => group,
+        Err(error) => {
+            plan.render_errors.add(Subject::Node, &key.name, error);
+            let name = key.name.clone();
+            plan.unwritten.insert((form_name.to_owned(), name));
+            return None;
+        }
+    };
+    let rendered = RenderedNode::of(seen.hub, target, content, group, first_seen);
+    let known = CachedRendering {
+        source,
+        wanted: rendered.wanted.clone(),
+        errors,
+    };
+    plan.rendered.insert(id, known);
+    if !is_written(&rendered.wanted) {
+        let write = rendered.write(seen.hub, target, plan.held.is_some());
+        plan.writes.push(write);
+    }
+    Some(rendered.wanted)
+}
+
+#[cfg(test)]
+mod tests;

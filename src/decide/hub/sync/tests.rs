@@ -1,0 +1,286 @@
+//! Cases for what a sync remembers, and for what it says is still to be written.
+
+use super::*;
+use crate::decide::hub::rows::activity::Words;
+use crate::decide::hub::rows::{Collector, Columns, RawRow, RowCount};
+
+fn rows<const N: usize>(uids: [usize; N]) -> Rows {
+    rows_of(&uids)
+}
+
+fn rows_of(uids: &[usize]) -> Rows {
+    let mut collector = Collector::new(&Columns {
+        uid: "uid".into(),
+        activate: "active".into(),
+        host_or_url: None,
+        extra: BTreeMap::new(),
+        words: Words::default(),
+    });
+    for (uid, number) in uids.iter().zip(1..) {
+        let values = [format!("t{uid}"), "1".to_owned()];
+        let values = values.map(|value| Some(value.into_bytes())).to_vec();
+        collector.push(RawRow { number, values });
+    }
+    let rows = collector.finish(RowCount(uids.len() as u64));
+    rows.expect("not too many rows")
+}
+
+fn form(generation: i64, image: &str) -> BTreeMap<String, Form> {
+    let spec = serde_json::from_value(json!({
+        "hubId": "hub",
+        "deployments": [{
+            "id": "app", "nameTemplate": "{{ .uid }}-app",
+            "spec": {"apiVersion": "apps/v1", "kind": "Deployment", "image": image},
+        }],
+    }));
+    let compiled = CompiledForm::parse("web", &spec.unwrap()).unwrap();
+    let form = Form {
+        generation,
+        policy: Rollout::default(),
+        forced: false,
+        all_written: true,
+        compiled: Arc::new(compiled),
+    };
+    BTreeMap::from([("web".to_owned(), form)])
+}
+
+fn sync(
+    forms: &BTreeMap<String, Form>,
+    rows: &Rows,
+    nodes: &[Arc<NodeDigest>],
+    rendered: &Rendered,
+) -> Plan {
+    let hub = hub();
+    let seen = seen(&hub, forms, rows, nodes, rendered);
+    plan(&seen, Timestamp::UNIX_EPOCH)
+}
+
+fn hub() -> Hub {
+    Hub {
+        namespace: "shop".into(),
+        name: "hub".into(),
+        uid: "uid".into(),
+        skew: Skew::default(),
+        deletions: Allowance::default(),
+        creations: Allowance::default(),
+        seed: [7; 32],
+    }
+}
+
+fn seen<'a>(
+    hub: &'a Hub,
+    forms: &'a BTreeMap<String, Form>,
+    rows: &'a Rows,
+    nodes: &'a [Arc<NodeDigest>],
+    rendered: &'a Rendered,
+) -> SyncInputs<'a> {
+    static NONE: BTreeSet<String> = BTreeSet::new();
+    SyncInputs {
+        hub,
+        forms,
+        broken_forms: &NONE,
+        rows,
+        nodes,
+        foreign: &|_| None,
+        moved: &|_| None,
+        rendered,
+    }
+}
+
+/// `of`: the hub of every other form and node.
+fn beside(of: &str, forms: &BTreeMap<String, Form>, nodes: &[Arc<NodeDigest>]) -> Plan {
+    let hub = hub();
+    let (rows, rendered) = (rows([0, 1]), Rendered::new());
+    let seen = SyncInputs {
+        foreign: &|_| Some(of.to_owned()),
+        moved: &|_| Some(of.to_owned()),
+        ..seen(&hub, forms, &rows, nodes, &rendered)
+    };
+    plan(&seen, Timestamp::UNIX_EPOCH)
+}
+
+#[test]
+fn whose_a_form_or_a_node_is_instead_is_said() {
+    let forms = form(1, "web:1");
+    let nodes = written(&sync(&forms, &rows([0, 1]), &[], &Rendered::new()));
+    let deletes = |plan: Plan| -> Vec<String> {
+        let deletes = plan.deletes.into_iter();
+        deletes.map(|deletion| deletion.reason).collect()
+    };
+    let moved = beside("other", &BTreeMap::new(), &nodes);
+    assert_eq!(deletes(moved), [r#"form "web" is of hub "other""#; 2]);
+    let gone = sync(&BTreeMap::new(), &rows([0, 1]), &nodes, &Rendered::new());
+    assert_eq!(deletes(gone), [r#"form "web" is gone"#; 2]);
+
+    let others = beside("other", &forms, &[]).skipped.to_string();
+    assert!(others.contains(r#"is of hub "other""#), "{others}");
+    let nobodys = beside("", &forms, &[]).skipped.to_string();
+    assert!(nobodys.contains("is of no hub"), "{nobodys}");
+    assert!(nobodys.contains("lynq.sh/hub=hub"), "{nobodys}");
+}
+
+/// As if every write of the plan went through.
+fn written(plan: &Plan) -> Vec<Arc<NodeDigest>> {
+    let writes = plan.writes.iter();
+    let node = |write: &NodeWrite| Arc::new(NodeDigest::of(&write.object, None));
+    writes.map(node).collect()
+}
+
+fn unwritten(plan: &Plan) -> Vec<&str> {
+    plan.unwritten
+        .iter()
+        .map(|(_, node)| node.as_str())
+        .collect()
+}
+
+/// However many rows and versions of a form there were.
+#[test]
+fn what_is_remembered_is_of_the_rows_and_forms_there_are() {
+    let mut rendered = Rendered::new();
+    for i in 0..20 {
+        let forms = form(i as i64, &format!("web:{i}"));
+        rendered = sync(&forms, &rows([i, i + 1, i + 2]), &[], &rendered).rendered;
+        let uids: Vec<&str> = rendered.keys().map(|(_, uid)| uid.as_str()).collect();
+        assert_eq!(uids.len(), 3, "{uids:?}");
+        assert!(uids.contains(&&*format!("t{}", i + 2)), "{uids:?}");
+    }
+    let none = sync(&BTreeMap::new(), &rows([0, 1, 2]), &[], &rendered);
+    assert!(none.rendered.is_empty());
+}
+
+/// Its deletion may fail, or wait: until it is gone, it has what an older form made.
+#[test]
+fn what_is_to_go_is_behind_what_the_form_says_since() {
+    let (old, new) = (form(1, "web:1"), form(2, "web:2"));
+    let before = sync(&old, &rows([0, 1]), &[], &Rendered::new());
+    let nodes = written(&before);
+    let goes = sync(&old, &rows([1]), &nodes, &before.rendered);
+    assert_eq!((goes.deletes.len(), unwritten(&goes)), (1, vec![]));
+    let behind = sync(&new, &rows([1]), &nodes, &before.rendered);
+    assert_eq!(
+        (behind.deletes.len(), unwritten(&behind)),
+        (1, vec!["t0-web"])
+    );
+    let unknown = sync(&new, &rows([1]), &nodes, &Rendered::new());
+    assert_eq!(unwritten(&unknown), ["t0-web"]);
+}
+
+/// An edit stays until its row renders something new, or somebody discards it.
+#[test]
+fn an_edit_is_written_over_when_it_is_to_be_discarded() {
+    let forms = form(1, "web:1");
+    let before = sync(&forms, &rows([0, 1]), &[], &Rendered::new());
+    let mut nodes = written(&before);
+    let mut edited = before.writes[0].object.clone();
+    let annotations = &mut edited["metadata"]["annotations"];
+    annotations[names::DESIRED_HASH] = json!(content::hash_value(&json!("by hand")));
+    for (discard, again) in [(None, false), (Some("yes"), false), (Some("true"), true)] {
+        edited["metadata"]["annotations"][names::DISCARD_EDIT] = json!(discard);
+        nodes[0] = Arc::new(NodeDigest::of(&edited, None));
+        let plan = sync(&forms, &rows([0, 1]), &nodes, &before.rendered);
+        let writes: Vec<&str> = plan.writes.iter().map(|w| w.name.as_str()).collect();
+        assert_eq!(writes, ["t0-web"][..usize::from(again)], "{discard:?}");
+        // Until it is written it is not released.
+        let is_behind = before.desired["web"].is_behind(&nodes[0]);
+        assert_eq!(is_behind, again, "{discard:?}");
+        // No sync can discard what no row asks for.
+        let goes = sync(&forms, &rows([1]), &nodes, &before.rendered);
+        assert!(!goes.desired["web"].is_behind(&nodes[0]), "{discard:?}");
+    }
+    // Back is what was rendered, and the annotation may still be there.
+    let mut back = before.writes[0].object.clone();
+    let hash = content::hash(Some(&back["spec"]));
+    back["metadata"]["annotations"][names::DESIRED_HASH] = json!(hash.as_str());
+    back["metadata"]["annotations"][names::DISCARD_EDIT] = json!("true");
+    nodes[0] = Arc::new(NodeDigest::of(&back, None));
+    let plan = sync(&forms, &rows([0, 1]), &nodes, &before.rendered);
+    assert!(plan.writes.is_empty(), "{:?}", plan.writes);
+}
+
+/// What runs there nobody knows yet: where no window applies either, the first write does not let it go.
+#[test]
+fn what_lynq_left_is_held_by_the_first_write() {
+    let forms = form(1, "web:1");
+    let all = rows([0, 1]);
+    let new = sync(&forms, &all, &[], &Rendered::new());
+    let mut lynqs = new.writes[0].object.clone();
+    lynqs["metadata"]["annotations"] = json!({});
+    let mut ours = new.writes[1].object.clone();
+    // Held since its creation: nothing of it was ever live.
+    ours["metadata"]["annotations"] = json!({names::LIVE_HASH: "none"});
+    let nodes = [&lynqs, &ours].map(|node| Arc::new(NodeDigest::of(node, None)));
+    let plan = sync(&forms, &all, &nodes, &Rendered::new());
+    let told: Vec<(bool, bool)> = plan
+        .writes
+        .iter()
+        .map(|write| {
+            let marker = &write.object["metadata"]["annotations"][names::UNGATED];
+            (write.way.is_some(), marker.is_string())
+        })
+        .collect();
+    assert_eq!(told, [(false, false), (true, true)]);
+}
+
+/// As many rows as a cross join gives: none of them gets a node, and what is there changes as ever.
+#[test]
+fn too_many_new_nodes_are_not_made_and_keep_no_other_waiting() {
+    let (old, new) = (form(1, "web:1"), form(2, "web:2"));
+    let before = sync(&old, &rows([0, 1]), &[], &Rendered::new());
+    let nodes = written(&before);
+    let many = rows_of(&Vec::from_iter(0..152));
+    let held = sync(&new, &many, &nodes, &before.rendered);
+    let written: Vec<&str> = held
+        .writes
+        .iter()
+        .map(|write| write.name.as_str())
+        .collect();
+    assert_eq!(written, ["t0-web", "t1-web"]);
+    assert!(held.writes.iter().all(|write| !write.makes));
+    assert_eq!(
+        held.creations_held.as_ref().map(|held| held.count),
+        Some(150)
+    );
+    assert_eq!(unwritten(&held).len(), 150);
+    assert_eq!(
+        held.desired["web"].count(),
+        152,
+        "a rollout is not complete without them"
+    );
+    assert_eq!(held.rendered.len(), 2, "nothing is rendered for them");
+
+    let confirmed = |count: &str| {
+        let mut hub = hub();
+        hub.creations.confirmation = Some(count.to_owned());
+        plan(
+            &seen(&hub, &new, &many, &nodes, &before.rendered),
+            Timestamp::UNIX_EPOCH,
+        )
+    };
+    assert_eq!(confirmed("149").writes.len(), 2);
+    let all = confirmed("150");
+    assert_eq!((all.writes.len(), unwritten(&all).len()), (152, 0));
+    assert_eq!(all.writes.iter().filter(|write| write.makes).count(), 150);
+
+    let first = sync(&new, &many, &[], &Rendered::new());
+    assert_eq!(first.writes.len(), 152, "the first sync of a hub");
+}
+
+#[test]
+fn words_are_part_of_what_makes_rows() {
+    let hub = |spec: Value| {
+        let mut hub = json!({"source": {"type": "configMap"}, "valueMappings": {"uid": "id", "activate": "on"}});
+        let fields = spec.as_object().cloned().unwrap_or_default();
+        hub.as_object_mut().expect("a spec").extend(fields);
+        rows_hash(&serde_json::from_value(hub).expect("a hub"))
+    };
+    let hashes = [
+        json!({}),
+        json!({"activeValues": ["y"]}),
+        json!({"inactiveValues": ["y"]}),
+        json!({"activeValues": ["y"], "inactiveValues": ["n"]}),
+    ];
+    let hashes = BTreeSet::from_iter(hashes.map(hub));
+    assert_eq!(hashes.len(), 4);
+    let guarded = hub(json!({"guard": {"maxCreations": 3}}));
+    assert!(hashes.contains(&guarded), "the guard makes no other rows");
+}

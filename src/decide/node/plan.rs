@@ -1,0 +1,492 @@
+//! What the node controller does next for one node: which resources it applies, which objects it takes down, and what
+//! the status says. Asked again after every step, until nothing is left to do.
+
+pub mod applies;
+pub mod news;
+pub mod ownership;
+pub mod record;
+pub mod recreate;
+pub mod status;
+mod take_down;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use crate::decide::child::{Child, Kind, ObjectKey};
+use crate::decide::node::digest::{Facts, NodeDigest};
+use crate::decide::node::graph::{Graph, GraphError, State, Step, Vertex};
+use crate::decide::node::plan::applies::{Applies, fought_over};
+use crate::decide::node::plan::news::Trouble;
+use crate::decide::node::plan::ownership::{is_ours, refused};
+use crate::decide::node::plan::record::{Record, key_of};
+pub use crate::decide::node::plan::take_down::{Deletion, TakeDown, plan_deletion};
+use crate::decide::readiness::{Readiness, Reason};
+use crate::decide::rollout::Live;
+use crate::decide::shared::backoff::Backoff;
+use crate::decide::shared::content::hash_value;
+
+/// How the last apply of a resource ended, where it failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+    pub retry_at: Timestamp,
+    /// What it met: as soon as that is another, the failure is no news of it any more.
+    pub premise: Premise,
+}
+
+/// What an apply may fail on, as far as events tell of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Premise {
+    /// When the content went live: a policy may have changed with it that the object does not show.
+    pub start: Option<String>,
+    /// The object's uid, and what changes when it is written.
+    pub object: Option<(String, String)>,
+    /// The uid of its namespace, and whether that is being deleted.
+    pub namespace: Option<(String, bool)>,
+}
+
+impl Premise {
+    pub fn of(node: &NodeDigest, child: Option<&Child>, namespace: Option<(String, bool)>) -> Self {
+        Premise {
+            start: node.start.clone(),
+            object: child.map(|child| (child.uid.clone(), child.written.clone())),
+            namespace,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Somebody else has the object or a field of it.
+    Conflict,
+    Refused,
+}
+
+/// One resource with what is known of its object.
+#[derive(Clone, Debug)]
+pub struct ObservedResource<'a> {
+    pub facts: &'a Facts,
+    /// Why nothing can be done with objects of its kind.
+    pub unavailable: Option<&'a str>,
+    pub child: Option<&'a Child>,
+    /// What keeps its pods from running, where it waits for them.
+    pub obstacle: Option<&'a str>,
+    pub failure: Option<&'a Failure>,
+    /// What an apply would meet now.
+    pub premise: Premise,
+    /// Hash of the fields that our last apply owned. None while that is not known: one more apply settles it.
+    pub fields_hash: Option<&'a str>,
+    /// The applies of its newest content so far.
+    pub applies: Applies,
+    /// When the wait for readiness began; None once it was ready.
+    pub waiting_since: Option<Timestamp>,
+    /// How long after its apply the object counts as ready if nothing in it tells.
+    pub untold: SignedDuration,
+}
+
+/// How long a controller whose status says of no generation has for seeing that there is a new one. Most take less than a second;
+/// one that finds nothing to write keeps its node waiting for as long.
+const OLD_STATUS_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How long that is: what the resource, its form or its hub says; else, where its kind has a status in which something
+/// may yet appear, as long as for any other to become ready.
+pub fn untold_delay(
+    facts: &Facts,
+    policy: Option<SignedDuration>,
+    has_status: bool,
+    readiness: Option<&Readiness>,
+) -> SignedDuration {
+    let patience = match (readiness, has_status) {
+        (Some(Readiness::Unknown(Reason::StatusMayBeOld { .. })), _) => OLD_STATUS_PATIENCE,
+        (_, true) => SignedDuration::from_secs(facts.timeout_seconds.into()),
+        (_, false) => SignedDuration::ZERO,
+    };
+    facts.min_delay.or(policy).unwrap_or(patience)
+}
+
+/// From when on an object of which nothing tells counts as ready.
+pub fn untold_until(child: &Child, delay: SignedDuration) -> Option<Timestamp> {
+    child.applied_at?.checked_add(delay).ok()
+}
+
+/// What has become of one resource.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceOutcome {
+    pub state: State,
+    pub step: StepKind,
+    pub conflict: bool,
+    /// Why it is not ready, or not known to be, for people; empty when it is.
+    pub message: String,
+    pub trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    Go,
+    Blocked,
+    Skipped,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodePlan {
+    /// Indices of the resources to apply now, side by side.
+    pub apply: Vec<usize>,
+    pub take_down: Vec<(ObjectKey, TakeDown)>,
+    /// What the content no longer names, and what stays until all that may replace it is ready.
+    pub kept: Vec<(ObjectKey, TakeDown)>,
+    /// One for each resource, in their order. Empty where the content is not live or the graph is broken.
+    pub outcomes: Vec<ResourceOutcome>,
+    pub graph_error: Option<GraphError>,
+    /// Where the live content is not known: what is there and not ready, and why. None where nothing is known of its objects
+    /// either: Lynq's have no label by which they would be watched.
+    pub unready: Option<Vec<String>>,
+    /// What could not be taken down, and why.
+    pub left_over: Vec<String>,
+    /// What is applied now, and what was and is not gone yet.
+    pub record: Record,
+    pub wake_at: Option<Timestamp>,
+}
+
+/// What there is of a node besides the objects of its live content.
+#[derive(Clone, Debug, Default)]
+pub struct Rest {
+    /// What was applied for it.
+    pub record: Record,
+    /// Objects that say they are its own, and that no resource of its live content names.
+    pub others: BTreeMap<ObjectKey, Child>,
+    /// Kinds whose objects the operator may not see at present.
+    pub unlisted: BTreeSet<Kind>,
+}
+
+pub fn plan(node: &NodeDigest, seen: &[ObservedResource], rest: &Rest, now: Timestamp) -> NodePlan {
+    let mut plan = NodePlan {
+        record: rest.record.clone(),
+        ..NodePlan::default()
+    };
+    // Without known live content the children stay exactly as they are; the window counts the node all the same.
+    match node.live {
+        Live::None => return plan,
+        Live::Unknown => {
+            plan.unready = unready(node, &rest.others);
+            return plan;
+        }
+        Live::Hash(_) => {}
+    }
+    let vertices: Vec<Vertex> = seen.iter().map(|s| vertex(s.facts)).collect();
+    let graph = match Graph::new(&vertices) {
+        Ok(graph) => graph,
+        Err(error) => {
+            plan.graph_error = Some(error);
+            return plan;
+        }
+    };
+    let mut record = rest.record.clone();
+    for (facts, child) in seen.iter().filter_map(|s| Some((s.facts, s.child?))) {
+        record.note(node, facts, child);
+    }
+    let assess = |s| assess(s, node, &record, now);
+    let assessed: Vec<Assessed> = seen.iter().map(assess).collect();
+    let states: Vec<State> = assessed.iter().map(|a| a.state).collect();
+    for (i, (step, a)) in graph.steps(&states).into_iter().zip(&assessed).enumerate() {
+        let late = a.timed_out.then_some(Trouble::TimedOut);
+        let (kind, message, trouble) = match step {
+            Step::Apply => (StepKind::Go, a.message.clone(), late),
+            Step::Proceed { despite } => {
+                let despite = despite.to_owned();
+                let trouble = late.unwrap_or(Trouble::Proceeded { despite });
+                (StepKind::Go, a.message.clone(), Some(trouble))
+            }
+            Step::Blocked { on } => (StepKind::Blocked, format!("waits for {on}"), None),
+            Step::Skip { because } => (
+                StepKind::Skipped,
+                format!("skipped because {because} failed"),
+                // What is there stays.
+                (a.state == State::NotApplied).then(|| Trouble::Skipped {
+                    because: because.to_owned(),
+                    always: because == seen[i].facts.namespace_from,
+                }),
+            ),
+        };
+        if kind == StepKind::Go && a.apply {
+            plan.apply.push(i);
+        }
+        plan.wake_at = [plan.wake_at, a.wake_at].into_iter().flatten().min();
+        plan.outcomes.push(ResourceOutcome {
+            state: a.state,
+            step: kind,
+            conflict: a.conflict,
+            message,
+            trouble,
+        });
+    }
+    // What replaces an object is ready before the object goes: a change that never becomes ready costs nobody what runs. What
+    // does not render is never ready, and has no name by which its last applied object could be told from the others.
+    let is_done = |o: &ResourceOutcome| o.state == State::Ready && o.step == StepKind::Go;
+    let surplus = take_down::surplus(node, rest);
+    match plan.outcomes.iter().all(is_done) {
+        true => plan.take_down = surplus,
+        false => plan.kept = surplus,
+    }
+    plan.record = record.next(node, (seen, &plan.outcomes), rest);
+    plan
+}
+
+fn unready(node: &NodeDigest, children: &BTreeMap<ObjectKey, Child>) -> Option<Vec<String>> {
+    let ours = || children.iter().filter(|(_, child)| is_ours(child, node));
+    ours().next()?;
+    let not_ready = ours().filter_map(|(key, child)| match &child.readiness {
+        Readiness::Ready | Readiness::Unknown(_) => None,
+        Readiness::Waiting(reason) | Readiness::Failed(reason) => {
+            let said = reason.to_string();
+            let said = said
+                .strip_prefix(&format!("{}: ", key.name))
+                .unwrap_or(&said);
+            Some(format!("{} {}: {said}", key.kind.kind, key.name))
+        }
+    });
+    Some(not_ready.collect())
+}
+
+/// One hash of the fields that our last writes owned, by the id of the resource: what the status keeps of them.
+pub fn fields_hash<'a>(fields: impl Iterator<Item = (&'a Facts, &'a str)>) -> Option<String> {
+    // What is made once is left to others.
+    let fields: BTreeMap<&str, &str> = fields
+        .filter(|(facts, _)| !facts.once)
+        .map(|(facts, hash)| (facts.id.as_str(), hash))
+        .collect();
+    (!fields.is_empty()).then(|| hash_value(&json!(fields)))
+}
+
+/// Whether these objects are as our last applies left them, by what the status says: nobody has taken a field over while
+/// no operator was there to see it.
+pub fn is_untouched(node: &NodeDigest, children: &[Option<Arc<Child>>]) -> bool {
+    let is_told = |hash: fn(&Child) -> &str| {
+        let objects = node.facts.iter().zip(children);
+        let applied = objects.filter_map(|(facts, child)| {
+            let child = child.as_deref()?;
+            let current = child.applied_hash.as_ref() == Some(&facts.hash);
+            current.then_some((facts, hash(child)))
+        });
+        fields_hash(applied) == node.status.applied_fields_hash
+    };
+    // An older version's status tells nothing of what a merge or replace has written; an upgrade takes that as it finds it. Of one
+    // that speaks of other content, the merge may be newer.
+    let older = || node.status_is_current() && is_told(|child| &child.applied_fields_hash);
+    is_told(|child| &child.fields_hash) || older()
+}
+
+/// The objects of a node's resources, each of one resource only: two that are applied by turns would change it for ever.
+/// That the hub cannot tell: it does not know which kinds have namespaces.
+pub fn distinct(
+    keys: impl Iterator<Item = Result<ObjectKey, String>>,
+) -> Vec<Result<ObjectKey, String>> {
+    let mut seen = BTreeSet::new();
+    let mut first = |key: ObjectKey| {
+        let group = key.kind.group().to_owned();
+        let parts = (
+            group,
+            key.kind.kind.clone(),
+            key.namespace.clone(),
+            key.name.clone(),
+        );
+        match seen.insert(parts) {
+            true => Ok(key),
+            false => Err(twice(&key)),
+        }
+    };
+    keys.map(|key| key.and_then(&mut first)).collect()
+}
+
+pub fn twice(key: &ObjectKey) -> String {
+    format!(
+        "an earlier resource is {} {} too; give one of them another name",
+        key.kind.kind, key.name
+    )
+}
+
+/// What is said of a resource whose kind is not installed.
+pub fn missing_kind(Kind { api_version, kind }: &Kind) -> String {
+    format!(
+        "the cluster has no kind {kind} in {api_version}; install its CustomResourceDefinition, or correct apiVersion and kind"
+    )
+}
+
+/// What is said of one of which the API server cannot say whether it has it.
+pub fn unknown_kind(Kind { api_version, kind }: &Kind, error: &str) -> String {
+    format!(
+        "the API server does not say whether it has kind {kind} in {api_version}: {error}; it is asked again"
+    )
+}
+
+/// What is said of one whose objects the operator cannot list; `refusal` is the API server's, `forbidden` that a right is missing.
+pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str, forbidden: bool) -> String {
+    let next = match forbidden {
+        true => "grant it get, list, watch, create, patch, update and delete on them",
+        false => "it is tried again",
+    };
+    format!("the operator cannot watch objects of kind {kind}: {refusal}; {next}")
+}
+
+fn vertex(facts: &Facts) -> Vertex<'_> {
+    Vertex {
+        id: &facts.id,
+        depend_ids: &facts.depend_ids,
+        namespace_from: &facts.namespace_from,
+        skip_on_dependency_failure: facts.skip_on_dependency_failure,
+        wait_for_ready: facts.wait_for_ready,
+    }
+}
+
+struct Assessed {
+    state: State,
+    apply: bool,
+    conflict: bool,
+    /// It waited for readiness longer than it may.
+    timed_out: bool,
+    message: String,
+    wake_at: Option<Timestamp>,
+}
+
+fn assess(seen: &ObservedResource, node: &NodeDigest, record: &Record, now: Timestamp) -> Assessed {
+    let settled = |state, message: String| Assessed {
+        state,
+        apply: false,
+        conflict: false,
+        timed_out: false,
+        message,
+        wake_at: None,
+    };
+    if let Some(error) = &seen.facts.render_error {
+        return settled(State::ApplyFailed, error.clone());
+    }
+    if let Some(reason) = seen.unavailable {
+        let wake_at = now.checked_add(Backoff::NO_EVENT.first).ok();
+        return Assessed {
+            wake_at,
+            ..settled(State::ApplyFailed, reason.to_owned())
+        };
+    }
+    // Its object may go, by its ttlSecondsAfterFinished or by hand: that is no drift.
+    let is_there = seen.child.is_some_and(|child| !child.deleting);
+    if record.has_run(seen.facts) && !is_there {
+        return settled(State::Ready, String::new());
+    }
+    // What is to be tried again later than that was put off by a clock that was ahead.
+    let last = now.checked_add(Backoff::APPLY.longest).unwrap_or(now);
+    let holds = |failure: &&Failure| {
+        (now < failure.retry_at && failure.retry_at <= last) && failure.premise == seen.premise
+    };
+    if let Some(failure) = seen.failure.filter(holds) {
+        return Assessed {
+            conflict: failure.kind == FailureKind::Conflict,
+            wake_at: Some(failure.retry_at),
+            ..settled(State::ApplyFailed, failure.message.clone())
+        };
+    }
+    let apply = |message: &str| match seen.applies.pause(now) {
+        None => Assessed {
+            apply: true,
+            ..settled(State::NotApplied, message.to_owned())
+        },
+        Some(until) => Assessed {
+            wake_at: Some(until),
+            ..settled(State::ApplyFailed, fought_over(&seen.facts.kind).to_owned())
+        },
+    };
+    let Some(child) = seen.child else {
+        return apply("not created yet");
+    };
+    if child.deleting {
+        return settled(
+            State::NotApplied,
+            "the object of that name is being deleted; lynqgate creates it again once it is gone"
+                .to_owned(),
+        );
+    }
+    let recorded = record.names(&key_of(seen.facts));
+    if let Some(why) = refused(child, node, seen.facts.conflict_policy, recorded) {
+        return Assessed {
+            conflict: true,
+            wake_at: now.checked_add(Backoff::NO_EVENT.first).ok(),
+            ..settled(State::ApplyFailed, why)
+        };
+    }
+    let current = child.applied_hash.as_ref() == Some(&seen.facts.hash)
+        && seen.fields_hash == Some(&child.fields_hash)
+        && is_ours(child, node);
+    if !(current || (seen.facts.once && child.once && is_ours(child, node))) {
+        return apply("its newest content is not applied yet");
+    }
+    // Also of an object that is otherwise left alone.
+    if !child.follows(seen.facts.retain) {
+        return apply("its deletionPolicy is not written yet");
+    }
+    await_ready(seen, child, now)
+}
+
+fn await_ready(seen: &ObservedResource, child: &Child, now: Timestamp) -> Assessed {
+    let done = |state, message: String, wake_at| Assessed {
+        state,
+        apply: false,
+        conflict: false,
+        timed_out: false,
+        message,
+        wake_at,
+    };
+    if !seen.facts.wait_for_ready {
+        return done(State::Ready, String::new(), None);
+    }
+    let told = |reason: &Reason| match seen.obstacle.filter(|_| reason.is_of_pods()) {
+        Some(obstacle) => format!("{reason}; {obstacle}"),
+        None => reason.to_string(),
+    };
+    let reason = match &child.readiness {
+        Readiness::Ready => return done(State::Ready, String::new(), None),
+        Readiness::Failed(reason) => return done(State::Failed, told(reason), None),
+        Readiness::Unknown(reason) => {
+            return match untold_until(child, seen.untold).filter(|until| *until > now) {
+                // It has told.
+                None if matches!(reason, Reason::StatusMayBeOld { .. }) => {
+                    done(State::Ready, String::new(), None)
+                }
+                None => done(State::Ready, reason.to_string(), None),
+                Some(until) => {
+                    let waits = format!("{reason}; {}", untold_text(seen.untold));
+                    done(State::Waiting, waits, Some(until))
+                }
+            };
+        }
+        Readiness::Waiting(reason) => told(reason),
+    };
+    // It begins with the name, and so does what it is told in.
+    let bare = reason.strip_prefix(&format!("{}: ", seen.facts.name));
+    let limit = SignedDuration::from_secs(seen.facts.timeout_seconds.into());
+    match seen
+        .waiting_since
+        .and_then(|since| since.checked_add(limit).ok())
+    {
+        Some(end) if end <= now => {
+            let (limit, why) = (seen.facts.timeout_seconds, bare.unwrap_or(&reason));
+            let late = format!("not ready after {limit}s: {why}");
+            Assessed {
+                timed_out: true,
+                ..done(State::Failed, late, None)
+            }
+        }
+        end => done(State::Waiting, reason, end),
+    }
+}
+
+fn untold_text(delay: SignedDuration) -> String {
+    format!(
+        "it counts as ready {} s after its apply, unless something does by then (readyProbe and minDelay change that)",
+        delay.as_secs()
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! Whose an object is, and whether a node may write it.
+
+use crate::api::resource::ConflictPolicy;
+use crate::decide::child::{Child, Owner};
+use crate::decide::node::digest::NodeDigest;
+
+/// Whether the object belongs to this very node, not to one of the same name before it.
+pub fn is_ours(child: &Child, node: &NodeDigest) -> bool {
+    match &child.owner {
+        // Lynq gives references to cluster-scoped objects too, where they name no namespace.
+        Owner::Node { uid: Some(uid), .. } => *uid == node.uid,
+        Owner::Node { key, uid: None } => *key == node.key,
+        Owner::Other(_) | Owner::Nobody => false,
+    }
+}
+
+/// The same, or it was and nothing ties it to the node any more: it is in the node's record, and shows that we applied it. A
+/// record of the name alone may be of another object, that is gone; and what has our label no more was given away.
+pub fn was_ours(child: &Child, node: &NodeDigest, recorded: bool) -> bool {
+    let untied = child.owner == Owner::Nobody && !child.orphaned;
+    is_ours(child, node) || (untied && recorded && child.marked)
+}
+
+/// Why an object that is there is not the node's to write. `recorded`: the node's record names it.
+pub fn refused(
+    child: &Child,
+    node: &NodeDigest,
+    policy: ConflictPolicy,
+    recorded: bool,
+) -> Option<String> {
+    match &child.owner {
+        _ if was_ours(child, node, recorded) => None,
+        Owner::Node { key, .. } if *key == node.key => Some(
+            "it belongs to an earlier lynqnode of this name; the garbage collector removes it, unless its owner reference is taken off"
+                .to_owned(),
+        ),
+        Owner::Node { key, .. } => Some(owned_by(&format!("lynqnode {key}"))),
+        Owner::Other(owner) => Some(owned_by(owner)),
+        Owner::Nobody if policy == ConflictPolicy::Force => None,
+        Owner::Nobody if child.orphaned => elsewhere(child, node),
+        Owner::Nobody => Some(
+            "it was there before and is nobody's; conflictPolicy: Force takes it over".to_owned(),
+        ),
+    }
+}
+
+/// What was kept in one namespace is not for the nodes of another, whoever may be behind those. Lynq does not say who left an
+/// orphan.
+fn elsewhere(child: &Child, node: &NodeDigest) -> Option<String> {
+    let from = child.orphaned_from.as_deref()?;
+    let (namespace, _) = from.split_once('/')?;
+    (namespace != node.key.namespace).then(|| {
+        format!(
+            "lynqnode {from} of another namespace left it behind; conflictPolicy: Force takes it over"
+        )
+    })
+}
+
+fn owned_by(owner: &str) -> String {
+    format!("it belongs to {owner}; give one of them another name")
+}

@@ -1,0 +1,286 @@
+//! Whether lynqgate deletes an object that the API server does not change, and creates it again: `onImmutable: Recreate`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::api::resource::{CreationPolicy, OnImmutable, Resource};
+use crate::decide::child::{Child, Kind, applied_hash, deletes_claims, kind_of};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::ownership::is_ours;
+
+/// What becomes of the objects that a deleted object owns, such as its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dependents {
+    Stay,
+    Go,
+}
+
+/// Whether the resource asks for it, and its object holds nothing that would be lost.
+pub fn is_wanted(resource: &Resource) -> bool {
+    resource.on_immutable == OnImmutable::Recreate
+        && resource.creation_policy == CreationPolicy::WhenNeeded
+        && kind_of(&resource.spec).holds().is_none()
+}
+
+/// Whether this very object may be recreated, once the API server has refused to change it. Only a rollout recreates, for only a
+/// rollout has a window: an object that was applied with this content before, or whose node was ready with it, has drifted.
+pub fn is_due(resource: &Resource, node: &NodeDigest, child: &Child) -> bool {
+    let was_applied = child.applied_hash.as_ref() == Some(&applied_hash(resource));
+    is_wanted(resource)
+        && is_ours(child, node)
+        && !child.deleting
+        && !was_applied
+        && !node.was_rolled_out()
+}
+
+/// What the recreation of an object means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recreation {
+    pub dependents: Dependents,
+    /// What would be lost with the object; then it is not recreated.
+    pub loss: Option<&'static str>,
+}
+
+impl Recreation {
+    /// A new StatefulSet adopts the pods of the one before it, unless it selects others, or wants volumes that they do not have.
+    /// Every other object is deleted as always. `new` is the object as it will be.
+    pub fn of(kind: &Kind, live: &Value, new: &Value) -> Self {
+        let claims = |object: &Value| -> BTreeSet<String> {
+            let claims = object["spec"]["volumeClaimTemplates"].as_array();
+            let names = claims.into_iter().flatten();
+            let names = names.filter_map(|claim| claim["metadata"]["name"].as_str());
+            names.map(str::to_owned).collect()
+        };
+        let selects_the_same = live["spec"]["selector"] == new["spec"]["selector"];
+        let adopts = kind.is_stateful_set() && selects_the_same && claims(live) == claims(new);
+        let finalizers = live["metadata"]["finalizers"].as_array();
+        let has_finalizer = finalizers.is_some_and(|all| !all.is_empty());
+        let loss = if !adopts && deletes_claims(live) {
+            Some("its PersistentVolumeClaims would go with it (whenDeleted: Delete)")
+        } else if kind.is_custom() && has_finalizer {
+            Some("it has a finalizer, so that what its controller made of it would go with it")
+        } else {
+            None
+        };
+        Recreation {
+            dependents: if adopts {
+                Dependents::Stay
+            } else {
+                Dependents::Go
+            },
+            loss,
+        }
+    }
+}
+
+/// What the API server lets change in a StatefulSet's spec.
+const CHANGEABLE: [&str; 7] = [
+    "minReadySeconds",
+    "ordinals",
+    "persistentVolumeClaimRetentionPolicy",
+    "replicas",
+    "revisionHistoryLimit",
+    "template",
+    "updateStrategy",
+];
+
+/// Why a workload is not changed, by its fields. Of a StatefulSet the API server only lists those that may change; of another one that
+/// loses a label of its selector it says that its pods lack the label. None for other kinds.
+pub fn immutable(kind: &Kind, live: &Value, new: &Value) -> Option<String> {
+    let fields = live["spec"].as_object();
+    let fields = fields.filter(|_| kind.group() == "apps")?;
+    let is_fixed = |name: &str| match kind.is_stateful_set() {
+        true => !CHANGEABLE.contains(&name),
+        false => name == "selector",
+    };
+    let others = fields
+        .iter()
+        .filter(|(name, value)| is_fixed(name) && new["spec"][name.as_str()] != **value);
+    let others: Vec<String> = others.map(|(name, _)| format!("spec.{name}")).collect();
+    (!others.is_empty()).then(|| format!("{}: field is immutable", others.join(", ")))
+}
+
+/// What happens while the object is not there, for people.
+pub fn meanwhile(kind: &Kind, dependents: Dependents) -> &'static str {
+    match (dependents, kind.group(), kind.kind.as_str()) {
+        (Dependents::Stay, ..) => "its pods stay",
+        (_, "apps", _) | (_, "batch", "Job") => "its pods go meanwhile",
+        _ => "it is missing meanwhile",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::conditions::{self, ConditionReason, ConditionState};
+    use crate::decide::child::Owner;
+    use crate::decide::shared::content;
+
+    fn resource(kind: [&str; 2], extra: &Value) -> Resource {
+        let mut resource = json!({
+            "id": "app", "nameTemplate": "acme-app", "onImmutable": "Recreate", "spec": {"apiVersion": kind[0], "kind": kind[1]},
+        });
+        let extra = extra.as_object().expect("fields").clone();
+        resource.as_object_mut().expect("fields").extend(extra);
+        serde_json::from_value(resource).expect("a resource")
+    }
+
+    const DEPLOYMENT: [&str; 2] = ["apps/v1", "Deployment"];
+
+    /// Its content is live, and was seen rolled out or was not.
+    fn node(rolled: bool) -> NodeDigest {
+        let spec = json!({"hubId": "tenants", "uid": "acme"});
+        let hash = content::hash(Some(&spec));
+        let rolled = ConditionState::new("Rolled", rolled, ConditionReason::Rolled, "");
+        let mut all = vec![];
+        conditions::merge(&mut all, &[rolled], Some(1), Timestamp::UNIX_EPOCH);
+        let object = json!({
+            "metadata": {"namespace": "tenants", "name": "acme-web", "uid": "node-uid", "annotations": {
+                "lynq.sh/desired-hash": hash.as_str(), "lynq.sh/live-hash": hash.as_str(),
+            }},
+            "spec": spec,
+            "status": {"observedHash": hash.as_str(), "conditions": all},
+        });
+        NodeDigest::of(&object, None)
+    }
+
+    fn child(hash: &str, owner: &str) -> Child {
+        Child::of(&json!({"metadata": {
+            "uid": "u", "namespace": "tenants", "annotations": {"lynq.sh/applied-hash": hash}, "ownerReferences": [{
+                "apiVersion": "operator.lynq.sh/v1", "kind": "LynqNode", "name": "acme-web", "uid": owner, "controller": true,
+            }],
+        }}))
+    }
+
+    #[test]
+    fn only_a_rollout_recreates_and_only_what_is_the_nodes_own() {
+        let app = resource(DEPLOYMENT, &json!({}));
+        let (rolling, settled) = (node(false), node(true));
+        let old = child("of the content before", "node-uid");
+        assert!(matches!(old.owner, Owner::Node { .. }));
+        assert!(is_due(&app, &rolling, &old));
+        assert!(!is_due(&app, &settled, &old), "settled");
+        let applied = child(&applied_hash(&app), "node-uid");
+        assert!(!is_due(&app, &rolling, &applied), "drift");
+        let of_another = child("of the content before", "another-uid");
+        assert!(!is_due(&app, &rolling, &of_another), "somebody else's");
+        let going = Child {
+            deleting: true,
+            ..old.clone()
+        };
+        assert!(!is_due(&app, &rolling, &going), "it goes already");
+    }
+
+    #[test]
+    fn nothing_is_recreated_unasked_or_with_a_loss() {
+        for (kind, extra, wanted) in [
+            (DEPLOYMENT, json!({}), true),
+            (DEPLOYMENT, json!({"onImmutable": "Refuse"}), false),
+            (DEPLOYMENT, json!({"creationPolicy": "Once"}), false),
+            (["example.com/v1", "Namespace"], json!({}), true),
+            (["v1", "Namespace"], json!({}), false),
+            (["v1", "PersistentVolumeClaim"], json!({}), false),
+            (
+                ["apiextensions.k8s.io/v1", "CustomResourceDefinition"],
+                json!({}),
+                false,
+            ),
+        ] {
+            let resource = resource(kind, &extra);
+            assert_eq!(is_wanted(&resource), wanted, "{kind:?}, {extra}");
+        }
+    }
+
+    #[test]
+    fn pods_stay_where_the_next_object_adopts_them() {
+        let set = ["apps/v1", "StatefulSet"];
+        let spec = |app: &str, claim: &str, size: &str| {
+            let claim = json!({"metadata": {"name": claim}, "spec": {"resources": {"requests": {"storage": size}}}});
+            json!({"spec": {"selector": {"matchLabels": {"app": app}}, "volumeClaimTemplates": [claim]}})
+        };
+        let larger = spec("a", "data", "2Gi");
+        for (kind, new, expected, said) in [
+            (set, &larger, Dependents::Stay, "its pods stay"),
+            (
+                set,
+                &spec("b", "data", "1Gi"),
+                Dependents::Go,
+                "its pods go meanwhile",
+            ),
+            (
+                set,
+                &spec("a", "logs", "1Gi"),
+                Dependents::Go,
+                "its pods go meanwhile",
+            ),
+            (DEPLOYMENT, &larger, Dependents::Go, "its pods go meanwhile"),
+            (
+                ["batch/v1", "Job"],
+                &larger,
+                Dependents::Go,
+                "its pods go meanwhile",
+            ),
+            (
+                ["v1", "Service"],
+                &larger,
+                Dependents::Go,
+                "it is missing meanwhile",
+            ),
+        ] {
+            let kind = kind_of(&json!({"apiVersion": kind[0], "kind": kind[1]}));
+            let found = Recreation::of(&kind, &spec("a", "data", "1Gi"), new).dependents;
+            assert_eq!(
+                (found, meanwhile(&kind, found)),
+                (expected, said),
+                "{kind}, {new}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_would_take_data_along_is_not_recreated() {
+        let kind = |api_version: &str, kind: &str| {
+            kind_of(&json!({"apiVersion": api_version, "kind": kind}))
+        };
+        let set = kind("apps/v1", "StatefulSet");
+        let of = |app: &str, size: &str| {
+            json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {
+                    "selector": {"matchLabels": {"app": app}}, "replicas": 1,
+                    "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"},
+                    "volumeClaimTemplates": [{"metadata": {"name": "data"}, "size": size}],
+                },
+            })
+        };
+        let (live, larger, other) = (of("a", "1Gi"), of("a", "2Gi"), of("b", "1Gi"));
+        assert_eq!(
+            Recreation::of(&set, &live, &larger).loss,
+            None,
+            "its claims stay"
+        );
+        assert!(Recreation::of(&set, &live, &other).loss.is_some());
+        let said = |new: &Value| immutable(&set, &live, new);
+        let field = |name: &str| Some(format!("spec.{name}: field is immutable"));
+        assert_eq!(said(&larger), field("volumeClaimTemplates"));
+        assert_eq!(said(&other), field("selector"));
+        assert_eq!(said(&live), None);
+        let deployment = kind("apps/v1", "Deployment");
+        assert_eq!(immutable(&deployment, &live, &other), field("selector"));
+        assert_eq!(immutable(&deployment, &live, &larger), None);
+
+        let custom = kind("example.com/v1", "Cluster");
+        let cluster = |finalizers: &[&str]| json!({"metadata": {"finalizers": finalizers}});
+        let loss = |kind: &Kind, finalizers: &[&str]| {
+            let live = cluster(finalizers);
+            Recreation::of(kind, &live, &live).loss
+        };
+        assert!(loss(&custom, &["example.com/bucket"]).is_some());
+        assert_eq!(loss(&custom, &[]), None);
+        assert_eq!(loss(&kind("v1", "Service"), &["load-balancer"]), None);
+        assert_eq!(immutable(&custom, &live, &larger), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! What is answered, and how it reads.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::decide::node::digest::NodeDigest;
+
+/// The answer, in the order in which it is read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// What it is about: `lynqnode tenants/acme-web`.
+    pub subject: String,
+    /// Of a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub form: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hub: Option<String>,
+    pub state: String,
+    /// The reason in one word, as in conditions and metrics. Absent where nothing waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The whole reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Of a held node: how many others of its form are released now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_behind: Option<usize>,
+    /// What must happen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// When that may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// When the rollout is complete, if it goes on as it went so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimated_completion: Option<Timestamp>,
+    /// Of a held node: since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<Timestamp>,
+    /// Of a live node that is on its way: when it counts as failed, unless it is ready before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// Of a form: the nodes in flight.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub in_flight: Vec<String>,
+}
+
+impl Explanation {
+    pub fn within(mut self, node: &NodeDigest) -> Self {
+        self.form = Some(node.form.clone());
+        self.hub = Some(node.hub.clone());
+        self
+    }
+
+    pub fn of(subject: String, state: String) -> Self {
+        Explanation {
+            subject,
+            form: None,
+            hub: None,
+            state,
+            reason: None,
+            why: None,
+            waits_behind: None,
+            next: None,
+            expected: None,
+            estimated_completion: None,
+            held_since: None,
+            deadline: None,
+            in_flight: vec![],
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.subject)?;
+        let within = self.form.as_ref().zip(self.hub.as_ref());
+        let within = within.map(|(form, hub)| format!("form {form}, hub {hub}"));
+        let why = self.why.as_ref().map(|why| match &self.reason {
+            Some(reason) => format!("{reason}: {why}"),
+            None => why.clone(),
+        });
+        let behind = self.waits_behind.map(|n| format!("{n} that go now"));
+        let in_flight = (!self.in_flight.is_empty()).then(|| self.in_flight.join(", "));
+        for (name, value) in [
+            ("of", within),
+            ("state", Some(self.state.clone())),
+            ("why", why),
+            ("behind", behind.filter(|_| self.waits_behind != Some(0))),
+            ("in flight", in_flight),
+            ("next", self.next.clone()),
+            ("expected", self.expected.clone()),
+        ] {
+            if let Some(value) = value {
+                writeln!(f, "  {name:<10} {value}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! The nodes of one form: how many are how far, and the names of those that its status names.
+
+use std::collections::BTreeSet;
+
+use crate::api::form::{FormRolloutStatus, Phase};
+use crate::api::hub::Slot;
+use crate::decide::rollout::failure::Failed;
+use crate::decide::rollout::reason::Names;
+use crate::decide::rollout::status::{FormStatusInputs, nodes_of};
+use crate::decide::rollout::{Form, Node};
+
+pub struct FormProgress<'a> {
+    pub nodes: Vec<(&'a String, &'a Node)>,
+    pub ready: i32,
+    pub held: i32,
+    pub updated: i32,
+    pub ready_updated: i32,
+    /// Nodes that are being deleted, and made anew once they are gone.
+    pub going: BTreeSet<String>,
+    /// Other nodes to which the newest content is not written.
+    pub unwritten: BTreeSet<String>,
+    pub with_slots: Names,
+    /// Nodes at which this process has not looked yet.
+    pub unlooked: Names,
+    /// Settled nodes with resources that did not render or cannot be applied.
+    pub unrendered: Names,
+    /// The updated nodes that are not ready, and why the first of them is not.
+    pub not_ready: Option<String>,
+    /// The hub wrote the newest content to every node that the rows ask for.
+    all_there: bool,
+    /// Every node runs the newest content, is ready, and has no slot any more.
+    pub done: bool,
+    /// Nothing of that is only another process's word.
+    pub looked: bool,
+}
+
+impl<'a> FormProgress<'a> {
+    pub fn of(name: &'a str, form: &Form, seen: &FormStatusInputs<'a>) -> Self {
+        let nodes: Vec<_> = nodes_of(name, seen.snapshot).collect();
+        let count =
+            |f: &dyn Fn(&Node) -> bool| nodes.iter().filter(|(_, node)| f(node)).count() as i32;
+        let is_ready = |node: &Node| node.settled_since.is_some() && node.ready;
+        let updated = || {
+            let all = nodes.iter();
+            all.filter(|(name, node)| !node.held() && !form.unwritten.contains(*name))
+        };
+        let ready_updated = updated().filter(|(_, node)| is_ready(node)).count();
+        let with_slots = with_slots(name, seen);
+        let all_there = !form.outdated && form.unwritten.is_empty() && form.absent.is_empty();
+        // What another process told of a node may have changed since; what it said of them all may stand that long.
+        let was_complete = |before: &FormRolloutStatus| {
+            before.phase == Phase::Complete && before.target_generation == form.rendered_generation
+        };
+        let unlooked = nodes.iter().map(|(name, _)| *name);
+        let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(*name)));
+        let unrendered = nodes
+            .iter()
+            .filter(|(_, node)| !node.held() && node.settled_since.is_some() && !node.ready);
+        let (going, unwritten) = form
+            .unwritten
+            .iter()
+            .cloned()
+            .partition(|name| seen.snapshot.nodes.get(name).is_some_and(|n| n.deleting));
+        FormProgress {
+            ready: count(&is_ready),
+            held: count(&Node::held),
+            updated: updated().count() as i32,
+            ready_updated: ready_updated as i32,
+            going,
+            unwritten,
+            done: ready_updated == nodes.len() && all_there && with_slots.is_empty(),
+            looked: unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete),
+            unrendered: Names::of(unrendered.map(|(name, _)| *name)),
+            not_ready: not_ready(&nodes),
+            with_slots,
+            unlooked,
+            all_there,
+            nodes,
+        }
+    }
+
+    pub fn total(&self) -> i32 {
+        self.nodes.len() as i32
+    }
+
+    pub fn count(&self, is_counted: impl Fn(&Node) -> bool) -> i32 {
+        let counted = self.nodes.iter().filter(|(_, node)| is_counted(node));
+        counted.count() as i32
+    }
+
+    pub fn phase(&self, failed: &Failed) -> Phase {
+        if self.nodes.is_empty() && self.all_there {
+            Phase::Idle
+        } else if failed.spent() {
+            Phase::Failed
+        } else if self.done && self.looked {
+            Phase::Complete
+        } else {
+            Phase::InProgress
+        }
+    }
+
+    /// Every updated node is ready, and none is held.
+    pub fn is_settled(&self) -> bool {
+        self.held == 0 && self.updated == self.ready_updated
+    }
+}
+
+/// The nodes that have slots: of those that are all ready, until rollout.minReadySeconds have passed, and they were looked at
+/// once more.
+fn with_slots(form_name: &str, seen: &FormStatusInputs) -> Names {
+    let is_there = |slot: &&Slot| {
+        let node = seen.snapshot.nodes.get(&slot.node);
+        slot.form == form_name && node.is_some_and(|node| node.uid == slot.uid && !node.deleting)
+    };
+    let slots = seen.slots.iter().filter(is_there);
+    Names::of(slots.map(|slot| &slot.node))
+}
+
+/// The updated nodes that are not ready, and why the first of them is not.
+fn not_ready(nodes: &[(&String, &Node)]) -> Option<String> {
+    let of = || {
+        nodes
+            .iter()
+            .filter(|(_, node)| !node.held() && node.non_ready())
+    };
+    let (first, node) = of().next()?;
+    let names = Names::of(of().map(|(name, _)| *name));
+    Some(match &node.why {
+        Some(why) => format!("{names} ({first}: {why})"),
+        None => names.to_string(),
+    })
+}
