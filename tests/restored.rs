@@ -97,7 +97,7 @@ async fn a_restored_storage_is_noticed_and_held_stays_held() -> Result<()> {
     operator.process.start()?;
     operator.ready().await?;
     fleet.rollout("it is as it was", SOON, two_of_six).await?;
-    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet.apply(&fleet.form("web:5", json!(2), 0)).await?;
     fleet.complete(6, 2 * SOON).await?;
     let seen = witness.end();

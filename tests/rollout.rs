@@ -47,7 +47,7 @@ async fn window_holds_in_a_rollout_of_60() -> Result<()> {
         .apply(&fleet.form("registry.example.com/web:1", json!(0), 1))
         .await?;
     fleet.complete(60, SOON).await?;
-    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet
         .apply(&fleet.form("registry.example.com/web:2", json!(5), 1))
         .await?;
@@ -74,7 +74,7 @@ async fn a_killed_operator_completes_the_rollout() -> Result<()> {
         .apply(&fleet.form("registry.example.com/web:1", json!(0), 0))
         .await?;
     fleet.complete(20, SOON).await?;
-    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     for round in 2..5 {
         fleet
             .apply(&fleet.form(&format!("registry.example.com/web:{round}"), json!(3), 1))

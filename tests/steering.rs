@@ -83,7 +83,7 @@ async fn a_lost_ledger_lets_no_more_nodes_go() -> Result<()> {
     let (cluster, _) = operator::shared().await?;
     let released = json!({"skewCounts": "Released"});
     let fleet = fleet(cluster, 6, &released).await?;
-    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet
         .apply(&form(&fleet, "web:2-broken", &released))
         .await?;
@@ -132,7 +132,7 @@ async fn a_lost_ledger_makes_no_slots_for_what_broke_since() -> Result<()> {
         Ok(())
     })
     .await?;
-    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet.lose_ledger().await?;
     fleet.apply(&form("web:2-broken")).await?;
     form_status("two are broken", &|r| {
@@ -430,7 +430,7 @@ async fn nodes_are_watched_for_a_while() -> Result<()> {
     let (cluster, _) = operator::shared().await?;
     let soak = json!({"minReadySeconds": 4});
     let fleet = fleet(cluster, 4, &json!({})).await?;
-    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet.apply(&form(&fleet, "web:2", &soak)).await?;
     wait::until("the last two are watched", SOON, async || {
         let form = fleet.get("LynqForm", "web").await?;

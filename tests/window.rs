@@ -85,7 +85,7 @@ async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals
 -> Result<()> {
     let (cluster, operator) = operator::shared().await?;
     let fleet = fleet(cluster, "never", 8).await?;
-    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet
         .apply(&fleet.form("web:2-broken", json!(3), 0))
         .await?;
@@ -184,7 +184,7 @@ async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals
 async fn three_bad_edits_break_no_more_than_one() -> Result<()> {
     let (cluster, _) = operator::shared().await?;
     let fleet = fleet(cluster, "bad-edits", 30).await?;
-    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     let began = Instant::now();
     let mut broken = Vec::new();
     for edit in 0..3_i64 {
@@ -259,7 +259,7 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
         let enough = |rollout: &Value| rollout["updatedNodes"].as_i64() >= Some(at_least);
         fleet.rollout(&what, SOON, enough).await
     };
-    let whole = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let whole = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet.apply(&form("web:2", 6)).await?;
     updated(3).await?;
     fleet.apply(&form("web:2", 2)).await?;
@@ -268,7 +268,7 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
             rollout["slots"].as_i64() <= Some(2)
         })
         .await?;
-    let lowered = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let lowered = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     let at = updated(0).await?["updatedNodes"].as_i64();
     updated(at.context("updatedNodes")? + 2).await?;
     let peak = lowered.end().peak;
@@ -305,7 +305,7 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
     .await?;
     // Back while all of them are in flight. No more than the window get the next change, be it one of those that are in
     // flight still: it heals what is not ready without waiting for the others.
-    let back = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let back = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet.apply(&form("web:3.1", 3)).await?;
     fleet
         .rollout("all are rendered", SOON, |rollout| {
@@ -320,7 +320,7 @@ async fn a_window_that_changes_in_the_middle_holds_and_completes() -> Result<()>
         seen.peak,
         seen.peak_of_changed
     );
-    let again = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+    let again = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet.apply(&form("web:4", 3)).await?;
     updated(1).await?;
     // Taken away and put back, and nobody has gone meanwhile: a pause is more than a window.

@@ -53,7 +53,7 @@ async fn main() -> Result<()> {
     println!("|---|---|---|---|---|---|");
     let mut ratios = vec![];
     for run in 1..=RUNS {
-        let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await;
+        let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
         fleet.apply(&form(run)).await?;
         fleet.complete(TENANTS, DEADLINE).await?;
         let seen = witness.end();

@@ -8,13 +8,13 @@ mod stage;
 mod harness {
     pub mod cluster;
     pub mod operator;
+    pub mod witness;
 }
-mod witness;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use harness::{cluster, operator};
+use harness::{cluster, operator, witness};
 
 use screen::{Screen, clock};
 use stage::Stage;

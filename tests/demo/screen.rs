@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write, stdout};
 use std::time::{Duration, Instant};
 
-use crate::witness::Tally;
+use crate::stage::Tally;
 
 const INDENT: &str = "   ";
 /// Where nobody watches a line change, it is printed this seldom.

@@ -17,7 +17,7 @@ use crate::cluster::database::{Database, Product};
 use crate::cluster::{Cluster, Options};
 use crate::operator::{self, Operator};
 use crate::screen::Screen;
-use crate::witness::{Sight, Tally, Witness};
+use crate::witness::{Sight, Witness};
 
 pub const NAMESPACE: &str = "tenants";
 /// Active rows in tests/demo/tenants.sql.
@@ -29,6 +29,14 @@ pub const WINDOW: usize = 3;
 const TICK: Duration = Duration::from_millis(100);
 /// The unit of /proc, on every Linux that there is.
 const TICKS_PER_SECOND: u64 = 100;
+
+/// How many of the tenants have rolled out the wanted image, how many are not rolled out, and how many wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tally {
+    pub new: usize,
+    pub not_ready: usize,
+    pub held: usize,
+}
 
 pub struct Stage {
     pub screen: Screen,
@@ -147,7 +155,13 @@ impl Stage {
     }
 
     pub fn tally(&self, image: &str) -> Tally {
-        self.witness.seen().tally(image, TENANTS)
+        let seen = self.witness.seen();
+        let (new, not_ready) = (seen.with_image(image), seen.open());
+        Tally {
+            new,
+            not_ready,
+            held: TENANTS.saturating_sub(new + not_ready),
+        }
     }
 
     /// Draws the counts until `met` holds. Fails with the sentence `what` when it takes longer than the deadline.
