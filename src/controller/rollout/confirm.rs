@@ -25,6 +25,7 @@ impl RolloutReconciler<'_> {
     }
 
     async fn confirm_one(&self, confirm: &Confirm) -> Option<Confirmation> {
+        let asked = self.world.nodes.asked();
         match confirm {
             Confirm::Gone { node, uid } => match self
                 .world
@@ -38,7 +39,7 @@ impl RolloutReconciler<'_> {
                 }
                 Ok(object) => {
                     // What is another hub's by now is counted there.
-                    let node = self.world.nodes.learn(&object);
+                    let node = self.world.nodes.learn_new(&object, asked);
                     (node.hub != self.key.1).then(|| Confirmation::Gone { uid: uid.clone() })
                 }
                 Err(_) => None,
