@@ -58,7 +58,9 @@ pub enum Failed {
         hub: String,
         there: String,
     },
-    #[error("{path}: the leader had made no pass of any hub")]
+    #[error(
+        "{path}: the leader had no LynqHub to look at yet; take the state again once there is one"
+    )]
     NoHubs { path: String },
     #[error("a case has one hub; choose one with --hub: {there}")]
     OneHub { there: String },

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::watch::{Receiver, Sender, channel};
 
 use crate::cluster::clock::{self, Instant};
@@ -18,8 +19,14 @@ pub trait Cached {
 }
 
 /// When a request was sent: after so many complete lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked(u64);
+
+/// Uid and resourceVersion.
+pub fn identity(object: &Value) -> (&str, &str) {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    (text("uid"), text("resourceVersion"))
+}
 
 /// An object before and after an event or a reply; either may be absent.
 #[derive(Clone, Debug)]
@@ -71,7 +78,7 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
         let known = self.all.get(&key);
         if known.is_none_or(|known| known.uid() != value.uid()) {
             let is_new = asked == Some(self.asked());
-            if !is_new || self.gone.has(&*value) {
+            if !is_new || self.gone.has(value.uid(), value.resource_version()) {
                 return None;
             }
             if let Some(unseen) = &mut self.unseen {
@@ -93,12 +100,13 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
         self.put(key, value)
     }
 
-    /// The object was deleted, or is out of the watch's selector. None: another has its name, or it is back already.
-    pub fn deleted(&mut self, key: &K, value: &V) -> Option<Arc<V>> {
-        self.gone.note(value.uid(), value.resource_version());
+    /// The object was deleted in this version, or left the watch's selector in it. None: another has its name, or it is back
+    /// already.
+    pub fn deleted(&mut self, key: &K, (uid, version): (&str, &str)) -> Option<Arc<V>> {
+        self.gone.note(uid, version);
         let known = self.all.get(key)?;
-        let is_it = known.uid() == value.uid() && !is_newer(&**known, value);
-        is_it.then(|| self.all.remove(key))?
+        let is_back = version::is_newer(known.resource_version(), version);
+        (known.uid() == uid && !is_back).then(|| self.all.remove(key))?
     }
 
     /// The list is complete; returns what it did not have.
@@ -119,7 +127,9 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
     fn put(&mut self, key: K, value: Arc<V>) -> Changed<V> {
         let before = self.all.get(&key).cloned();
         // Also of another object of that name: the older one is gone.
-        let now = match before.clone().filter(|known| is_newer(&**known, &*value)) {
+        let is_newer =
+            |known: &Arc<V>| version::is_newer(known.resource_version(), value.resource_version());
+        let now = match before.clone().filter(is_newer) {
             Some(known) => known,
             None => {
                 self.all.insert(key, value.clone());
@@ -132,10 +142,6 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
         let now = Some(now);
         Changed { before, now }
     }
-}
-
-fn is_newer(this: &impl Cached, than: &impl Cached) -> bool {
-    version::is_newer(this.resource_version(), than.resource_version())
 }
 
 /// Longer than any request takes.
@@ -160,9 +166,9 @@ impl Gone {
         }
     }
 
-    fn has(&self, object: &impl Cached) -> bool {
-        let left = self.versions.get(object.uid());
-        left.is_some_and(|left| !version::is_newer(object.resource_version(), left))
+    fn has(&self, uid: &str, version: &str) -> bool {
+        let left = self.versions.get(uid);
+        left.is_some_and(|left| !version::is_newer(version, left))
     }
 }
 
@@ -225,13 +231,13 @@ mod tests {
     fn a_late_reply_does_not_bring_back_what_is_gone() {
         let mut cache = Objects::default();
         apply(&mut cache, "a", "1");
-        cache.deleted(&"web", &Object("a", "3"));
+        cache.deleted(&"web", ("a", "3"));
         learn(&mut cache, "a", "2");
         assert_eq!(known(&cache), None);
         // It was only out of the selector.
         learn(&mut cache, "a", "4");
         assert_eq!(known(&cache), Some(("a", "4")));
-        cache.deleted(&"web", &Object("a", "3"));
+        cache.deleted(&"web", ("a", "3"));
         assert_eq!(known(&cache), Some(("a", "4")), "an event of before");
     }
 
@@ -242,14 +248,14 @@ mod tests {
         apply(&mut cache, "b", "4");
         learn(&mut cache, "a", "2");
         assert_eq!(known(&cache), Some(("b", "4")));
-        cache.deleted(&"web", &Object("b", "5"));
+        cache.deleted(&"web", ("b", "5"));
         learn(&mut cache, "a", "2");
         assert_eq!(known(&cache), None);
         // The watch has told of neither.
         learn(&mut cache, "d", "9");
         learn(&mut cache, "c", "7");
         apply(&mut cache, "c", "8");
-        cache.deleted(&"web", &Object("c", "8"));
+        cache.deleted(&"web", ("c", "8"));
         assert_eq!(known(&cache), Some(("d", "9")));
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::api::form::{FormSpec, FormStatus};
 use crate::api::hub::{HubSpec, HubStatus};
-use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList};
+use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList, identity};
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
 use serde::de::DeserializeOwned;
@@ -190,8 +190,8 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
                 return vec![Changed { before, now }];
             }
             Change::Deleted(object) => {
-                let (key, entry): (Key, Shared<Spec, Status>) = keyed(&object);
-                let before = inner.entries.deleted(&key, &entry);
+                let key = key_of(&object);
+                let before = inner.entries.deleted(&key, identity(&object));
                 return inner.removed(&key, before).into_iter().collect();
             }
             Change::Refused(_) => {}
@@ -212,9 +212,12 @@ where
     Spec: DeserializeOwned,
     Status: DeserializeOwned + Default,
 {
-    let entry = Entry::of(object);
-    let key = (entry.namespace.clone(), entry.name.clone());
-    (key, Arc::new(entry))
+    (key_of(object), Arc::new(Entry::of(object)))
+}
+
+fn key_of(object: &Value) -> Key {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    (text("namespace").to_owned(), text("name").to_owned())
 }
 
 impl<Spec, Status> Inner<Spec, Status> {

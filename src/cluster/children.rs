@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::names;
-use crate::cluster::cache::{Asked, Cache, Cached, Changed};
+use crate::cluster::cache::{Asked, Cache, Cached, Changed, identity};
 use crate::cluster::objects::Served;
 use crate::cluster::vital::{self, RwLock};
 use crate::cluster::watch::{Change, NoList, Which, follow};
@@ -167,7 +167,12 @@ impl Children {
 
     /// To be asked before a request whose reply is learnt.
     pub fn asked(&self, kind: &Kind) -> Asked {
-        self.inner.write().of_kind(kind).asked()
+        let inner = self.inner.read();
+        inner
+            .children
+            .get(kind)
+            .map(Cache::asked)
+            .unwrap_or_default()
     }
 
     /// Takes an object that a write or a live read returned. One that is gone since stays gone.
@@ -230,8 +235,8 @@ impl Inner {
                 return self.put(&key, &changed);
             }
             Change::Deleted(object) => {
-                let (key, child) = (key_of(&object), Child::of(&object));
-                let known = self.of_kind(kind).deleted(&key, &child);
+                let key = key_of(&object);
+                let known = self.of_kind(kind).deleted(&key, identity(&object));
                 let touched = known.and_then(|known| self.removed(&key, known));
                 return touched.into_iter().collect();
             }

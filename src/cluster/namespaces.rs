@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::cache::{Cache, Cached};
+use crate::cluster::cache::{Cache, Cached, identity};
 use crate::cluster::vital::Mutex;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
@@ -94,8 +94,9 @@ impl Namespaces {
                 }
             }
             Change::Deleted(object) => {
-                let (name, gone) = named(&object);
-                if inner.present.deleted(&name, &gone).is_some() {
+                let (name, _) = named(&object);
+                let gone = inner.present.deleted(&name, identity(&object));
+                if gone.is_some() {
                     return inner.told(&name);
                 }
             }

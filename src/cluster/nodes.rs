@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList};
+use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList, identity};
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
@@ -96,8 +96,7 @@ impl Nodes {
                 return vec![changed];
             }
             Change::Deleted(object) => {
-                let (key, digest) = inner.digest(&object);
-                let before = inner.nodes.deleted(&key, &digest);
+                let before = inner.nodes.deleted(&key_of(&object), identity(&object));
                 return inner.removed(before).into_iter().collect();
             }
             Change::Refused(_) => {}
@@ -115,16 +114,9 @@ impl Nodes {
 
 impl Inner {
     fn digest(&self, object: &Value) -> (NodeKey, Arc<NodeDigest>) {
-        let text = |field: &str| {
-            let text = object["metadata"][field].as_str();
-            text.unwrap_or_default().to_owned()
-        };
-        let key = NodeKey {
-            namespace: text("namespace"),
-            name: text("name"),
-        };
+        let key = key_of(object);
         let known = self.nodes.get(&key);
-        let known = known.filter(|known| known.uid == text("uid"));
+        let known = known.filter(|known| known.uid == identity(object).0);
         let digest = NodeDigest::of(object, known.map(|known| &**known));
         (key, Arc::new(digest))
     }
@@ -166,6 +158,17 @@ impl Changed<NodeDigest> {
     pub fn node(&self) -> &NodeDigest {
         let either = self.now.as_ref().or(self.before.as_ref());
         either.expect("a change has a node")
+    }
+}
+
+fn key_of(object: &Value) -> NodeKey {
+    let text = |field: &str| {
+        let text = object["metadata"][field].as_str();
+        text.unwrap_or_default().to_owned()
+    };
+    NodeKey {
+        namespace: text("namespace"),
+        name: text("name"),
     }
 }
 
