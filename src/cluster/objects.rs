@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GetParams, ListParams, ObjectMeta, Patch,
-    PatchParams, PostParams, Preconditions, PropagationPolicy,
+    Api, ApiResource, DeleteParams, GetParams, ListParams, ObjectMeta, Patch, PatchParams,
+    PostParams, Preconditions, PropagationPolicy,
 };
 use kube::core::{GroupVersionKind, Request};
 use kube::discovery::{self, Discovery, Scope as ApiScope};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
+use crate::cluster::json_object::JsonObject;
 use crate::cluster::published::{self, Published};
 use crate::cluster::vital::Mutex;
 use crate::decide::child::texts::Texts;
@@ -196,8 +197,7 @@ impl Objects {
         let mut params = params.limit(LIST_PAGE);
         loop {
             let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
-            let objects = page.items.into_iter().map(serde_json::to_value);
-            objects.for_each(|object| each(object.expect("objects are JSON")));
+            page.items.into_iter().for_each(|object| each(object.value));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => return Ok(()),
@@ -265,10 +265,7 @@ impl Objects {
         };
         let api = self.api(&kind, namespace).await?;
         let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
-        let objects = page.items.into_iter().map(serde_json::to_value);
-        Ok(objects
-            .map(|object| object.expect("objects are JSON"))
-            .collect())
+        Ok(page.items.into_iter().map(|object| object.value).collect())
     }
 
     /// The metadata of the objects of a kind in a namespace that this owner has, and that are not being deleted.
@@ -296,7 +293,7 @@ impl Objects {
         }
     }
 
-    async fn api(&self, kind: &Kind, namespace: &str) -> Result<Api<DynamicObject>, ApiError> {
+    async fn api(&self, kind: &Kind, namespace: &str) -> Result<Api<JsonObject>, ApiError> {
         let served = self
             .served(kind)
             .await?

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::ApiResource;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
+
+use crate::cluster::json_object::JsonObject;
 
 /// A page of the first list. Larger than most fleets need, small enough not to hold many megabytes at once.
 const PAGE_SIZE: u32 = 500;
@@ -64,7 +66,7 @@ pub async fn follow(
         Which::Labelled(selector) => config = config.labels(selector),
         Which::One(name) => config = config.fields(&format!("metadata.name={name}")),
     }
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let api: Api<JsonObject> = Api::all_with(client, &resource);
     let mut events = watcher(api, config).default_backoff().boxed();
     let (mut failed, mut told) = (0, None);
     while let Some(event) = events.next().await {
@@ -119,8 +121,8 @@ fn is_refusal(error: &kube::Error) -> bool {
 }
 
 /// The items of a list come without apiVersion and kind.
-fn json(object: DynamicObject, resource: &ApiResource) -> Value {
-    let mut value = serde_json::to_value(object).expect("an object is JSON");
+fn json(object: JsonObject, resource: &ApiResource) -> Value {
+    let mut value = object.value;
     value["apiVersion"] = resource.api_version.as_str().into();
     value["kind"] = resource.kind.as_str().into();
     value
