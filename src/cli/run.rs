@@ -26,8 +26,8 @@ use crate::cluster::vital;
 use crate::controller::decisions::Decide;
 use crate::controller::hub::{self, Databases, rows_now};
 use crate::controller::installation::Installation;
-use crate::controller::maintenance::Maintenance;
 use crate::controller::maintenance::metrics::Metrics as MaintenanceMetrics;
+use crate::controller::maintenance::{Maintenance, lead_with};
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
 use crate::controller::rollout::snapshot::is_forced;
@@ -307,7 +307,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         hubs: arguments.hub_concurrency.max(1),
         nodes: arguments.node_concurrency.max(1),
     };
-    let loops = loops(world, workers, maintenance);
+    let loops = lead_with(world, workers, maintenance);
     let led = tokio::select! {
         led = lead(loops, &mut election, arguments.leader_elect, (certs, installation)) => led,
         () = signalled() => Ok(()),
@@ -376,17 +376,6 @@ async fn lead(
     } else {
         loops.await;
         Ok(())
-    }
-}
-
-/// All loops of the leader.
-async fn loops(world: Arc<World>, workers: Workers, maintenance: Option<Arc<Maintenance>>) {
-    match maintenance {
-        Some(maintenance) => {
-            maintenance.recall().await;
-            tokio::join!(world.lead(workers), maintenance.run());
-        }
-        None => world.lead(workers).await,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::cluster::objects::ApiError;
 use crate::cluster::queue::Queue;
 use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
-use crate::controller::{World, panic_text};
+use crate::controller::{Workers, World, panic_text};
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::maintenance::drain::Allowed;
 use crate::decide::maintenance::lease::API_VERSION;
@@ -71,6 +71,17 @@ enum Failed {
     /// It is decided again.
     #[error("the Lease changed, or ran out, before the Kubernetes node was written")]
     LeaseMoved,
+}
+
+/// The loops of the leader, and that of maintenance where it is turned on.
+pub async fn lead_with(world: Arc<World>, workers: Workers, maintenance: Option<Arc<Maintenance>>) {
+    match maintenance {
+        Some(maintenance) => {
+            maintenance.recall().await;
+            tokio::join!(world.lead(workers), maintenance.run());
+        }
+        None => world.lead(workers).await,
+    }
 }
 
 impl Maintenance {

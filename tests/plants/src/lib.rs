@@ -173,6 +173,10 @@ plants! {
     // The partition.
     StepUnready: "the partition loop takes every pod for ready",
         Simulation ["partition"];
+
+    // The maintenance of Kubernetes nodes.
+    DrainEverywhere: "the maintenance of a Kubernetes node evicts the pods of all of them",
+        Simulation ["maintenance"];
 }
 
 /// The variant in kebab case.

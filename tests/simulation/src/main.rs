@@ -5,6 +5,7 @@ mod admission;
 mod api;
 mod decisions;
 mod life;
+mod machines;
 mod network;
 mod planted;
 mod random;

@@ -48,7 +48,7 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
             let read = read.then(|| call.key.clone());
             // What is sent lands, whatever becomes of its sender.
             tokio::spawn(async move {
-                if let Some(answer) = carry(&shared, &of_sender, author, &call).await {
+                if let Some(answer) = carry(&shared, &of_sender, author, *call).await {
                     // Its sender may be gone, or wait no longer.
                     let _ = sender.send(answer);
                 }
@@ -108,9 +108,16 @@ fn refused(refused: &Refused) -> Reply {
 }
 
 /// The request to the API server, and its reply back; None where that is lost without a word.
-async fn carry(shared: &Shared, life: &Arc<Life>, author: Author, call: &Call) -> Option<Answer> {
-    let way = lock(shared).way(call);
+async fn carry(
+    shared: &Shared,
+    life: &Arc<Life>,
+    author: Author,
+    mut call: Call,
+) -> Option<Answer> {
+    let way = lock(shared).way(&call);
     sleep(Duration::from_millis(way.there)).await;
+    planted::request(&lock(shared), &mut call);
+    let call = &call;
     let trusts_loss = planted::is_ledger(call) && lock(shared).planted(Plant::TrustLostLedgerWrite);
     if way.is_lost {
         lock(shared).trace(|| format!("{}: does not arrive", of(life, call)));
@@ -159,24 +166,18 @@ async fn carry(shared: &Shared, life: &Arc<Life>, author: Author, call: &Call) -
     }
 }
 
-/// By way of a bug, where one is planted.
+/// By way of a bug that tries again, where one is planted.
 fn execute(
     world: &mut World,
     life: &Life,
     author: &Author,
     call: &Call,
 ) -> Result<Arc<Object>, Refused> {
-    let Some(mutant) = world.settings.mutant else {
-        return world.execute(author, call);
+    let result = world.execute(author, call);
+    let (Some(mutant), Err(refused)) = (world.settings.mutant, &result) else {
+        return result;
     };
-    let mut call = call.clone();
-    planted::request(mutant, world, &mut call);
-    let result = world.execute(author, &call);
-    let refused = match &result {
-        Ok(_) => return result,
-        Err(refused) => refused,
-    };
-    match planted::again(mutant, world, life, &call, refused) {
+    match planted::again(mutant, world, life, call, refused) {
         Some(again) => world.execute(author, &again),
         None => result,
     }

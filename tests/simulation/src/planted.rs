@@ -14,7 +14,7 @@ use lynqgate_plants::Plant;
 use serde_json::{Value, json};
 
 use crate::api::requests::{Call, Refused, Verb};
-use crate::api::store::{DEPLOYMENT, HUB, NODE};
+use crate::api::store::{DEPLOYMENT, HUB, NODE, POD};
 use crate::life::Life;
 use crate::settings::Fault;
 use crate::world::{Shared, World, lock};
@@ -27,6 +27,7 @@ pub fn needs(mutant: Plant) -> &'static [Fault] {
         Plant::SlotGoesBack => &[Fault::TwoLeaders, Fault::Lag, Fault::OtherWriters],
         Plant::UngatedAnyway => &[Fault::TwoLeaders, Fault::Policy, Fault::Edits],
         Plant::StepUnready => &[Fault::StatefulSets],
+        Plant::DrainEverywhere => &[Fault::Maintenance],
         _ => &[],
     }
 }
@@ -318,7 +319,10 @@ fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
 }
 
 /// A request as a process with a bug would send it.
-pub fn request(mutant: Plant, world: &World, call: &mut Call) {
+pub fn request(world: &World, call: &mut Call) {
+    let Some(mutant) = world.settings.mutant else {
+        return;
+    };
     let is_release = is_release(call);
     match mutant {
         Plant::LeaderWithoutFence if is_ledger(call) => unversioned(call),
@@ -329,6 +333,7 @@ pub fn request(mutant: Plant, world: &World, call: &mut Call) {
                 call.body["spec"] = desired.clone();
             }
         }
+        Plant::DrainEverywhere if call.kind == POD => drop(call.query.remove("fieldSelector")),
         _ => {}
     }
 }

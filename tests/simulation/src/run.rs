@@ -9,9 +9,12 @@ use lynqgate::cluster::lease::Election;
 use lynqgate::cluster::objects::Objects;
 use lynqgate::cluster::process;
 use lynqgate::controller::hub::Databases;
+use lynqgate::controller::maintenance::{self, Maintenance, lead_with};
 use lynqgate::controller::metrics::Metrics;
 use lynqgate::controller::metrics::lynq::LynqMetrics;
 use lynqgate::controller::{Workers, World as Operator};
+use lynqgate::decide::maintenance::Policy;
+use lynqgate::decide::maintenance::drain::Allowed;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::time::{Duration, Instant, sleep};
@@ -19,6 +22,7 @@ use tokio::time::{Duration, Instant, sleep};
 use crate::api::store::{DEPLOYMENT, FORM, HUB, NODE};
 use crate::decisions::Watched;
 use crate::life::Life;
+use crate::machines;
 use crate::network;
 use crate::random::Random;
 use crate::sets;
@@ -26,7 +30,7 @@ use crate::settings::{Fault, Settings};
 use crate::users;
 use crate::witness::{Figures, Violation, Workload};
 use crate::workloads;
-use crate::world::{Refusing, Replica, Shared, Stall, World, lock};
+use crate::world::{OPERATORS_NAMESPACE, Refusing, Replica, Shared, Stall, World, lock};
 
 /// Between two moments of chaos.
 const MOMENT: Duration = Duration::from_millis(40);
@@ -76,7 +80,8 @@ async fn go(shared: &Shared) -> Option<()> {
     users::begin(&mut lock(shared));
     tokio::spawn(workloads::deployments(shared.clone()));
     tokio::spawn(workloads::garbage(shared.clone()));
-    if lock(shared).has(Fault::StatefulSets) {
+    let has_pods = [Fault::StatefulSets, Fault::Maintenance];
+    if has_pods.iter().any(|fault| lock(shared).has(*fault)) {
         tokio::spawn(sets::live(shared.clone()));
     }
     start(shared, 0);
@@ -98,6 +103,7 @@ async fn go(shared: &Shared) -> Option<()> {
     lock(shared).trace(|| "people let the fleet complete".to_owned());
     users::heal(&mut lock(shared));
     sets::heal(&mut lock(shared));
+    machines::heal(&mut lock(shared));
     rest(shared, users::confirm).await?;
     completed(&mut lock(shared));
     going(shared)?;
@@ -156,7 +162,7 @@ async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
     };
     let operator = Operator::new(
         Arc::new(decisions),
-        "lynq-system",
+        OPERATORS_NAMESPACE,
         objects.clone(),
         events,
         metrics,
@@ -166,10 +172,12 @@ async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
         world: operator.clone(),
         nodes: true,
     }));
+    let maintains = lock(&shared).settings.faults.contains(&Fault::Maintenance);
+    let maintenance = maintains.then(|| maintenance(&operator, &mut registry));
     process::spawn(scraped(shared.clone(), registry));
     operator.follow_definitions();
-    let mut election = Election::new(objects, "lynq-system", "lynqgate", name);
-    let loops = operator.lead(Workers { hubs: 3, nodes: 10 });
+    let mut election = Election::new(objects, OPERATORS_NAMESPACE, "lynqgate", name);
+    let loops = lead_with(operator, Workers { hubs: 3, nodes: 10 }, maintenance);
     if !elects {
         return loops.await;
     }
@@ -182,6 +190,20 @@ async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
     }
     lock(&shared).trace(|| format!("operator {}.{} leads no more", life.replica, life.boot));
     life.kill();
+}
+
+/// As `lynqgate run --node-maintenance` has it.
+fn maintenance(operator: &Arc<Operator>, registry: &mut Registry) -> Arc<Maintenance> {
+    let metrics = maintenance::metrics::Metrics::default();
+    metrics.register(registry);
+    let settings = maintenance::Settings {
+        policy: Policy {
+            holder: "lynqgate".to_owned(),
+            nodes_max: 1,
+        },
+        allowed: Allowed::default(),
+    };
+    Maintenance::new(operator.clone(), settings, metrics)
 }
 
 /// What Prometheus reads of a process.
@@ -394,6 +416,7 @@ fn completed(world: &mut World) {
         }
     }
     problems.extend(sets::problems(world));
+    problems.extend(machines::problems(world));
     let counts =
         ["held", "in_flight", "non_ready"].map(|of| format!("lynqgate_rollout_{of}_nodes{{"));
     let counted = world.scraped.lines().find(|line| {

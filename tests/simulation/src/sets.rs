@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
 use crate::api::store::{POD, STATEFUL_SET};
+use crate::machines;
 use crate::random::Random;
 use crate::settings::Fault;
 use crate::world::{NAMESPACE, Shared, World, lock};
@@ -68,6 +69,7 @@ pub fn begin(world: &mut World) {
 
 /// People, now and then, and the controller.
 pub async fn live(shared: Shared) {
+    machines::begin(&mut lock(&shared));
     begin(&mut lock(&shared));
     loop {
         sleep(LOOK).await;
@@ -75,6 +77,9 @@ pub async fn live(shared: Shared) {
         if world.has(Fault::StatefulSets) && world.sets.random.below(15) == 0 {
             world.count(Fault::StatefulSets);
             act(&mut world);
+        }
+        if world.has(Fault::Maintenance) && world.sets.random.below(25) == 0 {
+            machines::act(&mut world);
         }
         for name in world.names(STATEFUL_SET) {
             control(&mut world, &name);
@@ -91,12 +96,18 @@ fn act(world: &mut World) {
         0..=2 => edit(world, &name, "good"),
         3 => edit(world, &name, "slow"),
         4 | 5 => edit(world, &name, "never"),
-        6 => annotate(world, &name, names::PARTITION_PAUSED, Some("alice")),
-        7 => annotate(world, &name, names::PARTITION_PAUSED, None),
+        6 => annotate(
+            world,
+            STATEFUL_SET,
+            &name,
+            names::PARTITION_PAUSED,
+            Some("alice"),
+        ),
+        7 => annotate(world, STATEFUL_SET, &name, names::PARTITION_PAUSED, None),
         8 => {
             let forced = world.sets.random.below(3) == 0;
             let forced = forced.then_some(names::TRUE);
-            annotate(world, &name, names::FORCE_ROLLOUT, forced);
+            annotate(world, STATEFUL_SET, &name, names::FORCE_ROLLOUT, forced);
         }
         9 => {
             let partition = world.sets.random.below(4);
@@ -127,8 +138,8 @@ fn edit(world: &mut World, name: &str, kind: &str) {
     });
 }
 
-fn annotate(world: &mut World, name: &str, annotation: &str, value: Option<&str>) {
-    world.edit(STATEFUL_SET, name, |set| {
+pub fn annotate(world: &mut World, kind: usize, name: &str, annotation: &str, value: Option<&str>) {
+    world.edit(kind, name, |set| {
         let annotations = &mut set["metadata"]["annotations"];
         if !annotations.is_object() {
             *annotations = json!({});
@@ -147,8 +158,8 @@ fn annotate(world: &mut World, name: &str, annotation: &str, value: Option<&str>
 /// Everybody wants what can be had.
 pub fn heal(world: &mut World) {
     for name in world.names(STATEFUL_SET) {
-        annotate(world, &name, names::PARTITION_PAUSED, None);
-        annotate(world, &name, names::FORCE_ROLLOUT, None);
+        annotate(world, STATEFUL_SET, &name, names::PARTITION_PAUSED, None);
+        annotate(world, STATEFUL_SET, &name, names::FORCE_ROLLOUT, None);
         edit(world, &name, "good");
     }
 }
@@ -188,7 +199,7 @@ fn revision(pod: &Value) -> &str {
     revision.unwrap_or_default()
 }
 
-fn is_ready(pod: &Value) -> bool {
+pub fn is_ready(pod: &Value) -> bool {
     pod["status"]["conditions"][0]["status"] == "True"
 }
 
@@ -258,13 +269,6 @@ fn keep(world: &mut World, set: &Set, index: usize) -> Value {
     if world.get(POD, &name).is_none() {
         let is_new = index >= set.partition;
         let image = if is_new { &set.update } else { &set.current };
-        let soon = Duration::from_millis(200 + world.sets.random.below(1_500) as u64);
-        let ready_at = match image.rsplit('-').next() {
-            Some("never") => None,
-            Some("slow") => Some(Instant::now() + soon * 10),
-            _ => Some(Instant::now() + soon),
-        };
-        world.sets.ready_at.insert(name.clone(), ready_at);
         world.put(POD, &name, |pod| {
             pod["metadata"]["labels"] = json!({"app": set.name, "controller-revision-hash": image});
             pod["metadata"]["ownerReferences"] = json!([{
@@ -273,6 +277,7 @@ fn keep(world: &mut World, set: &Set, index: usize) -> Value {
             pod["status"] = json!({"conditions": [{"type": "Ready", "status": "False"}]});
         });
     }
+    schedule(world, &name);
     let pod = world.get(POD, &name).expect("it is there");
     let ready_at = world.sets.ready_at.get(&name).copied().flatten();
     if is_ready(&pod.value) || ready_at.is_none_or(|at| at > Instant::now()) {
@@ -287,6 +292,27 @@ fn keep(world: &mut World, set: &Set, index: usize) -> Value {
         updating.remove(&name);
     }
     world.get(POD, &name).expect("it is there").value.clone()
+}
+
+/// A pod that has no place starts where a Kubernetes node takes pods.
+fn schedule(world: &mut World, name: &str) {
+    let pod = world.get(POD, name).expect("it is there");
+    if pod.value["spec"]["nodeName"].is_string() {
+        return;
+    }
+    let Some(place) = machines::place(world) else {
+        return;
+    };
+    let soon = Duration::from_millis(200 + world.sets.random.below(1_500) as u64);
+    let ready_at = match revision(&pod.value).rsplit('-').next() {
+        Some("never") => None,
+        Some("slow") => Some(Instant::now() + soon * 10),
+        _ => Some(Instant::now() + soon),
+    };
+    world.sets.ready_at.insert(name.to_owned(), ready_at);
+    world.put(POD, name, |pod| {
+        pod["spec"] = json!({"nodeName": place});
+    });
 }
 
 fn judge(world: &mut World, set: &Set, ready: usize) {

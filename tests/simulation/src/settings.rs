@@ -54,6 +54,7 @@ faults! {
     Takeover: "nodes and workloads that Lynq left, content that gets past the gate, workloads that others change",
     Refusals: "the API server refuses the writes of a kind for a while",
     StatefulSets: "teams edit, pause, force and scale StatefulSets of their own, and their pods die",
+    Maintenance: "people take Kubernetes nodes into maintenance, and budgets refuse evictions",
 }
 
 impl std::fmt::Display for Fault {
@@ -88,6 +89,7 @@ impl Settings {
             .filter(|fault| match fault {
                 Fault::Refusals => apart.permille(300),
                 Fault::StatefulSets => apart.permille(150),
+                Fault::Maintenance => apart.permille(150),
                 _ => random.permille(500),
             })
             .collect();

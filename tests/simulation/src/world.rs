@@ -15,6 +15,7 @@ use crate::api::store::{
     CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, Key, LEASE, NODE, Object, STATEFUL_SET, Store,
 };
 use crate::life::Life;
+use crate::machines::{self, Machines};
 use crate::network::{Lag, Way};
 use crate::random::Random;
 use crate::sets::Sets;
@@ -25,8 +26,18 @@ use crate::witness::{Author, View, Witness, Workload};
 
 pub const NAMESPACE: &str = "shop";
 pub const TENANTS: &str = "hub";
+pub const OPERATORS_NAMESPACE: &str = "lynq-system";
 pub const OPERATOR: &str = "system:serviceaccount:lynq-system:lynqgate";
 const ALICE: &str = "alice";
+
+fn key_of(kind: usize, name: &str) -> Key {
+    let namespace = if KINDS[kind].namespaced {
+        NAMESPACE
+    } else {
+        ""
+    };
+    (namespace.to_owned(), name.to_owned())
+}
 
 pub type Shared = Arc<Mutex<World>>;
 
@@ -78,6 +89,7 @@ pub struct World {
     pub chance: Random,
     pub users: Users,
     pub sets: Sets,
+    pub machines: Machines,
     pub witness: Witness,
     pub replicas: [Replica; 2],
     pub rows: BTreeMap<String, bool>,
@@ -111,6 +123,7 @@ impl World {
             chance: Random::stream(seed, 2),
             users: Users::new(Random::stream(seed, 3)),
             sets: Sets::new(Random::stream(seed, 4)),
+            machines: Machines::new(Random::stream(seed, 5)),
             witness: Witness::default(),
             replicas: [Replica::default(), Replica::default()],
             rows: BTreeMap::new(),
@@ -272,6 +285,16 @@ impl World {
             let (code, reason) = refusing.answer;
             return Err(Refused::new(code, reason, "refused by the simulation"));
         }
+        if call.evicts && !machines::may_evict(self, &call.key.1) {
+            return Err(Refused {
+                causes: json!([{"reason": "DisruptionBudget", "message": "refused by the simulation"}]),
+                ..Refused::new(
+                    429,
+                    "TooManyRequests",
+                    "Cannot evict pod as it would violate the pod's disruption budget.",
+                )
+            });
+        }
         let answer = self.write(OPERATOR, call, Some(*author))?;
         let revision = self.store.revision;
         match (call.kind, call.verb) {
@@ -330,8 +353,7 @@ impl World {
     // What people and controllers do
 
     pub fn get(&self, kind: usize, name: &str) -> Option<Arc<Object>> {
-        self.store
-            .get(kind, &(NAMESPACE.to_owned(), name.to_owned()))
+        self.store.get(kind, &key_of(kind, name))
     }
 
     pub fn names(&self, kind: usize) -> Vec<String> {
@@ -371,8 +393,9 @@ impl World {
         let call = Call {
             verb,
             kind,
-            key: (NAMESPACE.to_owned(), name.to_owned()),
+            key: key_of(kind, name),
             of_status: false,
+            evicts: false,
             query: BTreeMap::from([("fieldManager".to_owned(), "kubectl-edit".to_owned())]),
             metadata_only: false,
             body,
@@ -382,12 +405,15 @@ impl World {
 
     /// Stores an object, or changes it, status and all, by somebody whom no webhook sees.
     pub fn put(&mut self, kind: usize, name: &str, change: impl FnOnce(&mut Value)) {
-        let key = (NAMESPACE.to_owned(), name.to_owned());
+        let key = key_of(kind, name);
         let before = self.store.get(kind, &key);
         let mut value = match &before {
             Some(before) => before.value.clone(),
             None => {
-                let metadata = json!({"name": name, "namespace": NAMESPACE});
+                let mut metadata = json!({"name": name});
+                if KINDS[kind].namespaced {
+                    metadata["namespace"] = NAMESPACE.into();
+                }
                 let api_version = KINDS[kind].api_version();
                 json!({"apiVersion": api_version, "kind": KINDS[kind].kind, "metadata": metadata})
             }

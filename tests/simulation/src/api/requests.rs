@@ -17,6 +17,7 @@ pub struct Call {
     pub kind: usize,
     pub key: Key,
     pub of_status: bool,
+    pub evicts: bool,
     pub query: BTreeMap<String, String>,
     /// Only metadata is asked for.
     pub metadata_only: bool,
@@ -142,8 +143,13 @@ impl Selector {
             Some((name, value)) => labels[name] == value.trim_start_matches('='),
             None => !labels[one].is_null(),
         };
-        let name = self.fields.strip_prefix("metadata.name=");
-        each.into_iter().all(has) && name.is_none_or(|name| key.1 == name)
+        let field = match self.fields.split_once('=') {
+            None => true,
+            Some(("metadata.name", name)) => key.1 == name,
+            Some(("spec.nodeName", node)) => object.value["spec"]["nodeName"] == node,
+            Some((field, _)) => unreachable!("nobody selects by {field}"),
+        };
+        each.into_iter().all(has) && field
     }
 }
 
@@ -199,7 +205,13 @@ pub fn parse<B>(request: &Request<B>, body: &Bytes) -> Asked {
         },
         _ => return Asked::Unknown,
     };
-    let body = serde_json::from_slice(body).unwrap_or_default();
+    let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
+    // An eviction is a deletion that may be refused.
+    let evicts = subresource == "eviction";
+    let verb = if evicts { Verb::Delete } else { verb };
+    if evicts {
+        body = body["deleteOptions"].take();
+    }
     let name = match (verb, &body) {
         (Verb::Create, Value::Object(_)) => text(&body, "name"),
         _ => name.to_owned(),
@@ -209,6 +221,7 @@ pub fn parse<B>(request: &Request<B>, body: &Bytes) -> Asked {
         kind,
         key: (namespace.to_owned(), name),
         of_status: subresource == "status",
+        evicts,
         query,
         metadata_only: header(header::ACCEPT).contains("as=PartialObjectMetadata"),
         body,

@@ -43,8 +43,9 @@ pub const EVENT: usize = 5;
 pub const LEASE: usize = 6;
 pub const STATEFUL_SET: usize = 7;
 pub const POD: usize = 10;
+pub const KUBERNETES_NODE: usize = 11;
 
-pub static KINDS: [Kind; 11] = [
+pub static KINDS: [Kind; 12] = [
     kind(LYNQ, ("LynqNode", "lynqnodes"), (true, true)),
     kind(LYNQ, ("LynqHub", "lynqhubs"), (true, true)),
     kind(LYNQ, ("LynqForm", "lynqforms"), (true, true)),
@@ -64,6 +65,7 @@ pub static KINDS: [Kind; 11] = [
     kind(("", "v1"), ("Namespace", "namespaces"), (false, true)),
     kind(("", "v1"), ("Secret", "secrets"), (true, false)),
     kind(("", "v1"), ("Pod", "pods"), (true, true)),
+    kind(("", "v1"), ("Node", "nodes"), (false, true)),
 ];
 
 impl Kind {
