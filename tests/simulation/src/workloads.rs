@@ -86,21 +86,30 @@ pub fn set_ready(world: &mut World, name: &str, ready: bool) {
     });
 }
 
-/// The garbage collector.
+/// The garbage collector: what belongs to a LynqNode that is gone goes, also what was made after that.
 pub async fn garbage(shared: Shared) {
+    tokio::join!(watch(&shared, NODE), watch(&shared, DEPLOYMENT));
+}
+
+async fn watch(shared: &Shared, kind: usize) {
     let mut next = 0;
     loop {
-        let mut gone = vec![];
+        let mut owners: Vec<String> = vec![];
         {
-            let world = lock(&shared);
-            let events = world.store.log[NODE].from(next);
+            let world = lock(shared);
+            let events = world.store.log[kind].from(next);
             for event in events.expect("it is never far behind") {
                 next += 1;
-                gone.extend(event.deleted.then(|| event.object.uid().to_owned()));
+                match (kind, event.deleted) {
+                    (NODE, true) => owners.push(event.object.uid().to_owned()),
+                    (DEPLOYMENT, false) => owners.extend(owner(&event.object.value)),
+                    _ => {}
+                }
             }
+            owners.retain(|uid| is_gone(&world, uid));
         }
-        for uid in gone {
-            let wait = lock(&shared).random.below(500) as u64;
+        for uid in owners {
+            let wait = lock(shared).random.below(500) as u64;
             let shared = shared.clone();
             tokio::spawn(async move {
                 sleep(Duration::from_millis(wait)).await;
@@ -110,6 +119,15 @@ pub async fn garbage(shared: Shared) {
                 }
             });
         }
-        more_than(&shared, NODE, next).await;
+        more_than(shared, kind, next).await;
     }
+}
+
+fn owner(object: &Value) -> Option<String> {
+    let owner = object["metadata"]["ownerReferences"][0]["uid"].as_str();
+    owner.map(str::to_owned)
+}
+
+fn is_gone(world: &World, uid: &str) -> bool {
+    world.store.all(NODE).values().all(|node| node.uid() != uid)
 }
