@@ -183,8 +183,6 @@ struct NodeReconciler<'a> {
 impl NodeReconciler<'_> {
     /// Returns when to look again, events aside.
     async fn go(&mut self, mut node: Arc<NodeDigest>) -> Result<Option<Timestamp>, ApiError> {
-        #[cfg(debug_assertions)]
-        planted(&self.key);
         // The hub completes what Lynq recorded.
         if node.is_not_taken_over() {
             self.memory.record = None;
@@ -205,10 +203,20 @@ impl NodeReconciler<'_> {
         if node.bears_lynqs_row {
             node = self.world.nodes.get(&self.key).unwrap_or(node);
         }
+        self.converge(&node, gate_at).await
+    }
+
+    /// Writes what the live content asks for, round by round, for what one round makes ready lets the next one go on; then says
+    /// so. Returns when to look again.
+    async fn converge(
+        &mut self,
+        node: &NodeDigest,
+        gate_at: Option<Timestamp>,
+    ) -> Result<Option<Timestamp>, ApiError> {
         for _ in 0..ROUNDS_MAX {
-            let record = self.record(&node);
+            let record = self.record(node);
             let lasting = self.memory.failures >= LASTING;
-            let Some(kinds) = Kinds::of(self.world, &node, &record, lasting).await? else {
+            let Some(kinds) = Kinds::of(self.world, node, &record, lasting).await? else {
                 return Ok(None);
             };
             let keys = plan::distinct(node.facts.iter().map(|facts| kinds.key(facts)));
@@ -217,10 +225,10 @@ impl NodeReconciler<'_> {
                 .iter()
                 .map(|key| self.world.children.get(key.as_ref().ok()?))
                 .collect();
-            self.remember(&node, &children, now);
-            let hold = self.hold(&node, now);
+            self.remember(node, &children, now);
+            let hold = self.hold(node, now);
             self.memory.maintained = self.world.in_maintenance(&self.key);
-            let min_delay = min_delay(self.world, &node);
+            let min_delay = min_delay(self.world, node);
             let seen: Vec<ObservedResource> = node
                 .facts
                 .iter()
@@ -230,7 +238,7 @@ impl NodeReconciler<'_> {
                     let readiness = child.map(|child| &child.readiness);
                     let has_status = kinds.has_status(&facts.kind);
                     let untold = untold_delay(facts, min_delay, has_status, readiness);
-                    self.seen(&node, facts, &keys[i], child, untold)
+                    self.seen(node, facts, &keys[i], child, untold)
                 })
                 .collect();
             let rest = Rest {
@@ -238,26 +246,26 @@ impl NodeReconciler<'_> {
                 others: self.others(&keys),
                 unlisted: kinds.unlisted,
             };
-            let mut plan = self.world.decisions.node(&node, &seen, &rest, now);
+            let mut plan = self.world.decisions.node(node, &seen, &rest, now);
             let left_at = self.put_off_left_over(&mut plan);
             if plan.apply.is_empty() && plan.take_down.is_empty() {
-                let status = plan::status::of_node(&node, &seen, &plan, hold, now);
+                let status = plan::status::of_node(node, &seen, &plan, hold, now);
                 drop(seen);
                 self.memory.record = Some(plan.record.clone());
-                self.note_outcomes(&node, &plan, now);
+                self.note_outcomes(node, &plan, now);
                 let wake_at = plan.wake_at;
                 let is_unseen = |child: &Arc<Child>| {
                     matches!(child.readiness.reason(), Some(Reason::NotObserved { .. }))
                 };
                 let unseen = children.iter().flatten().any(is_unseen);
-                let due = self.report(&node, status, unseen, now).await?;
-                self.note_looked(&node, None);
+                let due = self.report(node, status, unseen, now).await?;
+                self.note_looked(node, None);
                 if kinds.unknown {
                     // The next look goes the same way.
                     return Ok(now.checked_add(Backoff::UNASKED.first).ok());
                 }
                 (self.memory.failures, self.memory.conflicts) = (0, 0);
-                let pods_at = self.look_at_pods(&node, &keys, &children).await;
+                let pods_at = self.look_at_pods(node, &keys, &children).await;
                 let times = [wake_at, due, gate_at, left_at, pods_at];
                 return Ok(times.into_iter().flatten().min());
             }
@@ -277,10 +285,10 @@ impl NodeReconciler<'_> {
                 .collect();
             drop(seen);
             self.memory.record = Some(plan.record);
-            self.apply(&node, apply).await?;
+            self.apply(node, apply).await?;
             for (key, how) in plan.take_down {
                 let child = &rest.others[&key];
-                self.take_down(&node, (&key, child), how, names::REMOVED_FROM_TEMPLATE)
+                self.take_down(node, (&key, child), how, names::REMOVED_FROM_TEMPLATE)
                     .await?;
             }
         }
@@ -543,12 +551,6 @@ impl NodeReconciler<'_> {
             .map(Arc::new)
             .ok_or_else(|| ApiError::Conflict("the live content has changed".to_owned()))
     }
-}
-
-/// For the test of panics: the reconcile of a node with this name panics. A release does not have it.
-#[cfg(debug_assertions)]
-fn planted(node: &NodeKey) {
-    assert!(!node.name.starts_with("planted-panic-"), "planted");
 }
 
 /// A resource that is to be applied now.

@@ -148,33 +148,16 @@ async fn write(
     let written_back =
         !resource.ignore_fields.is_empty() || resource.patch_strategy == PatchStrategy::Replace;
     let mut refusal = None;
-    // What is the node's own is written without a look, and by its uid: somebody may have made another of its name since.
     if let Some(child) = target.child
         && ownership::is_ours(child, node)
         && !once
         && !written_back
     {
-        let object = built(
-            objects,
-            node,
-            target,
-            &ExistingObject::Remembered(&child.uid),
-        )
-        .await;
-        if !(applies && departed::drops(&child.owned, &object)) {
-            match send(
-                objects,
-                target,
-                object,
-                &ExistingObject::Remembered(&child.uid),
-            )
-            .await
-            {
-                Err(error) if may_be_another(&error) => {}
-                // What nobody names any more may be in the way.
-                Err(error @ ApiError::Invalid { .. }) if applies => refusal = Some(error),
-                sent => return Ok(Written::Sent(sent)),
-            }
+        match send_remembered(objects, node, target, child).await {
+            // What nobody names any more may be in the way.
+            Some(Err(error @ ApiError::Invalid { .. })) if applies => refusal = Some(error),
+            Some(sent) => return Ok(Written::Sent(sent)),
+            None => {}
         }
     }
     // The watch sees only what has our label, so an object that it does not know may be there all the same.
@@ -210,11 +193,46 @@ async fn write(
     if !applies || cut {
         return Ok(Written::Sent(send(objects, target, object, &found).await));
     }
+    let sent = apply_over(objects, target, object, (&live, &child), refusal).await?;
+    Ok(Written::Sent(sent))
+}
+
+/// What is the node's own is written without a look, and by its uid: somebody may have made another of its name since. None
+/// where only a look tells what to write.
+async fn send_remembered(
+    objects: &Objects,
+    node: &NodeDigest,
+    target: &Target<'_>,
+    child: &Child,
+) -> Option<Result<Value, ApiError>> {
+    let found = ExistingObject::Remembered(&child.uid);
+    let object = built(objects, node, target, &found).await;
+    let applies = target.resource.patch_strategy == PatchStrategy::Apply;
+    if applies && departed::drops(&child.owned, &object) {
+        return None;
+    }
+    match send(objects, target, object, &found).await {
+        Err(error) if may_be_another(&error) => None,
+        sent => Some(sent),
+    }
+}
+
+/// Applies over a live object. The fields that the object names no more are made ours before, so that they go; or after the
+/// API server refused the apply because of them, which `refusal` says that it has done already.
+async fn apply_over(
+    objects: &Objects,
+    target: &Target<'_>,
+    object: Value,
+    (live, child): (&Value, &Child),
+    refusal: Option<ApiError>,
+) -> Result<Result<Value, ApiError>, ApiError> {
+    let Target { resource, key, .. } = *target;
+    let found = ExistingObject::Live(live, child);
     let departing = Departing {
         objects,
         resource,
         key,
-        live: &live,
+        live,
         object: &object,
     };
     let mut gone = None;
@@ -228,14 +246,14 @@ async fn write(
             match (sent, &gone) {
                 (Ok(mut reply), Some(gone)) if objects.is_dry_run() => {
                     fields::remove(&mut reply, gone);
-                    return Ok(Written::Sent(Ok(reply)));
+                    return Ok(Ok(reply));
                 }
                 (Err(error @ ApiError::Invalid { .. }), gone)
                     if gone.is_none() || objects.is_dry_run() =>
                 {
                     error
                 }
-                (sent, _) => return Ok(Written::Sent(sent)),
+                (sent, _) => return Ok(sent),
             }
         }
     };
@@ -243,16 +261,15 @@ async fn write(
         Some(gone) => gone,
         None => departing.make_ours().await?,
     };
-    let sent = if fields::is_leaf(&gone) {
-        Err(refusal)
-    } else if objects.is_dry_run() {
+    if fields::is_leaf(&gone) {
+        return Ok(Err(refusal));
+    }
+    if objects.is_dry_run() {
         // Nothing was made ours, so that an apply would leave these fields there.
-        let next = departed::replaced(&live, &gone, &object);
-        objects.replace(key, &next).await
-    } else {
-        send(objects, target, object, &found).await
-    };
-    Ok(Written::Sent(sent))
+        let next = departed::replaced(live, &gone, &object);
+        return Ok(objects.replace(key, &next).await);
+    }
+    Ok(send(objects, target, object, &found).await)
 }
 
 /// What there is under the object's name.

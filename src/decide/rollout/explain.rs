@@ -48,7 +48,7 @@ pub struct Asked<'a> {
 
 /// Of a node that names no hub, and that nobody looks after.
 pub fn of_nobody(node: &NodeDigest) -> Explanation {
-    let subject = format!("lynqnode {}", node.key);
+    let subject = subject(node);
     let state = "nobody looks after it, and what runs stays as it is".to_owned();
     let mut explanation = Explanation::of(subject, state);
     explanation.why = Some(format!(
@@ -86,11 +86,9 @@ impl Asked<'_> {
     }
 
     fn of_node(&self, node: &NodeDigest) -> Explanation {
-        let subject = format!("lynqnode {}", node.key);
-        let reason = self.plan.waiting.get(&node.key.name);
         if node.deleting {
             let state = "is being deleted".to_owned();
-            let mut explanation = Explanation::of(subject, state).within(node);
+            let mut explanation = Explanation::of(subject(node), state).within(node);
             let mut told = node.status.conditions.iter();
             let told =
                 told.find(|c| c.type_ == "Ready" && c.reason == ConditionReason::Deleting.as_str());
@@ -98,69 +96,78 @@ impl Asked<'_> {
             explanation.next = Some(next::GOING.to_owned());
             return explanation;
         }
-        if !node.held() {
-            let ready = node.status.conditions.iter().find(|c| c.type_ == "Ready");
-            let state = match ready.filter(|_| node.status_is_current()) {
-                Some(ready) if ready.status == "True" => "live and ready".to_owned(),
-                Some(ready) => format!("live, and not ready: {}", ready.message),
-                None => "live; the operator has not reported on it yet".to_owned(),
-            };
-            let state = match self.ago(node.start.as_deref()) {
-                ago if ago.is_empty() => state,
-                ago => format!("{state}; live{}", ago),
-            };
-            let state = match (self.is_behind(node), self.invalid.get(&node.form)) {
-                (true, Some((_, why))) => format!("{state}; nothing is rendered for it: {why}"),
-                (true, None) => format!(
-                    "{state}; the form's newest content may not have been written to it: see lynqgate explain form {}",
-                    node.form
-                ),
-                (false, _) => state,
-            };
-            let force = match node.forced {
-                true => Some(format!("{}={} is on it", names::FORCE_ROLLOUT, names::TRUE)),
-                false => self
-                    .state_of(&node.form)
-                    .and_then(|state| Some(state.force?.to_string())),
-            };
-            let state = match force {
-                Some(force) => format!("{state}; no window applies to it: {force}"),
-                None => state,
-            };
-            let state = match node.is_edited() {
-                Some(true) => {
-                    format!(
-                        "{state}; its content was changed since the hub wrote it (condition Edited)"
-                    )
-                }
-                _ => state,
-            };
-            let mut explanation = Explanation::of(subject, state).within(node);
-            let broken = ready.is_some_and(|ready| ready.status == "False");
-            let edited = || (node.is_edited() == Some(true)).then(|| next::TAKE_BACK.to_owned());
-            let mut slots = self.snapshot.slots.iter();
-            let slot = slots.find(|slot| slot.node == node.key.name && broken);
-            explanation.deadline = slot.and_then(|slot| self.deadline(slot));
-            explanation.expected = explanation.deadline.map(|at| self.before(at));
-            let late = explanation.deadline.is_some_and(|at| at <= self.now);
-            let formless = !self.snapshot.forms.contains_key(&node.form);
-            explanation.next = match broken {
-                true if formless => Some(next::MEND_FORMLESS.to_owned()),
-                true if late || node.has_failed() => Some(next::MEND_NODE.to_owned()),
-                true => Some(format!(
-                    "nothing, if it becomes ready soon; else {}",
-                    next::MEND_NODE
-                )),
-                false => edited(),
-            };
-            if let Some(until) = self
-                .state_of(&node.form)
-                .and_then(|f| f.watched.get(&node.key.name))
-            {
-                self.watch(&mut explanation, *until, &node.form);
-            }
-            return explanation;
+        match node.held() {
+            true => self.of_held_node(node),
+            false => self.of_live_node(node),
         }
+    }
+
+    fn of_live_node(&self, node: &NodeDigest) -> Explanation {
+        let ready = node.status.conditions.iter().find(|c| c.type_ == "Ready");
+        let state = match ready.filter(|_| node.status_is_current()) {
+            Some(ready) if ready.status == "True" => "live and ready".to_owned(),
+            Some(ready) => format!("live, and not ready: {}", ready.message),
+            None => "live; the operator has not reported on it yet".to_owned(),
+        };
+        let state = match self.ago(node.start.as_deref()) {
+            ago if ago.is_empty() => state,
+            ago => format!("{state}; live{}", ago),
+        };
+        let state = match (self.is_behind(node), self.invalid.get(&node.form)) {
+            (true, Some((_, why))) => format!("{state}; nothing is rendered for it: {why}"),
+            (true, None) => format!(
+                "{state}; the form's newest content may not have been written to it: see lynqgate explain form {}",
+                node.form
+            ),
+            (false, _) => state,
+        };
+        let force = match node.forced {
+            true => Some(format!("{}={} is on it", names::FORCE_ROLLOUT, names::TRUE)),
+            false => self
+                .state_of(&node.form)
+                .and_then(|state| Some(state.force?.to_string())),
+        };
+        let state = match force {
+            Some(force) => format!("{state}; no window applies to it: {force}"),
+            None => state,
+        };
+        let state = match node.is_edited() {
+            Some(true) => {
+                format!(
+                    "{state}; its content was changed since the hub wrote it (condition Edited)"
+                )
+            }
+            _ => state,
+        };
+        let mut explanation = Explanation::of(subject(node), state).within(node);
+        let broken = ready.is_some_and(|ready| ready.status == "False");
+        let edited = || (node.is_edited() == Some(true)).then(|| next::TAKE_BACK.to_owned());
+        let mut slots = self.snapshot.slots.iter();
+        let slot = slots.find(|slot| slot.node == node.key.name && broken);
+        explanation.deadline = slot.and_then(|slot| self.deadline(slot));
+        explanation.expected = explanation.deadline.map(|at| self.before(at));
+        let late = explanation.deadline.is_some_and(|at| at <= self.now);
+        let formless = !self.snapshot.forms.contains_key(&node.form);
+        explanation.next = match broken {
+            true if formless => Some(next::MEND_FORMLESS.to_owned()),
+            true if late || node.has_failed() => Some(next::MEND_NODE.to_owned()),
+            true => Some(format!(
+                "nothing, if it becomes ready soon; else {}",
+                next::MEND_NODE
+            )),
+            false => edited(),
+        };
+        if let Some(until) = self
+            .state_of(&node.form)
+            .and_then(|f| f.watched.get(&node.key.name))
+        {
+            self.watch(&mut explanation, *until, &node.form);
+        }
+        explanation
+    }
+
+    fn of_held_node(&self, node: &NodeDigest) -> Explanation {
+        let reason = self.plan.waiting.get(&node.key.name);
         let what = match node.live {
             Live::None => {
                 "nothing of it was let go yet: none of it runs, unless an earlier node left it behind"
@@ -178,7 +185,7 @@ impl Asked<'_> {
         };
         let ago = self.ago(node.held_since.as_deref());
         let state = format!("held{}; {what}", ago);
-        let mut explanation = Explanation::of(subject, state).within(node);
+        let mut explanation = Explanation::of(subject(node), state).within(node);
         explanation.held_since = node.held_since.as_deref().and_then(stamp::parse);
         if let Some(reason) = reason {
             let held = node.status.conditions.iter().find(|c| c.type_ == "Held");
@@ -562,4 +569,8 @@ fn short(duration: SignedDuration) -> String {
     let seconds = SignedDurationRound::new().smallest(Unit::Second);
     let rounded = duration.abs().round(seconds).unwrap_or(duration);
     format!("{rounded:#}")
+}
+
+fn subject(node: &NodeDigest) -> String {
+    format!("lynqnode {}", node.key)
 }
