@@ -104,7 +104,7 @@ async fn go(shared: &Shared) -> Option<()> {
     users::heal(&mut lock(shared));
     sets::heal(&mut lock(shared));
     machines::heal(&mut lock(shared));
-    rest(shared, users::confirm).await?;
+    rest(shared, follow_advice).await?;
     completed(&mut lock(shared));
     going(shared)?;
     // One seed in four pays for a restart as well.
@@ -335,6 +335,12 @@ fn calm_down(shared: &Shared) {
     if !is_there {
         start(shared, 0);
     }
+}
+
+/// People do what lynqgate asks them to.
+fn follow_advice(world: &mut World) {
+    users::confirm(world);
+    sets::repair(world);
 }
 
 /// Until nobody has written for longer than every interval.

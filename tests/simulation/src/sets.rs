@@ -5,12 +5,13 @@
 //! nothing but the partition keeps a bad revision from all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use lynqgate::api::names;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
-use crate::api::store::{POD, STATEFUL_SET};
+use crate::api::store::{Object, POD, STATEFUL_SET};
 use crate::machines;
 use crate::random::Random;
 use crate::settings::Fault;
@@ -161,6 +162,29 @@ pub fn heal(world: &mut World) {
         annotate(world, STATEFUL_SET, &name, names::PARTITION_PAUSED, None);
         annotate(world, STATEFUL_SET, &name, names::FORCE_ROLLOUT, None);
         edit(world, &name, "good");
+    }
+}
+
+/// Somebody deletes the broken pod of which a StatefulSet says that it waits for that.
+pub fn repair(world: &mut World) {
+    for name in world.names(STATEFUL_SET) {
+        let set = world.get(STATEFUL_SET, &name).expect("it is there");
+        let waits = &set.value["metadata"]["annotations"][names::PARTITION_WAITS];
+        let waits = waits.as_str().unwrap_or_default();
+        let Some((pod, _)) = waits
+            .strip_prefix("pod ")
+            .and_then(|text| text.split_once(" is not ready, and not the next"))
+        else {
+            continue;
+        };
+        // It comes back with what all pods were last, and takes its time.
+        let is_back = |object: &Arc<Object>| {
+            set.value["status"]["currentRevision"] == revision(&object.value)
+        };
+        if !world.get(POD, pod).as_ref().is_some_and(is_back) {
+            world.trace(|| format!("the team of {name} deletes {pod}"));
+            world.delete(POD, pod);
+        }
     }
 }
 
