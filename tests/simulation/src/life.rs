@@ -34,6 +34,8 @@ pub struct Life {
     ran: Mutex<(u64, u64)>,
     /// By kind: up to which revision its watch has told it.
     told: [AtomicU64; KINDS.len()],
+    /// The same before the moment of the last change of it, and that moment.
+    told_before: Mutex<[(u64, u64); KINDS.len()]>,
     lists: [AtomicU64; KINDS.len()],
     /// What it knew when it decided last: of releases, of a sync, of a node.
     pub views: Mutex<Views>,
@@ -68,6 +70,7 @@ impl Life {
             frozen_until: Mutex::new(clock.start),
             ran: Mutex::default(),
             told: Default::default(),
+            told_before: Mutex::default(),
             lists: Default::default(),
             views: Mutex::default(),
         })
@@ -89,8 +92,23 @@ impl Life {
         self.lists[kind].fetch_add(1, Ordering::Relaxed)
     }
 
+    /// The same, without what its watch tells it at this very moment: what it asks itself right before a write may come before
+    /// that.
+    pub fn told_before_now(&self, kind: usize) -> u64 {
+        let (before, at) = self.told_before.lock().expect("no panic under it")[kind];
+        match at == self.clock.elapsed() {
+            true => before,
+            false => self.told(kind),
+        }
+    }
+
     pub fn tell(&self, kind: usize, revision: u64) {
-        self.told[kind].store(revision, Ordering::Relaxed);
+        let now = self.clock.elapsed();
+        let before = self.told[kind].swap(revision, Ordering::Relaxed);
+        let told_before = &mut self.told_before.lock().expect("no panic under it")[kind];
+        if told_before.1 != now {
+            *told_before = (before, now);
+        }
     }
 
     pub fn is_dead(&self) -> bool {

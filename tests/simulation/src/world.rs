@@ -176,27 +176,28 @@ impl World {
     // What processes see
 
     /// The revision before the first event of these kinds that a process has not seen; None: it has seen all.
-    fn behind(&self, life: &Life, kinds: &[usize]) -> Option<u64> {
+    fn behind(&self, told: impl Fn(usize) -> u64, kinds: &[usize]) -> Option<u64> {
         let unseen = kinds.iter().filter_map(|kind| {
             let log = &self.store.log[*kind];
-            log.get(log.first_after(life.told(*kind)))
+            log.get(log.first_after(told(*kind)))
         });
         unseen.map(|event| event.revision - 1).min()
     }
 
     /// Since which revision everything that it knows holds.
     pub fn view(&self, life: &Life) -> View {
-        let behind = self.behind(life, &[NODE, HUB, FORM]);
+        let told = |kind| life.told(kind);
+        let behind = self.behind(told, &[NODE, HUB, FORM]);
         View {
             since: behind.unwrap_or(self.store.revision),
             said: 0,
-            current: behind.is_none() && self.behind(life, &[DEPLOYMENT]).is_none(),
+            current: behind.is_none() && self.behind(told, &[DEPLOYMENT]).is_none(),
         }
     }
 
     /// Since which revision the hub and its forms say what they say as far as it knows.
     pub fn said_since(&self, life: &Life) -> u64 {
-        let behind = self.behind(life, &[HUB, FORM]);
+        let behind = self.behind(|kind| life.told_before_now(kind), &[HUB, FORM]);
         behind.unwrap_or(self.store.revision)
     }
 
