@@ -1,11 +1,13 @@
 //! Kubernetes nodes, people who take them into maintenance, where pods start, and what refuses an eviction.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lynqgate::api::names;
 use serde_json::json;
 
-use crate::api::store::{KUBERNETES_NODE, LEASE, POD};
+use crate::api::requests::Call;
+use crate::api::store::{KUBERNETES_NODE, LEASE, Object, POD};
 use crate::random::Random;
 use crate::sets::{annotate, is_ready};
 use crate::settings::Fault;
@@ -70,8 +72,11 @@ pub fn place(world: &mut World) -> Option<&'static str> {
 }
 
 /// Whether the other pods of the set are ready, as a PodDisruptionBudget of one has it.
-pub fn may_evict(world: &mut World, name: &str) -> bool {
-    let Some(pod) = world.get(POD, name) else {
+pub fn may_evict(world: &mut World, call: &Call) -> bool {
+    let name = call.key.1.as_str();
+    // A late eviction is of a pod that is another by now: its precondition refuses it.
+    let is_meant = |pod: &Arc<Object>| call.body["preconditions"]["uid"] == pod.uid();
+    let Some(pod) = world.get(POD, name).filter(is_meant) else {
         return true;
     };
     let machine = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();

@@ -285,7 +285,7 @@ impl World {
             let (code, reason) = refusing.answer;
             return Err(Refused::new(code, reason, "refused by the simulation"));
         }
-        if call.evicts && !machines::may_evict(self, &call.key.1) {
+        if call.evicts && !machines::may_evict(self, call) {
             return Err(Refused {
                 causes: json!([{"reason": "DisruptionBudget", "message": "refused by the simulation"}]),
                 ..Refused::new(
