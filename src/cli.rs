@@ -15,6 +15,7 @@ mod render;
 mod replay;
 mod run;
 mod schema;
+pub mod webhooks;
 
 use std::ffi::OsString;
 use std::path::Path;

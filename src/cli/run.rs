@@ -18,28 +18,25 @@ use webhook_certs::WebhookCerts;
 
 use crate::api::names;
 use crate::cli::manifests::{self, Address};
+use crate::cli::webhooks;
 use crate::cluster::client;
 use crate::cluster::events::Events;
 use crate::cluster::lease::{Election, identity};
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::controller::decisions::Decide;
-use crate::controller::hub::{self, Databases, rows_now};
+use crate::controller::hub::Databases;
 use crate::controller::installation::Installation;
 use crate::controller::maintenance::metrics::Metrics as MaintenanceMetrics;
 use crate::controller::maintenance::{Maintenance, lead_with};
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
-use crate::controller::rollout::snapshot::is_forced;
-use crate::controller::trial::{live_nodes, try_on_server};
 use crate::controller::{Workers, World};
 use crate::datasource::database::panics;
 use crate::decide::child::key_of;
 use crate::decide::hub::hosts::{Hosts, Listed};
-use crate::decide::rollout::status::Force;
 use crate::server::webhook::authors::Authors;
-use crate::server::webhook::definitions::{self, Definitions, PATIENCE, Turns};
-use crate::server::webhook::reach::RowsAs;
+use crate::server::webhook::definitions;
 use crate::server::{access, files, metrics, probes, state, tls, webhook};
 
 /// Of a flag that is given twice, the last counts, as with Go's flags.
@@ -269,22 +266,16 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         objects: objects.clone(),
         enforce: arguments.authorize_forms == Authorize::Enforce,
     });
-    let of_definitions = definitions::router(Definitions {
-        objects: objects.clone(),
-        rows_of: rows_of(&world),
-        nodes_of: nodes_of(&world),
-        try_on_server: on_server(&world),
-        rows_as: rows_as(&world),
-        check_hub: check_hub(&world),
-        authors: authors.clone(),
-        metrics: webhook_metrics.clone(),
-        namespace: arguments.namespace.clone(),
-        deny_untried: arguments.untried_forms == Untried::Deny,
-        turns: Turns::default(),
-    });
+    let of_definitions = webhooks::definitions(
+        &world,
+        authors.clone(),
+        webhook_metrics.clone(),
+        arguments.untried_forms == Untried::Deny,
+    );
+    let of_definitions = definitions::router(of_definitions);
     let of_nodes = webhook::router(webhook::Webhook {
         operator,
-        policy_of: policy_of(&world),
+        policy_of: webhooks::policy_of(&world),
         authors,
         metrics: webhook_metrics,
     });
@@ -399,68 +390,6 @@ fn readiness(
 fn recordings(world: &Arc<World>) -> state::Recordings {
     let world = world.clone();
     Arc::new(move || world.recordings.all())
-}
-
-fn policy_of(world: &Arc<World>) -> webhook::PolicyOf {
-    let (forms, hubs) = (world.forms.clone(), world.hubs.clone());
-    Arc::new(move |namespace, form| {
-        let form = forms.get(namespace, form)?;
-        let hub = hubs.get(namespace, &form.hub_id);
-        let of_hub = hub.as_ref().and_then(|hub| hub.spec.as_ref().ok());
-        let of_hub = of_hub.and_then(|spec| spec.rollout.as_ref());
-        Some(webhook::Policy {
-            of_form: form.spec.as_ref().ok()?.rollout.clone().unwrap_or_default(),
-            hub_skew: of_hub.map(|rollout| rollout.max_skew).unwrap_or_default(),
-            force: match () {
-                () if is_forced(&form.annotations) => Some(Force::Form),
-                () if hub.is_some_and(|hub| is_forced(&hub.annotations)) => Some(Force::Hub),
-                () => None,
-            },
-        })
-    })
-}
-
-fn rows_of(world: &Arc<World>) -> definitions::RowsOf {
-    let world = world.clone();
-    Arc::new(move |namespace, hub| {
-        let world = world.clone();
-        Box::pin(async move { rows_now(&world, &namespace, &hub, PATIENCE).await })
-    })
-}
-
-fn check_hub(world: &Arc<World>) -> definitions::CheckHub {
-    let world = world.clone();
-    Arc::new(move |hub| {
-        let world = world.clone();
-        Box::pin(async move { hub::check(&world, &hub, PATIENCE).await })
-    })
-}
-
-fn nodes_of(world: &World) -> definitions::NodesOf {
-    let objects = world.objects.clone();
-    Arc::new(move |namespace, hub| {
-        let objects = objects.clone();
-        Box::pin(async move {
-            let nodes = live_nodes(&objects, &namespace, &hub).await;
-            nodes.map_err(|error| error.to_string())
-        })
-    })
-}
-
-fn on_server(world: &World) -> definitions::TryOnServer {
-    let objects = world.objects.clone();
-    Arc::new(move |form, trial, limit| {
-        let objects = objects.clone();
-        Box::pin(async move { try_on_server(&objects, form, trial, limit).await })
-    })
-}
-
-fn rows_as(world: &Arc<World>) -> RowsAs {
-    let world = world.clone();
-    Arc::new(move |hub| {
-        let world = world.clone();
-        Box::pin(async move { hub::rows_as(&world, &hub, PATIENCE).await })
-    })
 }
 
 /// The certificate that somebody else keeps in files, if there is one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rustls::crypto::aws_lc_rs;
-use tokio::task::{JoinHandle, JoinSet, block_in_place};
+use tokio::task::{JoinHandle, JoinSet, block_in_place, spawn_blocking};
 
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -56,6 +56,14 @@ pub fn compute<T>(work: impl FnOnce() -> T) -> T {
     match simulated() {
         None => block_in_place(work),
         Some(_) => work(),
+    }
+}
+
+/// Runs work that takes long, and ends although nobody waits for it any more. None where it panicked.
+pub async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    match simulated() {
+        None => spawn_blocking(work).await.ok(),
+        Some(_) => Some(work()),
     }
 }
 

@@ -14,13 +14,13 @@ use axum::routing::post;
 use futures::future::{BoxFuture, OptionFuture};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::api::form::FormSpec;
 use crate::api::names;
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::Objects;
+use crate::cluster::process;
 use crate::cluster::vital::Mutex;
 use crate::decide::admission::form::{self, Change};
 use crate::decide::admission::review::{self, Answer, DenialStatus, Malformed};
@@ -203,7 +203,8 @@ impl Definitions {
     /// By what the API server has, for only the leader knows the nodes. In a namespace that goes, everything goes.
     async fn form(&self, request: &review::Request) -> Verdict {
         let new = request.object.as_ref().unwrap_or(&Value::Null);
-        let judged = block_in_place(|| form::judge(request.old_object.as_ref(), new, clock::now()));
+        let before = request.old_object.as_ref();
+        let judged = process::compute(|| form::judge(before, new, clock::now()));
         let mut verdict = judged.verdict;
         let Some(change) = judged.change.filter(|_| verdict.denied.is_none()) else {
             return verdict;
@@ -220,7 +221,6 @@ impl Definitions {
         if verdict.denied.is_some() {
             return verdict;
         }
-        let before = request.old_object.as_ref();
         let is_known = before.is_some_and(runs_everywhere) && change.taken_away.is_empty();
         let deadline = clock::instant() + 3 * PATIENCE;
         let tried = self.tried(
@@ -282,7 +282,7 @@ impl Definitions {
         let render = self.turns.render().await;
         let (change_tried, name) = (change.clone(), name.to_owned());
         let namespace = namespace.to_owned();
-        let trial = spawn_blocking(move || {
+        let trial = process::beside(move || {
             let start = clock::instant();
             let place = (namespace.as_str(), hub.as_str(), name.as_str());
             let on = On {
@@ -297,8 +297,8 @@ impl Definitions {
             trial
         });
         // A row that takes long ends beside the answer.
-        let failed = |_| "lynqgate failed inside; see its log, and report it".to_owned();
-        let trial = trial.await.map_err(failed)?;
+        let failed = || "lynqgate failed inside; see its log, and report it".to_owned();
+        let trial = trial.await.ok_or_else(failed)?;
         let left = deadline.saturating_duration_since(clock::instant() + ANSWER);
         let asked = (self.try_on_server)(change.spec.clone(), trial, left.min(PATIENCE));
         Ok(asked.await)

@@ -7,13 +7,13 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::api::hub::HubSpec;
 use crate::api::names;
 use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
+use crate::cluster::process;
 use crate::decide::admission::form;
 use crate::decide::admission::reach::{self, NodeRow};
 use crate::decide::admission::trial::{self, On};
@@ -65,7 +65,7 @@ pub async fn warnings(all: &Definitions, old: &Value, new: &Value) -> Result<Vec
     let unread = before.as_ref().err().map(|why| {
         format!("which data goes is not known, for the rows as they were could not be read: {why}")
     });
-    let tried = spawn_blocking(move || {
+    let tried = process::beside(move || {
         let found = tried(&forms, &rows, before.as_ref().ok());
         drop(render);
         found

@@ -177,6 +177,12 @@ plants! {
     // The maintenance of Kubernetes nodes.
     DrainEverywhere: "the maintenance of a Kubernetes node evicts the pods of all of them",
         Simulation ["maintenance"];
+
+    // The webhooks of forms and hubs.
+    TrialStored: "what is tried of a form on the API server is stored",
+        Simulation ["trial"];
+    TrialUnasked: "of a form that is tried, nothing is tried on the API server",
+        Simulation ["answer"];
 }
 
 /// The variant in kebab case.

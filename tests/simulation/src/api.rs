@@ -4,3 +4,4 @@ pub mod fields;
 pub mod patch;
 pub mod requests;
 pub mod store;
+mod validation;

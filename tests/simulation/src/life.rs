@@ -144,6 +144,10 @@ impl Life {
         }
     }
 
+    pub fn was_frozen_since(&self, start: Instant) -> bool {
+        self.frozen_until() > start
+    }
+
     fn frozen_until(&self) -> Instant {
         *self.frozen_until.lock().expect("no panic under it")
     }

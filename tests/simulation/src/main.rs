@@ -9,6 +9,7 @@ mod machines;
 mod network;
 mod planted;
 mod random;
+mod reviews;
 mod run;
 mod sets;
 mod settings;

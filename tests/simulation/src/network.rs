@@ -21,6 +21,7 @@ use crate::api::requests::{self, Asked, Call, Refused, Verb};
 use crate::api::store::{DEPLOYMENT, HUB, Key, NODE, Object};
 use crate::life::Life;
 use crate::planted;
+use crate::reviews;
 use crate::witness::{Author, View};
 use crate::world::{Shared, World, lock, more_than};
 
@@ -44,7 +45,8 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
             };
             let author = author(&shared, &life, &call);
             let (of_sender, acknowledged) = (life.clone(), shared.clone());
-            let read = (call.kind, call.verb) == (DEPLOYMENT, Verb::Get);
+            let is_read = (call.kind, call.verb) == (DEPLOYMENT, Verb::Get);
+            let read = is_read && !author.for_review;
             let read = read.then(|| call.key.clone());
             // What is sent lands, whatever becomes of its sender.
             tokio::spawn(async move {
@@ -84,6 +86,7 @@ fn author(shared: &Shared, life: &Life, call: &Call) -> Author {
         life: life.id(),
         view: View { said, ..view },
         verb: call.verb,
+        for_review: reviews::is_one(),
     }
 }
 
@@ -116,7 +119,7 @@ async fn carry(
 ) -> Option<Answer> {
     let way = lock(shared).way(&call);
     sleep(Duration::from_millis(way.there)).await;
-    planted::request(&lock(shared), &mut call);
+    planted::request(&lock(shared), &author, &mut call);
     let call = &call;
     let trusts_loss = planted::is_ledger(call) && lock(shared).planted(Plant::TrustLostLedgerWrite);
     if way.is_lost {

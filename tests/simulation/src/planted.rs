@@ -17,6 +17,7 @@ use crate::api::requests::{Call, Refused, Verb};
 use crate::api::store::{DEPLOYMENT, HUB, NODE, POD};
 use crate::life::Life;
 use crate::settings::Fault;
+use crate::witness::Author;
 use crate::world::{Shared, World, lock};
 
 /// The faults without which a bug does no harm; those of most are in every other seed or two.
@@ -28,6 +29,7 @@ pub fn needs(mutant: Plant) -> &'static [Fault] {
         Plant::UngatedAnyway => &[Fault::TwoLeaders, Fault::Policy, Fault::Edits],
         Plant::StepUnready => &[Fault::StatefulSets],
         Plant::DrainEverywhere => &[Fault::Maintenance],
+        Plant::TrialStored | Plant::TrialUnasked => &[Fault::Reviews],
         _ => &[],
     }
 }
@@ -319,7 +321,7 @@ fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
 }
 
 /// A request as a process with a bug would send it.
-pub fn request(world: &World, call: &mut Call) {
+pub fn request(world: &World, author: &Author, call: &mut Call) {
     let Some(mutant) = world.settings.mutant else {
         return;
     };
@@ -334,6 +336,7 @@ pub fn request(world: &World, call: &mut Call) {
             }
         }
         Plant::DrainEverywhere if call.kind == POD => drop(call.query.remove("fieldSelector")),
+        Plant::TrialStored if author.for_review => drop(call.query.remove("dryRun")),
         _ => {}
     }
 }

@@ -25,6 +25,7 @@ use crate::life::Life;
 use crate::machines;
 use crate::network;
 use crate::random::Random;
+use crate::reviews;
 use crate::sets;
 use crate::settings::{Fault, Settings};
 use crate::users;
@@ -94,6 +95,7 @@ async fn go(shared: &Shared) -> Option<()> {
     for _ in 0..steps {
         lock(shared).witness.figures.steps += 1;
         chaos(shared);
+        reviews::send(shared);
         sleep(MOMENT).await;
         going(shared)?;
     }
@@ -104,6 +106,8 @@ async fn go(shared: &Shared) -> Option<()> {
     users::heal(&mut lock(shared));
     sets::heal(&mut lock(shared));
     machines::heal(&mut lock(shared));
+    reviews::ask_all(&mut lock(shared));
+    reviews::send(shared);
     rest(shared, follow_advice).await?;
     completed(&mut lock(shared));
     going(shared)?;
@@ -172,6 +176,8 @@ async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
         world: operator.clone(),
         nodes: true,
     }));
+    let webhooks = reviews::webhooks(&shared, &operator, &mut registry);
+    lock(&shared).replicas[life.replica].webhooks = Some(webhooks);
     let maintains = lock(&shared).settings.faults.contains(&Fault::Maintenance);
     let maintenance = maintains.then(|| maintenance(&operator, &mut registry));
     process::spawn(scraped(shared.clone(), registry));
@@ -238,6 +244,7 @@ fn chaos(shared: &Shared) {
     if world.draw(25) == 0 {
         users::act(world);
     }
+    reviews::act(world);
     let two_leaders = world.has(Fault::TwoLeaders);
     let p = world.draw(2);
     if is_alive(world, p) && world.strikes(Fault::Crash, 4) {

@@ -55,6 +55,7 @@ faults! {
     Refusals: "the API server refuses the writes of a kind for a while",
     StatefulSets: "teams edit, pause, force and scale StatefulSets of their own, and their pods die",
     Maintenance: "people take Kubernetes nodes into maintenance, and budgets refuse evictions",
+    Reviews: "people ask the webhooks of forms and hubs first, also about what they had better not write",
 }
 
 impl std::fmt::Display for Fault {
@@ -89,7 +90,7 @@ impl Settings {
             .filter(|fault| match fault {
                 Fault::Refusals => apart.permille(300),
                 Fault::StatefulSets => apart.permille(150),
-                Fault::Maintenance => apart.permille(150),
+                Fault::Maintenance | Fault::Reviews => apart.permille(150),
                 _ => random.permille(500),
             })
             .collect();

@@ -45,6 +45,8 @@ pub struct Author {
     pub life: LifeId,
     pub view: View,
     pub verb: Verb,
+    /// For the review of a form or a hub.
+    pub for_review: bool,
 }
 
 /// A node whose live content changed and that has not been settled since.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use axum::Router;
 use lynqgate::api::names;
 use lynqgate_plants::Plant;
 use serde_json::{Value, json};
@@ -12,12 +13,14 @@ use tokio::time::{Duration, Instant};
 use crate::admission::Gate;
 use crate::api::requests::{self, Call, Refused, Verb};
 use crate::api::store::{
-    CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, Key, LEASE, NODE, Object, STATEFUL_SET, Store,
+    ACCESS_REVIEW, CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, Key, LEASE, NODE,
+    OWN_ACCESS_REVIEW, Object, STATEFUL_SET, Store,
 };
 use crate::life::Life;
 use crate::machines::{self, Machines};
 use crate::network::{Lag, Way};
 use crate::random::Random;
+use crate::reviews::{self, Reviews};
 use crate::sets::Sets;
 use crate::settings::{Fault, Settings};
 use crate::time::Clock;
@@ -51,6 +54,8 @@ pub struct Replica {
     pub boot: u32,
     pub clock_offset: i64,
     pub life: Option<Arc<Life>>,
+    /// Of forms and hubs, once they are served.
+    pub webhooks: Option<Router>,
     /// By kind: what becomes of its watch.
     pub stalled: BTreeMap<usize, Stall>,
 }
@@ -90,6 +95,7 @@ pub struct World {
     pub users: Users,
     pub sets: Sets,
     pub machines: Machines,
+    pub reviews: Reviews,
     pub witness: Witness,
     pub replicas: [Replica; 2],
     pub rows: BTreeMap<String, bool>,
@@ -124,6 +130,7 @@ impl World {
             users: Users::new(Random::stream(seed, 3)),
             sets: Sets::new(Random::stream(seed, 4)),
             machines: Machines::new(Random::stream(seed, 5)),
+            reviews: Reviews::new(Random::stream(seed, 6)),
             witness: Witness::default(),
             replicas: [Replica::default(), Replica::default()],
             rows: BTreeMap::new(),
@@ -273,7 +280,14 @@ impl World {
 
     /// A request of the operator.
     pub fn execute(&mut self, author: &Author, call: &Call) -> Result<Arc<Object>, Refused> {
+        if [ACCESS_REVIEW, OWN_ACCESS_REVIEW].contains(&call.kind) {
+            return Ok(reviews::access(self, call));
+        }
         if !call.is_read() && ![LEASE, EVENT].contains(&call.kind) && !call.is_dry_run() {
+            if author.for_review {
+                let text = || format!("what is only tried is stored: {}", call.shown());
+                self.witness.fail("trial", text);
+            }
             self.writes += 1;
             self.last_write = Instant::now();
         }
@@ -296,10 +310,17 @@ impl World {
                 )
             });
         }
+        let namespace = call.key.0.as_str();
+        let is_new = matches!(call.verb, Verb::Create | Verb::Apply);
+        if is_new && !["", NAMESPACE, OPERATORS_NAMESPACE].contains(&namespace) {
+            return Err(Refused::not_found(format!(
+                "namespaces {namespace:?} not found"
+            )));
+        }
         let answer = self.write(OPERATOR, call, Some(*author))?;
         let revision = self.store.revision;
         match (call.kind, call.verb) {
-            (DEPLOYMENT, Verb::Get) => {
+            (DEPLOYMENT, Verb::Get) if !author.for_review => {
                 let child = Workload::of(&answer);
                 self.witness.child_read(revision, author.life, &child);
             }
@@ -434,6 +455,7 @@ impl World {
             self.witness
                 .saw(revision, kind, (before.as_deref(), Some(&stored)), None);
             self.news[kind].notify_waiters();
+            reviews::written(self, kind, before.as_deref(), &stored);
         }
     }
 

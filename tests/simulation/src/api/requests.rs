@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::api::patch::{self, Writer};
 use crate::api::store::{DEPLOYMENT, KINDS, Key, NODE, Object, STATEFUL_SET, Store};
+use crate::api::validation;
 
 /// A request that was understood.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ impl Refused {
             code,
             reason,
             message: message.into(),
-            causes: Value::Null,
+            causes: json!([]),
         }
     }
 
@@ -368,6 +369,7 @@ pub fn execute(
     if !call.of_status {
         let live = old.as_ref().map(|old| &old.value);
         new = admission.admit(call, live, new)?;
+        validation::check(call.kind, &call.key, live, &new)?;
     }
     // Who owns a status, or an object that nobody applies, is nothing that anybody asks.
     if !call.of_status && [NODE, DEPLOYMENT, STATEFUL_SET].contains(&call.kind) {

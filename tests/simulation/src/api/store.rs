@@ -33,6 +33,7 @@ const fn kind(
 }
 
 const LYNQ: (&str, &str) = ("operator.lynq.sh", "v1");
+const AUTHORIZATION: (&str, &str) = ("authorization.k8s.io", "v1");
 
 pub const NODE: usize = 0;
 pub const HUB: usize = 1;
@@ -45,7 +46,11 @@ pub const STATEFUL_SET: usize = 7;
 pub const POD: usize = 10;
 pub const KUBERNETES_NODE: usize = 11;
 
-pub static KINDS: [Kind; 12] = [
+/// Whether who asks may do something; whether somebody may.
+pub const OWN_ACCESS_REVIEW: usize = 12;
+pub const ACCESS_REVIEW: usize = 13;
+
+pub static KINDS: [Kind; 14] = [
     kind(LYNQ, ("LynqNode", "lynqnodes"), (true, true)),
     kind(LYNQ, ("LynqHub", "lynqhubs"), (true, true)),
     kind(LYNQ, ("LynqForm", "lynqforms"), (true, true)),
@@ -66,6 +71,16 @@ pub static KINDS: [Kind; 12] = [
     kind(("", "v1"), ("Secret", "secrets"), (true, false)),
     kind(("", "v1"), ("Pod", "pods"), (true, true)),
     kind(("", "v1"), ("Node", "nodes"), (false, true)),
+    kind(
+        AUTHORIZATION,
+        ("SelfSubjectAccessReview", "selfsubjectaccessreviews"),
+        (false, false),
+    ),
+    kind(
+        AUTHORIZATION,
+        ("SubjectAccessReview", "subjectaccessreviews"),
+        (false, false),
+    ),
 ];
 
 impl Kind {
@@ -85,7 +100,7 @@ pub struct Object {
 }
 
 impl Object {
-    fn new(value: Value) -> Arc<Self> {
+    pub fn new(value: Value) -> Arc<Self> {
         let text = OnceLock::new();
         Arc::new(Object { value, text })
     }
