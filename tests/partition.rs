@@ -297,6 +297,9 @@ async fn there_is_no_way_round_the_partition_gate() -> Result<()> {
     let mut whole = fleet.get("StatefulSet", "db").await?;
     let spec = whole["spec"].as_object_mut().context("a spec")?;
     spec.remove("updateStrategy");
+    // Whatever its controller writes meanwhile.
+    let metadata = whole["metadata"].as_object_mut().context("metadata")?;
+    metadata.remove("resourceVersion");
     let replaced = kubectl_with(&["replace", "-f", "-"], &whole).await?;
     replaced.expect_success()?;
     let set = held("a PUT").await?;
