@@ -1,0 +1,335 @@
+//! What fleets of several sizes cost: the first sync, idle time, a change, a correction, a start with an empty memory, and the end
+//! of the leader. Run by `make bench-fleet`, with `N=1000` for the sizes up to that.
+//!
+//! The requests are those of the API server's audit log, the times those of a client of its own that watches the objects.
+
+/// The harness of the tests. The path leads out of this directory; below it the files are found as usual.
+#[path = ".."]
+mod harness {
+    pub mod cluster;
+    pub mod operator;
+    pub mod tenants;
+}
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::StreamExt;
+use harness::{cluster, operator, tenants};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use cluster::audit::AuditLog;
+use cluster::{Cluster, Options, wait};
+use operator::Operator;
+use tenants::Fleet;
+
+const SIZES: [usize; 4] = [300, 1_000, 3_000, 10_000];
+const WINDOW: usize = 100;
+/// ConfigMaps of a tenant, and the bytes in each.
+const OBJECTS: usize = 4;
+const BYTES: usize = 600;
+const IDLE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(1_800);
+const BAD: &str = "bad";
+/// The label of what a change changes.
+const CHANGED: &str = "bench-changed";
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let most = std::env::var("N").ok().filter(|n| !n.is_empty());
+    let most: usize = most.map_or(Ok(SIZES[3]), |n| n.parse()).context("N")?;
+    println!("{OBJECTS} ConfigMaps of {BYTES} bytes a tenant, maxSkew {WINDOW}\n");
+    println!(
+        "| tenants | what | took | first | requests | for each tenant | CPU | for each tenant | peak memory |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for size in SIZES.into_iter().filter(|size| *size <= most) {
+        Bench::of(size).await?;
+    }
+    Ok(())
+}
+
+struct Bench {
+    size: usize,
+    cluster: Cluster,
+    fleet: Fleet,
+    audit: AuditLog,
+}
+
+impl Bench {
+    async fn of(size: usize) -> Result<()> {
+        let cluster = Cluster::start(Options::default()).await?;
+        let mut operator = Operator::start(&cluster, "operator", &[]).await?;
+        let fleet = Fleet::new(&cluster, "bench", 0).await?;
+        for from in (0..size).step_by(1_000) {
+            fleet.insert(from..size.min(from + 1_000)).await?;
+        }
+        let audit = cluster.audit().await?;
+        let mut bench = Bench {
+            size,
+            cluster,
+            fleet,
+            audit,
+        };
+        bench.play(&mut operator).await
+    }
+
+    async fn play(&mut self, operator: &mut Operator) -> Result<()> {
+        let witness = Witness::start(self.cluster.admin().await?, &self.fleet.namespace).await?;
+        let mut hub = self.fleet.hub();
+        hub["spec"]["guard"] = json!({"maxCreations": self.size});
+        self.fleet.apply(&hub).await?;
+
+        let meter = Meter::start(operator)?;
+        self.fleet.apply(&self.form("v0", 0)).await?;
+        self.fleet.complete(self.size, DEADLINE).await?;
+        let first = witness.first("v0", meter.began);
+        self.row("first sync", &meter, first).await?;
+
+        let meter = Meter::start(operator)?;
+        sleep(IDLE).await;
+        self.row("idle", &meter, None).await?;
+
+        self.fleet.apply(&self.form("v0", WINDOW)).await?;
+        self.fleet.complete(self.size, DEADLINE).await?;
+        self.audit.read().await?;
+        let meter = Meter::start(operator)?;
+        self.fleet.apply(&self.form("v1", WINDOW)).await?;
+        self.fleet.complete(self.size, DEADLINE).await?;
+        let first = witness.first("v1", meter.began);
+        self.row("change", &meter, first).await?;
+
+        let meter = Meter::start(operator)?;
+        self.fleet.apply(&self.form(BAD, WINDOW)).await?;
+        let broken = self.size.min(WINDOW);
+        wait::until(
+            "the window is full of what is broken",
+            DEADLINE,
+            async || {
+                let count = witness.count(BAD);
+                ensure!(count >= broken, "{count} of {broken}");
+                Ok(())
+            },
+        )
+        .await?;
+        let first = witness.first(BAD, meter.began);
+        self.row("bad change", &meter, first).await?;
+
+        let meter = Meter::start(operator)?;
+        self.fleet.apply(&self.form("v2", WINDOW)).await?;
+        wait::until("what is broken is corrected", DEADLINE, async || {
+            let count = witness.count("v2");
+            ensure!(count >= broken, "{count} of {broken}");
+            Ok(())
+        })
+        .await?;
+        let first = witness.first("v2", meter.began);
+        self.row("correction of the broken", &meter, first).await?;
+        let meter = Meter::start(operator)?;
+        self.fleet.complete(self.size, DEADLINE).await?;
+        self.row("correction of the rest", &meter, None).await?;
+
+        operator.process.terminate(DEADLINE).await?;
+        self.audit.read().await?;
+        let began = Instant::now();
+        *operator = self.start("operator-anew").await?;
+        let meter = Meter {
+            began,
+            ..Meter::start(operator)?
+        };
+        self.synced(operator).await?;
+        self.row("cold start", &meter, None).await?;
+
+        let other = self.start("operator-other").await?;
+        sleep(Duration::from_secs(5)).await;
+        self.audit.read().await?;
+        let meter = Meter::start(&other)?;
+        operator.process.kill()?;
+        self.synced(&other).await?;
+        self.row("failover", &meter, None).await
+    }
+
+    /// One of several.
+    async fn start(&self, name: &str) -> Result<Operator> {
+        let kubeconfig = self.cluster.kubeconfig_for(&operator::identity()).await?;
+        Operator::start_at(&self.cluster, name, &kubeconfig, &["--leader-elect"]).await
+    }
+
+    /// Until the hub was synced twice, so that the second sync found nothing to do.
+    async fn synced(&self, operator: &Operator) -> Result<()> {
+        wait::until("the hub is synced", DEADLINE, async || {
+            let metrics = operator.metrics().await?;
+            let name = "lynqgate_hub_syncs_total{result=\"success\"} ";
+            let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+            let syncs: u64 = line.unwrap_or("0").parse()?;
+            ensure!(syncs >= 2, "{syncs} syncs");
+            Ok(())
+        })
+        .await
+    }
+
+    fn form(&self, version: &str, max_skew: usize) -> Value {
+        let map = |number: usize| {
+            let mut data = json!({"filler": "x".repeat(BYTES)});
+            let mut metadata = json!({});
+            let mut map = json!({"id": format!("c{number}"), "nameTemplate": format!("{{{{ .uid }}}}-c{number}")});
+            if number == 0 {
+                data["version"] = version.into();
+                metadata["labels"] = json!({CHANGED: "true"});
+                let cel = format!("object.data.version != '{BAD}'");
+                map["readyProbe"] = json!({"cel": cel});
+            }
+            map["spec"] = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+            map
+        };
+        let maps: Vec<Value> = (0..OBJECTS).map(map).collect();
+        json!({
+            "apiVersion": "operator.lynq.sh/v1", "kind": "LynqForm",
+            "metadata": {"name": "web", "namespace": self.fleet.namespace},
+            "spec": {
+                "hubId": "tenants",
+                "rollout": {"maxSkew": max_skew, "progressDeadlineSeconds": 600},
+                "configMaps": maps,
+            },
+        })
+    }
+
+    async fn row(&mut self, what: &str, meter: &Meter, first: Option<Duration>) -> Result<()> {
+        let took = meter.began.elapsed();
+        let spent = meter.spent()?;
+        let events = self.audit.read().await?;
+        let user = operator::identity().username();
+        let of_operator = events.iter().filter(|event| event.user == user);
+        let mut by_verb: BTreeMap<&str, usize> = BTreeMap::new();
+        for event in of_operator.filter(|event| event.resource != "leases") {
+            *by_verb.entry(&event.verb).or_default() += 1;
+        }
+        let requests: usize = by_verb.values().sum();
+        let size = self.size as f64;
+        let first = first.map_or(String::new(), |first| {
+            format!("{:.1} s", first.as_secs_f64())
+        });
+        let verbs: Vec<_> = by_verb
+            .iter()
+            .map(|(verb, n)| format!("{n} {verb}"))
+            .collect();
+        println!(
+            "| {} | {what} | {:.1} s | {first} | {requests}: {} | {:.2} | {:.1} s | {:.2} ms | {} MB |",
+            self.size,
+            took.as_secs_f64(),
+            verbs.join(", "),
+            requests as f64 / size,
+            spent.cpu.as_secs_f64(),
+            spent.cpu.as_secs_f64() * 1_000.0 / size,
+            spent.peak_kib / 1_024,
+        );
+        Ok(())
+    }
+}
+
+/// What a process takes from now on.
+struct Meter {
+    began: Instant,
+    process: u32,
+    cpu: Duration,
+}
+
+struct Spent {
+    cpu: Duration,
+    /// The most that was resident.
+    peak_kib: u64,
+}
+
+impl Meter {
+    fn start(operator: &Operator) -> Result<Meter> {
+        let process = operator.process.id().context("the operator runs")?;
+        // The kernel forgets the highest size so far.
+        std::fs::write(format!("/proc/{process}/clear_refs"), "5")?;
+        Ok(Meter {
+            began: Instant::now(),
+            process,
+            cpu: cpu(process)?,
+        })
+    }
+
+    fn spent(&self) -> Result<Spent> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|line| line.split_whitespace().next());
+        Ok(Spent {
+            cpu: cpu(self.process)?.saturating_sub(self.cpu),
+            peak_kib: peak.context("VmHWM")?.parse()?,
+        })
+    }
+}
+
+/// What the process has used so far, in user and kernel mode.
+fn cpu(process: u32) -> Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').context("stat")?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = |number: usize| -> Result<u64> { Ok(fields.get(number).context("stat")?.parse()?) };
+    let ticks = ticks(11)? + ticks(12)?;
+    Ok(Duration::from_secs_f64(
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+    ))
+}
+
+/// Which version each tenant's changing object has had, and when the first did.
+struct Witness {
+    seen: Arc<Mutex<BTreeMap<String, (Instant, usize)>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Witness {
+    async fn start(client: Client, namespace: &str) -> Result<Witness> {
+        let seen: Arc<Mutex<BTreeMap<String, (Instant, usize)>>> = Arc::default();
+        let api = Api::<ConfigMap>::namespaced(client, namespace);
+        let config = watcher::Config::default().labels(CHANGED);
+        let mut events = watcher(api, config).default_backoff().boxed();
+        let told = seen.clone();
+        let task = tokio::spawn(async move {
+            let mut versions: BTreeMap<String, String> = BTreeMap::new();
+            while let Some(event) = events.next().await {
+                let Ok(Event::Apply(map) | Event::InitApply(map)) = event else {
+                    continue;
+                };
+                let version = map.data.unwrap_or_default().remove("version");
+                let (name, version) = (
+                    map.metadata.name.unwrap_or_default(),
+                    version.unwrap_or_default(),
+                );
+                if versions.insert(name, version.clone()).as_ref() != Some(&version) {
+                    let mut told = told.lock().expect("the witness's lock");
+                    told.entry(version).or_insert_with(|| (Instant::now(), 0)).1 += 1;
+                }
+            }
+        });
+        Ok(Witness { seen, task })
+    }
+
+    /// How long after that the first object had this version.
+    fn first(&self, version: &str, after: Instant) -> Option<Duration> {
+        let seen = self.seen.lock().expect("the witness's lock");
+        Some(seen.get(version)?.0.duration_since(after))
+    }
+
+    /// How many objects have had it.
+    fn count(&self, version: &str) -> usize {
+        let seen = self.seen.lock().expect("the witness's lock");
+        seen.get(version).map_or(0, |(_, count)| *count)
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
