@@ -1,4 +1,5 @@
 //! What the webhooks ask of the operator's world: rows, nodes, policies, and what the API server says of a form.
+//! The modules of `server` may not know `controller`, so the two are joined here.
 
 use std::sync::Arc;
 

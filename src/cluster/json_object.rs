@@ -1,5 +1,5 @@
-//! An object of any kind as the JSON that the API server sent. kube's `DynamicObject` has typed metadata, which take as long to
-//! make as the rest, and would only be made JSON of again.
+//! An object of any kind as the JSON that the API server sent. kube's `DynamicObject` parses the metadata into types, and its
+//! users here would turn them into JSON again: that cost 13 % of the processor time of the simulation.
 
 use std::borrow::Cow;
 

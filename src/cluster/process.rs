@@ -59,7 +59,7 @@ pub fn compute<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs work that takes long, and ends although nobody waits for it any more. None where it panicked.
+/// Runs work that takes long on a thread of its own, to its end even when the caller no longer waits. None: it panicked.
 pub async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     match simulated() {
         None => spawn_blocking(work).await.ok(),

@@ -28,6 +28,8 @@ pub trait Decisions: Send + Sync {
         rest: &Rest,
         now: Timestamp,
     ) -> NodePlan {
+        #[cfg(debug_assertions)]
+        planted(node);
         plan::plan(node, seen, rest, now)
     }
 
@@ -46,18 +48,10 @@ pub trait Decisions: Send + Sync {
 /// As `decide` decides.
 pub struct Decide;
 
-impl Decisions for Decide {
-    /// For the test of panics: the reconcile of a node with this name panics. A release does not have it.
-    #[cfg(debug_assertions)]
-    fn node(
-        &self,
-        node: &NodeDigest,
-        seen: &[plan::ObservedResource],
-        rest: &Rest,
-        now: Timestamp,
-    ) -> NodePlan {
-        let is_planted = node.key.name.starts_with("planted-panic-");
-        assert!(!is_planted, "planted");
-        plan::plan(node, seen, rest, now)
-    }
+impl Decisions for Decide {}
+
+/// For the test of panics: the reconcile of a node with this name panics. A release does not have it.
+#[cfg(debug_assertions)]
+fn planted(node: &NodeDigest) {
+    assert!(!node.key.name.starts_with("planted-panic-"), "planted");
 }

@@ -197,8 +197,8 @@ async fn write(
     Ok(Written::Sent(sent))
 }
 
-/// What is the node's own is written without a look, and by its uid: somebody may have made another of its name since. None
-/// where only a look tells what to write.
+/// Writes an object that is the node's own without reading it first, and by its uid: somebody may have made another of its name
+/// since. None: what to write depends on the live object.
 async fn send_remembered(
     objects: &Objects,
     node: &NodeDigest,
@@ -217,8 +217,8 @@ async fn send_remembered(
     }
 }
 
-/// Applies over a live object. The fields that the object names no more are made ours before, so that they go; or after the
-/// API server refused the apply because of them, which `refusal` says that it has done already.
+/// Applies the object over the live one. lynqgate first takes over the fields that the object no longer names, so that the apply
+/// removes them, or does so once the API server has rejected an apply. `refusal`: it has rejected one already.
 async fn apply_over(
     objects: &Objects,
     target: &Target<'_>,

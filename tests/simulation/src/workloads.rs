@@ -86,12 +86,13 @@ pub fn set_ready(world: &mut World, name: &str, ready: bool) {
     });
 }
 
-/// The garbage collector: what belongs to a LynqNode that is gone goes, also what was made after that.
+/// The garbage collector: it deletes what belongs to a LynqNode that is gone, also what was made after that.
 pub async fn garbage(shared: Shared) {
-    tokio::join!(watch(&shared, NODE), watch(&shared, DEPLOYMENT));
+    tokio::join!(collect(&shared, NODE), collect(&shared, DEPLOYMENT));
 }
 
-async fn watch(shared: &Shared, kind: usize) {
+/// What the events of this kind leave without an owner.
+async fn collect(shared: &Shared, kind: usize) {
     let mut next = 0;
     loop {
         let mut owners: Vec<String> = vec![];
