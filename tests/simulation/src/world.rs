@@ -129,7 +129,7 @@ impl World {
             chance: Random::stream(seed, 2),
             users: Users::new(Random::stream(seed, 3)),
             sets: Sets::new(Random::stream(seed, 4)),
-            machines: Machines::new(Random::stream(seed, 5)),
+            machines: Machines::new(Random::stream(seed, 7)),
             reviews: Reviews::new(Random::stream(seed, 6)),
             witness: Witness::default(),
             replicas: [Replica::default(), Replica::default()],
