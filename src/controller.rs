@@ -112,7 +112,7 @@ pub struct World {
     pub forms_told: Notify,
     /// Why each held node waits; written by the release loop, shown in the node's status.
     pub holds: Mutex<BTreeMap<NodeKey, HoldReason>>,
-    /// The generation of each form that every row has been rendered from, and why a form cannot be rendered at all.
+    /// What each form was rendered to last, and why it cannot be rendered at all.
     pub rendered: Mutex<BTreeMap<(String, String), Rendered>>,
     /// Whether the deletions of a hub are held back, once one of its syncs has looked.
     pub deletions_held: Mutex<BTreeMap<HubKey, bool>>,
@@ -140,14 +140,14 @@ pub struct Rendered {
     pub generation: i64,
     /// The oldest generation that is known to render the same: what came since changes no more than the policy.
     pub same_since: i64,
-    /// Nodes of it are being written: those that are not yet may seem to have nothing to wait for.
-    pub writing: bool,
-    /// What the nodes were last written from; those that the API server refused are not waited for.
+    /// What the desired nodes were rendered from.
     pub spec: Option<Arc<FormSpec>>,
-    /// Of the hub's spec whose rows they were written from ([`sync::rows_hash`](crate::decide::hub::sync::rows_hash)).
+    /// Of the hub's spec whose rows they were rendered from ([`sync::rows_hash`](crate::decide::hub::sync::rows_hash)).
     pub rows_hash: Option<String>,
-    /// The nodes that its rows ask for, since its first sync.
+    /// The nodes that its rows ask for, since its first sync. Those that do not hold it yet are not released.
     pub desired: Option<Arc<Desired>>,
+    /// They are being written: what does not hold it yet is no reason for another sync.
+    pub writing: bool,
     /// Nodes that could not be written from it, and will not be by trying again.
     pub unwritten: BTreeSet<String>,
     pub error: Option<String>,

@@ -22,7 +22,7 @@ use crate::controller::metrics::Metrics;
 use crate::controller::node::takeover::foresee;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{NodeKey, ObjectKey};
-use crate::decide::hub::sync::NodeWrite;
+use crate::decide::hub::sync::{NodeWrite, RenderSource};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::takeover::left;
 use crate::decide::rollout::Live;
@@ -68,11 +68,12 @@ struct NodeCheck {
 }
 
 impl NodeCheck {
-    fn written(mut write: NodeWrite) -> Self {
+    fn written(source: &RenderSource, write: NodeWrite) -> Self {
+        let spec = source.object(&write)["spec"].take();
         NodeCheck {
             name: write.name,
             form: write.form,
-            spec: Some(write.object["spec"].take()),
+            spec: Some(spec),
         }
     }
 
@@ -158,13 +159,18 @@ async fn found(
         found.goes(hub, &of_hub);
         return Ok(found);
     }
-    let FirstSync { plan, broken } = match first_sync(world, hub).await {
+    let sync = match first_sync(world, hub).await {
         Ok(sync) => sync,
         Err(problem) => {
             found.problem = Some(problem);
             return Ok(found);
         }
     };
+    let FirstSync {
+        source,
+        plan,
+        broken,
+    } = sync;
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
     found.broken_forms = broken;
     found.deletions_held = plan.held.as_ref().map(ToString::to_string);
@@ -180,7 +186,8 @@ async fn found(
         .filter(|(_, terms)| terms.policy.paused && !terms.forced);
     found.paused_forms = paused.map(|(form, _)| form.clone()).collect();
     let written: BTreeSet<String> = plan.writes.iter().map(|write| write.name.clone()).collect();
-    let mut all: Vec<NodeCheck> = plan.writes.into_iter().map(NodeCheck::written).collect();
+    let check = |write| NodeCheck::written(&source, write);
+    let mut all: Vec<NodeCheck> = plan.writes.into_iter().map(check).collect();
     for node in of_hub {
         let name = &node.key.name;
         if node.deleting {

@@ -108,20 +108,23 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             compiled: change.new,
         },
     )]);
+    let source = sync::RenderSource {
+        hub: sync::Hub {
+            namespace: form.namespace.clone(),
+            name: form.hub_id.clone(),
+            uid: String::new(),
+            skew: Default::default(),
+            deletions: sync::Allowance::default(),
+            creations: sync::Allowance::default(),
+            seed: [0; 32],
+        },
+        forms,
+        rows,
+    };
     let plan = sync::plan(
         &SyncInputs {
-            hub: &sync::Hub {
-                namespace: form.namespace.clone(),
-                name: form.hub_id.clone(),
-                uid: String::new(),
-                skew: Default::default(),
-                deletions: sync::Allowance::default(),
-                creations: sync::Allowance::default(),
-                seed: [0; 32],
-            },
-            forms: &forms,
+            source: &source,
             broken_forms: &BTreeSet::new(),
-            rows: &rows,
             nodes: &[],
             foreign: &|_| None,
             moved: &|_| None,
@@ -130,13 +133,13 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         clock::now(),
     );
     for write in &plan.writes {
-        let node = shown(&write.object);
+        let node = shown(&source.object(write));
         match arguments.output {
             Output::Yaml => print(serde_saphyr::to_string(&node)?)?,
             Output::Json => print(serde_json::to_string_pretty(&node)? + "\n")?,
         }
     }
-    if rows.inactive > 0 {
+    if source.rows.inactive > 0 {
         tell("the row is inactive: it gets no node");
     }
     for findings in [&plan.skipped, &plan.render_errors] {

@@ -139,7 +139,7 @@ async fn sync(
         return Some(Duration::ZERO);
     }
     world.metrics.synced("success");
-    let acted = act(world, (&current, &said), &spec, &rows, memory).await;
+    let acted = act(world, (&current, &said), &spec, rows, memory).await;
     world.metrics.reconciled("lynqhub", acted.is_ok());
     match acted {
         Ok(wait) => wait.into_iter().chain(interval).min(),
@@ -158,7 +158,7 @@ async fn act(
     world: &World,
     (hub, said): (&Hub, &Said),
     spec: &HubSpec,
-    rows: &Rows,
+    rows: Rows,
     memory: &mut HubMemory,
 ) -> Result<Option<Duration>, ApiError> {
     let key = (hub.namespace.clone(), hub.name.clone());
@@ -166,7 +166,7 @@ async fn act(
         Some(seed) => seed,
         None => *memory.seed.insert(seed::seed(world, hub).await?),
     };
-    let (mut plan, forms, broken) = decide(world, hub, spec, rows, memory, seed);
+    let (source, mut plan, broken) = decide(world, (hub, spec), rows, memory, seed);
     let mut failures = vec![];
     let makes = plan.writes.iter().any(|write| write.makes);
     let waits = plan.creations_held.is_some();
@@ -185,14 +185,18 @@ async fn act(
     if !plan.writes.is_empty() {
         reopen(world, &key, &plan.desired).await;
     }
-    failures.extend(nodes::write_nodes(world, (&key, said), &plan.writes).await);
-    let (mut deletes, waits) = (plan.deletes.as_slice(), plan.held.is_some());
-    let goes = !deletes.is_empty();
-    if let Err(failure) = nodes::spend(world, hub, names::CONFIRM_DELETIONS, waits, goes).await {
-        failures.push(failure);
-        deletes = &[];
+    let written = nodes::write_nodes(world, (&key, said), &source, &plan.writes).await;
+    failures.extend(written.failures);
+    if written.finished {
+        let (mut deletes, waits) = (plan.deletes.as_slice(), plan.held.is_some());
+        let goes = !deletes.is_empty();
+        let spent = nodes::spend(world, hub, names::CONFIRM_DELETIONS, waits, goes).await;
+        if let Err(failure) = spent {
+            failures.push(failure);
+            deletes = &[];
+        }
+        failures.extend(nodes::delete_nodes(world, hub, deletes).await);
     }
-    failures.extend(nodes::delete_nodes(world, hub, deletes).await);
     for failure in &mut failures {
         failure.times += memory.failing.get(&failure.name).copied().unwrap_or(0);
     }
@@ -204,23 +208,21 @@ async fn act(
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
     }
-    let refused = failures.iter().filter_map(|failure| {
-        let (form, _) = failure.node.as_ref()?;
-        Some((form.clone(), failure.name.clone()))
-    });
-    let unwritten = plan.unwritten.into_iter().chain(refused).collect();
-    note_rendered(world, hub, memory, &failures, &plan.desired, &unwritten);
+    note_written(world, &key, memory, &failures);
+    if !written.finished {
+        return Ok(Some(Duration::ZERO));
+    }
     let desired = plan.desired.values().map(|nodes| nodes.count()).sum();
     let report = Report {
         source: spec.source.type_,
         deletions_held: held,
         creations_held: plan.creations_held.as_ref().map(ToString::to_string),
-        skipped_rows: rows.skipped.len(),
+        skipped_rows: source.rows.skipped.len(),
         skipped: &plan.skipped,
         render_errors: &plan.render_errors,
         failures: &failures,
         desired,
-        forms: forms.len() + broken.len(),
+        forms: source.forms.len() + broken.len(),
     };
     let say_again = report::synced(world, hub, memory, &report).await;
     let of_hub = key.clone();
@@ -281,6 +283,7 @@ async fn reopen(world: &World, hub: &HubKey, desired: &BTreeMap<String, Arc<Desi
 
 /// What the first sync of a hub finds, and what it would write and delete.
 pub struct FirstSync {
+    pub source: sync::RenderSource,
     pub plan: sync::Plan,
     /// Forms that cannot be rendered, and why.
     pub broken: BTreeMap<String, String>,
@@ -294,7 +297,7 @@ pub async fn first_sync(world: &World, hub: &Hub) -> Result<FirstSync, String> {
     let seed = seed::seed(world, hub).await;
     let seed = seed.map_err(|error| error.to_string())?;
     let mut memory = HubMemory::default();
-    let (plan, _, names) = decide(world, hub, &spec, &rows, &mut memory, seed);
+    let (source, plan, names) = decide(world, (hub, &spec), rows, &mut memory, seed);
     let why = |name: &String| match memory.compiled.get(name) {
         Some(compiled) => compiled.form.as_ref().err().cloned(),
         None => world
@@ -309,18 +312,21 @@ pub async fn first_sync(world: &World, hub: &Hub) -> Result<FirstSync, String> {
         .iter()
         .filter_map(|name| Some((name.clone(), why(name)?)));
     let broken = broken.collect();
-    Ok(FirstSync { plan, broken })
+    Ok(FirstSync {
+        source,
+        plan,
+        broken,
+    })
 }
 
-/// What the rows and forms make of the hub's nodes; its forms, and the names of those that cannot be rendered.
+/// What the rows and forms make of the hub's nodes, and the names of the forms that cannot be rendered.
 fn decide(
     world: &World,
-    hub: &Hub,
-    spec: &HubSpec,
-    rows: &Rows,
+    (hub, spec): (&Hub, &HubSpec),
+    rows: Rows,
     memory: &mut HubMemory,
     seed: [u8; 32],
-) -> (sync::Plan, BTreeMap<String, sync::Form>, BTreeSet<String>) {
+) -> (sync::RenderSource, sync::Plan, BTreeSet<String>) {
     let key = (hub.namespace.clone(), hub.name.clone());
     let forced = is_forced(&hub.annotations);
     let (forms, broken) = process::compute(|| compile_forms(world, &key, forced, memory));
@@ -349,11 +355,14 @@ fn decide(
         let elsewhere = !form.deleting && !form.hub_id.is_empty() && form.hub_id != hub.name;
         elsewhere.then(|| form.hub_id.clone())
     };
-    let seen = SyncInputs {
-        hub: &view,
-        forms: &forms,
-        broken_forms: &broken,
+    let source = sync::RenderSource {
+        hub: view,
+        forms,
         rows,
+    };
+    let seen = SyncInputs {
+        source: &source,
+        broken_forms: &broken,
         nodes: &nodes,
         foreign: &foreign,
         moved: &moved,
@@ -361,7 +370,7 @@ fn decide(
     };
     // Rendering takes as long as the templates like; the gate and the lease must not wait for it.
     let plan = process::compute(|| world.decisions.sync(&seen, clock::now()));
-    (plan, forms, broken)
+    (source, plan, broken)
 }
 
 /// The hub's forms, compiled once for each generation; and the names of those that cannot be.
@@ -427,8 +436,8 @@ fn current(world: &World, hub: &HubKey, name: &str, compiled: &Compiled) -> Opti
     (form.uid == compiled.uid && form.hub_id == hub.1).then_some(form)
 }
 
-/// Before anything is written or deleted: nobody must take for all there are what is only there yet. And until they are all
-/// written, an ordered form releases nothing: a canary that is still to be written looks settled.
+/// What every node is to be is known before the first of them is written: the release loop lets go what is written, and waits
+/// for the rest.
 fn note_planned(
     world: &World,
     hub: &HubKey,
@@ -441,75 +450,40 @@ fn note_planned(
         let Some(form) = current(world, hub, name, compiled) else {
             continue;
         };
-        let key = (hub.0.clone(), name.clone());
-        if plan.writes.iter().any(|write| write.form == *name) {
-            let entry = rendered.entry(key.clone());
-            entry
-                .or_insert_with(|| Rendered::told(&form.status))
-                .writing = true;
-        }
+        let entry = rendered.entry((hub.0.clone(), name.clone()));
+        let entry = entry.or_insert_with(|| Rendered::told(&form.status));
+        entry.error = compiled.form.as_ref().err().cloned();
         // Where the form cannot be rendered now, all of that stays as it was.
-        if let Some(entry) = rendered.get_mut(&key)
-            && let Some(desired) = plan.desired.get(name)
-        {
-            entry.desired = Some(desired.clone());
-            // What this sync leaves alone may be what nobody wants any more.
-            let behind = plan.unwritten.iter().filter(|(form, _)| form == name);
-            entry.unwritten.extend(behind.map(|(_, node)| node.clone()));
-            // From here on the nodes may have what a revert of the form, or of the hub, does not want.
-            let same = |written: &Arc<FormSpec>| written.renders_like(&compiled.spec);
-            entry.spec = entry.spec.take().filter(same);
-            entry.rows_hash = entry.rows_hash.take().filter(|known| known == rows_hash);
+        let Some(desired) = plan.desired.get(name) else {
+            continue;
+        };
+        entry.writing = plan.writes.iter().any(|write| write.form == *name);
+        entry.desired = Some(desired.clone());
+        let unwritten = plan.unwritten.iter().filter(|(form, _)| form == name);
+        entry.unwritten = unwritten.map(|(_, node)| node.clone()).collect();
+        entry.generation = compiled.generation;
+        entry.rows_hash = Some(rows_hash.to_owned());
+        let before = entry.spec.replace(compiled.spec.clone());
+        if !before.is_some_and(|before| compiled.spec.renders_like(&before)) {
+            entry.same_since = compiled.generation;
         }
     }
 }
 
-/// The release loop shows how far the rendering is, and why a form cannot be rendered.
-fn note_rendered(
-    world: &World,
-    hub: &Hub,
-    memory: &HubMemory,
-    failures: &[Failure],
-    desired: &BTreeMap<String, Arc<Desired>>,
-    unwritten: &BTreeSet<(String, String)>,
-) {
-    let rows_hash = hub.spec.as_ref().ok().map(|spec| sync::rows_hash(spec));
+/// What could not be written is not waited for by any other sync.
+fn note_written(world: &World, hub: &HubKey, memory: &HubMemory, failures: &[Failure]) {
     let mut rendered = world.rendered.lock();
-    let of_hub = (hub.namespace.clone(), hub.name.clone());
-    for (name, compiled) in &memory.compiled {
-        let Some(form) = current(world, &of_hub, name, compiled) else {
+    for name in memory.compiled.keys() {
+        let Some(entry) = rendered.get_mut(&(hub.0.clone(), name.clone())) else {
             continue;
         };
-        let key = (hub.namespace.clone(), name.clone());
-        let entry = rendered.entry(key);
-        let entry = entry.or_insert_with(|| Rendered::told(&form.status));
         entry.writing = false;
-        let nodes = desired.get(name);
-        match (&compiled.form, nodes) {
-            (Err(error), _) => entry.error = Some(error.clone()),
-            // Its spec cannot be read any more.
-            (Ok(_), None) => {}
-            (Ok(_), Some(nodes)) => {
-                entry.error = None;
-                entry.desired = Some(nodes.clone());
-                let of_form = |failure: &&Failure| {
-                    let node = failure.node.as_ref();
-                    node.is_some_and(|(form, _)| form == name)
-                };
-                let failed: Vec<&Failure> = failures.iter().filter(of_form).collect();
-                let of_form = unwritten.iter().filter(|(form, _)| form == name);
-                entry.unwritten = of_form.map(|(_, node)| node.clone()).collect();
-                if !failed.iter().any(|failure| failure.is_fleeting()) {
-                    // What was refused for good is told as unwritten.
-                    entry.generation = compiled.generation;
-                    entry.rows_hash.clone_from(&rows_hash);
-                    let before = entry.spec.replace(compiled.spec.clone());
-                    if !before.is_some_and(|before| compiled.spec.renders_like(&before)) {
-                        entry.same_since = compiled.generation;
-                    }
-                }
-            }
-        }
+        let refused = failures.iter().filter(|failure| {
+            let node = failure.node.as_ref();
+            node.is_some_and(|(form, _)| form == name)
+        });
+        let refused = refused.map(|failure| failure.name.clone());
+        entry.unwritten.extend(refused);
     }
 }
 

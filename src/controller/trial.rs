@@ -222,18 +222,11 @@ impl OnServer<'_> {
         match error {
             ApiError::Invalid { why, .. } => {
                 let why = self.why(node, sample, &served, &why).await;
-                let Ok(live) = self.objects.get(&key).await else {
-                    return TrialOutcome::Refused(why);
-                };
-                // What a new object would be taken with is refused for what the present one has.
-                let Ok(new) = self.anew(node, sample, &key).await else {
-                    return TrialOutcome::Refused(why);
-                };
-                if fits_alone(&strict, node, (resource, &key), recorded).await {
-                    return TrialOutcome::Refused(beside_others(&why, &live));
+                match self.invalid(node, (sample, &key), recorded, &why).await {
+                    Ok(outcome) => outcome,
+                    Err(error) if error.may_pass() => TrialOutcome::NotNow(error.to_string()),
+                    Err(_) => TrialOutcome::Refused(why),
                 }
-                let why = immutable(&kind, &live, &new).unwrap_or(why);
-                TrialOutcome::Fixed(why, Recreation::of(&kind, &live, &new))
             }
             ApiError::NotFound(_) if !key.namespace.is_empty() => {
                 self.without_namespace(node, sample, &served, key).await
@@ -248,6 +241,27 @@ impl OnServer<'_> {
             }
             error => TrialOutcome::NotNow(error.to_string()),
         }
+    }
+
+    /// What a new object would be taken with is refused for what the present one has. An error says that this could not be found
+    /// out, or that there is no present one, or that a new one is refused as well.
+    async fn invalid(
+        &self,
+        node: &NodeDigest,
+        (sample, key): (&Sample, &ObjectKey),
+        recorded: bool,
+        why: &str,
+    ) -> Result<TrialOutcome, ApiError> {
+        let strict = self.strict(node);
+        let live = self.objects.get(key).await?;
+        let new = self.anew(node, sample, key).await?;
+        if fits_alone(&strict, node, (&sample.resource, key), recorded).await? {
+            return Ok(TrialOutcome::Refused(beside_others(why, &live)));
+        }
+        let kind = &key.kind;
+        let fixed = immutable(kind, &live, &new).unwrap_or_else(|| why.to_owned());
+        let recreation = Recreation::of(kind, &live, &new);
+        Ok(TrialOutcome::Fixed(fixed, recreation))
     }
 
     /// The node of another form that has the object, where there is one.

@@ -1,8 +1,7 @@
 //! Carries out what a sync decided: LynqNodes are written and deleted, and every one that did not go through is named.
 
-use std::borrow::Cow;
-
 use futures::StreamExt;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use serde_json::{Value, json};
 
@@ -13,11 +12,12 @@ use crate::cluster::catalog::Hub;
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
+use crate::cluster::process;
 use crate::controller::hub::LASTING;
 use crate::controller::{Said, World};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
-use crate::decide::hub::sync::{NodeDeletion, NodeWrite};
+use crate::decide::hub::sync::{NodeDeletion, NodeWrite, RenderSource};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::plan::recreate::Dependents;
 use crate::decide::node::takeover::left;
@@ -39,7 +39,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub fn new(name: &str, node: Option<(String, String)>, error: &ApiError) -> Self {
+    fn of(write: &NodeWrite, error: &ApiError) -> Self {
+        let node = (write.form.clone(), write.uid.clone());
+        Failure::new(&write.name, Some(node), error)
+    }
+
+    fn new(name: &str, node: Option<(String, String)>, error: &ApiError) -> Self {
         let retry = error.may_pass();
         Failure {
             name: name.to_owned(),
@@ -56,39 +61,39 @@ impl Failure {
     }
 }
 
-/// Of what was decided while the hub and its forms said this, nothing goes live at once when they say something else by now,
-/// such as that they are paused.
+/// What came of a sync's writes.
+#[derive(Default)]
+pub struct NodesWritten {
+    pub failures: Vec<Failure>,
+    /// The hub and its forms said the same all the time. Else the rest was not sent: another sync decides on it anew, with the
+    /// nodes first that wait for a correction.
+    pub finished: bool,
+}
+
 pub async fn write_nodes(
     world: &World,
     (hub, said): (&HubKey, &Said),
+    source: &RenderSource,
     writes: &[NodeWrite],
-) -> Vec<Failure> {
-    let (mut failures, mut left, mut running) = (vec![], writes.iter(), FuturesUnordered::new());
+) -> NodesWritten {
+    let (mut written, mut left) = (NodesWritten::default(), writes.iter());
+    let mut running = FuturesUnordered::new();
     loop {
         while running.len() < REQUESTS_MAX
+            && world.still_says(hub, said)
             && let Some(write) = left.next()
         {
             running.push(async move {
-                let key = ObjectKey::own(
-                    "LynqNode",
-                    write.object["metadata"]["namespace"]
-                        .as_str()
-                        .unwrap_or_default(),
-                    &write.name,
-                );
+                let key = ObjectKey::own("LynqNode", &hub.0, &write.name);
                 let asked = world.nodes.asked();
                 let before = world.nodes.get(&NodeKey {
                     namespace: key.namespace.clone(),
                     name: key.name.clone(),
                 });
-                let mut object = Cow::Borrowed(&write.object);
-                if write.way.is_some() && !world.still_says(hub, said) {
-                    let annotations = object.to_mut()["metadata"]["annotations"].as_object_mut();
-                    annotations.map(|all| all.remove(names::UNGATED));
-                }
+                let mut object = process::compute(|| source.object(write));
                 let written = match &before {
                     Some(before) if before.holds_lynqs_templates() => {
-                        write_over_lynqs(world, &key, object.to_mut()).await
+                        write_over_lynqs(world, &key, &mut object).await
                     }
                     _ => world.objects.apply(&key, &object, true).await,
                 };
@@ -96,7 +101,8 @@ pub async fn write_nodes(
             });
         }
         let Some((write, asked, before, result)) = running.next().await else {
-            return failures;
+            written.finished = left.len() == 0;
+            return written;
         };
         match result {
             Ok(object) => {
@@ -116,18 +122,11 @@ pub async fn write_nodes(
                     let why = "it is stored with another content than the hub writes: an admission webhook or policy changes LynqNodes \
                                (exclude lynqnodes.operator.lynq.sh from it), or their definition is Lynq's or an older one \
                                (install lynqgate's)";
-                    failures.push(Failure::new(
-                        &write.name,
-                        Some((write.form.clone(), write.uid.clone())),
-                        &ApiError::Refused(why.to_owned()),
-                    ));
+                    let error = ApiError::Refused(why.to_owned());
+                    written.failures.push(Failure::of(write, &error));
                 }
             }
-            Err(error) => failures.push(Failure::new(
-                &write.name,
-                Some((write.form.clone(), write.uid.clone())),
-                &error,
-            )),
+            Err(error) => written.failures.push(Failure::of(write, &error)),
         }
     }
 }
@@ -193,25 +192,21 @@ async fn complete_record(world: &World, key: &ObjectKey) -> Result<Option<Value>
 
 pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) -> Vec<Failure> {
     let about = About::new("LynqHub", &hub.namespace, &hub.name, &hub.uid);
-    let mut failures = vec![];
-    for NodeDeletion { name, uid, reason } in deletes {
-        match world
-            .objects
-            .delete(
-                &ObjectKey::own("LynqNode", &hub.namespace, name),
-                uid,
-                None,
-                Dependents::Go,
-            )
-            .await
-        {
-            Ok(()) => world.events.tell(
-                &about,
-                EventReason::NodeDeleted,
-                format!("Deleted LynqNode '{name}': {reason}"),
-            ),
-            Err(error) => failures.push(Failure::new(name, None, &error)),
+    let delete = async |NodeDeletion { name, uid, reason }: &NodeDeletion| {
+        let key = ObjectKey::own("LynqNode", &hub.namespace, name);
+        match world.objects.delete(&key, uid, None, Dependents::Go).await {
+            Ok(()) => {
+                let note = format!("Deleted LynqNode '{name}': {reason}");
+                world.events.tell(&about, EventReason::NodeDeleted, note);
+                None
+            }
+            Err(error) => Some(Failure::new(name, None, &error)),
         }
+    };
+    let mut failures = vec![];
+    for some in deletes.chunks(REQUESTS_MAX) {
+        let failed = join_all(some.iter().map(&delete)).await;
+        failures.extend(failed.into_iter().flatten());
     }
     failures
 }

@@ -109,20 +109,22 @@ pub async fn dry_run_anew(
     send(&objects, &target, object, &ExistingObject::Nothing).await
 }
 
-/// Whether the object could be changed if nobody else had fields in it: then no field is immutable.
+/// Whether the object could be changed if nobody else had fields in it: then no field is immutable. An error says that nobody
+/// knows now.
 pub async fn fits_alone(
     objects: &Objects,
     node: &NodeDigest,
     (resource, key): (&Resource, &ObjectKey),
     recorded: bool,
-) -> bool {
+) -> Result<bool, ApiError> {
     let alone = Resource {
         patch_strategy: PatchStrategy::Replace,
         ..resource.clone()
     };
-    dry_run(objects, node, (&alone, key), recorded)
-        .await
-        .is_ok()
+    match dry_run(objects, node, (&alone, key), recorded).await {
+        Err(error) if error.may_pass() => Err(error),
+        tried => Ok(tried.is_ok()),
+    }
 }
 
 enum Written {

@@ -38,7 +38,7 @@ pub async fn make_room(
             return Ok(false);
         };
         let Recreation { dependents, loss } = Recreation::of(&key.kind, &live, &new);
-        if fits_alone(&world.objects, node, (resource, key), target.recorded).await {
+        if fits_alone(&world.objects, node, (resource, key), target.recorded).await? {
             return Ok(false);
         }
         if let Some(loss) = loss {

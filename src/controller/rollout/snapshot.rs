@@ -42,10 +42,14 @@ pub fn of(seen: &SnapshotInputs) -> Snapshot {
         let of_form = (node.key.namespace.clone(), node.form.clone());
         let desired = seen.rendered.get(&of_form);
         let desired = desired.and_then(|rendered| rendered.desired.as_ref());
-        let view = rollout::Node {
-            unwanted: desired.is_some_and(|desired| desired.is_unwanted(&node.key.name)),
-            ..node.for_rollout(policy)
-        };
+        let mut view = node.for_rollout(policy);
+        if let Some(desired) = desired {
+            let name = &node.key.name;
+            view.unwanted = desired.is_unwanted(name);
+            if let Some((policy, of_row)) = policy.zip(desired.group_of(name)) {
+                view.group = policy.group_of(&node.labels, of_row);
+            }
+        }
         (node.key.name.clone(), view)
     };
     Snapshot {
@@ -95,18 +99,17 @@ fn form_view(
             rendered_generation != form.generation || (is_ordered(spec) && waits())
         }
         Some(known) => {
-            let written = known.spec.as_ref();
-            (known.writing && is_ordered(spec))
-                || !written.is_some_and(|written| spec.renders_like(written))
+            let rendered = known.spec.as_ref();
+            !rendered.is_some_and(|rendered| spec.renders_like(rendered))
         }
     };
-    // Of what another process wrote, the hub's status tells.
+    // Of what another process rendered, the hub's status tells.
     let told = || seen.hub?.status.rows_hash.clone();
-    let written_from = match known {
+    let rendered_from = match known {
         Some(known) => known.rows_hash.clone(),
         None => told(),
     };
-    let other_rows = written_from != *rows_hash;
+    let other_rows = rendered_from != *rows_hash;
     let is_sound = |hub: &&Hub| !hub.deleting && hub.spec.is_ok();
     let is_sound = seen.hub.filter(is_sound).is_some();
     let desired = known.and_then(|rendered| rendered.desired.as_ref());

@@ -57,6 +57,11 @@ impl Desired {
         self.others.contains_key(name)
     }
 
+    /// The group of the node's row, where a row asks for the node. The node itself tells it only once it is written.
+    pub fn group_of(&self, name: &str) -> Option<Option<usize>> {
+        Some(self.wanted.get(name)?.group)
+    }
+
     /// How many nodes the rows ask for.
     pub fn count(&self) -> usize {
         self.wanted.len()

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api::hub::{HubSpec, Source};
 use crate::api::policy::{Rollout, Skew};
@@ -18,8 +18,9 @@ use crate::decide::hub::render::{CompiledForm, RowInputs};
 use crate::decide::hub::rows::guard::{Asked, Direction, Held, Verdict, guard};
 use crate::decide::hub::rows::names::node_name;
 use crate::decide::hub::rows::{Row, Rows};
-use crate::decide::hub::sync::write::{RenderedNode, RowNode};
+use crate::decide::hub::sync::write::{RowNode, rendered_hash};
 use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::order::natural;
 use crate::decide::rollout::{Live, Way};
 use crate::decide::shared::content;
 
@@ -112,6 +113,7 @@ pub fn labels(hub: &str, uid: &str) -> BTreeMap<String, String> {
 }
 
 /// A form that can be rendered.
+#[derive(Clone)]
 pub struct Form {
     pub generation: i64,
     pub policy: Rollout,
@@ -143,13 +145,32 @@ impl CachedRendering {
     }
 }
 
+/// What nodes are rendered from.
+#[derive(Clone)]
+pub struct RenderSource {
+    pub hub: Hub,
+    pub forms: BTreeMap<String, Form>,
+    pub rows: Rows,
+}
+
+impl RenderSource {
+    fn inputs<'a>(&'a self, form: &'a str, row: &'a Row, first_seen: Timestamp) -> RowInputs<'a> {
+        RowInputs {
+            hub: &self.hub.name,
+            form,
+            row,
+            first_seen,
+            seed: self.hub.seed,
+        }
+    }
+}
+
 /// What one sync sees.
+#[derive(Clone, Copy)]
 pub struct SyncInputs<'a> {
-    pub hub: &'a Hub,
-    pub forms: &'a BTreeMap<String, Form>,
+    pub source: &'a RenderSource,
     /// Forms that are there but cannot be rendered: their nodes stay as they are.
     pub broken_forms: &'a BTreeSet<String>,
-    pub rows: &'a Rows,
     /// The hub's nodes.
     pub nodes: &'a [Arc<NodeDigest>],
     /// The hub of a node of this name, where that is another one.
@@ -159,17 +180,21 @@ pub struct SyncInputs<'a> {
     pub rendered: &'a Rendered,
 }
 
-/// One node to write by server-side apply.
+/// One node to write by server-side apply. Its content is [rendered again](RenderSource::object) when it is written: that of the
+/// whole fleet is never there at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeWrite {
     pub name: String,
     pub form: String,
     pub uid: String,
-    pub object: Value,
     /// The node is not there yet.
     pub makes: bool,
     /// What lets it go with the write itself, if something does.
     pub way: Option<Way>,
+    /// How that is said to the gate.
+    marker: Option<String>,
+    group: Option<usize>,
+    first_seen: String,
 }
 
 /// One node to delete.
@@ -183,6 +208,7 @@ pub struct NodeDeletion {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// In their turn: what waits for a correction, then what goes live with its write, then what is released first.
     pub writes: Vec<NodeWrite>,
     pub deletes: Vec<NodeDeletion>,
     /// Deletions that wait for the user.
@@ -212,13 +238,14 @@ impl Plan {
 
 pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    for row in &seen.rows.skipped {
+    for row in &seen.source.rows.skipped {
         plan.skipped
             .add(Subject::Row, row.name(), row.reason.to_string());
     }
     plan_deletions(seen, &mut plan);
-    let form_names: BTreeSet<&str> = seen.forms.keys().map(String::as_str).collect();
+    let form_names: BTreeSet<&str> = seen.source.forms.keys().map(String::as_str).collect();
     let colliding: BTreeMap<(String, String), String> = seen
+        .source
         .rows
         .skipped_nodes(&form_names)
         .into_iter()
@@ -230,7 +257,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
         .map(|node| (node.key.name.as_str(), node))
         .collect();
     let key_of = |row: &Row, form: &str| NodeKey {
-        namespace: seen.hub.namespace.clone(),
+        namespace: seen.source.hub.namespace.clone(),
         name: node_name(&row.uid, form),
     };
     let is_new = |row: &&Row, form: &String| {
@@ -240,16 +267,16 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             && (seen.foreign)(&key).is_none()
     };
     let new_of = |form| {
-        let rows = seen.rows.rows.values();
+        let rows = seen.source.rows.rows.values();
         rows.filter(|row| is_new(row, form)).count()
     };
     let there = seen.nodes.iter().filter(|node| !node.deleting).count();
-    let new = seen.forms.keys().map(new_of).sum();
-    plan.creations_held = (seen.hub.creations).held(Direction::Creations, there, new);
+    let new = seen.source.forms.keys().map(new_of).sum();
+    plan.creations_held = (seen.source.hub.creations).held(Direction::Creations, there, new);
     let mut desired_nodes = BTreeMap::new();
-    for (form_name, form) in seen.forms {
+    for (form_name, form) in &seen.source.forms {
         let mut desired = Desired::default();
-        for row in seen.rows.rows.values() {
+        for row in seen.source.rows.rows.values() {
             if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
                 plan.skipped
                     .add(Subject::Row, format!("{:?}", row.uid), reason);
@@ -262,7 +289,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
                 rendered_hash: None,
                 group: form
                     .compiled
-                    .group(&inputs(seen, form_name, row, now))
+                    .group(&seen.source.inputs(form_name, row, now))
                     .map_or(Some(0), |(group, _)| group),
             };
             let waits = || plan.creations_held.is_some() && is_new(&row, form_name);
@@ -272,7 +299,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
                 continue;
             }
             let foreign = (seen.foreign)(&key);
-            if let Some(cause) = taken(seen.hub, foreign, form_name, row, node) {
+            if let Some(cause) = taken(&seen.source.hub, foreign, form_name, row, node) {
                 let unwritten = (form_name.clone(), key.name.clone());
                 plan.unwritten.insert(unwritten);
                 desired.insert(key.name.clone(), unrendered());
@@ -297,6 +324,16 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             desired.note_seen(node);
         }
     }
+    plan.writes.sort_by_cached_key(|write| {
+        let policy = &seen.source.forms[&write.form].policy;
+        let node = existing.get(write.name.as_str()).copied();
+        let group = match node {
+            Some(node) => policy.group_of(&node.labels, write.group),
+            None => policy.group_of(&labels(&seen.source.hub.name, &write.uid), write.group),
+        };
+        let is_broken = node.is_some_and(|node| node.is_broken());
+        (!is_broken, write.way.is_none(), group, natural(&write.name))
+    });
     let desired_nodes = desired_nodes.into_iter();
     plan.desired = desired_nodes
         .map(|(form, nodes)| (form, Arc::new(nodes)))
@@ -319,9 +356,9 @@ fn plan_deletions(seen: &SyncInputs, plan: &mut Plan) {
     let existing = seen.nodes.iter().filter(counts).count();
     let deletions = Direction::Deletions {
         without_form: gone.iter().filter(|node| !has_form(seen, node)).count() as u64,
-        unidentified: seen.rows.unidentified,
+        unidentified: seen.source.rows.unidentified,
     };
-    plan.held = seen.hub.deletions.held(deletions, existing, gone.len());
+    plan.held = seen.source.hub.deletions.held(deletions, existing, gone.len());
     if plan.held.is_none() {
         plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
     }
@@ -362,7 +399,7 @@ fn keep(seen: &SyncInputs, plan: &mut Plan, node: &NodeDigest) {
     if plan.rendered.contains_key(&id) {
         return;
     }
-    let Some(form) = seen.forms.get(&node.form) else {
+    let Some(form) = seen.source.forms.get(&node.form) else {
         return;
     };
     let known = seen.rendered.get(&id);
@@ -386,7 +423,7 @@ fn is_gone(seen: &SyncInputs, node: &NodeDigest) -> bool {
     if node.deleting || seen.broken_forms.contains(&node.form) {
         return false;
     }
-    !has_form(seen, node) || seen.rows.is_gone(&node.row_uid)
+    !has_form(seen, node) || seen.source.rows.is_gone(&node.row_uid)
 }
 
 fn deletion(seen: &SyncInputs, node: &NodeDigest) -> NodeDeletion {
@@ -403,22 +440,7 @@ fn deletion(seen: &SyncInputs, node: &NodeDigest) -> NodeDeletion {
 }
 
 fn has_form(seen: &SyncInputs, node: &NodeDigest) -> bool {
-    seen.forms.contains_key(&node.form)
-}
-
-fn inputs<'a>(
-    seen: &SyncInputs<'a>,
-    form: &'a str,
-    row: &'a Row,
-    first_seen: Timestamp,
-) -> RowInputs<'a> {
-    RowInputs {
-        hub: &seen.hub.name,
-        form,
-        row,
-        first_seen,
-        seed: seen.hub.seed,
-    }
+    seen.source.forms.contains_key(&node.form)
 }
 
 /// What the node is to be; None where its content is too large, or nobody can tell whose turn it is.
@@ -451,7 +473,7 @@ fn render_node(
         .and_then(|node| node.first_seen.clone())
         .unwrap_or_else(|| stamp::format(now));
     let first = stamp::parse(&first_seen).unwrap_or(now);
-    let inputs = inputs(seen, form_name, row, first);
+    let inputs = seen.source.inputs(form_name, row, first);
     let (content, errors) = form.compiled.render(&inputs);
     plan.complain(&key.name, &errors);
     let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
@@ -467,18 +489,24 @@ fn render_node(
             return None;
         }
     };
-    let rendered = RenderedNode::of(seen.hub, target, content, group, first_seen);
+    let (hub, content) = (&seen.source.hub, content::hash(Some(&content)));
+    let rendered_hash = rendered_hash(hub, (form_name, row), group, &content);
+    let wanted = Wanted {
+        rendered_hash: Some(rendered_hash.into()),
+        group,
+    };
+    if !is_written(&wanted) {
+        let held = plan.held.is_some();
+        let write = NodeWrite::of(hub, target, (&content, group), first_seen, held);
+        plan.writes.push(write);
+    }
     let known = CachedRendering {
         source,
-        wanted: rendered.wanted.clone(),
+        wanted: wanted.clone(),
         errors,
     };
     plan.rendered.insert(id, known);
-    if !is_written(&rendered.wanted) {
-        let write = rendered.write(seen.hub, target, plan.held.is_some());
-        plan.writes.push(write);
-    }
-    Some(rendered.wanted)
+    Some(wanted)
 }
 
 #[cfg(test)]

@@ -282,6 +282,11 @@ impl NodeDigest {
         }
     }
 
+    /// What is live is not rolled out: it waits for a correction, or for its pods.
+    pub fn is_broken(&self) -> bool {
+        self.live != Live::None && !self.deleting && self.settled_since().is_none()
+    }
+
     /// The node as the release planner sees it.
     pub fn for_rollout(&self, policy: Option<&Rollout>) -> rollout::Node {
         let unready_since = self.unsettled().map(|c| c.last_transition_time);

@@ -32,7 +32,7 @@ impl Decisions for Watched {
         let view = world.view(&self.life);
         self.life.views.lock().expect("no panic under it").sync = view;
         world.deletions_held = plan.held.as_ref().map(|held| held.count);
-        let rows = seen.rows.rows.keys().cloned().collect();
+        let rows = seen.source.rows.rows.keys().cloned().collect();
         world.witness.rows.insert(self.life.id(), rows);
         let (nodes, deletes) = (seen.nodes.len(), plan.deletes.len());
         world.witness.synced(nodes, deletes, view);

@@ -56,11 +56,15 @@ pub fn all_ready(pods: &[Pod]) -> Vec<Pod> {
 
 /// What a sync makes of the rows, with a bug round it.
 pub fn sync(mutant: Plant, seen: &sync::SyncInputs, now: Timestamp) -> sync::Plan {
-    let mut hub = seen.hub.clone();
+    let mut source = seen.source.clone();
     if mutant == Plant::DeleteOnEmptyRows {
-        hub.deletions.max = Some(Skew::Percent(100));
+        source.hub.deletions.max = Some(Skew::Percent(100));
     }
-    sync::plan(&sync::SyncInputs { hub: &hub, ..*seen }, now)
+    let seen = sync::SyncInputs {
+        source: &source,
+        ..*seen
+    };
+    sync::plan(&seen, now)
 }
 
 /// What the planner sees, with a bug in it.

@@ -90,6 +90,9 @@ pub async fn live(shared: Shared) {
 
 fn act(world: &mut World) {
     let names = world.names(STATEFUL_SET);
+    if names.is_empty() {
+        return;
+    }
     let name = world.sets.random.pick(&names).clone();
     let what = world.sets.random.below(12);
     world.trace(|| format!("the team of {name}: {what}"));

@@ -1,5 +1,7 @@
 //! Cases for what a sync remembers, and for what it says is still to be written.
 
+use serde_json::Value;
+
 use super::*;
 use crate::decide::hub::rows::activity::Words;
 use crate::decide::hub::rows::{Collector, Columns, RawRow, RowCount};
@@ -50,9 +52,8 @@ fn sync(
     nodes: &[Arc<NodeDigest>],
     rendered: &Rendered,
 ) -> Plan {
-    let hub = hub();
-    let seen = seen(&hub, forms, rows, nodes, rendered);
-    plan(&seen, Timestamp::UNIX_EPOCH)
+    let source = source(forms, rows);
+    plan(&seen(&source, nodes, rendered), Timestamp::UNIX_EPOCH)
 }
 
 fn hub() -> Hub {
@@ -67,19 +68,23 @@ fn hub() -> Hub {
     }
 }
 
+fn source(forms: &BTreeMap<String, Form>, rows: &Rows) -> RenderSource {
+    RenderSource {
+        hub: hub(),
+        forms: forms.clone(),
+        rows: rows.clone(),
+    }
+}
+
 fn seen<'a>(
-    hub: &'a Hub,
-    forms: &'a BTreeMap<String, Form>,
-    rows: &'a Rows,
+    source: &'a RenderSource,
     nodes: &'a [Arc<NodeDigest>],
     rendered: &'a Rendered,
 ) -> SyncInputs<'a> {
     static NONE: BTreeSet<String> = BTreeSet::new();
     SyncInputs {
-        hub,
-        forms,
+        source,
         broken_forms: &NONE,
-        rows,
         nodes,
         foreign: &|_| None,
         moved: &|_| None,
@@ -89,12 +94,11 @@ fn seen<'a>(
 
 /// `of`: the hub of every other form and node.
 fn beside(of: &str, forms: &BTreeMap<String, Form>, nodes: &[Arc<NodeDigest>]) -> Plan {
-    let hub = hub();
-    let (rows, rendered) = (rows([0, 1]), Rendered::new());
+    let (source, rendered) = (source(forms, &rows([0, 1])), Rendered::new());
     let seen = SyncInputs {
         foreign: &|_| Some(of.to_owned()),
         moved: &|_| Some(of.to_owned()),
-        ..seen(&hub, forms, &rows, nodes, &rendered)
+        ..seen(&source, nodes, &rendered)
     };
     plan(&seen, Timestamp::UNIX_EPOCH)
 }
@@ -102,7 +106,8 @@ fn beside(of: &str, forms: &BTreeMap<String, Form>, nodes: &[Arc<NodeDigest>]) -
 #[test]
 fn whose_a_form_or_a_node_is_instead_is_said() {
     let forms = form(1, "web:1");
-    let nodes = written(&sync(&forms, &rows([0, 1]), &[], &Rendered::new()));
+    let all = rows([0, 1]);
+    let nodes = written(&forms, &all, &sync(&forms, &all, &[], &Rendered::new()));
     let deletes = |plan: Plan| -> Vec<String> {
         let deletes = plan.deletes.into_iter();
         deletes.map(|deletion| deletion.reason).collect()
@@ -119,11 +124,19 @@ fn whose_a_form_or_a_node_is_instead_is_said() {
     assert!(nobodys.contains("lynq.sh/hub=hub"), "{nobodys}");
 }
 
-/// As if every write of the plan went through.
-fn written(plan: &Plan) -> Vec<Arc<NodeDigest>> {
+/// What the plan's writes send.
+fn objects(forms: &BTreeMap<String, Form>, rows: &Rows, plan: &Plan) -> Vec<Value> {
+    let source = source(forms, rows);
     let writes = plan.writes.iter();
-    let node = |write: &NodeWrite| Arc::new(NodeDigest::of(&write.object, None));
-    writes.map(node).collect()
+    writes.map(|write| source.object(write)).collect()
+}
+
+/// As if every write of the plan went through.
+fn written(forms: &BTreeMap<String, Form>, rows: &Rows, plan: &Plan) -> Vec<Arc<NodeDigest>> {
+    let objects = objects(forms, rows, plan).into_iter();
+    objects
+        .map(|object| Arc::new(NodeDigest::of(&object, None)))
+        .collect()
 }
 
 fn unwritten(plan: &Plan) -> Vec<&str> {
@@ -153,7 +166,7 @@ fn what_is_remembered_is_of_the_rows_and_forms_there_are() {
 fn what_is_to_go_is_behind_what_the_form_says_since() {
     let (old, new) = (form(1, "web:1"), form(2, "web:2"));
     let before = sync(&old, &rows([0, 1]), &[], &Rendered::new());
-    let nodes = written(&before);
+    let nodes = written(&old, &rows([0, 1]), &before);
     let goes = sync(&old, &rows([1]), &nodes, &before.rendered);
     assert_eq!((goes.deletes.len(), unwritten(&goes)), (1, vec![]));
     let behind = sync(&new, &rows([1]), &nodes, &before.rendered);
@@ -170,8 +183,9 @@ fn what_is_to_go_is_behind_what_the_form_says_since() {
 fn an_edit_is_written_over_when_it_is_to_be_discarded() {
     let forms = form(1, "web:1");
     let before = sync(&forms, &rows([0, 1]), &[], &Rendered::new());
-    let mut nodes = written(&before);
-    let mut edited = before.writes[0].object.clone();
+    let mut nodes = written(&forms, &rows([0, 1]), &before);
+    let rendered = objects(&forms, &rows([0, 1]), &before);
+    let mut edited = rendered[0].clone();
     let annotations = &mut edited["metadata"]["annotations"];
     annotations[names::DESIRED_HASH] = json!(content::hash_value(&json!("by hand")));
     for (discard, again) in [(None, false), (Some("yes"), false), (Some("true"), true)] {
@@ -188,7 +202,7 @@ fn an_edit_is_written_over_when_it_is_to_be_discarded() {
         assert!(!goes.desired["web"].is_behind(&nodes[0]), "{discard:?}");
     }
     // Back is what was rendered, and the annotation may still be there.
-    let mut back = before.writes[0].object.clone();
+    let mut back = rendered[0].clone();
     let hash = content::hash(Some(&back["spec"]));
     back["metadata"]["annotations"][names::DESIRED_HASH] = json!(hash.as_str());
     back["metadata"]["annotations"][names::DISCARD_EDIT] = json!("true");
@@ -203,22 +217,25 @@ fn what_lynq_left_is_held_by_the_first_write() {
     let forms = form(1, "web:1");
     let all = rows([0, 1]);
     let new = sync(&forms, &all, &[], &Rendered::new());
-    let mut lynqs = new.writes[0].object.clone();
+    let new = objects(&forms, &all, &new);
+    let mut lynqs = new[0].clone();
     lynqs["metadata"]["annotations"] = json!({});
-    let mut ours = new.writes[1].object.clone();
+    let mut ours = new[1].clone();
     // Held since its creation: nothing of it was ever live.
     ours["metadata"]["annotations"] = json!({names::LIVE_HASH: "none"});
     let nodes = [&lynqs, &ours].map(|node| Arc::new(NodeDigest::of(node, None)));
     let plan = sync(&forms, &all, &nodes, &Rendered::new());
-    let told: Vec<(bool, bool)> = plan
+    let told: Vec<(&str, bool, bool)> = plan
         .writes
         .iter()
-        .map(|write| {
-            let marker = &write.object["metadata"]["annotations"][names::UNGATED];
-            (write.way.is_some(), marker.is_string())
+        .zip(objects(&forms, &all, &plan))
+        .map(|(write, object)| {
+            let marker = &object["metadata"]["annotations"][names::UNGATED];
+            (write.name.as_str(), write.way.is_some(), marker.is_string())
         })
         .collect();
-    assert_eq!(told, [(false, false), (true, true)]);
+    let expected = [("t0-web", false, false), ("t1-web", true, true)];
+    assert_eq!(told, expected);
 }
 
 /// As many rows as a cross join gives: none of them gets a node, and what is there changes as ever.
@@ -226,7 +243,7 @@ fn what_lynq_left_is_held_by_the_first_write() {
 fn too_many_new_nodes_are_not_made_and_keep_no_other_waiting() {
     let (old, new) = (form(1, "web:1"), form(2, "web:2"));
     let before = sync(&old, &rows([0, 1]), &[], &Rendered::new());
-    let nodes = written(&before);
+    let nodes = written(&old, &rows([0, 1]), &before);
     let many = rows_of(&Vec::from_iter(0..152));
     let held = sync(&new, &many, &nodes, &before.rendered);
     let written: Vec<&str> = held
@@ -249,10 +266,10 @@ fn too_many_new_nodes_are_not_made_and_keep_no_other_waiting() {
     assert_eq!(held.rendered.len(), 2, "nothing is rendered for them");
 
     let confirmed = |count: &str| {
-        let mut hub = hub();
-        hub.creations.confirmation = Some(count.to_owned());
+        let mut source = source(&new, &many);
+        source.hub.creations.confirmation = Some(count.to_owned());
         plan(
-            &seen(&hub, &new, &many, &nodes, &before.rendered),
+            &seen(&source, &nodes, &before.rendered),
             Timestamp::UNIX_EPOCH,
         )
     };
@@ -263,6 +280,43 @@ fn too_many_new_nodes_are_not_made_and_keep_no_other_waiting() {
 
     let first = sync(&new, &many, &[], &Rendered::new());
     assert_eq!(first.writes.len(), 152, "the first sync of a hub");
+}
+
+/// A correction reaches what is broken first, and a new tenant waits for nobody; the rest is written as it is released.
+#[test]
+fn nodes_are_written_in_the_order_in_which_somebody_waits_for_them() {
+    let mut forms = form(1, "web:1");
+    let policy = json!({
+        "maxSkew": 1, "creation": "Immediate",
+        "order": [{"name": "canary", "matchLabels": {"lynq.sh/uid": "t10"}}],
+    });
+    let policy: Rollout = serde_json::from_value(policy).expect("a policy");
+    let all = rows([1, 2, 3, 10]);
+    let before = sync(&forms, &all, &[], &Rendered::new());
+    let mut nodes = vec![];
+    for mut object in objects(&forms, &all, &before) {
+        let broken = object["metadata"]["name"] == "t3-web";
+        let hash = content::hash(Some(&object["spec"]));
+        object["metadata"]["annotations"][names::LIVE_HASH] = json!(hash.as_str());
+        let rolled = json!({
+            "type": "Rolled", "status": "True", "reason": "RolledOut", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        object["status"] = json!({
+            "observedHash": hash.as_str(),
+            "conditions": if broken { json!([]) } else { json!([rolled]) },
+        });
+        nodes.push(Arc::new(NodeDigest::of(&object, None)));
+    }
+    forms = form(2, "web:2");
+    forms.get_mut("web").expect("the form").policy = policy;
+    let plan = sync(&forms, &rows([1, 2, 3, 10, 20]), &nodes, &before.rendered);
+    let names: Vec<&str> = plan.writes.iter().map(|w| w.name.as_str()).collect();
+    assert_eq!(names, ["t3-web", "t10-web", "t1-web", "t2-web", "t20-web"]);
+    forms.get_mut("web").expect("the form").policy.order.clear();
+    let plan = sync(&forms, &rows([1, 2, 3, 10, 20]), &nodes, &before.rendered);
+    let names: Vec<&str> = plan.writes.iter().map(|w| w.name.as_str()).collect();
+    assert_eq!(names, ["t3-web", "t20-web", "t1-web", "t2-web", "t10-web"]);
 }
 
 #[test]

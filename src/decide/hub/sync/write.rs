@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::api::names;
 use crate::api::resource::ARRAYS;
+use crate::api::stamp;
 use crate::decide::child::NodeKey;
-use crate::decide::hub::desired::Wanted;
 use crate::decide::hub::rows::Row;
-use crate::decide::hub::sync::{Form, Hub, NodeWrite, labels};
+use crate::decide::hub::sync::{Form, Hub, NodeWrite, RenderSource, labels};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Live, Way, is_ungated};
 use crate::decide::shared::content::{self, Hash};
@@ -24,49 +24,34 @@ pub struct RowNode<'a> {
     pub node: Option<&'a Arc<NodeDigest>>,
 }
 
-/// What a form makes of a row.
-pub struct RenderedNode {
-    content: Value,
-    hash: Hash,
-    rendered_hash: String,
-    first_seen: String,
-    pub wanted: Wanted,
+/// The hash of everything that the hub renders for a node. The content's own hash is in front: it tells an edit by hand from what
+/// was rendered.
+pub fn rendered_hash(
+    hub: &Hub,
+    (form, row): (&str, &Row),
+    group: Option<usize>,
+    content: &Hash,
+) -> String {
+    let mut rest = vec![
+        json!(row.uid),
+        json!(form),
+        json!(hub.name),
+        json!(hub.uid),
+    ];
+    rest.extend(group.map(|group| json!(group)));
+    let rest = content::hash_value(&json!(rest));
+    format!("{content}/{rest}")
 }
 
-impl RenderedNode {
+impl NodeWrite {
+    /// `deletions_held`: no new node goes live while nodes wait for their deletion.
     pub fn of(
         hub: &Hub,
         target: RowNode,
-        content: Value,
-        group: Option<usize>,
+        (content, group): (&Hash, Option<usize>),
         first_seen: String,
+        deletions_held: bool,
     ) -> Self {
-        let hash = content::hash(Some(&content));
-        let mut rest = vec![
-            json!(target.row.uid),
-            json!(target.form_name),
-            json!(hub.name),
-            json!(hub.uid),
-        ];
-        rest.extend(group.map(|group| json!(group)));
-        let rest = content::hash_value(&json!(rest));
-        // The content's own hash in front: it tells an edit by hand from what was rendered.
-        let rendered_hash = format!("{hash}/{rest}");
-        let wanted = Wanted {
-            rendered_hash: Some(rendered_hash.as_str().into()),
-            group,
-        };
-        RenderedNode {
-            content,
-            hash,
-            rendered_hash,
-            first_seen,
-            wanted,
-        }
-    }
-
-    /// `deletions_held`: no new node goes live while nodes wait for their deletion.
-    pub fn write(&self, hub: &Hub, target: RowNode, deletions_held: bool) -> NodeWrite {
         let RowNode {
             form_name,
             form,
@@ -80,18 +65,62 @@ impl RenderedNode {
         // Of what Lynq left it is found out first what the release would change, and which objects the node has.
         let known = node.is_none_or(|node| node.live != Live::Unknown);
         let goes = free && known && !held;
-        let mut annotations = self.annotations(hub, target);
-        if goes {
+        let marker = || {
             let version = node.map(|node| format!("/{}", node.resource_version));
-            let marker = format!("{}{}", self.hash, version.unwrap_or_default());
+            format!("{content}{}", version.unwrap_or_default())
+        };
+        NodeWrite {
+            name: key.name.clone(),
+            form: form_name.to_owned(),
+            uid: row.uid.clone(),
+            makes: node.is_none(),
+            way: goes.then_some(match form.forced {
+                true => Way::Forced,
+                false => Way::Ungated,
+            }),
+            marker: goes.then(marker),
+            group,
+            first_seen,
+        }
+    }
+}
+
+impl RenderSource {
+    /// The node as it is written.
+    pub fn object(&self, write: &NodeWrite) -> Value {
+        let (hub, form, row) = (
+            &self.hub,
+            &self.forms[&write.form],
+            &self.rows.rows[&write.uid],
+        );
+        let first_seen = stamp::parse(&write.first_seen).unwrap_or_default();
+        let (content, _) = form
+            .compiled
+            .render(&self.inputs(&write.form, row, first_seen));
+        let hash = content::hash(Some(&content));
+        let rendered_hash = rendered_hash(hub, (&write.form, row), write.group, &hash);
+        let mut annotations = Map::from_iter([
+            (names::HUB_ID.to_owned(), json!(hub.name)),
+            (
+                names::TEMPLATE_GENERATION.to_owned(),
+                json!(form.generation.to_string()),
+            ),
+            (names::RENDERED_HASH.to_owned(), json!(rendered_hash)),
+            (names::ROW_HASH.to_owned(), json!(row.hash())),
+            (names::FIRST_SEEN.to_owned(), json!(write.first_seen)),
+        ]);
+        if let Some(group) = write.group {
+            annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
+        }
+        if let Some(marker) = &write.marker {
             annotations.insert(names::UNGATED.to_owned(), json!(marker));
         }
-        let object = json!({
+        json!({
             "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
             "kind": "LynqNode",
             "metadata": {
-                "name": key.name,
-                "namespace": key.namespace,
+                "name": write.name,
+                "namespace": hub.namespace,
                 "labels": labels(&hub.name, &row.uid),
                 "annotations": annotations,
                 "finalizers": [names::NODE_FINALIZER],
@@ -104,45 +133,19 @@ impl RenderedNode {
                     "blockOwnerDeletion": true,
                 }],
             },
-            "spec": self.spec(hub, target),
-        });
-        NodeWrite {
-            name: key.name.clone(),
-            form: form_name.to_owned(),
-            uid: row.uid.clone(),
-            object,
-            makes: node.is_none(),
-            way: goes.then_some(match form.forced {
-                true => Way::Forced,
-                false => Way::Ungated,
-            }),
-        }
+            "spec": self.spec(write, content),
+        })
     }
 
-    fn annotations(&self, hub: &Hub, target: RowNode) -> Map<String, Value> {
-        let generation = target.form.generation.to_string();
-        let mut annotations = Map::from_iter([
-            (names::HUB_ID.to_owned(), json!(hub.name)),
-            (names::TEMPLATE_GENERATION.to_owned(), json!(generation)),
-            (names::RENDERED_HASH.to_owned(), json!(self.rendered_hash)),
-            (names::ROW_HASH.to_owned(), json!(target.row.hash())),
-            (names::FIRST_SEEN.to_owned(), json!(self.first_seen)),
-        ]);
-        if let Some(group) = self.wanted.group {
-            annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
-        }
-        annotations
-    }
-
-    fn spec(&self, hub: &Hub, target: RowNode) -> Map<String, Value> {
+    fn spec(&self, write: &NodeWrite, mut content: Value) -> Map<String, Value> {
         let mut spec = Map::from_iter([
-            ("uid".to_owned(), json!(target.row.uid)),
-            ("templateRef".to_owned(), json!(target.form_name)),
-            ("hubId".to_owned(), json!(hub.name)),
+            ("uid".to_owned(), json!(write.uid)),
+            ("templateRef".to_owned(), json!(write.form)),
+            ("hubId".to_owned(), json!(self.hub.name)),
         ]);
         // An array left out would not be pruned: what another manager wrote there would stay.
         for array in ARRAYS {
-            let resources = self.content.get(array).cloned();
+            let resources = content.get_mut(array).map(Value::take);
             spec.insert(array.to_owned(), resources.unwrap_or_else(|| json!([])));
         }
         spec
