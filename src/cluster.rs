@@ -18,5 +18,6 @@ mod prose;
 pub mod published;
 pub mod queue;
 pub mod shallow;
+pub mod unmanaged;
 pub mod vital;
 pub mod watch;

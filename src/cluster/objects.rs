@@ -18,6 +18,7 @@ use crate::api::names;
 use crate::cluster::client::REQUEST_TIMEOUT;
 use crate::cluster::json_object::JsonObject;
 use crate::cluster::published::{self, Published};
+use crate::cluster::unmanaged::Unmanaged;
 use crate::cluster::vital::Mutex;
 use crate::decide::child::texts::Texts;
 use crate::decide::child::{Kind, ObjectKey, Scope, key_of};
@@ -53,6 +54,7 @@ pub struct Objects {
     known: Option<FormOfNode>,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
     published: Published,
+    unmanaged: Unmanaged,
 }
 
 impl Objects {
@@ -64,6 +66,7 @@ impl Objects {
             known: None,
             served: Arc::default(),
             published: Published::default(),
+            unmanaged: Unmanaged::default(),
         }
     }
 
@@ -157,6 +160,11 @@ impl Objects {
     pub async fn get(&self, key: &ObjectKey) -> Result<Value, ApiError> {
         let (request, name) = self.locate(key).await?;
         self.send(request.get(name, &GetParams::default())).await
+    }
+
+    /// Whether it is known that there is no object of this name without our label. Else it is to be read.
+    pub async fn lacks_unmanaged(&self, key: &ObjectKey) -> bool {
+        self.unmanaged.lacks(self, key).await
     }
 
     /// The metadata of an object, whose key may name a namespace although its kind has none.

@@ -510,6 +510,7 @@ impl NodeReconciler<'_> {
                         resource,
                         key: &next.key,
                         child,
+                        watched: true,
                         recorded: next.recorded,
                     };
                     let result = apply::apply(world, node, &target).await;

@@ -18,7 +18,7 @@ use crate::api::events::EventReason;
 use crate::api::hub::Slot;
 use crate::api::names;
 use crate::cluster::catalog::{Form, Hub};
-use crate::cluster::clock;
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
@@ -52,7 +52,13 @@ pub struct RolloutMemory {
     missing: BTreeMap<String, looks::Moment>,
     /// Nodes whose last release did not go through.
     refused: BTreeMap<String, Refused>,
+    /// Events do not make a pass due before this.
+    rests_until: Option<Instant>,
 }
+
+/// A hub's passes may take this share of one processor: what comes meanwhile is looked at together.
+const SHARE_OF_PROCESSOR: u32 = 10;
+const REST_MAX: Duration = Duration::from_millis(500);
 
 /// Passes of one reconciliation; each sees what the one before it wrote.
 const PASSES_MAX: usize = 20;
@@ -64,6 +70,11 @@ type RenderedForms = BTreeMap<(String, String), Rendered>;
 
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let memory = world.rollout_memory.lock().remove(&key).unwrap_or_default();
+    let rest = memory.rests_until.map(|until| until - clock::instant());
+    if let Some(rest) = rest.filter(|rest| !rest.is_zero()) {
+        world.rollout_memory.lock().insert(key, memory);
+        return Some(rest);
+    }
     let mut reconciler = RolloutReconciler {
         world: &world,
         key: key.clone(),
@@ -160,6 +171,7 @@ impl RolloutReconciler<'_> {
                 true => Some(self.read_nodes().await?),
                 false => None,
             };
+            let began = clock::instant();
             let (forms, nodes, rendered) = self.view();
             let confirmed_now = std::mem::take(&mut confirmed);
             let mut snapshot =
@@ -181,6 +193,10 @@ impl RolloutReconciler<'_> {
             let (snapshot, now) = (&recording.snapshot, recording.now);
             let plan = self.world.decisions.releases(snapshot, now);
             self.remember_holds(&nodes, &plan);
+            let ended = clock::instant();
+            let rest = (ended - began) * (SHARE_OF_PROCESSOR - 1);
+            let rest = rest.min(REST_MAX);
+            self.memory.rests_until = Some(ended + rest);
             for name in &plan.outrun {
                 self.world.node_queue.add(NodeKey {
                     namespace: self.key.0.clone(),

@@ -26,6 +26,8 @@ pub struct Target<'a> {
     pub key: &'a ObjectKey,
     /// What is remembered of the object.
     pub child: Option<&'a Child>,
+    /// The watch of its kind is complete: what is not remembered does not have our label.
+    pub watched: bool,
     /// The node's record names it.
     pub recorded: bool,
 }
@@ -77,6 +79,7 @@ pub async fn dry_run(
         resource,
         key,
         child: None,
+        watched: false,
         recorded,
     };
     match write(&objects.dry_run(), node, &target).await? {
@@ -102,11 +105,10 @@ pub async fn dry_run_anew(
         resource: &resource,
         key: &key,
         child: None,
+        watched: false,
         recorded: false,
     };
-    let objects = objects.dry_run();
-    let object = built(&objects, node, &target, &ExistingObject::Nothing).await;
-    send(&objects, &target, object, &ExistingObject::Nothing).await
+    create(&objects.dry_run(), node, &target).await
 }
 
 /// Whether the object could be changed if nobody else had fields in it: then no field is immutable. An error says that nobody
@@ -162,14 +164,18 @@ async fn write(
             None => {}
         }
     }
+    if target.child.is_none() && target.watched && objects.lacks_unmanaged(key).await {
+        match create(objects, node, target).await {
+            // Somebody was faster: whose it is tells the object itself.
+            Err(ApiError::FieldsTaken(_)) => {}
+            sent => return Ok(Written::Sent(sent)),
+        }
+    }
     // The watch sees only what has our label, so an object that it does not know may be there all the same.
     let live = match objects.get(key).await {
         Ok(live) => live,
         Err(ApiError::NotFound(_)) => {
-            let object = built(objects, node, target, &ExistingObject::Nothing).await;
-            return Ok(Written::Sent(
-                send(objects, target, object, &ExistingObject::Nothing).await,
-            ));
+            return Ok(Written::Sent(create(objects, node, target).await));
         }
         Err(error) => return Err(error),
     };
@@ -197,6 +203,15 @@ async fn write(
     }
     let sent = apply_over(objects, target, object, (&live, &child), refusal).await?;
     Ok(Written::Sent(sent))
+}
+
+async fn create(
+    objects: &Objects,
+    node: &NodeDigest,
+    target: &Target<'_>,
+) -> Result<Value, ApiError> {
+    let object = built(objects, node, target, &ExistingObject::Nothing).await;
+    send(objects, target, object, &ExistingObject::Nothing).await
 }
 
 /// Writes an object that is the node's own without reading it first, and by its uid: somebody may have made another of its name

@@ -26,7 +26,7 @@ use crate::decide::rollout::status::{FormState, ROLLOUT_COMPLETE};
 use crate::decide::shared::backoff::Backoff;
 
 /// A form's status is written at once when its phase changes, its counts at most this often.
-const FORM_STATUS_EVERY: Duration = Duration::from_millis(500);
+const FORM_STATUS_EVERY: Duration = Duration::from_secs(1);
 const HUB_STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// When the statuses were written last.

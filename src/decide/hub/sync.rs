@@ -358,7 +358,11 @@ fn plan_deletions(seen: &SyncInputs, plan: &mut Plan) {
         without_form: gone.iter().filter(|node| !has_form(seen, node)).count() as u64,
         unidentified: seen.source.rows.unidentified,
     };
-    plan.held = seen.source.hub.deletions.held(deletions, existing, gone.len());
+    plan.held = seen
+        .source
+        .hub
+        .deletions
+        .held(deletions, existing, gone.len());
     if plan.held.is_none() {
         plan.deletes = gone.iter().map(|node| deletion(seen, node)).collect();
     }

@@ -32,12 +32,7 @@ pub fn rendered_hash(
     group: Option<usize>,
     content: &Hash,
 ) -> String {
-    let mut rest = vec![
-        json!(row.uid),
-        json!(form),
-        json!(hub.name),
-        json!(hub.uid),
-    ];
+    let mut rest = vec![json!(row.uid), json!(form), json!(hub.name), json!(hub.uid)];
     rest.extend(group.map(|group| json!(group)));
     let rest = content::hash_value(&json!(rest));
     format!("{content}/{rest}")

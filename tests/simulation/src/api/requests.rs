@@ -142,7 +142,10 @@ impl Selector {
         let each = self.labels.split(',').filter(|one| !one.is_empty());
         let has = |one: &str| match one.split_once('=') {
             Some((name, value)) => labels[name] == value.trim_start_matches('='),
-            None => !labels[one].is_null(),
+            None => match one.strip_prefix('!') {
+                Some(name) => labels[name].is_null(),
+                None => !labels[one].is_null(),
+            },
         };
         let field = match self.fields.split_once('=') {
             None => true,
