@@ -360,12 +360,7 @@ impl World {
     pub fn node_changed(&self, changed: &Changed<NodeDigest>) {
         let node = changed.node();
         let hub = (node.key.namespace.clone(), node.hub.clone());
-        // A form's change holds all of its nodes at once; those on their way must not wait behind what is only to be shown.
-        if node.held() && node.settled_since().is_some() {
-            self.node_queue.add_last(node.key.clone());
-        } else {
-            self.node_queue.add(node.key.clone());
-        }
+        self.look_at(node);
         if changed.now.is_some() && self.is_behind(node) {
             self.hub_queue.add(hub.clone());
         }
@@ -377,6 +372,14 @@ impl World {
             heir.into_iter().for_each(|heir| self.hub_queue.add(heir));
         }
         self.rollout_queue.add(hub);
+    }
+
+    /// A form's change holds all of its nodes at once; those on their way must not wait behind what is only to be shown.
+    pub fn look_at(&self, node: &NodeDigest) {
+        match node.held() && node.settled_since().is_some() {
+            true => self.node_queue.add_last(node.key.clone()),
+            false => self.node_queue.add(node.key.clone()),
+        }
     }
 
     /// Whether the node holds something else than was rendered for it: a write that was late, or a copy of an older time.

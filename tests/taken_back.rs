@@ -39,6 +39,14 @@ fn form(fleet: &Fleet, image: &str) -> Value {
     fleet.form(image, json!(3), 0)
 }
 
+/// The same, but nothing of it goes: what is held when it is taken back was never released.
+fn paused(fleet: &Fleet, version: u32) -> Value {
+    let image = format!("registry.example.com/{{{{ .plan }}}}:{version}");
+    let mut form = form(fleet, &image);
+    form["spec"]["rollout"]["paused"] = json!(true);
+    form
+}
+
 /// Writes of nodes with this text take their time, but for the first few.
 fn slow(proxy: &Proxy, text: &'static str) {
     let mut late = Rule::new(Action::Delay(LATE)).body(text);
@@ -71,17 +79,13 @@ async fn generations(fleet: &Fleet) -> Result<Vec<i64>> {
 /// A part of the nodes has the new content when the form says the old one again.
 async fn the_form_is_taken_back(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
     slow(proxy, "registry.example.com/pro:2");
-    let form = |version: u32| {
-        let image = format!("registry.example.com/{{{{ .plan }}}}:{version}");
-        form(fleet, &image)
-    };
-    take_back(fleet, proxy, &form(2), &form(1)).await
+    fleet.apply(&paused(fleet, 2)).await?;
+    until_held(fleet, WRITTEN).await?;
+    go_on(fleet).await?;
+    nothing_goes(fleet, proxy).await
 }
 
-async fn take_back(fleet: &Fleet, proxy: &Proxy, new: &Value, old: &Value) -> Result<()> {
-    fleet.apply(new).await?;
-    until_held(fleet, WRITTEN).await?;
-    fleet.apply(old).await?;
+async fn nothing_goes(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
     tokio::time::sleep(LATE / 2).await;
     proxy.heal();
     fleet.complete(ROWS, SOON).await?;
@@ -92,8 +96,25 @@ async fn take_back(fleet: &Fleet, proxy: &Proxy, new: &Value, old: &Value) -> Re
 
 /// The same for the hub.
 async fn the_mapping_is_taken_back(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
+    the_mapping_is_written(fleet, proxy).await?;
+    fleet.apply(&fleet.hub()).await?;
+    go_on(fleet).await?;
+    nothing_goes(fleet, proxy).await
+}
+
+/// To a part of the nodes, while the form is paused.
+async fn the_mapping_is_written(fleet: &Fleet, proxy: &Proxy) -> Result<()> {
     slow(proxy, "registry.example.com/t");
-    take_back(fleet, proxy, &other_mapping(fleet), &fleet.hub()).await
+    fleet.apply(&paused(fleet, 1)).await?;
+    fleet.apply(&other_mapping(fleet)).await?;
+    until_held(fleet, WRITTEN).await
+}
+
+/// The form as it was, and not paused.
+async fn go_on(fleet: &Fleet) -> Result<()> {
+    let form = form(fleet, "registry.example.com/{{ .plan }}:1");
+    fleet.apply(&form).await?;
+    Ok(())
 }
 
 fn other_mapping(fleet: &Fleet) -> Value {
@@ -108,9 +129,7 @@ async fn the_mapping_is_taken_back_and_nobody_remembers(
     proxy: &Proxy,
     operator: &Operator,
 ) -> Result<()> {
-    slow(proxy, "registry.example.com/t");
-    fleet.apply(&other_mapping(fleet)).await?;
-    until_held(fleet, WRITTEN).await?;
+    the_mapping_is_written(fleet, proxy).await?;
     let rename = |from: &str, to: &str| format!("RENAME TABLE {from} TO {to}");
     fleet.database.execute(&rename("tenants", "away")).await?;
     fleet.apply(&fleet.hub()).await?;
@@ -119,6 +138,7 @@ async fn the_mapping_is_taken_back_and_nobody_remembers(
     proxy.heal();
     operator.process.start()?;
     operator.ready().await?;
+    go_on(fleet).await?;
     fleet
         .rollout("the held nodes are told", SOON, |rollout| {
             rollout["heldNodes"].as_u64() >= Some(WRITTEN as u64)

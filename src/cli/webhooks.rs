@@ -8,6 +8,7 @@ use crate::controller::hub::{self, rows_now};
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::trial::{live_nodes, try_on_server};
 use crate::decide::rollout::status::Force;
+use crate::server::webhook::allowed::Allowed;
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::definitions::{
     CheckHub, Definitions, NodesOf, PATIENCE, RowsOf, TryOnServer, Turns,
@@ -34,6 +35,7 @@ pub fn definitions(
         namespace: world.namespace.clone(),
         deny_untried,
         turns: Turns::default(),
+        allowed: Allowed::default(),
     }
 }
 

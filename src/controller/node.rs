@@ -541,16 +541,14 @@ impl NodeReconciler<'_> {
     }
 
     /// The live content of this very digest, from memory or from the API server.
-    async fn content(&self, node: &NodeDigest) -> Result<Arc<ResourceArrays>, ApiError> {
-        if let Some(content) = &node.content {
-            return Ok(content.clone());
+    async fn content(&self, node: &NodeDigest) -> Result<ResourceArrays, ApiError> {
+        if let Some(content) = node.kept_content() {
+            return Ok(content);
         }
         let object = self.world.objects.get(&self.own()).await?;
         let content = live_content(&object, &node.live)
             .filter(|_| object["metadata"]["uid"] == node.uid.as_str());
-        content
-            .map(Arc::new)
-            .ok_or_else(|| ApiError::Conflict("the live content has changed".to_owned()))
+        content.ok_or_else(|| ApiError::Conflict("the live content has changed".to_owned()))
     }
 }
 

@@ -4,34 +4,31 @@ mod confirm;
 mod looks;
 mod refused;
 mod report;
+mod requests;
 pub mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join, join_all, join5};
+use futures::future::{join, join5};
 use serde_json::{Value, json};
 
 use crate::api::conditions;
 use crate::api::events::EventReason;
 use crate::api::hub::Slot;
-use crate::api::names;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
-use crate::controller::node::takeover::still_changes_nothing;
 use crate::controller::rollout::refused::{NotReleased, Refused};
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::reason::Reason;
-use crate::decide::rollout::{
-    self, Confirmation, Freed, GiveUp, Live, Plan, Release, Snapshot, Way,
-};
+use crate::decide::rollout::{self, Confirmation, Freed, Live, Plan, Release, Snapshot, Way};
 use crate::decide::shared::backoff::Backoff;
 
 pub use report::edited_of;
@@ -431,157 +428,6 @@ impl RolloutReconciler<'_> {
                 let took = settled.duration_since(start);
                 (self.world.metrics).settled(&self.key, &slot.form, took);
             }
-        }
-    }
-
-    /// Sends the releases, as long as the hub and its forms say what they were decided on; returns the nodes that did not go
-    /// live, and why.
-    async fn release(&self, releases: &[Release], said: &Said) -> BTreeMap<String, NotReleased> {
-        let mut refused = BTreeMap::new();
-        for some in releases.chunks(REQUESTS_MAX) {
-            if !self.world.still_says(&self.key, said) {
-                let why = || NotReleased::Conflict("its form or hub has changed since".to_owned());
-                let unsent = some.iter().map(|release| (release.node.clone(), why()));
-                refused.extend(unsent);
-                continue;
-            }
-            let sent = join_all(some.iter().map(|release| self.release_one(release, said))).await;
-            for (release, sent) in some.iter().zip(sent) {
-                if let Err(why) = sent {
-                    refused.insert(release.node.clone(), why);
-                }
-            }
-        }
-        refused
-    }
-
-    /// Sends one release; an error says why it did not go live.
-    async fn release_one(&self, release: &Release, said: &Said) -> Result<(), NotReleased> {
-        let key = ObjectKey::own("LynqNode", &self.key.0, &release.node);
-        if release.way == Way::TakenOver {
-            let node = NodeKey {
-                namespace: self.key.0.clone(),
-                name: release.node.clone(),
-            };
-            match still_changes_nothing(self.world, &node).await {
-                Ok(true) if self.world.still_says(&self.key, said) => {}
-                Ok(_) => {
-                    let why = "its objects, its form or its hub have changed since";
-                    return Err(NotReleased::Conflict(why.to_owned()));
-                }
-                Err(error) => return Err(NotReleased::Refused(error.to_string())),
-            }
-        }
-        let (marker, value) = release.marker();
-        let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
-        // The watch may be faster than the reply.
-        let before = self.world.nodes.get(&NodeKey {
-            namespace: self.key.0.clone(),
-            name: release.node.clone(),
-        });
-        match self.world.objects.merge(&key, &patch).await {
-            Ok(object) => {
-                let node = self.world.nodes.learn(&object);
-                // It counts only if the reply shows it: a gate that is not there answers 200 as well. What is known by now may
-                // be newer than the reply.
-                let replied = NodeDigest::of(&object, None);
-                if !matches!(&replied.live, Live::Hash(hash) if *hash == release.hash) {
-                    tracing::error!(node = %node.key, "the release was accepted but nothing went live: is the mutating webhook installed?");
-                    let why = "it was accepted but nothing went live; the mutating webhook may not be installed";
-                    return Err(NotReleased::Refused(why.to_owned()));
-                }
-                let held_since =
-                    before.and_then(|node| crate::api::stamp::parse(node.held_since.as_deref()?));
-                self.world
-                    .metrics
-                    .released(&self.key, &node.form, release.way, held_since);
-                tracing::info!(node = %node.key, hash = release.hash, way = release.way.code(), "released");
-                if release.way == Way::Forced {
-                    let about =
-                        About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
-                    let note = format!(
-                        "went live at once: {} is on its form or hub",
-                        names::FORCE_ROLLOUT
-                    );
-                    self.world.events.tell(&about, EventReason::Forced, note);
-                }
-                self.world.node_queue.add(node.key.clone());
-                Ok(())
-            }
-            Err(error @ ApiError::Conflict(_)) => {
-                // It changed since; with what it is now the next pass decides anew.
-                if let Ok(object) = self.world.objects.get(&key).await {
-                    self.world.nodes.learn(&object);
-                }
-                Err(NotReleased::Conflict(error.to_string()))
-            }
-            Err(error) => {
-                tracing::warn!(node = release.node, %error, "the release did not go through; it is tried again");
-                Err(NotReleased::Refused(error.to_string()))
-            }
-        }
-    }
-
-    /// Moves the versions of the nodes whose slots are given up. One that has moved by itself is as good.
-    async fn give_up(&self, slots: &[GiveUp]) {
-        for GiveUp {
-            node,
-            resource_version,
-        } in slots
-        {
-            let key = ObjectKey::own("LynqNode", &self.key.0, node);
-            // What refuses the release may refuse any other write of the object, but hardly its status.
-            let patch = json!({"metadata": {"resourceVersion": resource_version}, "status": {"slotGivenUp": resource_version}});
-            match self.world.objects.merge_status(&key, &patch).await {
-                Ok(object) => drop(self.world.nodes.learn(&object)),
-                Err(ApiError::Conflict(_) | ApiError::NotFound(_)) => {}
-                Err(error) => {
-                    tracing::warn!(node, %error, "an unused slot could not be given up; it is tried again");
-                }
-            }
-        }
-    }
-
-    /// A watch that is late, or silent, would keep them waiting. Returns when to come back for those that could not be read.
-    async fn read_behind(&self, nodes: &[String]) -> Option<Duration> {
-        let mut again = None;
-        for name in nodes {
-            let key = ObjectKey::own("LynqNode", &self.key.0, name);
-            match self.world.objects.get(&key).await {
-                Ok(object) => {
-                    self.world.nodes.learn(&object);
-                    self.world.rollout_queue.add(self.key.clone());
-                }
-                Err(error) => {
-                    tracing::warn!(node = name, %error, "what is newer of it could not be read; it is tried again");
-                    again = Some(Backoff::RELEASE.first);
-                }
-            }
-        }
-        again
-    }
-
-    /// Whose word is lost keeps a slot for longer than it must, should the ledger be lost as well.
-    async fn say_freed(&self, freed: &[Freed]) {
-        for some in freed.chunks(REQUESTS_MAX) {
-            let said = some.iter().map(|Freed { node, uid, release }| async move {
-                let (namespace, name) = (self.key.0.clone(), node.clone());
-                let now = self.world.nodes.get(&NodeKey { namespace, name });
-                // One that was deleted and made again meanwhile must not inherit it.
-                let Some(now) = now.filter(|now| now.uid == *uid) else {
-                    return;
-                };
-                let key = ObjectKey::own("LynqNode", &self.key.0, node);
-                let version = json!({"resourceVersion": now.resource_version});
-                let patch = json!({"metadata": version, "status": {"freedRelease": release}});
-                match self.world.objects.merge_status(&key, &patch).await {
-                    Ok(object) => drop(self.world.nodes.learn(&object)),
-                    Err(error) => {
-                        tracing::debug!(node, %error, "that its slot is free was not said")
-                    }
-                }
-            });
-            join_all(said).await;
         }
     }
 

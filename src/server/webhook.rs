@@ -1,6 +1,7 @@
 //! The admission webhooks for LynqNodes and StatefulSets: HTTP in, the gate's decision out. They fail closed: whatever goes wrong
 //! denies.
 
+pub mod allowed;
 pub mod authors;
 pub mod bodies;
 pub mod definitions;

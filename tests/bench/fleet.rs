@@ -211,6 +211,16 @@ impl Bench {
         for event in of_operator.filter(|event| event.resource != "leases") {
             *by_verb.entry(&event.verb).or_default() += 1;
         }
+        let mut detail: BTreeMap<String, usize> = BTreeMap::new();
+        for event in events.iter().filter(|event| event.user == user) {
+            *detail
+                .entry(format!(
+                    "{} {} {} {}",
+                    event.verb, event.resource, event.subresource, event.code
+                ))
+                .or_default() += 1;
+        }
+        eprintln!("{detail:?}");
         let requests: usize = by_verb.values().sum();
         let size = self.size as f64;
         let first = first.map_or(String::new(), |first| {

@@ -107,7 +107,7 @@ pub async fn write_nodes(
         match result {
             Ok(object) => {
                 let now = world.nodes.learn_new(&object, asked);
-                world.node_queue.add(now.key.clone());
+                world.look_at(&now);
                 // The gate lets a forced node go, whatever the write asks for.
                 let way = write.way.or(now.forced.then_some(Way::Forced));
                 if let Some(way) = way.filter(|_| !now.held())

@@ -85,9 +85,12 @@ pub struct NodeDigest {
     pub live_by_slot: bool,
     /// Its annotations claim hashes that its content does not have: it was written past the gate.
     pub past_gate: bool,
-    /// The live content itself, kept only until the status says that it was seen rolled out.
-    pub content: Option<Arc<ResourceArrays>>,
+    /// The live content itself, as JSON: only until the status says that it was seen rolled out, and only where it is small.
+    pub content: Option<Arc<str>>,
 }
+
+/// Larger contents, in bytes, are read when they are applied: of a fleet that is being made most nodes wait for that.
+const CONTENT_KEPT_MAX: usize = 8 << 10;
 
 impl NodeDigest {
     /// Reads the object; what the last digest of it already knew is shared, not computed again.
@@ -194,7 +197,7 @@ impl NodeDigest {
         self.live = Live::Hash(claimed);
         let unchanged = previous.filter(|p| p.live == self.live && p.start == self.start);
         let keep_content = !self.status_is_current();
-        if let Some(previous) = unchanged.filter(|p| !keep_content || p.content.is_some()) {
+        if let Some(previous) = unchanged {
             self.facts = previous.facts.clone();
             self.content = previous.content.clone().filter(|_| keep_content);
             return;
@@ -210,7 +213,11 @@ impl NodeDigest {
                 .map(|resource| facts(resource, &self.key))
                 .collect(),
         );
-        self.content = keep_content.then(|| Arc::new(arrays));
+        if keep_content {
+            let text = source.to_string();
+            self.content =
+                Some(text.into()).filter(|text: &Arc<str>| text.len() <= CONTENT_KEPT_MAX);
+        }
     }
 
     /// Hashes of another version cannot be checked. An object without any was left by Lynq, if no hub of ours has written it.
@@ -231,6 +238,12 @@ impl NodeDigest {
             None => claims(names::DESIRED_HASH)
                 .is_some_and(|claimed| content::hash(Some(&object["spec"])) != claimed),
         }
+    }
+
+    /// The live content, where it is kept.
+    pub fn kept_content(&self) -> Option<ResourceArrays> {
+        let content: Value = serde_json::from_str(self.content.as_ref()?).ok()?;
+        arrays(&content)
     }
 
     /// Whether the status speaks of the content that is live now.

@@ -29,6 +29,7 @@ use crate::decide::admission::trial::live::{LiveNodes, runs_everywhere};
 use crate::decide::admission::trial::{self, FormSays, HubSays, On, Trial, deletions};
 use crate::decide::admission::{Doubt, Verdict};
 use crate::decide::hub::rows::Rows;
+use crate::server::webhook::allowed::{self, Allowed};
 use crate::server::webhook::authors::Authors;
 use crate::server::webhook::bodies::Bodies;
 use crate::server::webhook::reach::RowsAs;
@@ -71,6 +72,7 @@ pub struct Definitions {
     /// A form that could not be tried on all of its rows is refused; else there is a warning.
     pub deny_untried: bool,
     pub turns: Turns,
+    pub allowed: Allowed,
 }
 
 /// A hub has one trial at a time, so that its rows are in memory once; what one hub waits for keeps no other waiting. Of all
@@ -178,9 +180,16 @@ async fn answer(
         "DELETE" => label == "hub",
         _ => false,
     };
-    let verdict = match concerned {
-        true => judge(&request).await,
-        false => Verdict::default(),
+    let question = allowed::question(&request).filter(|_| concerned);
+    let known = question.as_ref().and_then(|same| all.allowed.get(same));
+    let verdict = match known {
+        Some(known) => known,
+        None if concerned => {
+            let verdict = judge(&request).await;
+            question.map(|question| all.allowed.note(question, &verdict));
+            verdict
+        }
+        None => Verdict::default(),
     };
     let outcome = if verdict.denied.is_some() {
         "denied"
