@@ -138,12 +138,12 @@ async fn the_mapping_is_taken_back_and_nobody_remembers(
     proxy.heal();
     operator.process.start()?;
     operator.ready().await?;
-    go_on(fleet).await?;
     fleet
         .rollout("the held nodes are told", SOON, |rollout| {
             rollout["heldNodes"].as_u64() >= Some(WRITTEN as u64)
         })
         .await?;
+    go_on(fleet).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let form = fleet.get("LynqForm", "web").await?;
     let held = condition(&form, "Held").context("Held")?;
