@@ -70,6 +70,9 @@ pub const BUILT_IN: [(&str, &str); 15] = [
 /// How many databases may be read at a time: many may hang, and those that do not are read all the same.
 const DATABASES_MAX: usize = 100;
 
+/// How long a node is held before its status says so.
+const HELD_SHOWN_AFTER: Duration = Duration::from_millis(500);
+
 /// How many keys each loop works on at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Workers {
@@ -374,10 +377,12 @@ impl World {
         self.rollout_queue.add(hub);
     }
 
-    /// A form's change holds all of its nodes at once; those on their way must not wait behind what is only to be shown.
+    /// A form's change holds all of its nodes at once; those on their way must not wait behind what is only to be shown. And who is
+    /// released in a moment shows nothing before: a status that is written meanwhile is a conflict for the release.
     pub fn look_at(&self, node: &NodeDigest) {
-        match node.held() && node.settled_since().is_some() {
-            true => self.node_queue.add_last(node.key.clone()),
+        let is_shown = node.held() && self.looked.lock().contains_key(&node.key);
+        match is_shown {
+            true => (self.node_queue).add_last_after(node.key.clone(), HELD_SHOWN_AFTER),
             false => self.node_queue.add(node.key.clone()),
         }
     }

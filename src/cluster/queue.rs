@@ -37,8 +37,8 @@ struct State<K> {
     due: BTreeMap<K, Turn>,
     /// The same in order: what cannot wait, and what can.
     order: [BTreeSet<(Instant, K)>; 2],
-    /// Keys being worked on; what is added meanwhile waits until that is over.
-    running: BTreeSet<K>,
+    /// Keys being worked on, and whether they could wait; what is added meanwhile waits until that is over.
+    running: BTreeMap<K, bool>,
     /// Keys whose work panicked: how often in a row, and until when they rest. Nothing makes them due before.
     resting: BTreeMap<K, (u32, Instant)>,
 }
@@ -56,7 +56,7 @@ impl<K: Ord + Clone> Default for Queue<K> {
         let state = State {
             due: BTreeMap::new(),
             order: [BTreeSet::new(), BTreeSet::new()],
-            running: BTreeSet::new(),
+            running: BTreeMap::new(),
             resting: BTreeMap::new(),
         };
         Queue {
@@ -75,7 +75,11 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// Once nothing else is due: for what is only to be shown.
     pub fn add_last(&self, key: K) {
-        self.add_at(key, (true, clock::instant()));
+        self.add_last_after(key, Duration::ZERO);
+    }
+
+    pub fn add_last_after(&self, key: K, delay: Duration) {
+        self.add_at(key, (true, clock::instant() + delay));
     }
 
     pub fn add_after(&self, key: K, delay: Duration) {
@@ -103,7 +107,7 @@ impl<K: Ord + Clone> Queue<K> {
         self.inner.changed.notify_one();
     }
 
-    /// Works forever, on up to `workers` keys at a time; dropped, it stops what is under way. `work` says when to reconcile
+    /// Works forever, on up to `workers` keys at a time, and on a quarter as many that can wait; dropped, it stops what is under way. `work` says when to reconcile
     /// the key again. A panic in it rests the key and leaves the others alone; `panicked` hears of it at once, and how long
     /// the key rests.
     pub async fn run<Work, Working, Panicked, Telling>(
@@ -123,7 +127,7 @@ impl<K: Ord + Clone> Queue<K> {
             tokio::select! {
                 biased;
                 Some(ended) = under_way.join_next() => vital::check(ended),
-                key = self.next(), if under_way.len() < workers => {
+                key = self.next(workers.div_ceil(4)), if under_way.len() < workers => {
                     let (queue, work, panicked) = (self.clone(), work(key.clone()), panicked.clone());
                     process::spawn_in(&mut under_way, async move {
                         let again = match AssertUnwindSafe(work).catch_unwind().await {
@@ -158,13 +162,17 @@ impl<K: Ord + Clone> Queue<K> {
         state.order.iter().map(due).sum()
     }
 
-    async fn next(&self) -> K {
+    /// `last_max`: so many keys that can wait are worked on at a time.
+    async fn next(&self, last_max: usize) -> K {
         loop {
             let wait = {
                 let mut state = self.inner.state.lock();
                 let now = clock::instant();
-                let idle = |(_, key): &&(Instant, K)| !state.running.contains(key);
-                let firsts = [0, 1].map(|last| state.order[last].iter().find(idle).cloned());
+                let idle = |(_, key): &&(Instant, K)| !state.running.contains_key(key);
+                let waiting = state.running.values().filter(|last| **last).count();
+                let last = (waiting < last_max).then_some(&state.order[1]);
+                let lanes = [Some(&state.order[0]), last];
+                let firsts = lanes.map(|order| order?.iter().find(idle).cloned());
                 let is_due =
                     |first: &Option<(Instant, K)>| first.as_ref().is_some_and(|(at, _)| *at <= now);
                 if let Some(last) = firsts.iter().position(is_due)
@@ -172,7 +180,7 @@ impl<K: Ord + Clone> Queue<K> {
                 {
                     state.order[last].remove(&first);
                     state.due.remove(&first.1);
-                    state.running.insert(first.1.clone());
+                    state.running.insert(first.1.clone(), last == 1);
                     return first.1;
                 }
                 firsts.into_iter().flatten().map(|(at, _)| at).min()
@@ -223,13 +231,13 @@ mod tests {
         queue.add("a");
         queue.add("a");
         queue.add_after("b", Duration::from_secs(5));
-        assert_eq!(queue.next().await, "a");
+        assert_eq!(queue.next(9).await, "a");
         queue.add("a");
         let start = clock::instant();
-        assert_eq!(queue.next().await, "b", "a is being worked on");
+        assert_eq!(queue.next(9).await, "b", "a is being worked on");
         assert_eq!(start.elapsed().as_secs(), 5);
         queue.done(&"a");
-        assert_eq!(queue.next().await, "a", "added while it was worked on");
+        assert_eq!(queue.next(9).await, "a", "added while it was worked on");
     }
 
     #[tokio::test(start_paused = true)]
@@ -242,8 +250,22 @@ mod tests {
         queue.add("shown, and then needed");
         assert_eq!(queue.depth(), 3);
         for expected in ["needed", "shown, and then needed", "shown"] {
-            assert_eq!(queue.next().await, expected);
+            assert_eq!(queue.next(9).await, expected);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_can_wait_leaves_workers_to_the_others() {
+        let queue: Queue<&str> = Queue::default();
+        queue.add_last("shown");
+        queue.add_last("shown too");
+        assert_eq!(queue.next(1).await, "shown");
+        let start = clock::instant();
+        queue.add_after("needed", Duration::from_secs(3));
+        assert_eq!(queue.next(1).await, "needed");
+        assert_eq!(start.elapsed().as_secs(), 3);
+        queue.done(&"shown");
+        assert_eq!(queue.next(1).await, "shown too");
     }
 
     #[tokio::test(start_paused = true)]
@@ -300,7 +322,7 @@ mod tests {
         queue.add_after("a", Duration::from_secs(1));
         queue.add_after("a", Duration::from_secs(30));
         let start = clock::instant();
-        assert_eq!(queue.next().await, "a");
+        assert_eq!(queue.next(9).await, "a");
         assert_eq!(start.elapsed().as_secs(), 1);
     }
 }

@@ -54,7 +54,7 @@ pub struct RolloutMemory {
 }
 
 /// A hub's passes may take this share of one processor: what comes meanwhile is looked at together.
-const SHARE_OF_PROCESSOR: u32 = 10;
+const SHARE_OF_PROCESSOR: u32 = 4;
 const REST_MAX: Duration = Duration::from_millis(500);
 
 /// Passes of one reconciliation; each sees what the one before it wrote.

@@ -25,6 +25,8 @@ use crate::decide::rollout::Way;
 
 /// Node writes that one hub may have under way.
 const REQUESTS_MAX: usize = 16;
+/// The same where the nodes will only wait: who is released meanwhile needs the API server more.
+const WAITING_MAX: usize = 4;
 
 /// A write or deletion of a node that did not go through.
 pub struct Failure {
@@ -76,12 +78,15 @@ pub async fn write_nodes(
     source: &RenderSource,
     writes: &[NodeWrite],
 ) -> NodesWritten {
-    let (mut written, mut left) = (NodesWritten::default(), writes.iter());
+    let (mut written, mut left) = (NodesWritten::default(), writes.iter().peekable());
     let mut running = FuturesUnordered::new();
     loop {
-        while running.len() < REQUESTS_MAX
-            && world.still_says(hub, said)
-            && let Some(write) = left.next()
+        let may_go = |write: &&NodeWrite, running: usize| match write.waits {
+            true => running < WAITING_MAX,
+            false => running < REQUESTS_MAX,
+        };
+        while world.still_says(hub, said)
+            && let Some(write) = left.next_if(|write| may_go(write, running.len()))
         {
             running.push(async move {
                 let key = ObjectKey::own("LynqNode", &hub.0, &write.name);

@@ -191,6 +191,8 @@ pub struct NodeWrite {
     pub makes: bool,
     /// What lets it go with the write itself, if something does.
     pub way: Option<Way>,
+    /// It is only to wait for its release, and nothing of it is broken.
+    pub waits: bool,
     /// How that is said to the gate.
     marker: Option<String>,
     group: Option<usize>,
@@ -332,7 +334,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             None => policy.group_of(&labels(&seen.source.hub.name, &write.uid), write.group),
         };
         let is_broken = node.is_some_and(|node| node.is_broken());
-        (!is_broken, write.way.is_none(), group, natural(&write.name))
+        (!is_broken, write.waits, group, natural(&write.name))
     });
     let desired_nodes = desired_nodes.into_iter();
     plan.desired = desired_nodes

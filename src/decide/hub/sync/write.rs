@@ -73,6 +73,7 @@ impl NodeWrite {
                 true => Way::Forced,
                 false => Way::Ungated,
             }),
+            waits: !goes && !node.is_some_and(|node| node.is_broken()),
             marker: goes.then(marker),
             group,
             first_seen,
