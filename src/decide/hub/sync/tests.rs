@@ -297,7 +297,9 @@ fn nodes_are_written_in_the_order_in_which_somebody_waits_for_them() {
     for mut object in objects(&forms, &all, &before) {
         let broken = object["metadata"]["name"] == "t3-web";
         let hash = content::hash(Some(&object["spec"]));
-        object["metadata"]["annotations"][names::LIVE_HASH] = json!(hash.as_str());
+        for name in [names::DESIRED_HASH, names::LIVE_HASH] {
+            object["metadata"]["annotations"][name] = json!(hash.as_str());
+        }
         let rolled = json!({
             "type": "Rolled", "status": "True", "reason": "RolledOut", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
