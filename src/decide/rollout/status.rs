@@ -103,6 +103,14 @@ impl FormState {
         let releasing = self.waiting.get(Reason::Releasing.code());
         let releasing = releasing.copied().unwrap_or_default();
         let held = self.waiting.values().sum::<i64>() - releasing;
+        // Those that are still to be written are held then.
+        let FormRolloutStatus {
+            total_nodes,
+            updated_nodes,
+            held_nodes,
+            ..
+        } = self.rollout;
+        let held = held + i64::from(total_nodes - updated_nodes - held_nodes);
         let window = self.window.into_iter().chain(self.hub_window).min();
         format!(
             "{held} node updates throttled (maxSkew={}, currently updating={})",
