@@ -186,7 +186,9 @@ async fn answer(
         Some(known) => known,
         None if concerned => {
             let verdict = judge(&request).await;
-            question.map(|question| all.allowed.note(question, &verdict));
+            if let Some(question) = question {
+                all.allowed.note(question, &verdict);
+            }
             verdict
         }
         None => Verdict::default(),
