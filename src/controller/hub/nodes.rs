@@ -1,5 +1,7 @@
 //! Carries out what a sync decided: LynqNodes are written and deleted, and every one that did not go through is named.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -27,6 +29,8 @@ use crate::decide::rollout::Way;
 const REQUESTS_MAX: usize = 16;
 /// The same where the nodes will only wait: who is released meanwhile needs the API server more.
 const WAITING_MAX: usize = 4;
+/// So many of those are written one after the other: people look at who is released first.
+const IN_TURN: usize = 32;
 
 /// A write or deletion of a node that did not go through.
 pub struct Failure {
@@ -79,9 +83,12 @@ pub async fn write_nodes(
     writes: &[NodeWrite],
 ) -> NodesWritten {
     let (mut written, mut left) = (NodesWritten::default(), writes.iter().peekable());
+    let first = writes.iter().filter(|write| write.waits).take(IN_TURN);
+    let in_turn: BTreeSet<&str> = first.map(|write| write.name.as_str()).collect();
     let mut running = FuturesUnordered::new();
     loop {
         let may_go = |write: &&NodeWrite, running: usize| match write.waits {
+            true if in_turn.contains(write.name.as_str()) => running == 0,
             true => running < WAITING_MAX,
             false => running < REQUESTS_MAX,
         };
