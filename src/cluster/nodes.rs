@@ -1,6 +1,6 @@
 //! The LynqNodes of the cluster, as digests kept by a watch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -24,7 +24,8 @@ pub struct Nodes {
 #[derive(Default)]
 struct Inner {
     nodes: Cache<NodeKey, NodeDigest>,
-    by_hub: BTreeMap<HubKey, BTreeSet<String>>,
+    /// By the node's name.
+    by_hub: BTreeMap<HubKey, BTreeMap<String, Arc<NodeDigest>>>,
 }
 
 impl Cached for NodeDigest {
@@ -45,14 +46,8 @@ impl Nodes {
     /// The nodes of one hub, by name.
     pub fn of_hub(&self, hub: &HubKey) -> Vec<Arc<NodeDigest>> {
         let inner = self.inner.read();
-        let names = inner.by_hub.get(hub).into_iter().flatten();
-        let key = |name: &String| NodeKey {
-            namespace: hub.0.clone(),
-            name: name.clone(),
-        };
-        names
-            .filter_map(|name| inner.nodes.get(&key(name)).cloned())
-            .collect()
+        let nodes = inner.by_hub.get(hub).into_iter().flatten();
+        nodes.map(|(_, node)| node.clone()).collect()
     }
 
     pub fn all(&self) -> Vec<Arc<NodeDigest>> {
@@ -132,17 +127,17 @@ impl Inner {
 
     fn index(&mut self, changed: &Changed<NodeDigest>) {
         if let Some(before) = &changed.before {
-            let names = self.by_hub.get_mut(&hub_of(before));
-            if let Some(names) = names {
-                names.remove(&before.key.name);
-                if names.is_empty() {
-                    self.by_hub.remove(&hub_of(before));
+            let hub = hub_of(before);
+            if let Some(nodes) = self.by_hub.get_mut(&hub) {
+                nodes.remove(&before.key.name);
+                if nodes.is_empty() {
+                    self.by_hub.remove(&hub);
                 }
             }
         }
         if let Some(now) = &changed.now {
-            let names = self.by_hub.entry(hub_of(now)).or_default();
-            names.insert(now.key.name.clone());
+            let nodes = self.by_hub.entry(hub_of(now)).or_default();
+            nodes.insert(now.key.name.clone(), now.clone());
         }
     }
 

@@ -9,6 +9,7 @@
 
 pub mod explain;
 pub mod failure;
+mod index;
 pub mod order;
 mod pace;
 pub mod reason;
@@ -31,9 +32,10 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::gate::marker::ReleaseMarker;
 use crate::decide::shared::version;
+use index::Index;
 use order::{Turns, candidates};
 use reason::{Names, Reason};
-use slots::{free_at, is_ahead, made_until, of_successor, take_slot};
+use slots::{Ledger, free_at, made_until, of_successor, uids};
 pub use snapshot::{Confirmation, Flight, Form, Live, Maintained, Node, RefusedRelease, Snapshot};
 use window::Windows;
 
@@ -176,11 +178,11 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     if snapshot.ledger_lost {
         return plan_anew(snapshot, now);
     }
+    let index = Index::new(snapshot);
+    let slot_uids = uids(&snapshot.slots);
     let failed = snapshot.forms.iter().map(|(name, form)| {
-        (
-            name.as_str(),
-            failure::failed_nodes(name, form, snapshot, now),
-        )
+        let failed = failure::failed_nodes(name, form, snapshot, (&index, &slot_uids), now);
+        (name.as_str(), failed)
     });
     let mut pass = Pass {
         snapshot,
@@ -191,11 +193,12 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         full: BTreeMap::new(),
         plan: Plan::default(),
     };
-    let mut slots = pass.free_slots();
-    let mut windows = Windows::new(snapshot, &slots, now);
-    pass.wake(window::silent_at(snapshot, &slots, now));
+    let kept = pass.free_slots();
+    let mut windows = Windows::new(snapshot, &kept, now);
+    pass.wake(window::silent_at(snapshot, &kept, now));
     let candidates = candidates(snapshot);
-    pass.release(&candidates, &mut slots, &mut windows);
+    let turns = Turns::new(snapshot, &index, &uids(&kept));
+    let slots = pass.release(&candidates, &turns, Ledger::new(kept.clone()), &mut windows);
     let by_slot = |release: &Release| release.way == Way::Slot;
     if slots != snapshot.slots || pass.plan.releases.iter().any(by_slot) {
         pass.plan.ledger = Some(slots.clone());
@@ -204,24 +207,32 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     pass.note_freed();
     pass.note_formless();
     pass.plan.hub_window = windows.hub_width().filter(|_| !snapshot.forced);
-    let late = pass.failed.values().map(failure::Failed::late).sum();
-    let adrift = pass.failed.values().map(|failed| failed.adrift.all).sum();
-    for (name, form) in &snapshot.forms {
+    let fleet = status::Fleet::of(snapshot, &slots, &pass.failed);
+    let mut reasons: BTreeMap<&str, Vec<&Reason>> = BTreeMap::new();
+    for name in candidates {
+        if let Some(reason) = pass.plan.waiting.get(name) {
+            let form = snapshot.nodes[name].form.as_str();
+            reasons.entry(form).or_default().push(reason);
+        }
+    }
+    let states = snapshot.forms.iter().map(|(name, form)| {
         let seen = status::FormStatusInputs {
             snapshot,
+            index: &index,
             slots: &slots,
             failed: &pass.failed[name.as_str()],
-            late,
-            adrift,
-            waiting: &pass.plan.waiting,
-            candidates: &candidates,
+            fleet: &fleet,
+            reasons: reasons.get(name.as_str()).map_or(&[], Vec::as_slice),
             window: windows.width(name),
             hub_window: windows.hub_width(),
         };
-        let state = status::of_form(name, form, &seen, now);
+        (name.clone(), status::of_form(name, form, &seen, now))
+    });
+    let states: BTreeMap<String, status::FormState> = states.collect();
+    for state in states.values() {
         pass.wake(state.wake_at);
-        pass.plan.forms.insert(name.clone(), state);
     }
+    pass.plan.forms = states;
     let failed = pass.failed.values().flat_map(|failed| &failed.names);
     pass.plan.failed = failed.cloned().collect();
     pass.plan
@@ -274,11 +285,11 @@ struct Pass<'a> {
     /// Why the ledger is refused, shared by all who wait for that.
     ledger_refused: Option<Arc<str>>,
     /// Who is kept by a full window, and by what fills it, whatever is told.
-    full: BTreeMap<String, Reason>,
+    full: BTreeMap<&'a str, Reason>,
     plan: Plan,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
     fn wake(&mut self, at: Option<Timestamp>) {
         self.plan.wake_at = [self.plan.wake_at, at].into_iter().flatten().min();
     }
@@ -352,32 +363,37 @@ impl Pass<'_> {
         kept
     }
 
-    /// Releases what may go, and brings the ledger to what it must be before that.
-    fn release(&mut self, candidates: &[&str], slots: &mut Vec<Slot>, windows: &mut Windows) {
+    /// Releases what may go; returns the ledger as it must be before that.
+    fn release(
+        &mut self,
+        candidates: &[&'a String],
+        turns: &Turns,
+        mut ledger: Ledger,
+        windows: &mut Windows<'a>,
+    ) -> Vec<Slot> {
         let snapshot = self.snapshot;
-        let turns = Turns::new(snapshot, slots);
         for &name in candidates {
-            self.release_one(name, Some(&turns), slots, windows);
+            self.release_one(name, Some(turns), &mut ledger, windows);
         }
         let stuck = turns.stuck(&self.full);
-        for &name in candidates {
+        for &name in candidates.iter().filter(|_| !stuck.is_empty()) {
             let node = &snapshot.nodes[name];
             let waiting = self.plan.waiting.get(name);
             let waits = matches!(waiting, Some(Reason::GroupNotDone { .. }));
             if waits && node.non_ready() && stuck.contains(&node.form) {
-                self.release_one(name, None, slots, windows);
+                self.release_one(name, None, &mut ledger, windows);
             }
         }
-        slots.sort();
+        ledger.into_slots()
     }
 
     /// Without `turns` the order of its form does not stop it.
     fn release_one(
         &mut self,
-        name: &str,
+        name: &'a String,
         turns: Option<&Turns>,
-        slots: &mut Vec<Slot>,
-        windows: &mut Windows,
+        slots: &mut Ledger,
+        windows: &mut Windows<'a>,
     ) {
         let snapshot = self.snapshot;
         let node = &snapshot.nodes[name];
@@ -391,7 +407,7 @@ impl Pass<'_> {
         } else {
             Way::Ungated
         };
-        let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
+        let has_slot = slots.slot_of(node).is_some();
         let mut stopped = self.stopped(name, node, form, way);
         let ledger_refused = self.ledger_refused.clone().filter(|_| way == Way::Slot);
         let ledger = || {
@@ -401,7 +417,7 @@ impl Pass<'_> {
         let refusal = snapshot.refused.get(name);
         let refusal = refusal.filter(|refusal| refusal.hash == node.desired);
         let refused = |refusal: &RefusedRelease| Reason::ReleaseRefused {
-            node: name.to_owned(),
+            node: name.clone(),
             why: refusal.why.clone(),
         };
         if way == Way::Slot {
@@ -413,11 +429,11 @@ impl Pass<'_> {
                 let lasting = refusal.filter(|refusal| refusal.still_tells(self.now));
                 self.wake(lasting.and_then(RefusedRelease::told_until));
                 stopped = lasting.map(refused).or_else(ledger).or(Some(full.clone()));
-                self.full.insert(name.to_owned(), full);
+                self.full.insert(name, full);
             }
         }
         if let Some(reason) = stopped {
-            self.plan.waiting.insert(name.to_owned(), reason);
+            self.plan.waiting.insert(name.clone(), reason);
             return;
         }
         // A conflict is no refusal, as long as the next try or the one after it goes through.
@@ -427,17 +443,17 @@ impl Pass<'_> {
             && let Some(reason) = refused
         {
             self.wake(Some(until));
-            self.plan.waiting.insert(name.to_owned(), reason);
+            self.plan.waiting.insert(name.clone(), reason);
             return;
         }
         // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
         // it, could be freed on what the node was before the release that the newer one names.
-        if way == Way::Slot && slots.iter().any(|slot| is_ahead(slot, node)) {
+        if way == Way::Slot && slots.is_ahead_of(node) {
             self.plan.behind.push(name.to_owned());
-            self.plan.waiting.insert(name.to_owned(), Reason::Releasing);
+            self.plan.waiting.insert(name.clone(), Reason::Releasing);
             return;
         }
-        let slot = slots.iter().find(|slot| slot.uid == node.uid);
+        let slot = slots.slot_of(node);
         self.plan.releases.push(Release {
             repair: way == Way::Slot && slot.map_or(node.non_ready(), |slot| slot.repair),
             watched: form.policy.min_ready_seconds > 0,
@@ -447,10 +463,10 @@ impl Pass<'_> {
             way,
         });
         let reason = refused.or_else(ledger).unwrap_or(Reason::Releasing);
-        self.plan.waiting.insert(name.to_owned(), reason);
+        self.plan.waiting.insert(name.clone(), reason);
         if way == Way::Slot {
             windows.take(name, node);
-            take_slot(slots, name, node, form.policy.min_ready_seconds);
+            slots.take(name, node, form.policy.min_ready_seconds);
         }
     }
 
@@ -460,11 +476,12 @@ impl Pass<'_> {
         let Some(slots) = &self.plan.ledger else {
             return;
         };
+        let uids = uids(slots);
         let unsaid = |(name, node): (&String, &Node)| {
             let flight = node.flight.as_ref()?;
             let is_said = flight.watched || node.live == Live::Unknown;
             let unsaid = is_said && !flight.landed;
-            let has_slot = slots.iter().any(|slot| slot.uid == node.uid);
+            let has_slot = uids.contains(node.uid.as_str());
             (unsaid && !has_slot).then(|| Freed {
                 node: name.clone(),
                 uid: node.uid.clone(),
@@ -489,23 +506,21 @@ impl Pass<'_> {
     /// fills the window anyway; unless a pause forbids it to use it. What is refused keeps it for a few tries: each node that got it instead might be refused
     /// as well, with as many writes.
     fn give_up(&mut self, slots: &[Slot]) {
+        let released = self.plan.releases.iter();
+        let released: BTreeSet<&String> = released.map(|release| &release.node).collect();
         for slot in slots {
             let node = self.snapshot.nodes.get(&slot.node);
             let Some(node) = node.filter(|node| node.uid == slot.uid) else {
                 continue;
             };
             let unused = node.resource_version == slot.resource_version && !node.deleting;
-            let released = self
-                .plan
-                .releases
-                .iter()
-                .any(|release| release.node == slot.node);
             let refusal = self.snapshot.refused.get(&slot.node);
             let tried_again = put_off(self.snapshot, &slot.node, node, self.now).is_some()
                 && refusal.is_some_and(|refusal| !refusal.lasting);
             let form = self.snapshot.forms.get(&slot.form);
             let paused = form.is_some_and(|form| form.policy.paused);
             let keeps = node.non_ready() && !paused;
+            let released = released.contains(&slot.node);
             if unused && !released && !tried_again && !keeps {
                 self.plan.give_up.push(GiveUp {
                     node: slot.node.clone(),

@@ -1,4 +1,4 @@
-//! What the pure parts cost: rendering a form, hashing a content, reading a review and deciding on it.
+//! What the pure parts cost: rendering a form, hashing a content, reading a review and deciding on it, planning what a fleet does next.
 //! Run by `cargo bench --bench decide`; what a whole request costs is measured by the bench `webhook`.
 
 mod samples;
@@ -8,7 +8,9 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lynqgate::decide::admission::review;
 use lynqgate::decide::gate;
+use lynqgate::decide::rollout;
 use lynqgate::decide::shared::content;
+use samples::State;
 
 fn render(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("render a form");
@@ -59,5 +61,28 @@ fn decide(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, render, hash, decide);
+/// What a pass of the release loop decides on, over a fleet of ten thousand; beside it what a copy of that takes.
+fn plan(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("plan of 10,000 nodes in 20 forms");
+    let half = |node| match node < 250 {
+        true => State::Updated,
+        false => State::Held,
+    };
+    for (name, fleet) in [
+        ("settled", samples::fleet(10_000, |_| State::Updated)),
+        ("changed", samples::fleet(10_000, |_| State::Held)),
+        ("half rolled out", samples::fleet(10_000, half)),
+        ("all broken", samples::fleet(10_000, |_| State::Broken)),
+    ] {
+        group.bench_function(name, |b| {
+            b.iter(|| rollout::plan(black_box(&fleet), samples::now()))
+        });
+    }
+    let fleet = samples::fleet(10_000, |_| State::Held);
+    group.bench_function("a copy of its nodes", |b| {
+        b.iter(|| black_box(&fleet).nodes.clone())
+    });
+}
+
+criterion_group!(benches, render, hash, decide, plan);
 criterion_main!(benches);

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use lynqgate::api::form::FormSpec;
 use lynqgate::api::names;
+use lynqgate::api::policy::{Rollout, Skew};
 use lynqgate::decide::gate;
 use lynqgate::decide::hub::render::{CompiledForm, RowInputs};
 use lynqgate::decide::hub::rows::Row;
+use lynqgate::decide::rollout::{self, Live, Snapshot};
 use serde_json::{Value, json};
 
 /// The sizes that are looked at, in bytes of one node's content.
@@ -290,3 +292,62 @@ fn release(held: &Value) -> Value {
     new["metadata"]["annotations"][names::RELEASE] = json!(marker);
     new
 }
+
+/// A hub with this many nodes, spread over 20 forms with a window of 5 each. `state` tells of a node, by its number among those
+/// of its form, what is live on it.
+pub fn fleet(nodes: usize, state: impl Fn(usize) -> State) -> Snapshot {
+    let mut fleet = Snapshot {
+        resource_version: "1000000".to_owned(),
+        ..Snapshot::default()
+    };
+    for form in 0..FORMS {
+        let policy = Rollout {
+            max_skew: Skew::Count(5),
+            ..Rollout::default()
+        };
+        let of_form = rollout::Form {
+            policy,
+            rendered_generation: 2,
+            same_since: 2,
+            ..rollout::Form::default()
+        };
+        fleet.forms.insert(format!("web-{form}"), of_form);
+    }
+    let old = "1.000000000000000000000000000000000000000000000000000000000000000a";
+    let new = "1.000000000000000000000000000000000000000000000000000000000000000b";
+    for number in 0..nodes {
+        let form = format!("web-{}", number % FORMS);
+        let of_form = number / FORMS;
+        let state = state(of_form);
+        let live = if state == State::Held { old } else { new };
+        let node = rollout::Node {
+            uid: format!("{number:08}-0000-4000-8000-000000000000"),
+            resource_version: (500_000 + number).to_string(),
+            form: form.clone(),
+            desired: new.to_owned(),
+            live: Live::Hash(live.to_owned()),
+            start: Some(now()),
+            settled_since: (state != State::Broken).then(now),
+            seen: true,
+            ready: state != State::Broken,
+            unchanged: Some(false),
+            why: (state == State::Broken)
+                .then(|| "Deployment web: 0 of 2 replicas are ready".to_owned()),
+            ..rollout::Node::default()
+        };
+        fleet.nodes.insert(format!("tenant-{of_form}-{form}"), node);
+    }
+    fleet
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs the newest content, and is ready.
+    Updated,
+    /// It runs the old content, is ready, and waits for its turn.
+    Held,
+    /// It runs the newest content, and is not ready.
+    Broken,
+}
+
+const FORMS: usize = 20;

@@ -20,7 +20,7 @@ use crate::decide::hub::rows::names::node_name;
 use crate::decide::hub::rows::{Row, Rows};
 use crate::decide::hub::sync::write::{RowNode, rendered_hash};
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::rollout::order::natural;
+use crate::decide::rollout::order::Natural;
 use crate::decide::rollout::{Live, Way};
 use crate::decide::shared::content;
 
@@ -326,6 +326,8 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             desired.note_seen(node);
         }
     }
+    plan.writes
+        .sort_by(|a, b| Natural(&a.name).cmp(&Natural(&b.name)));
     plan.writes.sort_by_cached_key(|write| {
         let policy = &seen.source.forms[&write.form].policy;
         let node = existing.get(write.name.as_str()).copied();
@@ -334,7 +336,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             None => policy.group_of(&labels(&seen.source.hub.name, &write.uid), write.group),
         };
         let is_broken = node.is_some_and(|node| node.is_broken());
-        (!is_broken, write.waits, group, natural(&write.name))
+        (!is_broken, write.waits, group)
     });
     let desired_nodes = desired_nodes.into_iter();
     plan.desired = desired_nodes

@@ -435,13 +435,16 @@ impl NodeDigest {
 
     /// Its status tells of something that failed: what only waits, or is on its way, did not.
     pub fn has_failed(&self) -> bool {
+        if self.deleting || self.is_ready() {
+            return false;
+        }
         let ready = self.status.conditions.iter().find(|c| c.type_ == "Ready");
         let word = ready.and_then(|ready| ConditionReason::named(&ready.reason));
         let is_wrong = matches!(
             word,
             Some(ConditionReason::DependencyError | ConditionReason::LookFailed)
         );
-        !self.is_ready() && !self.deleting && (is_wrong || self.status.failed_resources > 0)
+        is_wrong || self.status.failed_resources > 0
     }
 }
 

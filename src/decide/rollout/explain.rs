@@ -13,6 +13,7 @@ use crate::api::form::Phase;
 use crate::api::hub::Slot;
 use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::index::Index;
 use crate::decide::rollout::reason::{NEXT, Reason};
 use crate::decide::rollout::status::FormState;
 use crate::decide::rollout::{Live, Plan, Snapshot};
@@ -230,7 +231,7 @@ impl Asked<'_> {
             false => format!("; changed since the hub wrote it: {}", state.edited),
         };
         let form = self.snapshot.forms.get(name)?;
-        let empty = order::without_nodes(name, form, self.snapshot);
+        let empty = order::without_nodes(name, form, &Index::new(self.snapshot));
         let counted = told.unwrap_or(rollout);
         let lacks = match form.previous.as_ref().map_or(0, |p| p.unwritten_nodes) {
             0 => String::new(),

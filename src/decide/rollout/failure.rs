@@ -1,10 +1,12 @@
 //! Which nodes spend the failure budget of their form, and until when each has to be ready.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::form::Phase;
 use crate::api::hub::Slot;
-use crate::decide::rollout::status::nodes_of;
+use crate::decide::rollout::index::Index;
 use crate::decide::rollout::{Flight, Form, Node, Snapshot, order};
 
 /// The nodes that spend the failure budget.
@@ -60,8 +62,14 @@ impl Failed {
 /// deadline: new content takes a node out of the count, and editing maxSkew does not. Once the rollout is halted, what gets
 /// ready later counts for as long as it is watched: else what comes and goes would end the halt each time that it comes. Being
 /// halted takes nothing out of the count, so that it cannot end because it began.
-pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Timestamp) -> Failed {
-    let total = nodes_of(form_name, snapshot).count();
+pub fn failed_nodes(
+    form_name: &str,
+    form: &Form,
+    snapshot: &Snapshot,
+    (index, slot_uids): (&Index, &BTreeSet<&str>),
+    now: Timestamp,
+) -> Failed {
+    let total = index.nodes_of(form_name).count();
     let allowed = form
         .policy
         .max_failures
@@ -99,9 +107,8 @@ pub fn failed_nodes(form_name: &str, form: &Form, snapshot: &Snapshot, now: Time
             }
         }
     }
-    let has_slot = |node: &Node| snapshot.slots.iter().any(|slot| slot.uid == node.uid);
-    for (name, node) in nodes_of(form_name, snapshot) {
-        if node.held() || !node.non_ready() || has_slot(node) {
+    for (name, node) in index.nodes_of(form_name) {
+        if node.held() || !node.non_ready() || slot_uids.contains(node.uid.as_str()) {
             continue;
         }
         failed.adrift.all += 1;

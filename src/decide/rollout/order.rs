@@ -1,10 +1,11 @@
 //! Whose turn it is: the order of those that wait, and the groups of an ordered rollout.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
-use crate::api::hub::Slot;
+use crate::decide::rollout::index::{Index, Named};
 use crate::decide::rollout::reason::{Names, Reason};
-use crate::decide::rollout::status::nodes_of;
 use crate::decide::rollout::{Form, Node, Snapshot};
 
 /// The first group of a form that is not done, and who is not done in it.
@@ -25,13 +26,13 @@ pub fn why(form: &Form, node: &Node) -> Option<String> {
 }
 
 /// What is to be added about groups of the form's order without any node, which an order passes over as if they were done.
-pub fn without_nodes(name: &str, form: &Form, snapshot: &Snapshot) -> String {
+pub fn without_nodes(name: &str, form: &Form, index: &Index) -> String {
     let order = &form.policy.order;
     // What is there may be of an older order.
     if order.is_empty() || form.outdated || !form.unwritten.is_empty() {
         return String::new();
     }
-    let there = nodes_of(name, snapshot).map(|(_, node)| node.group);
+    let there = index.nodes_of(name).map(|(_, node)| node.group);
     let there: BTreeSet<usize> = there.chain(form.absent.values().copied()).collect();
     let empty = order.iter().enumerate();
     let empty = empty.filter(|(number, _)| !there.contains(number));
@@ -51,26 +52,21 @@ pub fn without_nodes(name: &str, form: &Form, snapshot: &Snapshot) -> String {
 pub struct Turns(BTreeMap<String, Turn>);
 
 impl Turns {
-    /// `slots`: those that are left.
-    pub fn new(snapshot: &Snapshot, slots: &[Slot]) -> Self {
-        let slots: Vec<&str> = slots.iter().map(|slot| slot.uid.as_str()).collect();
-        let pending = |state: &Form, name: &String, node: &Node| {
-            let settled = node.settled_since.is_some() && !slots.contains(&node.uid.as_str());
+    /// `slots`: the uids of the nodes whose slots are left.
+    pub fn new(snapshot: &Snapshot, index: &Index, slots: &BTreeSet<&str>) -> Self {
+        let is_pending = |state: &Form, (name, node): &Named| {
+            let settled = node.settled_since.is_some() && !slots.contains(node.uid.as_str());
             // What could not be written yet may be what is to go first.
-            node.held() || !settled || state.unwritten.contains(name)
+            let unwritten = state.unwritten.contains(*name);
+            // What goes and is to be made anew is as good as not written.
+            (!node.deleting || unwritten) && (node.held() || !settled || unwritten)
         };
         let turn = |(form, state): (&String, &Form)| {
             let order = &state.policy.order;
             if order.is_empty() {
                 return None;
             }
-            let nodes = || {
-                snapshot.nodes.iter().filter(|(name, node)| {
-                    // What goes and is to be made anew is as good as not written.
-                    let counts = !node.deleting || state.unwritten.contains(*name);
-                    node.form == *form && counts && pending(state, name, node)
-                })
-            };
+            let nodes = || index.all_of(form).filter(|named| is_pending(state, named));
             let groups = nodes().map(|(_, node)| node.group);
             let group = groups.chain(state.absent.values().copied()).min()?;
             let mut first: Vec<_> = nodes().filter(|(_, node)| node.group == group).collect();
@@ -105,8 +101,8 @@ impl Turns {
 
     /// The forms of which nobody whose turn it is can go, since what is broken fills the windows: what may be its correction
     /// must not wait for them.
-    pub fn stuck(&self, full: &BTreeMap<String, Reason>) -> BTreeSet<String> {
-        let is_stuck = |name: &String| full.get(name).is_some_and(Reason::is_of_broken);
+    pub fn stuck(&self, full: &BTreeMap<&str, Reason>) -> BTreeSet<String> {
+        let is_stuck = |name: &String| full.get(name.as_str()).is_some_and(Reason::is_of_broken);
         let stuck = self.0.iter();
         let stuck = stuck.filter(|(_, turn)| {
             let nodes = &turn.pending[..turn.nodes];
@@ -117,34 +113,57 @@ impl Turns {
 }
 
 /// The held nodes: non-ready ones first, for a fix must reach them before anything else, then group by group, by name.
-pub fn candidates(snapshot: &Snapshot) -> Vec<&str> {
+pub fn candidates(snapshot: &Snapshot) -> Vec<&String> {
     let known = |node: &Node| snapshot.forms.contains_key(&node.form);
-    let mut held: Vec<(&str, &Node)> = snapshot
+    let mut held: Vec<Named> = snapshot
         .nodes
         .iter()
         .filter(|(_, node)| node.held() && !node.deleting && known(node))
-        .map(|(name, node)| (name.as_str(), node))
         .collect();
-    held.sort_by_cached_key(|(name, node)| (!node.non_ready(), node.group, natural(name)));
+    held.sort_by_key(|(name, node)| (!node.non_ready(), node.group, Natural(name)));
     held.into_iter().map(|(name, _)| name).collect()
 }
 
-/// A key by which `web-9` comes before `web-10`: texts with their numbers as numbers.
-pub fn natural(name: &str) -> Vec<(String, u64)> {
-    let mut parts = vec![(String::new(), 0u64)];
-    let mut in_number = false;
-    for c in name.chars() {
-        if let Some(digit) = c.to_digit(10) {
-            let last = parts.last_mut().expect("never empty");
-            last.1 = last.1.saturating_mul(10).saturating_add(digit.into());
-            in_number = true;
-        } else {
-            if in_number {
-                parts.push((String::new(), 0));
-                in_number = false;
-            }
-            parts.last_mut().expect("never empty").0.push(c);
-        }
+/// A name, ordered so that `web-9` comes before `web-10`: texts with their numbers as numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Natural<'a>(pub &'a str);
+
+impl<'a> Natural<'a> {
+    /// Each text, and the number after it: 0 where none is.
+    fn parts(self) -> impl Iterator<Item = (&'a str, u64)> {
+        let mut rest = Some(self.0);
+        iter::from_fn(move || {
+            let text = rest?;
+            let digits = text
+                .find(|c: char| c.is_ascii_digit())
+                .unwrap_or(text.len());
+            let (text, number) = text.split_at(digits);
+            let end = number.find(|c: char| !c.is_ascii_digit());
+            let (number, after) = number.split_at(end.unwrap_or(number.len()));
+            rest = (!after.is_empty()).then_some(after);
+            let add =
+                |sum: u64, digit: u8| sum.saturating_mul(10).saturating_add((digit - b'0').into());
+            Some((text, number.bytes().fold(0, add)))
+        })
     }
-    parts
 }
+
+impl Ord for Natural<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(other.parts())
+    }
+}
+
+impl PartialOrd for Natural<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Natural<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Natural<'_> {}

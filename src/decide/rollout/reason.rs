@@ -535,7 +535,7 @@ pub struct Names {
 }
 
 impl Names {
-    const SHOWN_MAX: usize = 5;
+    pub const SHOWN_MAX: usize = 5;
 
     pub fn of<'a>(names: impl IntoIterator<Item = &'a String>) -> Self {
         let mut names = names.into_iter();

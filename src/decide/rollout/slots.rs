@@ -1,14 +1,72 @@
 //! The slots of the ledger, one by one.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
 use crate::decide::rollout::{Node, Snapshot};
 use crate::decide::shared::version;
 
-/// The slot names a newer version of the node than this one.
-pub fn is_ahead(slot: &Slot, node: &Node) -> bool {
-    slot.uid == node.uid && version::is_newer(&slot.resource_version, &node.resource_version)
+/// The slots as a pass leaves them.
+pub struct Ledger {
+    slots: Vec<Slot>,
+    /// The place of the slot of each node, by the node's uid.
+    places: BTreeMap<String, usize>,
+}
+
+impl Ledger {
+    pub fn new(slots: Vec<Slot>) -> Self {
+        let mut places = BTreeMap::new();
+        for (place, slot) in slots.iter().enumerate() {
+            places.entry(slot.uid.clone()).or_insert(place);
+        }
+        Ledger { slots, places }
+    }
+
+    pub fn slot_of(&self, node: &Node) -> Option<&Slot> {
+        Some(&self.slots[*self.places.get(&node.uid)?])
+    }
+
+    /// Whether the node's slot names a newer version of the node than this one.
+    pub fn is_ahead_of(&self, node: &Node) -> bool {
+        let ahead = |slot: &Slot| version::is_newer(&slot.resource_version, &node.resource_version);
+        self.slot_of(node).is_some_and(ahead)
+    }
+
+    /// Puts the release's numbers into the node's slot. A slot that is there keeps its place and what it was taken for.
+    pub fn take(&mut self, name: &str, node: &Node, min_ready_seconds: i32) {
+        if let Some(place) = self.places.get(&node.uid) {
+            let slot = &mut self.slots[*place];
+            slot.hash.clone_from(&node.desired);
+            slot.resource_version.clone_from(&node.resource_version);
+            slot.presumed = false;
+            slot.min_ready_seconds = min_ready_seconds;
+            return;
+        }
+        self.places.insert(node.uid.clone(), self.slots.len());
+        self.slots.push(Slot {
+            node: name.to_owned(),
+            uid: node.uid.clone(),
+            form: node.form.clone(),
+            hash: node.desired.clone(),
+            resource_version: node.resource_version.clone(),
+            repair: node.non_ready(),
+            presumed: false,
+            min_ready_seconds,
+        });
+    }
+
+    /// As they are written.
+    pub fn into_slots(mut self) -> Vec<Slot> {
+        self.slots.sort();
+        self.slots
+    }
+}
+
+/// The uids of the nodes that have slots.
+pub fn uids(slots: &[Slot]) -> BTreeSet<&str> {
+    slots.iter().map(|slot| slot.uid.as_str()).collect()
 }
 
 /// When the slot's node has settled and soaked; None while that cannot be told.
@@ -47,27 +105,6 @@ fn may_have_let_go(slot: &Slot, node: &Node) -> bool {
         Some(flight) => !flight.landed || flight.release == slot.resource_version,
         None => !node.held(),
     }
-}
-
-/// Puts the release's numbers into the node's slot. A slot that is there keeps its place and what it was taken for.
-pub fn take_slot(slots: &mut Vec<Slot>, name: &str, node: &Node, min_ready_seconds: i32) {
-    if let Some(slot) = slots.iter_mut().find(|slot| slot.uid == node.uid) {
-        slot.hash.clone_from(&node.desired);
-        slot.resource_version.clone_from(&node.resource_version);
-        slot.presumed = false;
-        slot.min_ready_seconds = min_ready_seconds;
-        return;
-    }
-    slots.push(Slot {
-        node: name.to_owned(),
-        uid: node.uid.clone(),
-        form: node.form.clone(),
-        hash: node.desired.clone(),
-        resource_version: node.resource_version.clone(),
-        repair: node.non_ready(),
-        presumed: false,
-        min_ready_seconds,
-    });
 }
 
 /// How long a tenant may take to be made anew: what lasts, such as a row that does not render any more, keeps nobody waiting.

@@ -32,7 +32,9 @@ pub fn stalled(
             (own.late(), slots() + own.adrift.all)
         }
         // Of another form, too, may give its place up.
-        Some(Reason::HubWindowFull { .. }) => (seen.late, seen.slots.len() + seen.adrift),
+        Some(Reason::HubWindowFull { .. }) => {
+            (seen.fleet.late, seen.slots.len() + seen.fleet.adrift)
+        }
         _ => return None,
     };
     if late == 0 || late < in_the_way {

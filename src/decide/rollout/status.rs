@@ -15,12 +15,14 @@ use crate::api::hub::Slot;
 use crate::api::names;
 use crate::api::policy::{Skew, SkewCounts};
 use crate::decide::rollout::failure::Failed;
+use crate::decide::rollout::index::Index;
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
 use crate::decide::rollout::reason::{Names, Reason};
+use crate::decide::rollout::slots::{free_at, uids};
 use crate::decide::rollout::stalled::stalled;
 use crate::decide::rollout::status::message::{Message, complete, with_force};
 use crate::decide::rollout::status::progress::FormProgress;
-use crate::decide::rollout::{Form, Node, Snapshot, free_at, order};
+use crate::decide::rollout::{Form, Node, Snapshot, order};
 
 /// The part of a form's status that the planner knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -137,27 +139,57 @@ impl FormState {
 /// What the status of a form follows from, besides the form.
 pub struct FormStatusInputs<'a> {
     pub snapshot: &'a Snapshot,
+    pub index: &'a Index<'a>,
     /// The ledger as it will stand.
     pub slots: &'a [Slot],
     pub failed: &'a Failed,
-    /// How many of all forms are past their deadlines, and how many are not ready without a slot.
-    pub late: usize,
-    pub adrift: usize,
-    pub waiting: &'a BTreeMap<String, Reason>,
-    /// The nodes that wait, in their turn.
-    pub candidates: &'a [&'a str],
+    pub fleet: &'a Fleet<'a>,
+    /// Why the form's held nodes wait, in their turn.
+    pub reasons: &'a [&'a Reason],
     /// The form's window; None where there is none.
     pub window: Option<usize>,
     /// The hub's, over all of its forms; None where there is none.
     pub hub_window: Option<usize>,
 }
 
+/// What a form's status follows from that other forms have a part in.
+pub struct Fleet<'a> {
+    /// How many nodes are past their deadlines, and how many are not ready without a slot.
+    pub late: usize,
+    pub adrift: usize,
+    /// By form: nodes that are not ready, that no slot is for, and that nothing is held for.
+    broken: BTreeMap<&'a str, usize>,
+    /// The forms that have slots, or nodes that are held.
+    under_way: BTreeSet<&'a str>,
+}
+
+impl<'a> Fleet<'a> {
+    pub fn of(snapshot: &'a Snapshot, slots: &'a [Slot], failed: &BTreeMap<&str, Failed>) -> Self {
+        let with_slots = uids(slots);
+        let mut fleet = Fleet {
+            late: failed.values().map(Failed::late).sum(),
+            adrift: failed.values().map(|failed| failed.adrift.all).sum(),
+            broken: BTreeMap::new(),
+            under_way: slots.iter().map(|slot| slot.form.as_str()).collect(),
+        };
+        for node in snapshot.nodes.values() {
+            if node.held() {
+                if !node.deleting {
+                    fleet.under_way.insert(&node.form);
+                }
+            } else if node.non_ready() && !with_slots.contains(node.uid.as_str()) {
+                *fleet.broken.entry(&node.form).or_default() += 1;
+            }
+        }
+        fleet
+    }
+}
+
 pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp) -> FormState {
     let progress = FormProgress::of(name, form, seen);
-    let reasons = reasons_of(name, seen);
-    let blocked = most_urgent(&reasons);
+    let blocked = most_urgent(seen.reasons);
     let mut waiting = BTreeMap::new();
-    for reason in &reasons {
+    for reason in seen.reasons {
         *waiting.entry(reason.code()).or_default() += 1;
     }
     let force = match () {
@@ -189,7 +221,7 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
         stalled: stalled.as_deref(),
     }
     .text();
-    let text = text + &order::without_nodes(name, form, seen.snapshot);
+    let text = text + &order::without_nodes(name, form, seen.index);
     rollout.message = with_force(text, force);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
     // An order without maxSkew has only the ledger's room for a window.
@@ -249,18 +281,6 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
     }
 }
 
-/// Why the form's held nodes wait, in their turn.
-fn reasons_of<'a>(form_name: &str, seen: &FormStatusInputs<'a>) -> Vec<&'a Reason> {
-    let of_form = |name: &&str| {
-        let node = seen.snapshot.nodes.get(*name);
-        node.is_some_and(|node| node.form == form_name)
-    };
-    let candidates = seen.candidates.iter().copied().filter(of_form);
-    candidates
-        .filter_map(|name| seen.waiting.get(name))
-        .collect()
-}
-
 /// A repair that waits comes first in turn, and must not hide what halts all the others, nor why an order's first group
 /// does not go; nor must who waits hide what is refused, and is tried by turns.
 fn most_urgent<'a>(reasons: &[&'a Reason]) -> Option<&'a Reason> {
@@ -314,16 +334,6 @@ fn not_written(form: &Form) -> i32 {
     (form.unwritten.len() + absent.count()) as i32
 }
 
-pub fn nodes_of<'a>(
-    form: &'a str,
-    snapshot: &'a Snapshot,
-) -> impl Iterator<Item = (&'a String, &'a Node)> {
-    snapshot
-        .nodes
-        .iter()
-        .filter(move |(_, node)| node.form == form && !node.deleting)
-}
-
 /// What of the windows that apply (the form's, the hub's) is left to this form's rollout: without the nodes that are not
 /// ready and that it does not repair, and of the hub's what comes to each form that is on its way.
 fn places(
@@ -332,22 +342,14 @@ fn places(
     seen: &FormStatusInputs,
     (window, hub_window): (Option<usize>, Option<usize>),
 ) -> usize {
-    let nodes = seen.snapshot.nodes.values();
-    let slots: BTreeSet<&str> = seen.slots.iter().map(|slot| slot.uid.as_str()).collect();
-    let has_slot = |node: &Node| slots.contains(node.uid.as_str());
-    let broken: Vec<&str> = nodes
-        .clone()
-        .filter(|node| node.non_ready() && !node.held() && !has_slot(node))
-        .map(|node| node.form.as_str())
-        .collect();
     let of_hub = || {
-        let held = nodes.filter(|node| node.held() && !node.deleting);
-        let forms = held.map(|node| node.form.as_str());
-        let forms = forms.chain(seen.slots.iter().map(|slot| slot.form.as_str()));
-        let forms = BTreeSet::from_iter(forms.chain([form_name])).len();
-        Some(hub_window?.saturating_sub(broken.len()).div_ceil(forms))
+        let under_way = &seen.fleet.under_way;
+        let forms = under_way.len() + usize::from(!under_way.contains(form_name));
+        let broken: usize = seen.fleet.broken.values().sum();
+        Some(hub_window?.saturating_sub(broken).div_ceil(forms))
     };
-    let of_form = broken.iter().filter(|form| **form == form_name).count();
+    let of_form = seen.fleet.broken.get(form_name);
+    let of_form = of_form.copied().unwrap_or_default();
     let of_form = match form.policy.skew_counts {
         SkewCounts::All => of_form,
         SkewCounts::Released => 0,

@@ -65,22 +65,10 @@ fn fleet(states: &str, max_skew: u32) -> Snapshot {
             live,
             start: Some(at(0)),
             settled_since: matches!(state, 'a' | 'A' | 'y').then_some(at(0)),
-            went_at: None,
-            stepped_at: None,
-            watched_since: None,
-            same_since: None,
-            unready_since: None,
-            broke_at: None,
             seen: true,
             ready: matches!(state, 'a' | 'A' | 'y'),
-            why: None,
-            forced: false,
-            deleting: false,
             unchanged: Some(false),
-            unrendered: false,
-            unwanted: false,
-            flight: None,
-            group: 0,
+            ..Node::default()
         };
         snapshot.nodes.insert(format!("n{i}"), node);
     }

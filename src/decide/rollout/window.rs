@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew, SkewCounts, WINDOW_MAX};
-use crate::decide::rollout::order::natural;
+use crate::decide::rollout::order::Natural;
 use crate::decide::rollout::reason::{Holders, Names, Reason};
 use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, put_off};
 
@@ -33,10 +33,23 @@ enum Busy {
     Broken,
 }
 
-struct Occupant {
-    name: String,
+#[derive(Clone, Copy)]
+struct Occupant<'a> {
+    name: &'a String,
+    /// None where there is no node of the name.
+    node: Option<&'a Node>,
     busy: Busy,
     slot: Option<Taken>,
+}
+
+impl Occupant<'_> {
+    /// Of the first one it is said why: of who has been at it for longest, give or take, as it may be stuck.
+    fn rank(&self) -> (bool, Option<i64>, Natural<'_>, &String) {
+        let untold = self.node.is_none_or(|node| node.why.is_none());
+        let start = self.node.and_then(|node| node.start);
+        let start = start.map(|at| at.as_second() / ABOUT);
+        (untold, start, Natural(self.name), self.name)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -51,12 +64,11 @@ const ABOUT: i64 = 10;
 
 /// One window: a form's, or the hub's over all forms.
 struct Window<'a> {
-    nodes: &'a BTreeMap<String, Node>,
     /// None: unlimited.
     width: Option<usize>,
     counts: SkewCounts,
     /// By node uid.
-    occupants: BTreeMap<String, Occupant>,
+    occupants: BTreeMap<&'a str, Occupant<'a>>,
     slots: usize,
     repairs: usize,
     /// Slots that are not presumed: what a window full of goes at a time.
@@ -72,7 +84,7 @@ pub struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    pub fn new(snapshot: &'a Snapshot, slots: &[Slot], now: Timestamp) -> Self {
+    pub fn new(snapshot: &'a Snapshot, slots: &'a [Slot], now: Timestamp) -> Self {
         let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
         for node in snapshot.nodes.values().filter(|node| !node.deleting) {
             *totals.entry(&node.form).or_default() += 1;
@@ -81,7 +93,7 @@ impl<'a> Windows<'a> {
         let forms = snapshot.forms.iter().map(|(name, form)| {
             let total = totals.get(name.as_str()).copied().unwrap_or_default();
             let (skew, counts) = (form.policy.max_skew, form.policy.skew_counts);
-            let mut window = Window::new(&snapshot.nodes, skew, counts, total);
+            let mut window = Window::new(skew, counts, total);
             if !form.policy.order.is_empty() {
                 // Groups need slots, and of those a ledger has room for so many.
                 window.width.get_or_insert(WINDOW_MAX);
@@ -90,7 +102,7 @@ impl<'a> Windows<'a> {
         });
         let mut windows = Windows {
             forms: forms.collect(),
-            hub: Window::new(&snapshot.nodes, snapshot.hub_skew, SkewCounts::All, total),
+            hub: Window::new(snapshot.hub_skew, SkewCounts::All, total),
             hub_skew: snapshot.hub_skew,
         };
         for (name, node) in snapshot.nodes.iter().filter(|(_, node)| node.non_ready()) {
@@ -98,23 +110,27 @@ impl<'a> Windows<'a> {
                 true => Busy::NotReady,
                 false => Busy::Broken,
             };
-            windows.each(&node.form, |window| {
-                window.put(&node.uid, name, busy, None);
-            });
+            let occupant = Occupant {
+                name,
+                node: Some(node),
+                busy,
+                slot: None,
+            };
+            windows.each(&node.form, |window| window.put(&node.uid, occupant));
         }
         for slot in slots {
-            let node = snapshot
-                .nodes
-                .get(&slot.node)
-                .filter(|node| node.uid == slot.uid);
-            let busy = node.map_or(Busy::NotReady, |node| busy(snapshot, slot, node, now));
-            let taken = Taken {
-                repair: slot.repair,
-                presumed: slot.presumed,
+            let of_name = snapshot.nodes.get(&slot.node);
+            let node = of_name.filter(|node| node.uid == slot.uid);
+            let occupant = Occupant {
+                name: &slot.node,
+                node: of_name,
+                busy: node.map_or(Busy::NotReady, |node| busy(snapshot, slot, node, now)),
+                slot: Some(Taken {
+                    repair: slot.repair,
+                    presumed: slot.presumed,
+                }),
             };
-            windows.each(&slot.form, |window| {
-                window.put(&slot.uid, &slot.node, busy, Some(taken));
-            });
+            windows.each(&slot.form, |window| window.put(&slot.uid, occupant));
         }
         windows
     }
@@ -131,7 +147,8 @@ impl<'a> Windows<'a> {
             return Err(width.reason(node, window));
         }
         let has_slot = |occupant: &Occupant| occupant.slot.is_some();
-        let without = !self.hub.occupants.get(&node.uid).is_some_and(has_slot);
+        let occupant = self.hub.occupants.get(node.uid.as_str());
+        let without = !occupant.is_some_and(has_slot);
         // Of so many the ledger has room.
         let full = (without && self.hub.slots >= WINDOW_MAX).then_some(WINDOW_MAX);
         match self.hub.full_for(node).or(full) {
@@ -163,21 +180,25 @@ impl<'a> Windows<'a> {
         self.hub.width
     }
 
-    pub fn take(&mut self, name: &str, node: &Node) {
+    pub fn take(&mut self, name: &'a String, node: &'a Node) {
         let busy = match node.non_ready() {
             true => Busy::NotReady,
             false => Busy::Releasing,
         };
         self.each(&node.form, |window| {
-            let before = window
-                .occupants
-                .get(&node.uid)
-                .and_then(|occupant| occupant.slot);
+            let before = window.occupants.get(node.uid.as_str());
+            let before = before.and_then(|occupant| occupant.slot);
             let taken = Taken {
                 repair: before.map_or(node.non_ready(), |slot| slot.repair),
                 presumed: false,
             };
-            window.put(&node.uid, name, busy, Some(taken));
+            let occupant = Occupant {
+                name,
+                node: Some(node),
+                busy,
+                slot: Some(taken),
+            };
+            window.put(&node.uid, occupant);
         });
     }
 
@@ -232,14 +253,8 @@ pub fn silent_at(snapshot: &Snapshot, slots: &[Slot], now: Timestamp) -> Option<
 }
 
 impl<'a> Window<'a> {
-    fn new(
-        nodes: &'a BTreeMap<String, Node>,
-        skew: Skew,
-        counts: SkewCounts,
-        total: usize,
-    ) -> Self {
+    fn new(skew: Skew, counts: SkewCounts, total: usize) -> Self {
         Window {
-            nodes,
             width: (skew != Skew::Count(0)).then(|| skew.of(total)),
             counts,
             occupants: BTreeMap::new(),
@@ -250,19 +265,14 @@ impl<'a> Window<'a> {
         }
     }
 
-    fn put(&mut self, uid: &str, name: &str, busy: Busy, slot: Option<Taken>) {
-        let occupant = Occupant {
-            name: name.to_owned(),
-            busy,
-            slot,
-        };
-        let before = self.occupants.insert(uid.to_owned(), occupant);
+    fn put(&mut self, uid: &'a str, occupant: Occupant<'a>) {
+        let before = self.occupants.insert(uid, occupant);
         if let Some(taken) = before.and_then(|occupant| occupant.slot) {
             self.slots -= 1;
             self.repairs -= usize::from(taken.repair);
             self.genuine -= usize::from(!taken.presumed);
         }
-        if let Some(taken) = slot {
+        if let Some(taken) = occupant.slot {
             self.slots += 1;
             self.repairs += usize::from(taken.repair);
             self.genuine += usize::from(!taken.presumed);
@@ -282,7 +292,7 @@ impl<'a> Window<'a> {
     /// The width, where the node does not fit.
     fn full_for(&self, node: &Node) -> Option<usize> {
         let width = self.width?;
-        let occupant = self.occupants.get(&node.uid);
+        let occupant = self.occupants.get(node.uid.as_str());
         let slot = occupant.and_then(|occupant| occupant.slot);
         // With a slot and not ready, it fills the window whether it goes or not: also a window that was made narrower
         // than the slots that are out, whose nodes nothing but this could repair. What was put anew into a lost ledger may
@@ -306,7 +316,7 @@ impl<'a> Window<'a> {
 
     /// Why the node does not fit, by who is in its way.
     fn reason(&mut self, node: &Node, window: usize) -> Reason {
-        let occupant = self.occupants.get(&node.uid);
+        let occupant = self.occupants.get(node.uid.as_str());
         let slot = occupant.and_then(|occupant| occupant.slot);
         let of_repairs = slot.map_or(node.non_ready(), |slot| slot.repair);
         let holders = self.holders(of_repairs);
@@ -340,69 +350,59 @@ impl<'a> Window<'a> {
 
     /// Who fills the window. With `skewCounts: Released` repairs and updates have places of their own.
     fn holders(&mut self, of_repairs: bool) -> Arc<Holders> {
-        let occupants = &self.occupants;
-        let counts = self.counts;
-        let fills = |occupant: &&Occupant| match (counts, occupant.slot) {
+        if let Some(holders) = &self.holders[usize::from(of_repairs)] {
+            return holders.clone();
+        }
+        let fills = |occupant: &&Occupant| match (self.counts, occupant.slot) {
             (SkewCounts::All, _) => true,
             (SkewCounts::Released, Some(slot)) => slot.repair == of_repairs,
             (SkewCounts::Released, None) => false,
         };
-        let of = |wanted: &dyn Fn(Busy) -> bool| {
-            let mut names: Vec<&String> = occupants
-                .values()
-                .filter(fills)
-                .filter(|occupant| wanted(occupant.busy))
-                .map(|occupant| &occupant.name)
-                .collect();
-            // Of the first one it is said why: of who has been at it for longest, give or take, as it may be stuck.
-            names.sort_by_cached_key(|name| {
-                let node = self.nodes.get(*name);
-                let untold = node.is_none_or(|node| node.why.is_none());
-                let start = node.and_then(|node| node.start);
-                (
-                    untold,
-                    start.map(|at| at.as_second() / ABOUT),
-                    natural(name),
-                )
-            });
-            Names::of(names)
+        let filling: Vec<&Occupant> = self.occupants.values().filter(fills).collect();
+        let of = |wanted: fn(Busy) -> bool| {
+            let filling = filling.iter().copied();
+            let mut wanted: Vec<_> = filling.filter(|occupant| wanted(occupant.busy)).collect();
+            let by_rank = |a: &&Occupant, b: &&Occupant| a.rank().cmp(&b.rank());
+            // The others are only counted, and may be a whole fleet.
+            let shown = wanted.len().min(Names::SHOWN_MAX);
+            if shown < wanted.len() {
+                wanted.select_nth_unstable_by(shown, by_rank);
+            }
+            wanted[..shown].sort_by(by_rank);
+            wanted
         };
-        let (slots, width) = (self.slots, self.width);
-        let holders = self.holders[usize::from(of_repairs)].get_or_insert_with(|| {
-            let soaked =
-                occupants
-                    .values()
-                    .filter(fills)
-                    .filter_map(|occupant| match occupant.busy {
-                        Busy::Soaking(at) => Some(at),
-                        _ => None,
-                    });
-            let mut soaked: Vec<Timestamp> = soaked.collect();
-            soaked.sort_unstable();
-            // As many of them as there are too many have to go first; of a repair those are slots alone.
-            let busy = match (counts, of_repairs) {
-                (SkewCounts::All, true) => slots,
-                _ => occupants.values().filter(fills).count(),
-            };
-            let too_many = width.and_then(|width| busy.checked_sub(width));
-            let not_ready = of(&|busy| busy == Busy::NotReady);
-            let broken = of(&|busy| busy == Busy::Broken);
-            let unknown = of(&|busy| busy == Busy::Unknown);
-            let in_order = [&not_ready, &unknown, &broken];
-            let first = in_order.into_iter().find_map(|names| names.shown.first());
-            Arc::new(Holders {
-                why: first.and_then(|name| self.nodes.get(name)?.why.clone()),
-                releasing: of(&|busy| busy == Busy::Releasing),
-                refused: of(&|busy| busy == Busy::Refused),
-                confirming: of(&|busy| busy == Busy::Confirming),
-                unknown,
-                not_ready,
-                soaking: of(&|busy| matches!(busy, Busy::Soaking(_))),
-                soaked_at: soaked.first().copied(),
-                free_at: too_many.and_then(|too_many| soaked.get(too_many).copied()),
-                broken,
-            })
+        let names = |of: Vec<&Occupant>| Names::of(of.into_iter().map(|occupant| occupant.name));
+        let soaked = filling.iter().filter_map(|occupant| match occupant.busy {
+            Busy::Soaking(at) => Some(at),
+            _ => None,
         });
-        holders.clone()
+        let mut soaked: Vec<Timestamp> = soaked.collect();
+        soaked.sort_unstable();
+        // As many of them as there are too many have to go first; of a repair those are slots alone.
+        let busy = match (self.counts, of_repairs) {
+            (SkewCounts::All, true) => self.slots,
+            _ => filling.len(),
+        };
+        let too_many = self.width.and_then(|width| busy.checked_sub(width));
+        let not_ready = of(|busy| busy == Busy::NotReady);
+        let broken = of(|busy| busy == Busy::Broken);
+        let unknown = of(|busy| busy == Busy::Unknown);
+        let first = [&not_ready, &unknown, &broken]
+            .into_iter()
+            .find_map(|of| of.first());
+        let holders = Arc::new(Holders {
+            why: first.and_then(|occupant| occupant.node?.why.clone()),
+            releasing: names(of(|busy| busy == Busy::Releasing)),
+            refused: names(of(|busy| busy == Busy::Refused)),
+            confirming: names(of(|busy| busy == Busy::Confirming)),
+            unknown: names(unknown),
+            not_ready: names(not_ready),
+            soaking: names(of(|busy| matches!(busy, Busy::Soaking(_)))),
+            soaked_at: soaked.first().copied(),
+            free_at: too_many.and_then(|too_many| soaked.get(too_many).copied()),
+            broken: names(broken),
+        });
+        self.holders[usize::from(of_repairs)] = Some(holders.clone());
+        holders
     }
 }

@@ -54,12 +54,12 @@ impl Decisions for Watched {
         };
         let mut world = lock(&self.shared);
         let view = world.view(&self.life);
+        let revision = world.store.revision;
         let mut views = self.life.views.lock().expect("no panic under it");
-        views.releases = view;
+        (views.releases, views.planned) = (view, revision);
         views.slots.clone_from(&snapshot.slots);
         views.surveyed |= snapshot.unlooked.is_empty();
         drop(views);
-        let revision = world.store.revision;
         let of = (self.life.id(), view);
         world.witness.planned(revision, snapshot, &plan, of);
         plan

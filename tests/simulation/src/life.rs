@@ -44,6 +44,8 @@ pub struct Life {
 #[derive(Default)]
 pub struct Views {
     pub releases: View,
+    /// At which revision it planned releases last.
+    pub planned: u64,
     /// Every node had been looked at when it decided.
     pub surveyed: bool,
     /// The ledger that the releases were decided on.

@@ -48,6 +48,8 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
             let is_read = (call.kind, call.verb) == (DEPLOYMENT, Verb::Get);
             let read = is_read && !author.for_review;
             let read = read.then(|| call.key.clone());
+            let of_node = [NODE, DEPLOYMENT].contains(&call.kind) && !author.for_review;
+            let of_node = of_node.then(|| call.key.1.clone());
             // What is sent lands, whatever becomes of its sender.
             tokio::spawn(async move {
                 if let Some(answer) = carry(&shared, &of_sender, author, *call).await {
@@ -55,7 +57,12 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
                     let _ = sender.send(answer);
                 }
             });
-            let Ok((reply, hub)) = reply.await else {
+            let answer = reply.await;
+            let went_well = |(reply, _): &Answer| reply.as_ref().is_ok_and(is_sound);
+            if let Some(node) = of_node.filter(|_| !answer.as_ref().is_ok_and(went_well)) {
+                lock(&acknowledged).witness.request_failed(life.id(), node);
+            }
+            let Ok((reply, hub)) = answer else {
                 // Nobody answers.
                 return std::future::pending().await;
             };
@@ -73,6 +80,11 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
     kube::Client::new(service, "default")
 }
 
+/// That an object is not there, or has changed meanwhile, is an answer, too.
+fn is_sound(reply: &Reply) -> bool {
+    reply.status().is_success() || [404, 409].contains(&reply.status().as_u16())
+}
+
 /// On which view of its sender's the request was decided.
 fn author(shared: &Shared, life: &Life, call: &Call) -> Author {
     let views = life.views.lock().expect("no panic under it");
@@ -85,6 +97,7 @@ fn author(shared: &Shared, life: &Life, call: &Call) -> Author {
     Author {
         life: life.id(),
         view: View { said, ..view },
+        planned: views.planned,
         verb: call.verb,
         for_review: reviews::is_one(),
     }

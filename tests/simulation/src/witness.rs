@@ -44,6 +44,8 @@ pub struct View {
 pub struct Author {
     pub life: LifeId,
     pub view: View,
+    /// At which revision it had planned releases last when it sent the request.
+    pub planned: u64,
     pub verb: Verb,
     /// For the review of a form or a hub.
     pub for_review: bool,
@@ -104,8 +106,8 @@ pub struct Witness {
     unknown: BTreeSet<String>,
     /// What a life has read of a node's workload last: what it runs, and at which revision.
     read: BTreeMap<(LifeId, String), (u64, String)>,
-    /// At which revision a life made its last plan.
-    planned: BTreeMap<LifeId, u64>,
+    /// Nodes about which a request of a life failed, and of which it has not written anything since; by name.
+    failed: BTreeSet<(LifeId, String)>,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -148,6 +150,14 @@ impl Witness {
         let name = object.text_of("name").to_owned();
         match (kind, now) {
             (NODE, Some(now)) => {
+                if let Some(Author {
+                    life,
+                    verb: Verb::Merge | Verb::JsonPatch,
+                    ..
+                }) = author
+                {
+                    self.failed.remove(&(life, name.clone()));
+                }
                 self.nodes.insert(name, NodeView::of(now));
                 self.node_written(revision, before, now, author);
             }
@@ -291,7 +301,13 @@ impl Witness {
             was_apart: false,
         };
         if cause != Cause::Forced {
-            let Some(Author { life, view, .. }) = author else {
+            let Some(Author {
+                life,
+                view,
+                planned,
+                ..
+            }) = author
+            else {
                 return self.fail("gate", || {
                     format!(
                         "{} was let go by somebody who is not the operator",
@@ -314,7 +330,7 @@ impl Witness {
                 self.released(old, new, life, view, &flight);
             } else if self.history.was_forced(&flight.form, view.said) {
                 flight.cause = Cause::Forced;
-            } else if self.runs_already(life, &flight.name, &is) {
+            } else if self.runs_already((life, planned), &flight.name, &is) {
                 self.expect(
                     self.history.was_open(&flight.form, view.said),
                     "paused",
@@ -446,11 +462,21 @@ impl Witness {
         }
     }
 
-    /// Whether who let a node go has read since its plan that the node's workload runs this already.
-    fn runs_already(&self, life: LifeId, name: &str, image: &Option<String>) -> bool {
-        let planned = self.planned.get(&life).copied().unwrap_or_default();
+    /// Whether who let a node go has read since its plan that the node's workload runs this already. A late release was asked
+    /// for by the plan before it was sent.
+    fn runs_already(
+        &self,
+        (life, planned): (LifeId, u64),
+        name: &str,
+        image: &Option<String>,
+    ) -> bool {
         let read = self.read.get(&(life, name.to_owned()));
         read.is_some_and(|(at, runs)| *at >= planned && Some(runs) == image.as_ref())
+    }
+
+    /// A request about a node or its workload was not answered, or refused.
+    pub fn request_failed(&mut self, life: LifeId, node: String) {
+        self.failed.insert((life, node));
     }
 
     /// Somebody applied content to a workload.

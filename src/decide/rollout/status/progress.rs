@@ -6,7 +6,7 @@ use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
 use crate::decide::rollout::failure::Failed;
 use crate::decide::rollout::reason::Names;
-use crate::decide::rollout::status::{FormStatusInputs, nodes_of};
+use crate::decide::rollout::status::FormStatusInputs;
 use crate::decide::rollout::{Form, Node};
 
 pub struct FormProgress<'a> {
@@ -36,7 +36,7 @@ pub struct FormProgress<'a> {
 
 impl<'a> FormProgress<'a> {
     pub fn of(name: &'a str, form: &Form, seen: &FormStatusInputs<'a>) -> Self {
-        let nodes: Vec<_> = nodes_of(name, seen.snapshot).collect();
+        let nodes: Vec<_> = seen.index.nodes_of(name).collect();
         let count =
             |f: &dyn Fn(&Node) -> bool| nodes.iter().filter(|(_, node)| f(node)).count() as i32;
         let is_ready = |node: &Node| node.settled_since.is_some() && node.ready;

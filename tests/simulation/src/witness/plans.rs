@@ -18,7 +18,6 @@ impl Witness {
         plan: &Plan,
         (life, view): (LifeId, View),
     ) {
-        self.planned.insert(life, revision);
         for (name, node) in &snapshot.nodes {
             let waits = node.held() && !node.deleting && snapshot.forms.contains_key(&node.form);
             self.expect(!waits || plan.waiting.contains_key(name), "reason", || {
@@ -38,7 +37,7 @@ impl Witness {
                     format!("form {name} is said to be Complete, and {node} is held or not ready")
                 });
             }
-            self.follows_the_rule(revision, plan, name);
+            self.follows_the_rule(revision, plan, name, life);
         }
     }
 
@@ -115,7 +114,7 @@ impl Witness {
     }
 
     /// On a view that misses nothing: slots and non-ready nodes after the plan, against the window.
-    fn follows_the_rule(&mut self, revision: u64, plan: &Plan, form: &str) {
+    fn follows_the_rule(&mut self, revision: u64, plan: &Plan, form: &str, life: LifeId) {
         let Some(width) = self.history.widths(form, revision).0 else {
             return;
         };
@@ -158,7 +157,13 @@ impl Witness {
         let repaired = |uid: &&str| first.contains(uid) && broken.contains(uid);
         let fits = going.iter().all(repaired) || slots.len() <= width;
         let busy = slots.union(&broken).count();
-        let disturbs = !going.is_subset(&broken);
+        // What cannot be looked after counts as not ready before its status says so.
+        let looked_in_vain = |name: &String| self.failed.contains(&(life, name.clone()));
+        let in_vain = nodes().filter(|node| looked_in_vain(&node.name));
+        let in_vain: BTreeSet<&str> = in_vain.map(|node| node.uid.as_str()).collect();
+        let disturbs = going
+            .iter()
+            .any(|uid| !broken.contains(uid) && !in_vain.contains(uid));
         let count = slots.len();
         self.expect(fits, "window", || {
             format!("{count} nodes of form {form} have slots, and the window is {width}")
