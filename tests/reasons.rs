@@ -65,6 +65,7 @@ goldens! {
     ReadinessUnknown ["t0-web", "statuses are frozen"] => shared!(shared::readiness_unknown),
     BrokenBefore ["t0-web", "Deployment t0-app", "its image"] => shared!(shared::broken_before),
     HubWindowFull ["t0-web", "Deployment t0-app", "its image", "hub"] => shared!(shared::hub_window_full),
+    DomainFull ["t0-web", "plan \"pro\"", "its image"] => shared!(shared::domain_full),
     BudgetSpent ["t0-web", "Deployment t0-app", "its image", "maxFailures"] => shared!(shared::budget_spent),
     GroupNotDone ["t0-web", "its image", "canaries"] => shared!(shared::group_not_done),
     NotRendered ["form \"web\"", "unclosed action"] => shared!(shared::not_rendered),

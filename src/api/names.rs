@@ -90,6 +90,8 @@ pub const ALLOW_RENDER_ERRORS: &str = "lynq.sh/allow-render-errors";
 pub const GATED_AGAIN: &str = "lynq.sh/gated-again";
 /// On a LynqNode, written by the hub: the number of the `rollout.order` group that its row is in.
 pub const GROUP_OF_ROW: &str = "lynq.sh/rollout-group";
+/// On a LynqNode, written by the hub: its row's value of each variable that `rollout.domains` names, as a JSON object.
+pub const DOMAINS_OF_ROW: &str = "lynq.sh/rollout-domains";
 
 /// On a LynqNode, written by the hub together with its content.
 pub const TEMPLATE_GENERATION: &str = "lynq.sh/template-generation";

@@ -215,6 +215,38 @@ pub struct Group {
     pub match_labels: BTreeMap<String, String>,
 }
 
+/// Nodes that share something that can fail, such as a database shard or a zone. Say by `label` or by `variable` what tells the
+/// domains apart: nodes with the same value are in one domain, nodes without a value in none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.label) != has(self.variable)",
+    "message": "give either label or variable",
+}]))]
+pub struct Domain {
+    /// A label of the LynqNodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 317))]
+    pub label: Option<String>,
+    /// A variable of the rows: uid, hostOrUrl, or one of the hub's extraValueMappings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub variable: Option<String>,
+    /// How many nodes of one domain may be non-ready at a time: a number from 1 on, or a percentage of the domain's nodes
+    /// (rounded down, at least 1).
+    #[serde(deserialize_with = "read_max_skew")]
+    #[schemars(schema_with = "at_least_one")]
+    pub max_skew: Skew,
+}
+
+impl Domain {
+    /// What tells the domains apart, as messages call it.
+    pub fn key(&self) -> &str {
+        let key = self.label.as_ref().or(self.variable.as_ref());
+        key.map(String::as_str).unwrap_or_default()
+    }
+}
+
 /// How changes of a form reach its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -246,7 +278,7 @@ pub struct Rollout {
         skip_serializing_if = "Option::is_none",
         deserialize_with = "read_max_failures"
     )]
-    #[schemars(schema_with = "max_failures")]
+    #[schemars(schema_with = "at_least_one")]
     pub max_failures: Option<Skew>,
     /// Stops the rollout: nothing held is released, except by force. What is in flight goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -264,6 +296,10 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub order: Vec<Group>,
+    /// How many nodes may be non-ready at a time that share something, such as a database shard or a zone; beside maxSkew.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4))]
+    pub domains: Vec<Domain>,
 }
 
 impl Rollout {
@@ -276,6 +312,25 @@ impl Rollout {
         };
         let mut groups = self.order.iter().enumerate();
         groups.position(is_in).unwrap_or(self.order.len())
+    }
+
+    /// The node's value of each of the domains, by its labels and by what the hub found in its row.
+    pub fn domains_of(
+        &self,
+        labels: &BTreeMap<String, String>,
+        of_row: &BTreeMap<String, String>,
+    ) -> Vec<String> {
+        let value = |domain: &Domain| {
+            let value = match (&domain.label, &domain.variable) {
+                (Some(label), _) => labels.get(label),
+                (None, variable) => of_row.get(variable.as_ref()?),
+            };
+            value.cloned()
+        };
+        let domains = self.domains.iter();
+        domains
+            .map(|domain| value(domain).unwrap_or_default())
+            .collect()
     }
 }
 
@@ -297,6 +352,7 @@ impl Default for Rollout {
             creation: Creation::Gated,
             skew_counts: SkewCounts::All,
             order: vec![],
+            domains: vec![],
         }
     }
 }
@@ -309,7 +365,7 @@ pub fn is_zero(n: &i32) -> bool {
     *n == 0
 }
 
-fn max_failures(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+fn at_least_one(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let mut schema = Skew::json_schema(generator);
     schema.insert("minimum".into(), 1.into());
     schema

@@ -424,12 +424,13 @@ mod tests {
             "x-kubernetes-map-type",
             "x-kubernetes-preserve-unknown-fields",
         ];
-        const BY_ADMISSION: [&str; 5] = [
+        const BY_ADMISSION: [&str; 6] = [
             // A probe is parsed, a number read, an id looked for twice.
             "oneOf",
             "format",
             "x-kubernetes-list-map-keys",
             "x-kubernetes-validations",
+            "has(self.label) != has(self.variable)",
             "has(self.when) != has(self.matchLabels)",
         ];
         // There is none before.

@@ -424,7 +424,7 @@ impl<'a> Pass<'a> {
             let turn = || turns?.stop(node, has_slot);
             stopped = stopped.or_else(turn);
             if stopped.is_none()
-                && let Err(full) = windows.admit(node)
+                && let Err(full) = windows.admit(node, &form.policy)
             {
                 let lasting = refusal.filter(|refusal| refusal.still_tells(self.now));
                 self.wake(lasting.and_then(RefusedRelease::told_until));
@@ -592,7 +592,7 @@ pub fn is_ungated(policy: &Rollout, hub_skew: Skew, creation: bool) -> bool {
     let unlimited = |skew: Skew| skew == Skew::Count(0);
     let free = (unlimited(policy.max_skew) && unlimited(hub_skew))
         || (creation && policy.creation == Creation::Immediate);
-    free && !policy.paused && policy.order.is_empty()
+    free && !policy.paused && policy.order.is_empty() && policy.domains.is_empty()
 }
 
 #[cfg(test)]

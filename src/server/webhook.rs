@@ -282,6 +282,9 @@ fn held_text(webhook: &Webhook, object: &Value) -> String {
         Some(Policy {
             of_form, hub_skew, ..
         }) => match (of_form.max_skew, hub_skew) {
+            (Skew::Count(0), _) if !of_form.domains.is_empty() => {
+                format!("held: lynqnode {name} waits for a slot of form {form} (rollout.domains)")
+            }
             (Skew::Count(0), Skew::Count(0)) => format!(
                 "held: lynqnode {name} goes live as soon as lynqgate has looked at it; form {form} has no window"
             ),

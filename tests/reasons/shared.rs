@@ -85,6 +85,12 @@ pub async fn hub_window_full(cluster: &Cluster) -> Result<()> {
     fleet.retire().await
 }
 
+pub async fn domain_full(cluster: &Cluster) -> Result<()> {
+    let domains = json!([{"variable": "plan", "maxSkew": 1}]);
+    let rollout = json!({"maxSkew": 2, "domains": domains});
+    behind_a_broken_one(cluster, "DomainFull", rollout).await
+}
+
 pub async fn group_not_done(cluster: &Cluster) -> Result<()> {
     let canary = "UPDATE tenants SET plan = 'canary' WHERE id = 't0'";
     let fleet = Fleet::new_with(cluster, "reason", 2, canary).await?;

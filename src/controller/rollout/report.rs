@@ -442,7 +442,10 @@ fn is_throttled(word: Option<ConditionReason>) -> bool {
     matches!(
         word,
         Some(
-            ConditionReason::WindowFull | ConditionReason::HubWindowFull | ConditionReason::Soaking
+            ConditionReason::WindowFull
+                | ConditionReason::HubWindowFull
+                | ConditionReason::DomainFull
+                | ConditionReason::Soaking
         )
     )
 }

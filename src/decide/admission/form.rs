@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api::form::FormSpec;
-use crate::api::policy::{Creation, Skew, SkewCounts, WINDOW_MAX};
+use crate::api::policy::{Creation, Domain, Group, Skew, SkewCounts, WINDOW_MAX};
 use crate::api::resource::{OnImmutable, Resource};
 use crate::api::{names, stamp};
 use crate::decide::admission::trial::deletions::{self, TakenAway};
@@ -185,11 +185,16 @@ fn read(name: &str, spec: &Value) -> Result<(FormSpec, CompiledForm), String> {
 
 /// What the definition's rules say of more than one field. The API server asks them before; `lynqgate render` has none.
 fn broken_rule(spec: &FormSpec) -> Option<String> {
-    let mut groups = spec.rollout.iter().flat_map(|rollout| &rollout.order);
-    let number = groups.position(|group| group.when.is_some() != group.match_labels.is_empty())?;
-    Some(format!(
-        "spec.rollout.order[{number}]: give either when or matchLabels"
-    ))
+    let rollout = spec.rollout.as_ref()?;
+    let is_odd = |group: &Group| group.when.is_some() != group.match_labels.is_empty();
+    if let Some(number) = rollout.order.iter().position(is_odd) {
+        let text = format!("spec.rollout.order[{number}]: give either when or matchLabels");
+        return Some(text);
+    }
+    let is_odd = |domain: &Domain| domain.label.is_some() == domain.variable.is_some();
+    let number = rollout.domains.iter().position(is_odd)?;
+    let text = format!("spec.rollout.domains[{number}]: give either label or variable");
+    Some(text)
 }
 
 /// A switch that would switch nothing.

@@ -190,8 +190,9 @@ pub fn of(
         let was_broken = |id: &String| old_errors.iter().any(|(old, _)| old == id);
         let resource = errors.into_iter().find(|(id, _)| !was_broken(id));
         let resource = resource.map(|(id, cause)| format!("resource '{id}': {cause}"));
-        let unwritten = match change.new.group(&inputs) {
-            Ok((group, odd)) => {
+        let placed = change.new.group(&inputs);
+        let unwritten = match placed.and_then(|group| Ok((group, change.new.domains(&inputs)?))) {
+            Ok(((group, odd), _)) => {
                 trial.groups.extend(group);
                 trial.odd = trial.odd.take().or_else(|| Some((row.uid.clone(), odd?)));
                 let fits = content::check_size(Some(&new));
@@ -461,6 +462,9 @@ impl Trial {
             _ if policy.paused => said.push("paused: they wait".to_owned()),
             None if !policy.order.is_empty() => {
                 said.push("no maxSkew: a group of rollout.order at a time".to_owned());
+            }
+            None if !policy.domains.is_empty() => {
+                said.push("no maxSkew: as many at a time as rollout.domains allows".to_owned());
             }
             None => said.push("no maxSkew: all at once".to_owned()),
             _ if at_once && policy.order.is_empty() => {

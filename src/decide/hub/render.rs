@@ -31,6 +31,8 @@ pub struct CompiledForm {
     resources: Vec<(&'static str, CompiledResource)>,
     /// The groups of the order that go by the row: number and condition.
     groups: Vec<(usize, Template)>,
+    /// The variables that tell the domains of its rollout apart.
+    domains: Vec<String>,
     allowed_namespaces: Vec<String>,
     /// The operator's own namespace, where it is known.
     own_namespace: String,
@@ -139,11 +141,13 @@ impl CompiledForm {
             groups.push((number, parsed?));
         }
         let order: Vec<_> = order.map(|group| group.when.as_ref()).collect();
+        let domains: Vec<String> = spec.domain_variables().map(str::to_owned).collect();
         let allowed_namespaces = spec.allowed_namespaces.clone();
         let of_all = json!([
             spec.template_engine,
             spec.content,
             order,
+            domains,
             allowed_namespaces
         ]);
         Ok(CompiledForm {
@@ -152,6 +156,7 @@ impl CompiledForm {
             own_namespace: String::new(),
             resources,
             groups,
+            domains,
         })
     }
 
@@ -275,6 +280,22 @@ impl CompiledForm {
             }
         }
         Ok((None, odd))
+    }
+
+    /// The row's value of each variable that tells the domains of the rollout apart.
+    pub fn domains(&self, inputs: &RowInputs) -> Result<BTreeMap<String, String>, String> {
+        if self.domains.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let variables = variables(inputs);
+        let value = |name: &String| match variables.get(name) {
+            Some(value) => Ok((name.clone(), value.clone())),
+            None => {
+                let error = format!("rollout.domains: the row has no {name}");
+                Err(hinted(error, &variables))
+            }
+        };
+        self.domains.iter().map(value).collect()
     }
 }
 

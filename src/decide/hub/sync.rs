@@ -488,8 +488,10 @@ fn render_node(
     // Whose turn it is must be known before anything may go: a condition that fails for every row would make all the last.
     let group = form.compiled.group(&inputs);
     let group = group.map_err(|error| format!("rollout.order: {error}"));
-    let group = match too_large.and(group) {
-        Ok((group, _)) => group,
+    let domains = form.compiled.domains(&inputs);
+    let placed = group.and_then(|(group, _)| Ok((group, domains?)));
+    let (group, domains) = match too_large.and(placed) {
+        Ok(placed) => placed,
         Err(error) => {
             plan.render_errors.add(Subject::Node, &key.name, error);
             let name = key.name.clone();
@@ -498,7 +500,7 @@ fn render_node(
         }
     };
     let (hub, content) = (&seen.source.hub, content::hash(Some(&content)));
-    let rendered_hash = rendered_hash(hub, (form_name, row), group, &content);
+    let rendered_hash = rendered_hash(hub, (form_name, row), (group, &domains), &content);
     let wanted = Wanted {
         rendered_hash: Some(rendered_hash.into()),
         group,

@@ -73,6 +73,8 @@ pub struct NodeDigest {
     pub first_seen: Option<String>,
     /// The group of the form's order that the hub found for the row.
     pub group_of_row: Option<usize>,
+    /// Its row's value of each variable that tells the form's domains apart.
+    pub domains_of_row: Arc<BTreeMap<String, String>>,
     /// Every change of it goes live at once.
     pub forced: bool,
     pub labels: Arc<BTreeMap<String, String>>,
@@ -150,6 +152,7 @@ impl NodeDigest {
             first_seen: annotation(object, names::FIRST_SEEN).map(str::to_owned),
             group_of_row: annotation(object, names::GROUP_OF_ROW)
                 .and_then(|text| text.parse().ok()),
+            domains_of_row: domains_of_row(object, previous),
             forced: annotation(object, names::FORCE_ROLLOUT) == Some(names::TRUE),
             labels: labels(object, previous),
             status: Arc::new(status),
@@ -328,6 +331,9 @@ impl NodeDigest {
             unwanted: false,
             flight: self.flight(),
             group: policy.map_or(0, |policy| policy.group_of(&self.labels, self.group_of_row)),
+            domains: policy.map_or(vec![], |policy| {
+                policy.domains_of(&self.labels, &self.domains_of_row)
+            }),
         }
     }
 
@@ -476,6 +482,17 @@ pub fn contents(object: &Value) -> impl Iterator<Item = ResourceArrays> {
     ["/spec", "/spec/released"]
         .into_iter()
         .filter_map(|at| arrays(object.pointer(at)?))
+}
+
+/// Shared with the last digest where they did not change.
+fn domains_of_row(object: &Value, previous: Option<&NodeDigest>) -> Arc<BTreeMap<String, String>> {
+    let text = annotation(object, names::DOMAINS_OF_ROW);
+    let domains = text.and_then(|text| serde_json::from_str(text).ok());
+    let domains: BTreeMap<String, String> = domains.unwrap_or_default();
+    match previous {
+        Some(previous) if *previous.domains_of_row == domains => previous.domains_of_row.clone(),
+        _ => Arc::new(domains),
+    }
 }
 
 /// Shared with the last digest where they did not change.

@@ -10,7 +10,14 @@ use crate::decide::shared::content;
 /// definitions do not have them.
 pub const STORED: [(&str, &[&str]); 3] = [
     ("lynqhubs", &["status.rollout.slots"]),
-    ("lynqforms", &["spec.rollout.paused", "spec.rollout.order"]),
+    (
+        "lynqforms",
+        &[
+            "spec.rollout.paused",
+            "spec.rollout.order",
+            "spec.rollout.domains",
+        ],
+    ),
     (
         "lynqnodes",
         &[

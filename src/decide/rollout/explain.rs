@@ -383,6 +383,7 @@ impl Asked<'_> {
         }
         if let Reason::WindowFull { .. }
         | Reason::HubWindowFull { .. }
+        | Reason::DomainFull { .. }
         | Reason::GroupNotDone { .. } = reason
         {
             explanation.expected = self.first_failure(form);
@@ -552,6 +553,7 @@ fn only_the_operator_knows(code: &str, reason: &Reason) -> bool {
         | Reason::ReadinessUnknown { .. }
         | Reason::BrokenBefore { .. }
         | Reason::HubWindowFull { .. }
+        | Reason::DomainFull { .. }
         | Reason::BudgetSpent { .. }
         | Reason::GroupNotDone { .. } => matches!(
             ConditionReason::named(code),

@@ -57,6 +57,14 @@ pub enum Reason {
         window: usize,
         holders: Arc<Holders>,
     },
+    /// Of the nodes that share something with it, as many as may be are not ready.
+    DomainFull {
+        /// What tells the domains apart: a label, or a variable of the rows.
+        domain: String,
+        value: String,
+        window: usize,
+        holders: Arc<Holders>,
+    },
     BudgetSpent {
         failed: Names,
         /// Why the first of them is not ready.
@@ -118,6 +126,7 @@ impl Reason {
             Reason::ReadinessUnknown { .. } => ConditionReason::ReadinessUnknown,
             Reason::BrokenBefore { .. } => ConditionReason::BrokenBefore,
             Reason::HubWindowFull { .. } => ConditionReason::HubWindowFull,
+            Reason::DomainFull { .. } => ConditionReason::DomainFull,
             Reason::BudgetSpent { .. } => ConditionReason::BudgetSpent,
             Reason::GroupNotDone { .. } => ConditionReason::GroupNotDone,
             Reason::NotRendered { .. } => ConditionReason::NotRendered,
@@ -145,7 +154,7 @@ impl Reason {
     pub fn is_of_broken(&self) -> bool {
         match self {
             Reason::BrokenBefore { .. } => true,
-            Reason::HubWindowFull { holders, .. } => {
+            Reason::HubWindowFull { holders, .. } | Reason::DomainFull { holders, .. } => {
                 let Holders {
                     releasing,
                     refused,
@@ -217,6 +226,10 @@ impl Reason {
                 "nothing, if those nodes, of whatever form, become ready soon (kubectl describe lynqnode); else correct the form \
                  that they are of: they get the correction first; or raise rollout.maxSkew of the hub"
             }
+            Reason::DomainFull { .. } => {
+                "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form: they get the \
+                 correction first; or remove what stands in their way, or raise maxSkew of that domain in rollout.domains"
+            }
             Reason::BudgetSpent { .. } => {
                 "correct the form: the failed nodes get the correction first; or remove what stands in their way, and it goes on \
                  once they have been ready for rollout.minReadySeconds; or, to go on all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ), and raise maxSkew, where there is \
@@ -265,7 +278,9 @@ impl Reason {
     pub fn announcement(&self) -> String {
         let mut told = self.clone();
         match &mut told {
-            Reason::WindowFull { holders, .. } | Reason::HubWindowFull { holders, .. } => {
+            Reason::WindowFull { holders, .. }
+            | Reason::HubWindowFull { holders, .. }
+            | Reason::DomainFull { holders, .. } => {
                 *holders = Arc::new(Holders {
                     why: None,
                     ..Holders::clone(holders)
@@ -297,6 +312,9 @@ impl Reason {
             }
             Reason::HubWindowFull { .. } => {
                 "waits for a slot: as many nodes of its hub are non-ready as the hub's maxSkew allows; the form's condition Held has their names"
+            }
+            Reason::DomainFull { .. } => {
+                "waits for a slot: as many nodes of its domain are non-ready as rollout.domains of the form allows; the form's condition Held has their names"
             }
             Reason::BudgetSpent { .. } => {
                 "the rollout is halted: released nodes failed, and the form's condition Held has their names; correct the form, and they are repaired first"
@@ -377,6 +395,15 @@ impl fmt::Display for Reason {
             Reason::HubWindowFull { window, holders } => {
                 write!(f, "the hub's window of {window} is full; {holders}")
             }
+            Reason::DomainFull {
+                domain,
+                value,
+                window,
+                holders,
+            } => write!(
+                f,
+                "the window of {window} for nodes with {domain} {value:?} is full; {holders}"
+            ),
             Reason::BudgetSpent {
                 failed,
                 why,

@@ -2,7 +2,7 @@
 //!
 //! A snapshot is written into documents for support and into cases (`decide::rollout::replay`). It holds names, hashes, times, the
 //! policies of forms and hubs, and texts that conditions publish anyway (`why`, `previous`, `ledger_refused`). No rendered
-//! content, no value of a row but its uid, and no data of a Secret may come into it.
+//! content, no value of a row but its uid and what `rollout.domains` names, and no data of a Secret may come into it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Not;
@@ -196,6 +196,9 @@ pub struct Node {
     pub flight: Option<Flight>,
     /// The number of its group in the form's order.
     pub group: usize,
+    /// Its value of each of the form's domains; empty where it is in none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<String>,
 }
 
 /// A slot as its node remembers it.

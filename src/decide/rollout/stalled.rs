@@ -28,9 +28,10 @@ pub fn stalled(
         // What is still to be made may be what is to go first.
         None | Some(Reason::GroupNotDone { .. }) if !form.absent.is_empty() => return None,
         None if form.outdated || !form.unwritten.is_empty() => return None,
-        None | Some(Reason::WindowFull { .. } | Reason::GroupNotDone { .. }) => {
-            (own.late(), slots() + own.adrift.all)
-        }
+        None
+        | Some(
+            Reason::WindowFull { .. } | Reason::DomainFull { .. } | Reason::GroupNotDone { .. },
+        ) => (own.late(), slots() + own.adrift.all),
         // Of another form, too, may give its place up.
         Some(Reason::HubWindowFull { .. }) => {
             (seen.fleet.late, seen.slots.len() + seen.fleet.adrift)

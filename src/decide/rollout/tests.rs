@@ -1,6 +1,7 @@
 //! Cases for the release rule, the ledger and the status.
 
 mod alone;
+mod domains;
 mod policy;
 mod refusals;
 mod replayed;

@@ -79,6 +79,7 @@ struct Window<'a> {
 
 pub struct Windows<'a> {
     forms: BTreeMap<String, Window<'a>>,
+    domains: Domains<'a>,
     hub: Window<'a>,
     hub_skew: Skew,
 }
@@ -94,14 +95,15 @@ impl<'a> Windows<'a> {
             let total = totals.get(name.as_str()).copied().unwrap_or_default();
             let (skew, counts) = (form.policy.max_skew, form.policy.skew_counts);
             let mut window = Window::new(skew, counts, total);
-            if !form.policy.order.is_empty() {
-                // Groups need slots, and of those a ledger has room for so many.
+            if !form.policy.order.is_empty() || !form.policy.domains.is_empty() {
+                // Groups and domains need slots, and of those a ledger has room for so many.
                 window.width.get_or_insert(WINDOW_MAX);
             }
             (name.clone(), window)
         });
         let mut windows = Windows {
             forms: forms.collect(),
+            domains: Domains::new(snapshot),
             hub: Window::new(snapshot.hub_skew, SkewCounts::All, total),
             hub_skew: snapshot.hub_skew,
         };
@@ -116,7 +118,9 @@ impl<'a> Windows<'a> {
                 busy,
                 slot: None,
             };
-            windows.each(&node.form, |window| window.put(&node.uid, occupant));
+            windows.each(&node.form, Some(node), |window| {
+                window.put(&node.uid, occupant)
+            });
         }
         for slot in slots {
             let of_name = snapshot.nodes.get(&slot.node);
@@ -130,7 +134,7 @@ impl<'a> Windows<'a> {
                     presumed: slot.presumed,
                 }),
             };
-            windows.each(&slot.form, |window| window.put(&slot.uid, occupant));
+            windows.each(&slot.form, node, |window| window.put(&slot.uid, occupant));
         }
         windows
     }
@@ -140,12 +144,13 @@ impl<'a> Windows<'a> {
         !is_ungated(policy, self.hub_skew, node.is_new())
     }
 
-    /// The release rule, for the form's window and the hub's.
-    pub fn admit(&mut self, node: &Node) -> Result<(), Reason> {
+    /// The release rule, for the form's window, those of the node's domains, and the hub's.
+    pub fn admit(&mut self, node: &'a Node, policy: &Rollout) -> Result<(), Reason> {
         let form = self.forms.get_mut(&node.form);
         if let Some((window, width)) = form.and_then(|form| Some((form.full_for(node)?, form))) {
             return Err(width.reason(node, window));
         }
+        self.domains.admit(node, policy)?;
         let has_slot = |occupant: &Occupant| occupant.slot.is_some();
         let occupant = self.hub.occupants.get(node.uid.as_str());
         let without = !occupant.is_some_and(has_slot);
@@ -163,10 +168,9 @@ impl<'a> Windows<'a> {
     /// The forms that a full window is in the way of.
     pub fn full(&self) -> BTreeSet<String> {
         let hub = self.hub.is_full();
-        let full = self
-            .forms
-            .iter()
-            .filter(|(_, window)| hub || window.is_full());
+        let full = self.forms.iter().filter(|(name, window)| {
+            hub || window.is_full() || self.domains.of_form(name).any(|domain| domain.is_full())
+        });
         full.map(|(name, _)| name.clone()).collect()
     }
 
@@ -185,7 +189,7 @@ impl<'a> Windows<'a> {
             true => Busy::NotReady,
             false => Busy::Releasing,
         };
-        self.each(&node.form, |window| {
+        self.each(&node.form, Some(node), |window| {
             let before = window.occupants.get(node.uid.as_str());
             let before = before.and_then(|occupant| occupant.slot);
             let taken = Taken {
@@ -202,10 +206,70 @@ impl<'a> Windows<'a> {
         });
     }
 
-    fn each(&mut self, form: &str, mut f: impl FnMut(&mut Window<'a>)) {
+    /// The windows that a node of the form is counted in. A slot without its node is counted in every domain of the form: which
+    /// one it was in nobody knows any more.
+    fn each(&mut self, form: &'a str, node: Option<&'a Node>, mut f: impl FnMut(&mut Window<'a>)) {
         self.forms.get_mut(form).into_iter().for_each(&mut f);
+        match node {
+            Some(node) => {
+                keys(node).for_each(|key| self.domains.0.get_mut(&key).into_iter().for_each(&mut f))
+            }
+            None => self.domains.of_form_mut(form).for_each(&mut f),
+        }
         f(&mut self.hub);
     }
+}
+
+/// The windows of each form's domains, by form, number in `rollout.domains`, and value.
+struct Domains<'a>(BTreeMap<(&'a str, usize, &'a str), Window<'a>>);
+
+impl<'a> Domains<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let mut totals: BTreeMap<(&str, usize, &str), usize> = BTreeMap::new();
+        for node in snapshot.nodes.values().filter(|node| !node.deleting) {
+            for key in keys(node) {
+                *totals.entry(key).or_default() += 1;
+            }
+        }
+        let window = |(key, total): ((&'a str, usize, &'a str), usize)| {
+            let policy = &snapshot.forms.get(key.0)?.policy;
+            let skew = policy.domains.get(key.1)?.max_skew;
+            Some((key, Window::new(skew, policy.skew_counts, total)))
+        };
+        Domains(totals.into_iter().filter_map(window).collect())
+    }
+
+    fn of_form(&self, form: &str) -> impl Iterator<Item = &Window<'a>> {
+        let windows = self.0.iter();
+        windows.filter_map(move |(key, window)| (key.0 == form).then_some(window))
+    }
+
+    fn of_form_mut(&mut self, form: &str) -> impl Iterator<Item = &mut Window<'a>> {
+        let windows = self.0.iter_mut();
+        windows.filter_map(move |(key, window)| (key.0 == form).then_some(window))
+    }
+
+    fn admit(&mut self, node: &'a Node, policy: &Rollout) -> Result<(), Reason> {
+        for key in keys(node) {
+            if let Some(domain) = self.0.get_mut(&key)
+                && let Some(window) = domain.full_for(node)
+            {
+                return Err(Reason::DomainFull {
+                    domain: policy.domains[key.1].key().to_owned(),
+                    value: key.2.to_owned(),
+                    window,
+                    holders: domain.holders(domain.is_repair(node)),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn keys(node: &Node) -> impl Iterator<Item = (&str, usize, &str)> {
+    let domains = node.domains.iter().enumerate();
+    let domains = domains.filter(|(_, value)| !value.is_empty());
+    domains.map(|(number, value)| (node.form.as_str(), number, value.as_str()))
 }
 
 /// Whether what is live on the node came with the rollout that goes on now.
@@ -289,6 +353,13 @@ impl<'a> Window<'a> {
         self.width.is_some_and(|width| taken >= width)
     }
 
+    /// Whether its release repairs it, as far as the window is concerned: what its slot was taken for stays.
+    fn is_repair(&self, node: &Node) -> bool {
+        let occupant = self.occupants.get(node.uid.as_str());
+        let slot = occupant.and_then(|occupant| occupant.slot);
+        slot.map_or(node.non_ready(), |slot| slot.repair)
+    }
+
     /// The width, where the node does not fit.
     fn full_for(&self, node: &Node) -> Option<usize> {
         let width = self.width?;
@@ -306,7 +377,7 @@ impl<'a> Window<'a> {
                     let busy = self.occupants.len() + usize::from(occupant.is_none());
                     others < width && (node.non_ready() || busy <= width)
                 }
-                SkewCounts::Released => match slot.map_or(node.non_ready(), |slot| slot.repair) {
+                SkewCounts::Released => match self.is_repair(node) {
                     true => self.repairs - usize::from(slot.is_some()) < width,
                     false => self.slots - self.repairs + usize::from(slot.is_none()) <= width,
                 },
@@ -318,8 +389,7 @@ impl<'a> Window<'a> {
     fn reason(&mut self, node: &Node, window: usize) -> Reason {
         let occupant = self.occupants.get(node.uid.as_str());
         let slot = occupant.and_then(|occupant| occupant.slot);
-        let of_repairs = slot.map_or(node.non_ready(), |slot| slot.repair);
-        let holders = self.holders(of_repairs);
+        let holders = self.holders(self.is_repair(node));
         // What is broken may fill it as well.
         let full_of_slots = |slot: Taken| match (self.counts, slot.repair) {
             (SkewCounts::All, _) => self.slots > window,

@@ -178,6 +178,7 @@ pub const DESIRED_HASH: &str = "lynq.sh/desired-hash";
 pub const LIVE_HASH: &str = "lynq.sh/live-hash";
 pub const RELEASE: &str = "lynq.sh/release";
 pub const UNGATED: &str = "lynq.sh/ungated";
+pub const DOMAINS_OF_ROW: &str = "lynq.sh/rollout-domains";
 pub const FORCE: &str = "lynq.sh/force-rollout";
 pub const PARTITION_GATE: &str = "lynq.sh/partition-gate";
 pub const PARTITION_MANAGER: &str = "lynqgate-partition";

@@ -1,5 +1,6 @@
 //! The LynqNode that a hub writes for one row.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -29,11 +30,12 @@ pub struct RowNode<'a> {
 pub fn rendered_hash(
     hub: &Hub,
     (form, row): (&str, &Row),
-    group: Option<usize>,
+    (group, domains): (Option<usize>, &BTreeMap<String, String>),
     content: &Hash,
 ) -> String {
     let mut rest = vec![json!(row.uid), json!(form), json!(hub.name), json!(hub.uid)];
     rest.extend(group.map(|group| json!(group)));
+    rest.extend((!domains.is_empty()).then(|| json!(domains)));
     let rest = content::hash_value(&json!(rest));
     format!("{content}/{rest}")
 }
@@ -90,11 +92,11 @@ impl RenderSource {
             &self.rows.rows[&write.uid],
         );
         let first_seen = stamp::parse(&write.first_seen).unwrap_or_default();
-        let (content, _) = form
-            .compiled
-            .render(&self.inputs(&write.form, row, first_seen));
+        let inputs = self.inputs(&write.form, row, first_seen);
+        let (content, _) = form.compiled.render(&inputs);
+        let domains = form.compiled.domains(&inputs).unwrap_or_default();
         let hash = content::hash(Some(&content));
-        let rendered_hash = rendered_hash(hub, (&write.form, row), write.group, &hash);
+        let rendered_hash = rendered_hash(hub, (&write.form, row), (write.group, &domains), &hash);
         let mut annotations = Map::from_iter([
             (names::HUB_ID.to_owned(), json!(hub.name)),
             (
@@ -107,6 +109,10 @@ impl RenderSource {
         ]);
         if let Some(group) = write.group {
             annotations.insert(names::GROUP_OF_ROW.to_owned(), json!(group.to_string()));
+        }
+        if !domains.is_empty() {
+            let domains = json!(domains).to_string();
+            annotations.insert(names::DOMAINS_OF_ROW.to_owned(), json!(domains));
         }
         if let Some(marker) = &write.marker {
             annotations.insert(names::UNGATED.to_owned(), json!(marker));

@@ -71,6 +71,7 @@ fn node(facts: Vec<Facts>) -> NodeDigest {
         written_from: None,
         first_seen: None,
         group_of_row: None,
+        domains_of_row: Arc::default(),
         forced: false,
         labels: Arc::default(),
         release: None,

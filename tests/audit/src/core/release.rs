@@ -103,6 +103,7 @@ impl Audit {
             for scope in [&form, &hub] {
                 self.check_window(key, revision, scope, &class);
             }
+            self.check_domains(key, revision, &form, &class);
         }
         self.take_off(key, class, revision);
     }
@@ -266,6 +267,49 @@ impl Audit {
         let what =
             format!("released as number {count} in flight, where {scope} has a window of {widest}");
         self.violation(Rule::Window, revision, key, what, evidence);
+    }
+
+    /// As many as may be of the nodes that share something with it were in flight already.
+    fn check_domains(&mut self, key: &Key, revision: u64, form: &Key, class: &Class) {
+        let since = self.now - self.options.lag_ms;
+        let (Some(node), Some(scope)) = (self.nodes.get(key), self.scopes.get(form)) else {
+            return;
+        };
+        let Some(policy) = &scope.policy else { return };
+        let view = &node.it.view;
+        if scope.domains_since > since || scope.flight().contains_key(&view.uid) {
+            return;
+        }
+        let repair = *class == Class::Slot { repair: true };
+        let mut found = vec![];
+        for (domain, skew) in &policy.domains {
+            let Some(value) = view.domain(domain) else {
+                continue;
+            };
+            let of_form = self.nodes.values().map(|stored| &stored.it);
+            let all = of_form.filter(|other| other.form == *form && !other.view.deleting);
+            let all = all.filter(|other| other.view.domain(domain) == Some(value));
+            let total = all.clone().count();
+            let flies = |other: &&Node| {
+                let member = scope.flight().get(&other.view.uid);
+                member.is_some_and(|it| !policy.only_released || it.repair == repair)
+            };
+            let in_flight = all
+                .filter(flies)
+                .filter_map(|other| scope.flight().get(&other.view.uid));
+            let others: Vec<&str> = in_flight.map(|member| member.name.as_str()).collect();
+            let count = others.len() + 1;
+            if let Some(width) = skew.width(total).filter(|width| count > *width) {
+                let what = format!(
+                    "released as number {count} in flight, where {domain:?} {value:?} of {form} has a window of {width}"
+                );
+                found.push((what, format!("in flight: {}", others.join(", "))));
+            }
+        }
+        for (what, others) in found {
+            let evidence = [vec![others], self.node_evidence(key)].concat();
+            self.violation(Rule::Window, revision, key, what, evidence);
+        }
     }
 
     fn count(&mut self, scopes: &[Key], class: &Class) {

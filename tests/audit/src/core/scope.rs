@@ -36,6 +36,8 @@ pub struct Scope {
     paused_since: Option<i64>,
     forced_until: Option<i64>,
     immediate_until: Option<i64>,
+    /// Since when the form has the domains that it has.
+    pub domains_since: i64,
     since: i64,
     pub times: Times,
     pub episodes: Vec<Episode>,
@@ -98,6 +100,7 @@ impl Scope {
             paused_since: None,
             forced_until: None,
             immediate_until: None,
+            domains_since: now,
             since: now,
             times: Times::default(),
             episodes: vec![],
@@ -136,6 +139,9 @@ impl Scope {
         }
         if ended(|p| p.immediate) {
             self.immediate_until = Some(now);
+        }
+        if before.map(|p| &p.domains) != policy.map(|p| &p.domains) {
+            self.domains_since = now;
         }
         match policy.is_some_and(|p| p.paused) {
             true => drop(self.paused_since.get_or_insert(now)),

@@ -47,22 +47,42 @@ pub struct Policy {
     /// Non-ready nodes do not count; new releases and repairs have a window each.
     pub only_released: bool,
     pub forced: bool,
+    /// What tells domains apart, and how many of each may be in flight.
+    pub domains: Vec<(DomainKey, Skew)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum DomainKey {
+    Label(String),
+    Variable(String),
 }
 
 impl Policy {
     pub fn of(object: &Value) -> Policy {
         let rollout = &object["spec"]["rollout"];
         let is_ordered = rollout["order"].as_array().is_some_and(|o| !o.is_empty());
+        let domain = |domain: &Value| {
+            let key = match domain["label"].as_str() {
+                Some(label) => DomainKey::Label(label.to_owned()),
+                None => DomainKey::Variable(domain["variable"].as_str()?.to_owned()),
+            };
+            Some((key, Skew::of(domain.get("maxSkew"))?))
+        };
+        let domains = rollout["domains"].as_array().into_iter().flatten();
+        let domains: Vec<_> = domains.filter_map(domain).collect();
         Policy {
             skew: match Skew::of(rollout.get("maxSkew")).unwrap_or(Skew::Count(0)) {
-                // Groups that come one after the other need slots, of which there are so many at most.
-                Skew::Count(0) if is_ordered => Skew::Count(WINDOW_MAX as u64),
+                // Groups that come one after the other, and domains, need slots, of which there are so many at most.
+                Skew::Count(0) if is_ordered || !domains.is_empty() => {
+                    Skew::Count(WINDOW_MAX as u64)
+                }
                 skew => skew,
             },
             paused: rollout["paused"] == true,
             immediate: rollout["creation"] == "Immediate" && !is_ordered,
             only_released: rollout["skewCounts"] == "Released",
             forced: annotation(object, kinds::FORCE) == Some("true"),
+            domains,
         }
     }
 }
@@ -136,11 +156,29 @@ pub struct NodeView {
     pub has_released: bool,
     /// Why it is held, as its condition says.
     pub reason: Option<String>,
+    labels: BTreeMap<String, String>,
+    /// What the hub found in the node's row, by variable.
+    row: BTreeMap<String, String>,
     /// The spec as it stood, so that the next write that leaves it alone costs nothing.
     spec: Value,
 }
 
+fn texts(object: Option<&Value>) -> BTreeMap<String, String> {
+    object
+        .and_then(|object| serde_json::from_value(object.clone()).ok())
+        .unwrap_or_default()
+}
+
 impl NodeView {
+    /// Which of the domains it is in; None where it is in none.
+    pub fn domain(&self, key: &DomainKey) -> Option<&String> {
+        let value = match key {
+            DomainKey::Label(label) => self.labels.get(label),
+            DomainKey::Variable(variable) => self.row.get(variable),
+        };
+        value.filter(|value| !value.is_empty())
+    }
+
     pub fn of(key: &Key, object: &Value, before: Option<&NodeView>) -> NodeView {
         let own = |name: &str| annotation(object, name).map(str::to_owned);
         let spec = &object["spec"];
@@ -185,6 +223,12 @@ impl NodeView {
             reason: held
                 .map(|c| text_at(c, "/reason").to_owned())
                 .filter(|text| !text.is_empty()),
+            labels: texts(object.pointer("/metadata/labels")),
+            row: texts(
+                annotation(object, kinds::DOMAINS_OF_ROW)
+                    .and_then(|text| serde_json::from_str(text).ok())
+                    .as_ref(),
+            ),
             desired,
             released,
             spec: spec.clone(),

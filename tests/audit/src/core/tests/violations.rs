@@ -57,6 +57,23 @@ fn what_is_broken_is_found() {
             broken: &[Rule::Window, Rule::Reserve],
         },
         Case {
+            name: "one more than a domain has room for",
+            play: |f| {
+                f.policy(json!({"maxSkew": 4, "domains": [{"variable": "shard", "maxSkew": 1}]}));
+                for (name, shard) in [("n0", "a"), ("n1", "b"), ("n2", "a")] {
+                    f.edit(&node(name), |node| {
+                        annotations(node)["lynq.sh/rollout-domains"] =
+                            json!({"shard": shard}).to_string().into();
+                    });
+                }
+                f.wait(30);
+                f.hold(&["n0", "n1", "n2"], "web:2");
+                f.slots(&["n0", "n1", "n2"]);
+                f.release(&["n0", "n1", "n2"]);
+            },
+            broken: &[Rule::Window],
+        },
+        Case {
             name: "the hub's window over two forms",
             play: |f| {
                 f.put(
