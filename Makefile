@@ -114,7 +114,7 @@ bench-rollout: cluster ## Roll 300 tenants through a window of 10, beside the sh
 	@cargo build --release --bins --example bench-rollout
 	@cargo run --quiet --release --example bench-rollout
 
-bench-fleet: cluster ## What fleets of 300 to 10,000 tenants cost: requests, processor, memory, time to the first release (N=1000 for those up to that)
+bench-fleet: cluster ## What fleets of 300 to 10,000 tenants cost: requests, processor, memory, time to the first release (N=300,1000 for these sizes alone)
 	@cargo build --release --bins --example bench-fleet
 	@N=$(N) cargo run --quiet --release --example bench-fleet
 

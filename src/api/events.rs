@@ -11,7 +11,7 @@ pub const NORMAL: &str = "Normal";
 pub const WARNING: &str = "Warning";
 
 /// Why an event is written, in a word. A test takes all of them from the schema, and asks docs/LYNQ.md for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
 pub enum EventReason {
     // Of a hub.
     DatabaseQueryFailed,

@@ -74,12 +74,12 @@ fn check_hub(world: &Arc<World>) -> CheckHub {
     })
 }
 
-fn nodes_of(world: &World) -> NodesOf {
-    let objects = world.objects.clone();
+fn nodes_of(world: &Arc<World>) -> NodesOf {
+    let world = world.clone();
     Arc::new(move |namespace, hub| {
-        let objects = objects.clone();
+        let world = world.clone();
         Box::pin(async move {
-            let nodes = live_nodes(&objects, &namespace, &hub).await;
+            let nodes = live_nodes(&world, &namespace, &hub).await;
             nodes.map_err(|error| error.to_string())
         })
     })

@@ -1,6 +1,7 @@
 //! Kubernetes events about our objects, written in the background: none is worth waiting for. Warnings go first.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -49,11 +50,19 @@ struct OfType {
 }
 
 /// One thing to say.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Said {
     about: About,
     reason: EventReason,
     note: String,
+}
+
+impl Said {
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        Hash::hash(self, &mut hasher);
+        hasher.finish()
+    }
 }
 
 impl Events {
@@ -63,6 +72,7 @@ impl Events {
             client,
             instance: instance.unwrap_or_else(|| CONTROLLER.to_owned()),
             said: BTreeMap::new(),
+            forgot_at: Timestamp::MIN,
         };
         vital::spawn(async move {
             while let Some(said) = waiting.next().await {
@@ -164,17 +174,27 @@ const CONTROLLER: &str = "lynqgate";
 struct Recorder {
     client: kube::Client,
     instance: String,
-    /// What was said of late: name of the event, how often, and when last.
-    said: BTreeMap<Said, (String, i32, Timestamp)>,
+    /// What was said of late, by a hash of it: name of the event, how often, and when last.
+    said: BTreeMap<u64, (String, i32, Timestamp)>,
+    forgot_at: Timestamp,
 }
+
+/// How often what was said long ago is forgotten.
+const FORGET_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
 impl Recorder {
     async fn write(&mut self, said: &Said, now: Timestamp) -> Result<(), kube::Error> {
-        self.said
-            .retain(|_, (_, _, last)| now.duration_since(*last) < SERIES);
+        let is_recent = |last: Timestamp| now.duration_since(last) < SERIES;
+        if now.duration_since(self.forgot_at).abs() >= FORGET_EVERY {
+            self.said.retain(|_, (_, _, last)| is_recent(*last));
+            self.forgot_at = now;
+        }
+        let hash = said.hash();
         let namespace = said.about.namespace();
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        if let Some((name, count, last)) = self.said.get_mut(said) {
+        if let Some((name, count, last)) = self.said.get_mut(&hash)
+            && is_recent(*last)
+        {
             let series = EventSeries {
                 count: *count + 1,
                 last_observed_time: MicroTime(now),
@@ -211,7 +231,7 @@ impl Recorder {
             ..Event::default()
         };
         events.create(&PostParams::default(), &event).await?;
-        self.said.insert(said.clone(), (name, 1, now));
+        self.said.insert(hash, (name, 1, now));
         Ok(())
     }
 }
@@ -222,7 +242,7 @@ fn beginning(name: &str) -> &str {
 }
 
 /// The object that an event is about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct About {
     pub key: ObjectKey,
     pub uid: String,

@@ -59,6 +59,11 @@ impl Nodes {
         self.inner.read().nodes.all().keys().cloned().collect()
     }
 
+    /// Whether the first list is complete: this process leads, and follows all nodes.
+    pub fn is_listed(&self) -> bool {
+        self.first_list.is_complete()
+    }
+
     /// Until the first list is complete.
     pub async fn wait_listed(&self) {
         self.first_list.wait().await;

@@ -16,6 +16,7 @@ use crate::api::names;
 use crate::api::resource::ResourceArrays;
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::objects::{ApiError, Objects, Served};
+use crate::controller::World;
 use crate::controller::hub::seed;
 use crate::controller::node::apply::{dry_run, dry_run_anew, fits_alone};
 use crate::decide::admission::trial::Trial;
@@ -46,12 +47,16 @@ const VERBS: [&str; 7] = [
     "get", "list", "watch", "create", "patch", "update", "delete",
 ];
 
-/// The nodes of a hub as they are, by their metadata alone; or why nobody knows.
-pub async fn live_nodes(
-    objects: &Objects,
-    namespace: &str,
-    hub: &str,
-) -> Result<LiveNodes, ApiError> {
+/// The nodes of a hub as they are: as the leader follows them, or by a list of their metadata alone; or why nobody knows. The list of
+/// ten thousand takes the API server two seconds, which whoever applies a form waits for.
+pub async fn live_nodes(world: &World, namespace: &str, hub: &str) -> Result<LiveNodes, ApiError> {
+    let objects = &world.objects;
+    if world.nodes.is_listed() {
+        let mut nodes = LiveNodes::new(seed::known(objects, namespace, hub).await?);
+        let followed = world.nodes.of_hub(&(namespace.to_owned(), hub.to_owned()));
+        followed.iter().for_each(|node| nodes.add_followed(node));
+        return Ok(nodes);
+    }
     let kind = ObjectKey::own("LynqNode", namespace, "").kind;
     let labels = format!("{}={hub}", names::LABEL_HUB);
     let mut nodes = LiveNodes::new(seed::known(objects, namespace, hub).await?);

@@ -34,7 +34,7 @@ pub enum Scope {
 }
 
 /// One object of the cluster; the namespace is empty for cluster-scoped kinds.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     pub kind: Kind,
     pub namespace: String,

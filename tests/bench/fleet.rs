@@ -1,5 +1,5 @@
 //! What fleets of several sizes cost: the first sync, idle time, a change, a correction, a start with an empty memory, and the end
-//! of the leader. Run by `make bench-fleet`, with `N=1000` for the sizes up to that.
+//! of the leader. Run by `make bench-fleet`, with `N=300,1000` for these sizes alone.
 //!
 //! The requests are those of the API server's audit log, the times those of a client of its own that watches the objects.
 
@@ -43,14 +43,21 @@ const CHANGED: &str = "bench-changed";
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let most = std::env::var("N").ok().filter(|n| !n.is_empty());
-    let most: usize = most.map_or(Ok(SIZES[3]), |n| n.parse()).context("N")?;
+    let asked = std::env::var("N").unwrap_or_default();
+    let asked = asked.split(',').filter(|n| !n.is_empty());
+    let mut sizes: Vec<usize> = asked
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .context("N")?;
+    if sizes.is_empty() {
+        sizes = SIZES.to_vec();
+    }
     println!("{OBJECTS} ConfigMaps of {BYTES} bytes a tenant, maxSkew {WINDOW}\n");
     println!(
         "| tenants | what | took | first | requests | for each tenant | CPU | for each tenant | peak memory |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
-    for size in SIZES.into_iter().filter(|size| *size <= most) {
+    for size in sizes {
         Bench::of(size).await?;
     }
     Ok(())

@@ -33,7 +33,7 @@ const EDITED: &[ConditionOf] = &[("LynqNode", "Edited")];
 
 /// Why a condition is as it is, in a word. A test takes all of them from the schema, and asks docs/LYNQ.md for each.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum ConditionReason {
     DatabaseConnected,

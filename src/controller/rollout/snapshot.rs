@@ -46,7 +46,9 @@ pub fn of(seen: &SnapshotInputs) -> Snapshot {
         if let Some(desired) = desired {
             let name = &node.key.name;
             view.unwanted = desired.is_unwanted(name);
-            if let Some((policy, of_row)) = policy.zip(desired.group_of(name)) {
+            if let Some(policy) = policy.filter(|policy| !policy.order.is_empty())
+                && let Some(of_row) = desired.group_of(name)
+            {
                 view.group = policy.group_of(&node.labels, of_row);
             }
         }

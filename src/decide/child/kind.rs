@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// apiVersion and kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     pub api_version: String,
     pub kind: String,

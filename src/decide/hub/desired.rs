@@ -87,23 +87,31 @@ impl Desired {
         nodes: impl Iterator<Item = &'a NodeDigest>,
         unwritten: &BTreeSet<String>,
     ) -> Lack {
-        let mut absent: BTreeMap<&String, &Wanted> = self.wanted.iter().collect();
         let mut lack = Lack::default();
+        let mut there = vec![];
         for node in nodes {
             let name = &node.key.name;
-            let is_wanted = absent.remove(name).is_some();
+            there.push(name.as_str());
+            let is_wanted = self.wanted.contains_key(name);
             let goes_for_good = node.deleting && !is_wanted;
             let is_behind = || node.deleting || unwritten.contains(name) || self.is_behind(node);
             if !goes_for_good && is_behind() {
                 lack.unwritten.insert(name.clone());
             }
         }
-        let missing = unwritten.iter().filter(|name| absent.contains_key(name));
-        lack.unwritten.extend(missing.cloned());
-        let absent = absent.into_iter();
-        lack.absent = absent
-            .map(|(name, wanted)| (name.clone(), wanted.group))
-            .collect();
+        // Both are in the order of names, as a rule already.
+        there.sort_unstable();
+        let mut there = there.into_iter().peekable();
+        for (name, wanted) in &self.wanted {
+            while there.next_if(|other| *other < name.as_str()).is_some() {}
+            if there.peek() == Some(&name.as_str()) {
+                continue;
+            }
+            lack.absent.insert(name.clone(), wanted.group);
+            if unwritten.contains(name) {
+                lack.unwritten.insert(name.clone());
+            }
+        }
         lack
     }
 }

@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use crate::api::{names, stamp};
 use crate::decide::hub::rows::names::node_name;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::Live;
 
 /// The nodes of a hub, by name; of all of its forms, for no label says which form is whose.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +52,26 @@ impl LiveNodes {
             live,
         };
         self.nodes.insert(name.to_owned(), node);
+    }
+
+    /// The same for a node that is followed.
+    pub fn add_followed(&mut self, node: &NodeDigest) {
+        if node.deleting {
+            return;
+        }
+        let live = match &node.live {
+            Live::Hash(hash) => hash.as_str(),
+            Live::None => "none",
+            Live::Unknown => "unknown",
+        };
+        let uid = node.labels.get(names::LABEL_UID);
+        let of_node = LiveNode {
+            uid: uid.cloned().unwrap_or_default(),
+            is_held: node.desired != live,
+            first_seen: node.first_seen.as_deref().and_then(stamp::parse),
+            live: live.to_owned(),
+        };
+        self.nodes.insert(node.key.name.clone(), of_node);
     }
 
     pub fn count(&self) -> usize {
