@@ -391,3 +391,43 @@ async fn who_deletes_what_is_broken_breaks_nobody_else() -> Result<()> {
     fleet.complete(6, SOON).await?;
     fleet.retire().await
 }
+
+/// The tenants of one database shard have a window of their own, beside the form's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_change_breaks_one_tenant_of_each_shard() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let shards = "UPDATE tenants SET plan = CASE WHEN id < 't3' THEN 'a' ELSE 'b' END";
+    let fleet = Fleet::new_with(cluster, "shards", 6, shards).await?;
+    let form = |image: &str, variable: &str| {
+        let mut form = fleet.form(image, json!(6), 0);
+        form["spec"]["rollout"]["domains"] = json!([{"variable": variable, "maxSkew": 1}]);
+        form
+    };
+    fleet.apply(&form("web:1", "plan")).await?;
+    fleet.complete(6, LONG).await?;
+    let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
+    fleet.apply(&form("web:2-broken", "plan")).await?;
+    let two = |rollout: &Value| rollout["updatedNodes"] == 2 && rollout["heldNodes"] == 4;
+    fleet.rollout("one of each shard goes", SOON, two).await?;
+    let said = "for nodes with plan \"a\" is full; not ready: t";
+    told(&fleet, "DomainFull", said).await?;
+
+    let refused = fleet.apply(&form("web:3", "plam")).await;
+    let why = refused.err().map(|error| format!("{error:#}"));
+    let why = why.context("a variable that no row has is taken")?;
+    for said in [
+        "rollout.domains: the row has no plam",
+        "did you mean \"plan\"?",
+    ] {
+        ensure!(why.contains(said), "{why}");
+    }
+    let broken = touched(&fleet).await?;
+    let of_first = broken.iter().filter(|app| app.as_str() < "t3").count();
+    ensure!(broken.len() == 2 && of_first == 1, "{broken:?}");
+
+    fleet.apply(&form("web:3", "plan")).await?;
+    fleet.complete(6, LONG).await?;
+    let peak = witness.end().peak;
+    ensure!(peak <= 2, "{peak} Deployments were not rolled out at once");
+    fleet.retire().await
+}

@@ -129,6 +129,10 @@ pub async fn play() -> Result<Vec<&'static str>> {
         let hub = fleet.get("LynqHub", "tenants").await?;
         let slot = &hub["status"]["rollout"]["slots"][0];
         ensure!(desired != live && slot["hash"] == *desired, "{slot}");
+        // What the form says of it is all that can be read while the operator stands still.
+        let form = fleet.get("LynqForm", "web").await?;
+        let (of, said) = (&form["metadata"]["generation"], &form["status"]);
+        ensure!(said["observedGeneration"] == *of, "{said}");
         Ok(())
     })
     .await?;
