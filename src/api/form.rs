@@ -78,13 +78,12 @@ impl FormSpec {
     /// Whether both render to the same nodes for every row: they differ in how these are rolled out at most.
     pub fn renders_like(&self, other: &FormSpec) -> bool {
         let order = |form: &FormSpec| form.rollout.as_ref().map(|r| r.order.clone());
-        let domains = self.domain_variables().eq(other.domain_variables());
         self.hub_id == other.hub_id
             && self.template_engine == other.template_engine
             && self.allowed_namespaces == other.allowed_namespaces
             && self.content == other.content
             && order(self).unwrap_or_default() == order(other).unwrap_or_default()
-            && domains
+            && self.domain_variables().eq(other.domain_variables())
     }
 
     /// The variables of the rows that tell the domains of its rollout apart.

@@ -58,9 +58,10 @@ struct Said {
 }
 
 impl Said {
-    fn hash(&self) -> u64 {
+    /// Equal for equal events: the notes of a large fleet would take more memory than the fleet.
+    fn key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        Hash::hash(self, &mut hasher);
+        self.hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -72,7 +73,7 @@ impl Events {
             client,
             instance: instance.unwrap_or_else(|| CONTROLLER.to_owned()),
             said: BTreeMap::new(),
-            forgot_at: Timestamp::MIN,
+            pruned_at: Timestamp::MIN,
         };
         vital::spawn(async move {
             while let Some(said) = waiting.next().await {
@@ -174,25 +175,25 @@ const CONTROLLER: &str = "lynqgate";
 struct Recorder {
     client: kube::Client,
     instance: String,
-    /// What was said of late, by a hash of it: name of the event, how often, and when last.
+    /// Recent events by [`Said::key`]: name of the event, how often it occurred, and when last.
     said: BTreeMap<u64, (String, i32, Timestamp)>,
-    forgot_at: Timestamp,
+    pruned_at: Timestamp,
 }
 
-/// How often what was said long ago is forgotten.
-const FORGET_EVERY: SignedDuration = SignedDuration::from_mins(1);
+/// How often entries older than [`SERIES`] are removed.
+const PRUNE_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
 impl Recorder {
     async fn write(&mut self, said: &Said, now: Timestamp) -> Result<(), kube::Error> {
         let is_recent = |last: Timestamp| now.duration_since(last) < SERIES;
-        if now.duration_since(self.forgot_at).abs() >= FORGET_EVERY {
+        if now.duration_since(self.pruned_at).abs() >= PRUNE_EVERY {
             self.said.retain(|_, (_, _, last)| is_recent(*last));
-            self.forgot_at = now;
+            self.pruned_at = now;
         }
-        let hash = said.hash();
+        let key = said.key();
         let namespace = said.about.namespace();
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        if let Some((name, count, last)) = self.said.get_mut(&hash)
+        if let Some((name, count, last)) = self.said.get_mut(&key)
             && is_recent(*last)
         {
             let series = EventSeries {
@@ -231,7 +232,7 @@ impl Recorder {
             ..Event::default()
         };
         events.create(&PostParams::default(), &event).await?;
-        self.said.insert(hash, (name, 1, now));
+        self.said.insert(key, (name, 1, now));
         Ok(())
     }
 }

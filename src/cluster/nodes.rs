@@ -59,7 +59,7 @@ impl Nodes {
         self.inner.read().nodes.all().keys().cloned().collect()
     }
 
-    /// Whether the first list is complete: this process leads, and follows all nodes.
+    /// Whether the first list is complete: this process leads, and its cache has all nodes.
     pub fn is_listed(&self) -> bool {
         self.first_list.is_complete()
     }

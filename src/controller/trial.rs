@@ -47,14 +47,14 @@ const VERBS: [&str; 7] = [
     "get", "list", "watch", "create", "patch", "update", "delete",
 ];
 
-/// The nodes of a hub as they are: as the leader follows them, or by a list of their metadata alone; or why nobody knows. The list of
-/// ten thousand takes the API server two seconds, which whoever applies a form waits for.
+/// The nodes of a hub: from the leader's cache, or from a list of their metadata where this process does not lead (decision 0042).
+/// The API server's error where the list fails.
 pub async fn live_nodes(world: &World, namespace: &str, hub: &str) -> Result<LiveNodes, ApiError> {
     let objects = &world.objects;
     if world.nodes.is_listed() {
         let mut nodes = LiveNodes::new(seed::known(objects, namespace, hub).await?);
-        let followed = world.nodes.of_hub(&(namespace.to_owned(), hub.to_owned()));
-        followed.iter().for_each(|node| nodes.add_followed(node));
+        let cached = world.nodes.of_hub(&(namespace.to_owned(), hub.to_owned()));
+        cached.iter().for_each(|node| nodes.add_cached(node));
         return Ok(nodes);
     }
     let kind = ObjectKey::own("LynqNode", namespace, "").kind;

@@ -32,7 +32,7 @@ use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::gate::marker::ReleaseMarker;
 use crate::decide::shared::version;
-use index::Index;
+use index::{Index, Named};
 use order::{Turns, candidates};
 use reason::{Names, Reason};
 use slots::{Ledger, free_at, made_until, of_successor, uids};
@@ -209,10 +209,9 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     pass.plan.hub_window = windows.hub_width().filter(|_| !snapshot.forced);
     let fleet = status::Fleet::of(snapshot, &slots, &pass.failed);
     let mut reasons: BTreeMap<&str, Vec<&Reason>> = BTreeMap::new();
-    for name in candidates {
+    for (name, node) in candidates {
         if let Some(reason) = pass.plan.waiting.get(name) {
-            let form = snapshot.nodes[name].form.as_str();
-            reasons.entry(form).or_default().push(reason);
+            reasons.entry(&node.form).or_default().push(reason);
         }
     }
     let states = snapshot.forms.iter().map(|(name, form)| {
@@ -366,22 +365,20 @@ impl<'a> Pass<'a> {
     /// Releases what may go; returns the ledger as it must be before that.
     fn release(
         &mut self,
-        candidates: &[&'a String],
+        candidates: &[Named<'a>],
         turns: &Turns,
         mut ledger: Ledger,
         windows: &mut Windows<'a>,
     ) -> Vec<Slot> {
-        let snapshot = self.snapshot;
-        for &name in candidates {
-            self.release_one(name, Some(turns), &mut ledger, windows);
+        for named in candidates {
+            self.release_one(*named, Some(turns), &mut ledger, windows);
         }
         let stuck = turns.stuck(&self.full);
-        for &name in candidates.iter().filter(|_| !stuck.is_empty()) {
-            let node = &snapshot.nodes[name];
+        for &(name, node) in candidates.iter().filter(|_| !stuck.is_empty()) {
             let waiting = self.plan.waiting.get(name);
             let waits = matches!(waiting, Some(Reason::GroupNotDone { .. }));
             if waits && node.non_ready() && stuck.contains(&node.form) {
-                self.release_one(name, None, &mut ledger, windows);
+                self.release_one((name, node), None, &mut ledger, windows);
             }
         }
         ledger.into_slots()
@@ -390,13 +387,12 @@ impl<'a> Pass<'a> {
     /// Without `turns` the order of its form does not stop it.
     fn release_one(
         &mut self,
-        name: &'a String,
+        (name, node): Named<'a>,
         turns: Option<&Turns>,
         slots: &mut Ledger,
         windows: &mut Windows<'a>,
     ) {
         let snapshot = self.snapshot;
-        let node = &snapshot.nodes[name];
         let form = &snapshot.forms[&node.form];
         let way = if snapshot.forced || form.forced {
             Way::Forced

@@ -1,4 +1,4 @@
-//! The nodes of a snapshot by form: a pass asks for those of each form, and must not go through those of all others for it.
+//! The nodes of a snapshot by form, so that a pass does not scan the whole fleet for each form.
 
 use std::collections::BTreeMap;
 

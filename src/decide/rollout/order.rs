@@ -113,7 +113,7 @@ impl Turns {
 }
 
 /// The held nodes: non-ready ones first, for a fix must reach them before anything else, then group by group, by name.
-pub fn candidates(snapshot: &Snapshot) -> Vec<&String> {
+pub fn candidates(snapshot: &Snapshot) -> Vec<Named<'_>> {
     let known = |node: &Node| snapshot.forms.contains_key(&node.form);
     let mut held: Vec<Named> = snapshot
         .nodes
@@ -121,7 +121,7 @@ pub fn candidates(snapshot: &Snapshot) -> Vec<&String> {
         .filter(|(_, node)| node.held() && !node.deleting && known(node))
         .collect();
     held.sort_by_key(|(name, node)| (!node.non_ready(), node.group, Natural(name)));
-    held.into_iter().map(|(name, _)| name).collect()
+    held
 }
 
 /// A name, ordered so that `web-9` comes before `web-10`: texts with their numbers as numbers.
@@ -150,7 +150,13 @@ impl<'a> Natural<'a> {
 
 impl Ord for Natural<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.parts().cmp(other.parts())
+        // Names of one fleet begin alike. A number is compared as a whole.
+        let both = self.0.bytes().zip(other.0.bytes());
+        let same = both.take_while(|(one, other)| one == other).count();
+        let same = self.0[..self.0.floor_char_boundary(same)]
+            .trim_end_matches(|c: char| c.is_ascii_digit());
+        let (one, other) = (&self.0[same.len()..], &other.0[same.len()..]);
+        Natural(one).parts().cmp(Natural(other).parts())
     }
 }
 
@@ -167,3 +173,21 @@ impl PartialEq for Natural<'_> {
 }
 
 impl Eq for Natural<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_names_have_in_common_does_not_change_their_order(
+            common in "[a1ß-]{0,4}", one in "[ab019ßà-]{0,4}", other in "[ab019ßà-]{0,4}",
+        ) {
+            let (one, other) = (common.clone() + &one, common + &other);
+            let (one, other) = (Natural(&one), Natural(&other));
+            prop_assert_eq!(one.cmp(&other), one.parts().cmp(other.parts()));
+        }
+    }
+}

@@ -57,7 +57,7 @@ pub enum Reason {
         window: usize,
         holders: Arc<Holders>,
     },
-    /// Of the nodes that share something with it, as many as may be are not ready.
+    /// The window of one of its domains is full.
     DomainFull {
         /// What tells the domains apart: a label, or a variable of the rows.
         domain: String,

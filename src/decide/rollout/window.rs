@@ -206,8 +206,8 @@ impl<'a> Windows<'a> {
         });
     }
 
-    /// The windows that a node of the form is counted in. A slot without its node is counted in every domain of the form: which
-    /// one it was in nobody knows any more.
+    /// Calls `f` with each window that counts a node of the form. A slot whose node no longer exists counts in every domain of the
+    /// form, because its domain is unknown.
     fn each(&mut self, form: &'a str, node: Option<&'a Node>, mut f: impl FnMut(&mut Window<'a>)) {
         self.forms.get_mut(form).into_iter().for_each(&mut f);
         match node {

@@ -54,8 +54,8 @@ impl LiveNodes {
         self.nodes.insert(name.to_owned(), node);
     }
 
-    /// The same for a node that is followed.
-    pub fn add_followed(&mut self, node: &NodeDigest) {
+    /// Adds a node of the leader's cache.
+    pub fn add_cached(&mut self, node: &NodeDigest) {
         if node.deleting {
             return;
         }

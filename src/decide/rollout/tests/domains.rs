@@ -88,7 +88,7 @@ fn who_waits_for_a_domain_says_for_which() {
     );
 }
 
-/// Nobody knows any more which domain it was in.
+/// Its domain is unknown.
 #[test]
 fn the_slot_of_a_node_that_is_gone_fills_each_domain() {
     let mut snapshot = sharded("yAA", 4, "aab", 1);

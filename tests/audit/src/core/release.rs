@@ -269,7 +269,7 @@ impl Audit {
         self.violation(Rule::Window, revision, key, what, evidence);
     }
 
-    /// As many as may be of the nodes that share something with it were in flight already.
+    /// Reports a release into a domain whose window was full.
     fn check_domains(&mut self, key: &Key, revision: u64, form: &Key, class: &Class) {
         let since = self.now - self.options.lag_ms;
         let (Some(node), Some(scope)) = (self.nodes.get(key), self.scopes.get(form)) else {
@@ -300,8 +300,9 @@ impl Audit {
             let others: Vec<&str> = in_flight.map(|member| member.name.as_str()).collect();
             let count = others.len() + 1;
             if let Some(width) = skew.width(total).filter(|width| count > *width) {
+                let name = domain.name();
                 let what = format!(
-                    "released as number {count} in flight, where {domain:?} {value:?} of {form} has a window of {width}"
+                    "released as number {count} in flight, where the domain {name}={value} of {form} has a window of {width}"
                 );
                 found.push((what, format!("in flight: {}", others.join(", "))));
             }

@@ -57,6 +57,13 @@ pub enum DomainKey {
     Variable(String),
 }
 
+impl DomainKey {
+    pub fn name(&self) -> &str {
+        let (DomainKey::Label(name) | DomainKey::Variable(name)) = self;
+        name
+    }
+}
+
 impl Policy {
     pub fn of(object: &Value) -> Policy {
         let rollout = &object["spec"]["rollout"];
