@@ -264,6 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn a_late_not_found_does_not_drop_the_next_object_of_that_name() {
+        let mut cache = Objects::default();
+        apply(&mut cache, "a", "1");
+        apply(&mut cache, "b", "4");
+        assert_eq!(cache.forget(&"web", "a"), None);
+        assert_eq!(known(&cache), Some(("b", "4")));
+        learn(&mut cache, "b", "5");
+        assert_eq!(known(&cache), Some(("b", "5")));
+    }
+
+    #[test]
     fn what_a_list_does_not_have_is_not_learnt_from_an_older_reply() {
         let mut cache = Objects::default();
         let asked = cache.asked();

@@ -180,11 +180,10 @@ impl Children {
         self.inner.write().learn(object, asked)
     }
 
-    /// The object was found to be gone.
-    pub fn forget(&self, key: &ObjectKey) {
+    /// A request found the object of this uid gone, or ours no more. The reply may be late: another of that name stays.
+    pub fn forget(&self, key: &ObjectKey, uid: &str) {
         let mut inner = self.inner.write();
-        if let Some(known) = inner.get(key).cloned() {
-            inner.of_kind(&key.kind).forget(key, &known.uid);
+        if let Some(known) = inner.of_kind(&key.kind).forget(key, uid) {
             inner.removed(key, known);
         }
     }

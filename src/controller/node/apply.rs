@@ -428,7 +428,7 @@ pub async fn take_down(
     let object = match world.objects.get(key).await {
         Ok(object) => object,
         Err(ApiError::NotFound(_)) => {
-            world.children.forget(key);
+            world.children.forget(key, &child.uid);
             return Ok(());
         }
         Err(error) => return Err(error),
@@ -441,7 +441,7 @@ pub async fn take_down(
         TakeDown::Delete => {
             delete(world, key, &live, Dependents::Go).await?;
             tell(world, node, key, how, why);
-            learn_left(world, key).await?;
+            learn_left(world, key, &live.uid).await?;
         }
         TakeDown::Orphan => {
             let at = stamp::format(clock::now());
@@ -458,7 +458,7 @@ pub async fn take_down(
                 Err(ApiError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
-            world.children.forget(key);
+            world.children.forget(key, &child.uid);
         }
     }
     Ok(())
@@ -477,10 +477,10 @@ pub async fn delete(
 }
 
 /// Reads what a deletion left of the object into the cache.
-pub async fn learn_left(world: &World, key: &ObjectKey) -> Result<(), ApiError> {
+pub async fn learn_left(world: &World, key: &ObjectKey, uid: &str) -> Result<(), ApiError> {
     let asked = world.children.asked(&key.kind);
     match world.objects.get(key).await {
-        Err(ApiError::NotFound(_)) => world.children.forget(key),
+        Err(ApiError::NotFound(_)) => world.children.forget(key, uid),
         Ok(object) => drop(world.children.learn(&object, asked)),
         Err(error) => return Err(error),
     }

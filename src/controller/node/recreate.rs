@@ -62,7 +62,7 @@ pub async fn make_room(
         tracing::info!(node = %node.key, reason = reason.as_str(), text);
         let about = About::new("LynqNode", &node.key.namespace, &node.key.name, &node.uid);
         world.events.tell(&about, reason, text);
-        learn_left(world, key).await?;
+        learn_left(world, key, &child.uid).await?;
         return Ok(true);
     }
     Err(ApiError::Unavailable(
