@@ -9,6 +9,7 @@ pub mod node;
 pub mod partition;
 pub mod recordings;
 pub mod rollout;
+pub mod shards;
 pub mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +20,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::CustomResourceExt;
 use kube::api::ApiResource;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::api::form::{FormSpec, FormStatus, LynqForm};
@@ -28,7 +27,7 @@ use crate::api::hub::{HubSpec, HubStatus, LynqHub};
 use crate::api::node::LynqNode;
 use crate::api::resource::ConflictPolicy;
 use crate::cluster::cache::Changed;
-use crate::cluster::catalog::{Catalog, Form, Hub, Shared};
+use crate::cluster::catalog::{Catalog, Form, Hub};
 use crate::cluster::children::Children;
 use crate::cluster::events::Events;
 use crate::cluster::namespaces::Namespaces;
@@ -39,12 +38,11 @@ use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::decisions::Decisions;
 use crate::controller::rollout::snapshot::is_forced;
-use crate::decide::child::{Kind, NodeKey, ObjectKey};
+use crate::decide::child::{Kind, NodeKey};
 use crate::decide::hub::desired::Desired;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::plan::status::HoldReason;
 use crate::decide::rollout::Maintained;
-use crate::decide::shared::backoff::Backoff;
 use metrics::Metrics;
 use recordings::Recordings;
 
@@ -131,6 +129,7 @@ pub struct World {
     hub_memory: Mutex<BTreeMap<HubKey, hub::HubMemory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::RolloutMemory>>,
     pub recordings: Recordings,
+    pub shards: shards::Shards,
 }
 
 /// Uids and generations of a hub and its forms, and whether they are forced.
@@ -224,25 +223,29 @@ impl World {
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),
             recordings: Recordings::default(),
+            shards: shards::Shards::default(),
         })
     }
 
-    /// Runs every loop until the process ends.
+    /// Runs every loop until the process ends, for the shards that it leads.
     pub async fn lead(self: Arc<Self>, workers: Workers) {
         self.watch();
         self.watch_built_in_kinds().await;
         self.hubs.wait_listed().await;
         self.forms.wait_listed().await;
         self.nodes.wait_listed().await;
-        self.read_definitions().await;
         self.recordings.begin();
-        tracing::info!(nodes = self.nodes.keys().len(), "leading");
         let turns = Arc::new(Semaphore::new(workers.hubs));
         let of = || self.clone();
-        let (hubs, rollouts, nodes) = (of(), of(), of());
+        let (shards, hubs, rollouts, nodes) = (of(), of(), of(), of());
         let (hubs_rest, rollouts_rest, nodes_rest) = (of(), of(), of());
         let (partitions, partitions_rest) = (of(), of());
         tokio::join!(
+            self.shards.queue.clone().run(
+                1,
+                move |shard| shards::begin(shards.clone(), shard),
+                |_, _| async { vital::end("a shard could not be taken over") },
+            ),
             self.hub_queue.clone().run(
                 DATABASES_MAX,
                 move |key| hub::reconcile(hubs.clone(), turns.clone(), key),
@@ -264,44 +267,6 @@ impl World {
                 move |key, rest| partition::panicked(partitions_rest.clone(), key, rest),
             ),
         );
-    }
-
-    /// What this replica heard of hubs and forms while another led may be as old as a watch can be silent; what goes without a
-    /// slot goes by what they say.
-    async fn read_definitions(&self) {
-        for hub in self.read("LynqHub", &self.hubs).await {
-            self.hub_changed(Some(&hub), None);
-        }
-        for form in self.read("LynqForm", &self.forms).await {
-            self.form_changed(Some(&form), None);
-        }
-    }
-
-    /// Returns those that are gone.
-    async fn read<Spec, Status>(
-        &self,
-        kind: &str,
-        catalog: &Catalog<Spec, Status>,
-    ) -> Vec<Shared<Spec, Status>>
-    where
-        Spec: DeserializeOwned,
-        Status: DeserializeOwned + Default,
-    {
-        let of = ObjectKey::own(kind, "", "").kind;
-        loop {
-            let (known, mut listed) = (catalog.all(), BTreeSet::new());
-            let asked = catalog.asked();
-            let learn = |object: Value| {
-                listed.insert(catalog.learn_new(&object, asked).uid.clone());
-            };
-            match self.objects.list(&of, "", learn).await {
-                Ok(()) => return catalog.without(&known, &listed),
-                Err(error) => {
-                    tracing::warn!(kind, %error, "not leading yet: the list failed, and is tried again");
-                    tokio::time::sleep(Backoff::HUB.first).await;
-                }
-            }
-        }
     }
 
     /// Objects of these kinds are found though no content names their kind any more. Other kinds are watched once some
@@ -362,7 +327,7 @@ impl World {
     /// A node's event concerns its own loop and its hub's releases; a node that is gone may have to be made again.
     pub fn node_changed(&self, changed: &Changed<NodeDigest>) {
         let node = changed.node();
-        let hub = (node.key.namespace.clone(), node.hub.clone());
+        let hub = node.hub_key();
         self.look_at(node);
         if changed.now.is_some() && self.is_behind(node) {
             self.hub_queue.add(hub.clone());
@@ -401,7 +366,28 @@ impl World {
         form.is_some_and(|form| form.is_behind(node))
     }
 
-    /// Nothing is kept of a node that is gone.
+    /// Nothing is kept of a hub whose rows another replica reads.
+    fn forget_rows(&self, key: &HubKey) {
+        self.hub_memory.lock().remove(key);
+        self.deletions_held.lock().remove(key);
+        let mut rendered = self.rendered.lock();
+        for form in self.forms_of(key) {
+            rendered.remove(&(form.namespace.clone(), form.name.clone()));
+        }
+        self.databases.forget(key);
+    }
+
+    /// Nothing is kept of a hub whose nodes another replica releases.
+    fn forget_rollout(&self, key: &HubKey) {
+        self.rollout_memory.lock().remove(key);
+        self.recordings.forget(key);
+        self.metrics.forget_hub(key);
+        for form in self.forms_of(key) {
+            self.metrics.forget(&form.namespace, &form.name);
+        }
+    }
+
+    /// Nothing is kept of a node that is gone, or that another replica looks after.
     fn forget_node(&self, key: &NodeKey) {
         self.node_memory.lock().remove(key);
         self.holds.lock().remove(key);

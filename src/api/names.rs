@@ -15,8 +15,12 @@ pub const STATUS_MANAGER: &str = "lynq-operator-status";
 pub const PARTITION_MANAGER: &str = "lynqgate-partition";
 /// Field manager of `lynqgate drain`: a person's request, and not a write of the operator.
 pub const DRAIN_MANAGER: &str = "lynqgate-drain";
-/// Leader election lease.
+/// Leader election lease; of the first shard, where the work is divided.
 pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
+/// Annotation of a lease: how many shards its holder divides the work into.
+pub const SHARDS: &str = "lynq.sh/shards";
+/// Annotation of a lease: the replica that asks its holder to hand the shard over.
+pub const WANTED_BY: &str = "lynq.sh/wanted-by";
 /// The Secret with the webhook certificate authority.
 pub const CERTIFICATE_SECRET: &str = "lynq-webhook-ca";
 /// Field manager of that Secret, and of the bundles in the webhook configurations.

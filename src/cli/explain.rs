@@ -19,11 +19,13 @@ use crate::cli::output::{print, tell};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::client;
 use crate::cluster::clock;
+use crate::cluster::lease::{lease_key, shards_of};
 use crate::cluster::objects::{ApiError, Objects};
 use crate::controller::Rendered;
 use crate::controller::rollout::{edited_of, snapshot};
-use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
+use crate::decide::operator::shards::shard_of;
 use crate::decide::rollout;
 use crate::decide::rollout::explain::{Asked, Explanation, Leader, of_nobody};
 
@@ -172,7 +174,8 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         (valid.status == "False").then_some((form.name.clone(), said))
     });
     let now = clock::now();
-    let (leader, led_since) = leader(&objects, &arguments.operator_namespace, now).await;
+    let of_hub = (namespace, hub_name);
+    let (leader, led_since) = leader(&objects, &arguments.operator_namespace, of_hub, now).await;
     for slot in &snapshot.slots {
         // What was before the operator's start it has not seen.
         let node = snapshot.nodes.get_mut(&slot.node);
@@ -282,24 +285,29 @@ async fn list(objects: &Objects, kind: &str, namespace: &str) -> Result<Vec<Valu
     Ok(all)
 }
 
-/// An operator that runs without leader election has no lease, nor has one in another namespace there: then somebody leads,
-/// as far as one can tell. And since when it leads.
-async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> (Leader, Option<Timestamp>) {
-    let key = ObjectKey {
-        kind: Kind {
-            api_version: "coordination.k8s.io/v1".into(),
-            kind: "Lease".into(),
+/// Whether a replica leads the shard of the hub, or of the StatefulSet, and since when. An operator that runs without leader
+/// election has no lease, nor has one in another namespace there: then somebody leads, as far as one can tell.
+async fn leader(
+    objects: &Objects,
+    namespace: &str,
+    (of, name): (&str, &str),
+    now: Timestamp,
+) -> (Leader, Option<Timestamp>) {
+    let first = lease_key(namespace, 0);
+    let read = match objects.get(&first).await {
+        Ok(lease) => match shard_of(of, name, shards_of(&lease)) {
+            0 => Ok(lease),
+            shard => objects.get(&lease_key(namespace, shard)).await,
         },
-        namespace: namespace.to_owned(),
-        name: names::LEADER_LEASE.to_owned(),
+        failed => failed,
     };
-    let lease = match objects.get(&key).await {
+    let lease = match read {
         Ok(lease) => lease,
         Err(ApiError::NotFound(_)) => {
             tell(format_args!(
                 "whether an operator runs is not known, and the answer supposes it: there is no lease {namespace}/{} \
                  (--operator-namespace names the operator's namespace)",
-                key.name
+                first.name
             ));
             return (Leader::Leads, None);
         }
@@ -307,7 +315,7 @@ async fn leader(objects: &Objects, namespace: &str, now: Timestamp) -> (Leader, 
         Err(reason) => {
             tell(format_args!(
                 "whether an operator runs could not be read, and the answer supposes it: lease {namespace}/{}: {reason}",
-                key.name
+                first.name
             ));
             return (Leader::Leads, None);
         }

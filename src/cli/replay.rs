@@ -48,7 +48,7 @@ pub enum Failed {
         reason: replay::Unreadable,
     },
     #[error(
-        "{path}: the replica that answered does not lead and has no passes; ask the one that holds the lease {}",
+        "{path}: the replica that answered leads no hub and has no passes; ask the holder of the lease {}",
         names::LEADER_LEASE
     )]
     NotLeading { path: String },

@@ -21,7 +21,7 @@ use crate::cli::manifests::{self, Address};
 use crate::cli::webhooks;
 use crate::cluster::client;
 use crate::cluster::events::Events;
-use crate::cluster::lease::{Election, identity};
+use crate::cluster::lease::{Election, Leader, identity};
 use crate::cluster::objects::{ApiError, Objects};
 use crate::cluster::vital;
 use crate::controller::decisions::Decide;
@@ -84,6 +84,10 @@ pub struct Arguments {
     /// restored from a backup, so that the process starts anew; without it, restart it then.
     #[arg(long, num_args = 0..=1, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set, value_parser = flags::truth)]
     leader_elect: bool,
+    /// Divide the work among replicas: into so many shards, each with a lease of its own, and each hub in the shard that its
+    /// name decides. More than one needs --leader-elect. See docs/OPERATING.md, "Several replicas share the work".
+    #[arg(long, default_value = "1", value_parser = flags::shards)]
+    shards: usize,
     /// Hubs to work on at a time, at least 1.
     #[arg(long, default_value = "3", value_parser = flags::count)]
     hub_concurrency: usize,
@@ -156,6 +160,12 @@ pub enum Error {
     MetricsCertificate(#[from] files::Unreadable),
     #[error("the webhook configuration {name} could not be registered: {reason}")]
     Register { name: String, reason: String },
+    #[error("--shards {0} needs --leader-elect: leases divide the work. Add --leader-elect")]
+    ShardsAlone(usize),
+    #[error(
+        "--shards {0} and --node-maintenance exclude each other: one replica must know all tenants of a Kubernetes node. Leave one of the two out"
+    )]
+    ShardsAndMaintenance(usize),
     #[error("lost the leader election; ending, so that nothing of this process goes on")]
     LostLease,
 }
@@ -182,6 +192,12 @@ pub fn run(arguments: Arguments) -> Result<(), AnyError> {
 }
 
 async fn operate(arguments: Arguments) -> Result<(), AnyError> {
+    if arguments.shards > 1 && !arguments.leader_elect {
+        return Err(Error::ShardsAlone(arguments.shards).into());
+    }
+    if arguments.shards > 1 && arguments.of_maintenance.settings().is_some() {
+        return Err(Error::ShardsAndMaintenance(arguments.shards).into());
+    }
     let (stop_sender, stop) = watch::channel(Stage::Running);
     let kubeconfig = flags::given(&arguments.kubeconfig);
     let kubeconfig = kubeconfig.map(|path| path.display().to_string());
@@ -291,16 +307,18 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let mut election = Election::new(
         objects,
         &arguments.namespace,
-        names::LEADER_LEASE,
+        arguments.shards,
         identity(&hostname),
     );
+    world.divide(arguments.shards);
     let workers = Workers {
         hubs: arguments.hub_concurrency.max(1),
         nodes: arguments.node_concurrency.max(1),
     };
-    let loops = lead_with(world, workers, maintenance);
+    let loops = lead_with(world.clone(), workers, maintenance);
+    let elected = arguments.leader_elect.then_some(&mut election);
     let led = tokio::select! {
-        led = lead(loops, &mut election, arguments.leader_elect, (certs, installation)) => led,
+        led = lead((&world, loops), elected, (certs, installation)) => led,
         () = signalled() => Ok(()),
     };
     stopping.store(true, Ordering::Relaxed);
@@ -347,26 +365,22 @@ async fn signalled() {
 /// Runs the loops once its own gate answers, what it writes is stored, and this process leads; returns only when it must not
 /// lead any more.
 async fn lead(
-    loops: impl Future<Output = ()>,
-    election: &mut Election,
-    elect: bool,
+    (world, loops): (&World, impl Future<Output = ()>),
+    election: Option<&mut Election>,
     (certs, installation): (WebhookCerts, Installation),
 ) -> Result<(), AnyError> {
     let mut status = certs.watch_status();
     // Without the gate every write of a node would be refused. A lease that is not renewed meanwhile would be another's.
     let _ = status.wait_for(|status| status.ready()).await;
     installation.wait().await;
-    if elect {
-        election.acquire().await;
-    }
-    if elect {
-        tokio::select! {
-            () = loops => Ok(()),
-            () = election.hold() => Err(Error::LostLease.into()),
-        }
-    } else {
+    let Some(election) = election else {
+        world.take(0);
         loops.await;
-        Ok(())
+        return Ok(());
+    };
+    tokio::select! {
+        () = loops => Ok(()),
+        () = election.run(world) => Err(Error::LostLease.into()),
     }
 }
 

@@ -188,10 +188,6 @@ impl FirstList {
         self.0.send_replace(true);
     }
 
-    pub fn is_complete(&self) -> bool {
-        *self.1.borrow()
-    }
-
     pub async fn wait(&self) {
         let mut listed = self.1.clone();
         // The sender lives as long as this.

@@ -59,11 +59,6 @@ impl Nodes {
         self.inner.read().nodes.all().keys().cloned().collect()
     }
 
-    /// Whether the first list is complete: this process leads, and its cache has all nodes.
-    pub fn is_listed(&self) -> bool {
-        self.first_list.is_complete()
-    }
-
     /// Until the first list is complete.
     pub async fn wait_listed(&self) {
         self.first_list.wait().await;
@@ -132,7 +127,7 @@ impl Inner {
 
     fn index(&mut self, changed: &Changed<NodeDigest>) {
         if let Some(before) = &changed.before {
-            let hub = hub_of(before);
+            let hub = before.hub_key();
             if let Some(nodes) = self.by_hub.get_mut(&hub) {
                 nodes.remove(&before.key.name);
                 if nodes.is_empty() {
@@ -141,7 +136,7 @@ impl Inner {
             }
         }
         if let Some(now) = &changed.now {
-            let nodes = self.by_hub.entry(hub_of(now)).or_default();
+            let nodes = self.by_hub.entry(now.hub_key()).or_default();
             nodes.insert(now.key.name.clone(), now.clone());
         }
     }
@@ -172,6 +167,8 @@ fn key_of(object: &Value) -> NodeKey {
     }
 }
 
-fn hub_of(node: &NodeDigest) -> HubKey {
-    (node.key.namespace.clone(), node.hub.clone())
+impl NodeDigest {
+    pub fn hub_key(&self) -> HubKey {
+        (self.key.namespace.clone(), self.hub.clone())
+    }
 }

@@ -162,6 +162,14 @@ impl<K: Ord + Clone> Queue<K> {
         state.order.iter().map(due).sum()
     }
 
+    /// Whether one of these keys is due, or worked on.
+    pub fn is_busy_with(&self, of: impl Fn(&K) -> bool) -> bool {
+        let state = self.inner.state.lock();
+        let now = clock::instant();
+        let mut due = state.due.iter().filter(|(_, (_, at))| *at <= now);
+        state.running.keys().any(&of) || due.any(|(key, _)| of(key))
+    }
+
     /// `last_max`: so many keys that can wait are worked on at a time.
     async fn next(&self, last_max: usize) -> K {
         loop {

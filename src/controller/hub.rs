@@ -74,6 +74,10 @@ const REOPENED_WITHIN: Duration = Duration::from_secs(2);
 /// `turns` bounds how many hubs render and write at a time. Reading needs no turn: a database that hangs holds up its own
 /// hub and no other.
 pub async fn reconcile(world: Arc<World>, turns: Arc<Semaphore>, key: HubKey) -> Option<Duration> {
+    if !world.leads(&key) {
+        world.forget_rows(&key);
+        return None;
+    }
     let mut memory = world.hub_memory.lock().remove(&key).unwrap_or_default();
     let Some(hub) = world.hubs.get(&key.0, &key.1) else {
         world.deletions_held.lock().remove(&key);

@@ -73,8 +73,9 @@ enum Failed {
     LeaseMoved,
 }
 
-/// The loops of the leader, and that of maintenance where it is turned on.
+/// Once this process leads a shard: the loops of the leader, and that of maintenance where it is turned on.
 pub async fn lead_with(world: Arc<World>, workers: Workers, maintenance: Option<Arc<Maintenance>>) {
+    world.wait_to_lead().await;
     match maintenance {
         Some(maintenance) => {
             maintenance.recall().await;

@@ -105,7 +105,8 @@ const CONFLICTS_MAX: u32 = 10;
 const REQUESTS_MAX: usize = 8;
 
 pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
-    let Some(node) = world.nodes.get(&key) else {
+    let node = world.nodes.get(&key);
+    let Some(node) = node.filter(|node| world.leads(&node.hub_key())) else {
         world.forget_node(&key);
         return None;
     };
@@ -363,7 +364,7 @@ impl NodeReconciler<'_> {
         };
         looked.insert(self.key.clone(), seen);
         if is_news {
-            let hub = (self.key.namespace.clone(), node.hub.clone());
+            let hub = node.hub_key();
             self.world.rollout_queue.add(hub);
         }
     }

@@ -141,6 +141,9 @@ pub fn waits_of(object: &Value) -> Option<&str> {
 }
 
 pub async fn reconcile(world: Arc<World>, key: SetKey) -> Option<Duration> {
+    if !world.leads(&key) {
+        return None;
+    }
     match look(&world, &key).await {
         Ok(again) => {
             if let Some(memory) = world.partitions.lock().get_mut(&key) {

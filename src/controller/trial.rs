@@ -51,9 +51,10 @@ const VERBS: [&str; 7] = [
 /// The API server's error where the list fails.
 pub async fn live_nodes(world: &World, namespace: &str, hub: &str) -> Result<LiveNodes, ApiError> {
     let objects = &world.objects;
-    if world.nodes.is_listed() {
+    let of_hub = (namespace.to_owned(), hub.to_owned());
+    if world.leads(&of_hub) {
         let mut nodes = LiveNodes::new(seed::known(objects, namespace, hub).await?);
-        let cached = world.nodes.of_hub(&(namespace.to_owned(), hub.to_owned()));
+        let cached = world.nodes.of_hub(&of_hub);
         cached.iter().for_each(|node| nodes.add_cached(node));
         return Ok(nodes);
     }

@@ -1,4 +1,5 @@
-//! lynqgate itself: which replica leads, and whether what must be installed is as lynqgate needs it.
+//! lynqgate itself: which replica leads which shard, and whether what must be installed is as lynqgate needs it.
 
 pub mod election;
 pub mod installation;
+pub mod shards;

@@ -31,7 +31,8 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
         probe: observed.unmet_probe(&objects).await,
     };
     let now = clock::now();
-    let (leader, _) = leader(&objects, &arguments.operator_namespace, now).await;
+    let of_set = (namespace.as_str(), arguments.name.as_str());
+    let (leader, _) = leader(&objects, &arguments.operator_namespace, of_set, now).await;
     let version = objects.client.apiserver_version().await;
     let step = walk::step(&observed.set, &observed.pods, &around, now);
     Ok(Explanation {

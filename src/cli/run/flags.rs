@@ -28,6 +28,17 @@ pub fn count(text: &str) -> Result<usize, &'static str> {
     usize::try_from(number.max(0)).map_err(|_| "it is too large")
 }
 
+/// More would be more leases to renew than work to divide.
+const SHARDS_MAX: usize = 64;
+
+pub fn shards(text: &str) -> Result<usize, &'static str> {
+    let shards = count(text)?;
+    match (1..=SHARDS_MAX).contains(&shards) {
+        true => Ok(shards),
+        false => Err("give a number from 1 to 64"),
+    }
+}
+
 /// One that is empty counts as not given.
 pub fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)

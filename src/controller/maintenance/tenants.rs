@@ -79,7 +79,7 @@ impl Maintenance {
         let tenants = self.tenants_of(name, &pods).await?;
         let mut forms: BTreeMap<HubKey, BTreeSet<String>> = BTreeMap::new();
         for node in tenants.iter().filter_map(|key| self.world.nodes.get(key)) {
-            let hub = (node.key.namespace.clone(), node.hub.clone());
+            let hub = node.hub_key();
             forms.entry(hub).or_default().insert(node.form.clone());
         }
         let mut full = vec![];

@@ -138,7 +138,8 @@ fn queues(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Err
 fn stuck(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
     let partitions = world.partitions.lock();
     let now = clock::now();
-    let series = partitions.iter().filter_map(|((namespace, name), memory)| {
+    let led = partitions.iter().filter(|(key, _)| world.leads(key));
+    let series = led.filter_map(|((namespace, name), memory)| {
         let labels: [Label<'_>; 3] = [
             ("namespace", namespace),
             ("statefulset", name),
@@ -203,7 +204,8 @@ fn of_node(node: &NodeDigest) -> [Label<'_>; 2] {
 }
 
 fn nodes(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-    let nodes = world.nodes.all();
+    let mut nodes = world.nodes.all();
+    nodes.retain(|node| world.leads(&node.hub_key()));
     let mut of_nodes = |name, help, value: fn(&NodeDigest) -> i64| {
         let series = nodes.iter().map(|node| (of_node(node), value(node)));
         gauge(encoder, name, help, series)

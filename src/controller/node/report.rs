@@ -63,7 +63,7 @@ impl NodeReconciler<'_> {
         // Only the gate saw that go. What the hub writes to a forced one is counted there.
         let by_force = node.forced && !was_forced;
         if let Some(since) = before.filter(|_| by_force && !node.held()) {
-            let hub = (node.key.namespace.clone(), node.hub.clone());
+            let hub = node.hub_key();
             let metrics = &self.world.metrics;
             metrics.released(&hub, &node.form, Way::Forced, since);
         }
@@ -151,9 +151,7 @@ impl NodeReconciler<'_> {
         }
         self.memory.report.written = Some(now);
         self.world.nodes.learn(&written);
-        self.world
-            .rollout_queue
-            .add((self.key.namespace.clone(), node.hub.clone()));
+        self.world.rollout_queue.add(node.hub_key());
         Ok(None)
     }
 

@@ -51,7 +51,7 @@ impl NodeReconciler<'_> {
             let mut found = self.world.unchanged.lock();
             found.insert(self.key.clone(), (node.desired.clone(), unchanged));
         }
-        let hub = (self.key.namespace.clone(), node.hub.clone());
+        let hub = node.hub_key();
         self.world.rollout_queue.add(hub);
         self.memory.taken_over = Some(node.desired.clone());
         Ok(())
@@ -71,7 +71,7 @@ impl NodeReconciler<'_> {
         let written = self.world.nodes.learn(&written);
         if node.held() && !written.held() {
             self.memory.report.went_by_force();
-            let hub = (self.key.namespace.clone(), node.hub.clone());
+            let hub = node.hub_key();
             let since = node.held_since.as_deref().and_then(stamp::parse);
             let metrics = &self.world.metrics;
             metrics.released(&hub, &node.form, Way::Forced, since);

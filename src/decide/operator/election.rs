@@ -19,8 +19,12 @@ pub struct Lease {
     pub uid: String,
     pub holder: String,
     pub resource_version: String,
+    /// The text of renewTime: a holder that is alive changes it.
+    pub renewed: String,
     pub transitions: i32,
     pub duration_seconds: i32,
+    /// The replica that asks the holder to hand the lease over; empty if none does.
+    pub wanted_by: String,
 }
 
 /// A replica that wants to lead, and what it remembers between two steps.
@@ -34,23 +38,38 @@ struct ObservedVersion {
     uid: String,
     /// The newest version.
     version: String,
-    /// When that was seen first, by this process's own clock: whether a lease has run out is never told from timestamps
-    /// that another machine wrote.
+    holder: String,
+    renewed: String,
+    /// When that renewal was seen first, by this process's own clock: whether a lease has run out is never told from
+    /// timestamps that another machine wrote.
     since: Timestamp,
 }
 
 impl LeaderCandidate {
-    /// Takes what a write of ours made of the Lease: no sign of life of somebody else. False where it is older than what was
-    /// there before.
-    pub fn note_written(&mut self, uid: &str, version: &str, now: Timestamp) -> bool {
+    /// Takes what a write of ours made of the Lease. False where it is older than what was there before.
+    pub fn note_written(&mut self, lease: &Lease, now: Timestamp) -> bool {
+        let version = &lease.resource_version;
         let went_back = |seen: &ObservedVersion| version::is_newer(&seen.version, version);
         let good = !self.seen.as_ref().is_some_and(went_back);
-        self.seen = Some(ObservedVersion {
-            uid: uid.to_owned(),
-            version: version.to_owned(),
-            since: now,
-        });
+        self.see(lease, now);
         good
+    }
+
+    /// Returns since when the holder has shown no sign of life. A write of somebody else to the Lease is none.
+    fn see(&mut self, lease: &Lease, now: Timestamp) -> Timestamp {
+        let is_same = |seen: &&ObservedVersion| {
+            seen.uid == lease.uid && seen.holder == lease.holder && seen.renewed == lease.renewed
+        };
+        let since = self.seen.as_ref().filter(is_same).map(|seen| seen.since);
+        let since = since.unwrap_or(now);
+        self.seen = Some(ObservedVersion {
+            uid: lease.uid.clone(),
+            version: lease.resource_version.clone(),
+            holder: lease.holder.clone(),
+            renewed: lease.renewed.clone(),
+            since,
+        });
+        since
     }
 }
 
@@ -77,23 +96,13 @@ pub fn step(
     let Some(lease) = lease else {
         return Step::Create;
     };
-    let since = match &candidate.seen {
-        Some(seen) if seen.version == lease.resource_version => seen.since,
-        Some(seen)
-            if seen.uid == lease.uid
-                && version::is_newer(&seen.version, &lease.resource_version) =>
-        {
-            return Step::StartAnew;
-        }
-        _ => {
-            candidate.seen = Some(ObservedVersion {
-                uid: lease.uid.clone(),
-                version: lease.resource_version.clone(),
-                since: now,
-            });
-            now
-        }
+    let went_back = |seen: &ObservedVersion| {
+        seen.uid == lease.uid && version::is_newer(&seen.version, &lease.resource_version)
     };
+    if candidate.seen.as_ref().is_some_and(went_back) {
+        return Step::StartAnew;
+    }
+    let since = candidate.see(lease, now);
     if lease.holder == me {
         return Step::Renew;
     }
@@ -111,32 +120,39 @@ pub fn step(
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_lease_is_taken_only_after_it_was_seen_unchanged_for_its_duration() {
-        let at = |s: i64| Timestamp::from_second(1_000 + s).unwrap();
-        let lease = |holder: &str, version: &str| Lease {
-            uid: "a".into(),
+    fn lease(uid: &str, holder: &str, (version, renewed): (&str, &str)) -> Lease {
+        Lease {
+            uid: uid.into(),
             holder: holder.into(),
             resource_version: version.into(),
+            renewed: renewed.into(),
             transitions: 0,
             duration_seconds: 15,
-        };
+            wanted_by: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_lease_is_taken_only_after_it_was_seen_unrenewed_for_its_duration() {
+        let at = |s: i64| Timestamp::from_second(1_000 + s).unwrap();
         let mut candidate = LeaderCandidate::default();
         let mut look = |lease: Option<Lease>, second: i64| {
             step("me", lease.as_ref(), &mut candidate, at(second))
         };
+        let others = |seen| Some(lease("a", "other", seen));
         assert_eq!(look(None, 0), Step::Create);
-        assert_eq!(look(Some(lease("other", "1")), 0), Step::Wait);
-        assert_eq!(look(Some(lease("other", "1")), 14), Step::Wait);
+        assert_eq!(look(others(("1", "8:00")), 0), Step::Wait);
+        assert_eq!(look(others(("1", "8:00")), 14), Step::Wait);
+        assert_eq!(look(others(("2", "8:15")), 15), Step::Wait, "renewed");
         assert_eq!(
-            look(Some(lease("other", "2")), 15),
+            look(others(("3", "8:15")), 29),
             Step::Wait,
-            "it was renewed"
+            "others wrote it"
         );
-        assert_eq!(look(Some(lease("other", "2")), 30), Step::TakeOver);
-        assert_eq!(look(Some(lease("me", "3")), 31), Step::Renew);
+        assert_eq!(look(others(("4", "8:15")), 30), Step::TakeOver);
+        assert_eq!(look(Some(lease("a", "me", ("5", "8:30"))), 31), Step::Renew);
         assert_eq!(
-            look(Some(lease("", "4")), 32),
+            look(Some(lease("a", "", ("6", "8:30"))), 32),
             Step::TakeOver,
             "it was released"
         );
@@ -145,21 +161,15 @@ mod tests {
     #[test]
     fn a_lease_that_went_back_tells_of_a_restored_storage() {
         let now = Timestamp::UNIX_EPOCH;
-        let lease = |uid: &str, version: &str| Lease {
-            uid: uid.into(),
-            holder: "me".into(),
-            resource_version: version.into(),
-            transitions: 0,
-            duration_seconds: 15,
-        };
+        let mine = |uid: &str, version: &str| lease(uid, "me", (version, "8:00"));
         let mut candidate = LeaderCandidate::default();
-        assert!(candidate.note_written("a", "20", now));
+        assert!(candidate.note_written(&mine("a", "20"), now));
         let mut look = |lease: Lease| step("me", Some(&lease), &mut candidate, now);
-        assert_eq!(look(lease("a", "20")), Step::Renew);
-        assert_eq!(look(lease("a", "19")), Step::StartAnew);
-        assert_eq!(look(lease("b", "19")), Step::Renew, "another lease");
-        assert!(candidate.note_written("b", "21", now));
+        assert_eq!(look(mine("a", "20")), Step::Renew);
+        assert_eq!(look(mine("a", "19")), Step::StartAnew);
+        assert_eq!(look(mine("b", "19")), Step::Renew, "another lease");
+        assert!(candidate.note_written(&mine("b", "21"), now));
         // Restored to a time before it was made.
-        assert!(!candidate.note_written("c", "12", now));
+        assert!(!candidate.note_written(&mine("c", "12"), now));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use lynqgate::cluster::events::Events;
-use lynqgate::cluster::lease::Election;
+use lynqgate::cluster::lease::{Election, Leader};
 use lynqgate::cluster::objects::Objects;
 use lynqgate::cluster::process;
 use lynqgate::controller::hub::Databases;
@@ -184,16 +184,18 @@ async fn operate(shared: Shared, life: Arc<Life>, elects: bool) {
     let maintenance = maintains.then(|| maintenance(&operator, &mut registry));
     process::spawn(scraped(shared.clone(), registry));
     operator.follow_definitions();
-    let mut election = Election::new(objects, OPERATORS_NAMESPACE, "lynqgate", name);
-    let loops = lead_with(operator, Workers { hubs: 3, nodes: 10 }, maintenance);
+    let shards = lock(&shared).settings.shards;
+    let mut election = Election::new(objects, OPERATORS_NAMESPACE, shards, name);
+    operator.divide(shards);
+    let workers = Workers { hubs: 3, nodes: 10 };
+    let loops = lead_with(operator.clone(), workers, maintenance);
     if !elects {
+        (0..shards).for_each(|shard| operator.take(shard));
         return loops.await;
     }
-    election.acquire().await;
-    lock(&shared).trace(|| format!("operator {}.{} leads", life.replica, life.boot));
     tokio::select! {
         biased;
-        () = election.hold() => {}
+        () = election.run(&*operator) => {}
         () = loops => {}
     }
     lock(&shared).trace(|| format!("operator {}.{} leads no more", life.replica, life.boot));

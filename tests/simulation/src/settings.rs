@@ -56,6 +56,7 @@ faults! {
     StatefulSets: "teams edit, pause, force and scale StatefulSets of their own, and their pods die",
     Maintenance: "people take Kubernetes nodes into maintenance, and budgets refuse evictions",
     Reviews: "people ask the webhooks of forms and hubs first, also about what they had better not write",
+    Shards: "the work is divided into shards, and the processes hand them over",
 }
 
 impl std::fmt::Display for Fault {
@@ -72,6 +73,8 @@ pub struct Settings {
     pub forms: usize,
     /// Moments with faults, before everything heals.
     pub steps: u64,
+    /// Into how many shards the operators divide the work.
+    pub shards: usize,
     pub faults: BTreeSet<Fault>,
     pub mutant: Option<Plant>,
 }
@@ -91,6 +94,7 @@ impl Settings {
                 Fault::Refusals => apart.permille(300),
                 Fault::StatefulSets => apart.permille(150),
                 Fault::Maintenance | Fault::Reviews => apart.permille(150),
+                Fault::Shards => apart.permille(200),
                 _ => random.permille(500),
             })
             .collect();
@@ -100,6 +104,11 @@ impl Settings {
             rows,
             forms,
             steps,
+            // One process that takes them one after the other has the hub's last.
+            shards: match faults.contains(&Fault::Shards) {
+                true => 2 + random.below(2),
+                false => 1,
+            },
             faults,
             mutant: None,
         }

@@ -1,0 +1,167 @@
+//! The shards that this process leads: what it works on, and how a shard comes and goes. Without shards there is one, of everything.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::cluster::catalog::{Catalog, Shared};
+use crate::cluster::lease::Leader;
+use crate::cluster::nodes::HubKey;
+use crate::cluster::queue::Queue;
+use crate::cluster::vital::RwLock;
+use crate::controller::World;
+use crate::decide::child::{NodeKey, ObjectKey};
+use crate::decide::operator::shards::shard_of;
+use crate::decide::shared::backoff::Backoff;
+
+#[derive(Default)]
+pub struct Shards {
+    mine: RwLock<Mine>,
+    /// Shards whose work is to begin.
+    pub queue: Queue<usize>,
+    /// The first shard was taken.
+    first: Notify,
+}
+
+#[derive(Default)]
+struct Mine {
+    /// Into how many shards the work is divided.
+    count: usize,
+    /// The leases that this process holds, but for those that it is about to hand over.
+    held: BTreeSet<usize>,
+    /// What it works on: the held shards whose hubs and forms were read.
+    led: BTreeSet<usize>,
+}
+
+impl Mine {
+    fn leads(&self, (namespace, name): &HubKey) -> bool {
+        self.led.contains(&shard_of(namespace, name, self.count))
+    }
+}
+
+impl Leader for World {
+    fn take(&self, shard: usize) {
+        self.shards.mine.write().held.insert(shard);
+        self.shards.queue.add(shard);
+        self.shards.first.notify_one();
+    }
+
+    fn leave(&self, shard: usize) {
+        let mut mine = self.shards.mine.write();
+        mine.held.remove(&shard);
+        mine.led.remove(&shard);
+        drop(mine);
+        self.add_all_of(shard);
+    }
+
+    fn has_left(&self, shard: usize) -> bool {
+        let count = self.shards.mine.read().count;
+        let is_of = |(namespace, name): &HubKey| shard_of(namespace, name, count) == shard;
+        let has = |node: &NodeKey| {
+            self.nodes
+                .get(node)
+                .is_some_and(|node| is_of(&node.hub_key()))
+        };
+        !(self.hub_queue.is_busy_with(is_of)
+            || self.rollout_queue.is_busy_with(is_of)
+            || self.partition_queue.is_busy_with(is_of)
+            || self.node_queue.is_busy_with(has))
+    }
+}
+
+/// Begins the work on a shard that this process has taken.
+pub async fn begin(world: Arc<World>, shard: usize) -> Option<Duration> {
+    world.read_definitions().await;
+    let mut mine = world.shards.mine.write();
+    if !mine.held.contains(&shard) {
+        return None;
+    }
+    mine.led.insert(shard);
+    let count = mine.count;
+    drop(mine);
+    let nodes = world.add_all_of(shard);
+    tracing::info!(shard, shards = count, nodes, "leading");
+    None
+}
+
+impl World {
+    /// Divides the work into so many shards.
+    pub fn divide(&self, shards: usize) {
+        self.shards.mine.write().count = shards;
+    }
+
+    /// Until this process leads something.
+    pub async fn wait_to_lead(&self) {
+        self.shards.first.notified().await;
+    }
+
+    /// Whether this process works on the hub, or on the StatefulSet.
+    pub fn leads(&self, key: &HubKey) -> bool {
+        self.shards.mine.read().leads(key)
+    }
+
+    /// Has all loops look at what is of the shard, or forget it; returns how many nodes that are.
+    fn add_all_of(&self, shard: usize) -> usize {
+        let count = self.shards.mine.read().count;
+        let is_of = |(namespace, name): &HubKey| shard_of(namespace, name, count) == shard;
+        let of_forms = self.forms.all().into_iter();
+        let of_forms = of_forms.map(|form| (form.namespace.clone(), form.hub_id.clone()));
+        let of_hubs = self.hubs.all().into_iter();
+        let hubs = of_hubs.map(|hub| (hub.namespace.clone(), hub.name.clone()));
+        for hub in hubs.chain(of_forms).filter(is_of) {
+            self.hub_queue.add(hub.clone());
+            self.rollout_queue.add(hub);
+        }
+        let sets: Vec<HubKey> = self.partitions.lock().keys().cloned().collect();
+        for set in sets.into_iter().filter(is_of) {
+            self.partition_queue.add(set);
+        }
+        let nodes = self.nodes.all().into_iter();
+        let nodes = nodes.filter(|node| is_of(&node.hub_key()));
+        nodes
+            .map(|node| self.node_queue.add(node.key.clone()))
+            .count()
+    }
+
+    /// What this replica heard of hubs and forms while another led may be as old as a watch can be silent; what goes without a
+    /// slot goes by what they say.
+    async fn read_definitions(&self) {
+        for hub in self.read("LynqHub", &self.hubs).await {
+            self.hub_changed(Some(&hub), None);
+        }
+        for form in self.read("LynqForm", &self.forms).await {
+            self.form_changed(Some(&form), None);
+        }
+    }
+
+    /// Returns those that are gone.
+    async fn read<Spec, Status>(
+        &self,
+        kind: &str,
+        catalog: &Catalog<Spec, Status>,
+    ) -> Vec<Shared<Spec, Status>>
+    where
+        Spec: DeserializeOwned,
+        Status: DeserializeOwned + Default,
+    {
+        let of = ObjectKey::own(kind, "", "").kind;
+        loop {
+            let (known, mut listed) = (catalog.all(), BTreeSet::new());
+            let asked = catalog.asked();
+            let learn = |object: Value| {
+                listed.insert(catalog.learn_new(&object, asked).uid.clone());
+            };
+            match self.objects.list(&of, "", learn).await {
+                Ok(()) => return catalog.without(&known, &listed),
+                Err(error) => {
+                    tracing::warn!(kind, %error, "not leading yet: the list failed, and is tried again");
+                    tokio::time::sleep(Backoff::HUB.first).await;
+                }
+            }
+        }
+    }
+}
