@@ -1,7 +1,7 @@
 # The developer's manual: `make` shows it. One target is one step of CI.
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo chaos plants model simulate simulate-coverage fuzz fuzz-plants fuzz-tools oracle test test-on-real-parts test-in-simulation prove lint fmt fmt-check generate generate-check bench bench-fleet bench-rollout cluster image
+.PHONY: help check demo chaos plants model simulate simulate-coverage fuzz fuzz-plants fuzz-tools oracle test test-on-real-parts test-in-simulation prove lint fmt fmt-check generate generate-check bench bench-fleet bench-rollout bench-shards cluster image
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,10 @@ bench-rollout: cluster ## Roll 300 tenants through a window of 10, beside the sh
 bench-fleet: cluster ## What fleets of 300 to 10,000 tenants cost: requests, processor, memory, time to the first release (N=300,1000 for these sizes alone)
 	@cargo build --release --bins --example bench-fleet
 	@N=$(N) cargo run --quiet --release --example bench-fleet
+
+bench-shards: cluster ## How three replicas share a fleet of 3,000, and what happens when one of them dies (N=600 for that size)
+	@cargo build --release --workspace --bins --example bench-shards
+	@N=$(N) cargo run --quiet --release --example bench-shards
 
 cluster: ## Build the control plane that the tests and the demo use (once; kept in a cache)
 	@tests/cluster/build >/dev/null

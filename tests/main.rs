@@ -36,6 +36,7 @@ mod renamed;
 mod restored;
 mod rollout;
 mod shapes;
+mod shards;
 mod steering;
 mod strangers;
 mod taken_back;

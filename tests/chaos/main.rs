@@ -1,4 +1,4 @@
-//! `make chaos`: a hundred tenants, two operators, and faults from a seed while users edit. Exits non-zero if the window
+//! `make chaos`: a hundred tenants, three operators that divide the work into shards, and faults from a seed while users edit. Exits non-zero if the window
 //! did not hold, a child changed that must not, or the fleet did not converge once the faults had stopped.
 
 mod auditor;
@@ -46,6 +46,9 @@ const LINE: Duration = Duration::from_secs(5);
 /// How late an operator may learn of an edit, or a release reach the API server: the faults here hold back nothing for
 /// longer than 15 s. In seconds.
 const LAG: u32 = 20;
+
+/// As many as operators.
+const SHARDS: usize = 3;
 
 struct Wanted {
     faults: Duration,
@@ -100,7 +103,7 @@ async fn convict(name: &str) -> Result<()> {
     let mut wrong = 0;
     for (plant, planted) in chosen.into_iter().flat_map(|p| [(p, true), (p, false)]) {
         let started = Instant::now();
-        let stage = Arc::new(Stage::set(1, plants::NODES, 5, false).await?);
+        let stage = Arc::new(Stage::set(1, plants::NODES, (5, false), 1).await?);
         let supervisor = tokio::spawn(stage::keep_running(stage.clone()));
         let played = plants::play(plant, &stage, planted).await;
         supervisor.abort();
@@ -141,7 +144,7 @@ async fn play(wanted: Wanted) -> Result<()> {
             "chaos: without libfaketime no clock jumps (on Debian: apt-get install libfaketime)"
         );
     }
-    let stage = Arc::new(Stage::set(wanted.seed, wanted.nodes, LAG, true).await?);
+    let stage = Arc::new(Stage::set(wanted.seed, wanted.nodes, (LAG, true), SHARDS).await?);
     println!(
         "{:5} s  the fleet stands; the faults begin",
         started.elapsed().as_secs()

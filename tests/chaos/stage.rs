@@ -1,4 +1,4 @@
-//! What the faults strike: a control plane, a database, two operators with a fault proxy each, one address for their
+//! What the faults strike: a control plane, a database, operators with a fault proxy each, one address for their
 //! webhooks, and a fleet. Strikes nothing itself, and puts everything right again.
 
 use std::collections::BTreeMap;
@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use lynqgate::cluster::lease::lease_key;
+use lynqgate::decide::operator::shards::shard_of;
 use serde_json::{Value, json};
 
 use crate::auditor::Auditor;
@@ -40,14 +42,20 @@ pub struct Stage {
     pub auditor: Auditor,
     pub widgets: Widgets,
     pub nodes: usize,
+    shards: usize,
     /// What is under way now, and how often each fault was.
     under_way: Mutex<BTreeMap<&'static str, usize>>,
     struck: Mutex<BTreeMap<&'static str, usize>>,
 }
 
 impl Stage {
-    /// For `lag` and `converge` see [`Auditor::start`].
-    pub async fn set(seed: u64, nodes: usize, lag: u32, converge: bool) -> Result<Stage> {
+    /// For `lag` and `converge` see [`Auditor::start`]; the operators divide the work into so many shards.
+    pub async fn set(
+        seed: u64,
+        nodes: usize,
+        (lag, converge): (u32, bool),
+        shards: usize,
+    ) -> Result<Stage> {
         let options = Options {
             keep_directory: is_set("KEEP"),
             ..Options::default()
@@ -58,8 +66,9 @@ impl Stage {
         let port = free_port()?;
         let url = format!("https://127.0.0.1:{port}");
         let own = cluster.kubeconfig_for(&operator::identity()).await?;
+        let divided = format!("--shards={shards}");
         let mut replicas = Vec::new();
-        for name in ["a", "b"] {
+        for name in ["a", "b", "c"].iter().take(shards.max(2)) {
             let proxy = Proxy::start(&cluster, seed).await?;
             let kubeconfig = proxy.kubeconfig(&own, own.with_extension(name))?;
             let name = format!("operator-{name}");
@@ -70,7 +79,12 @@ impl Stage {
                 environment: &clock.environment(),
             };
             replicas.push(Replica {
-                operator: Operator::prepare(&cluster, &name, &place, &["--leader-elect"])?,
+                operator: Operator::prepare(
+                    &cluster,
+                    &name,
+                    &place,
+                    &["--leader-elect", &divided],
+                )?,
                 clock,
                 proxy,
                 struck: AtomicBool::new(false),
@@ -96,6 +110,7 @@ impl Stage {
             replicas,
             webhooks,
             nodes,
+            shards,
             under_way: Mutex::default(),
             struck: Mutex::default(),
         };
@@ -135,9 +150,20 @@ impl Stage {
         form
     }
 
-    /// Who holds the lease; empty if that cannot be told.
+    /// Who leads the shard of the fleet; empty if that cannot be told.
     pub async fn holder(&self) -> String {
-        let lease = self.cluster.kubectl(&LEASE, None);
+        let lease = lease_key(
+            "lynq-system",
+            shard_of(&self.fleet.namespace, "tenants", self.shards),
+        );
+        let name = lease.name.as_str();
+        let get = ["get", "lease", name, "--namespace=lynq-system"];
+        let only = [
+            "--output=jsonpath={.spec.holderIdentity}",
+            "--request-timeout=2s",
+        ];
+        let args = [&get[..], &only].concat();
+        let lease = self.cluster.kubectl(&args, None);
         let holder = tokio::time::timeout(Duration::from_secs(3), lease).await;
         let holder = holder.ok().and_then(Result::ok).map(|o| o.stdout);
         holder.unwrap_or_default()
@@ -199,7 +225,7 @@ impl Stage {
                 anyhow::ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
                 Ok(())
             };
-            wait::until("both operators are ready", Duration::from_secs(60), ready).await?;
+            wait::until("all operators are ready", Duration::from_secs(60), ready).await?;
         }
         Ok(())
     }
@@ -226,15 +252,6 @@ impl Stage {
         }
     }
 }
-
-const LEASE: [&str; 6] = [
-    "get",
-    "lease",
-    "f2130106.lynq.sh",
-    "--namespace=lynq-system",
-    "--output=jsonpath={.spec.holderIdentity}",
-    "--request-timeout=2s",
-];
 
 impl Replica {
     pub fn start(&self) -> Result<()> {
