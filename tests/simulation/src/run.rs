@@ -88,9 +88,11 @@ async fn go(shared: &Shared) -> Option<()> {
         tokio::spawn(sets::live(shared.clone()));
     }
     start(shared, 0);
-    let two_leaders = lock(shared).has(Fault::TwoLeaders);
+    // One that starts later asks for its share of the shards.
+    let [two_leaders, shards] = [Fault::TwoLeaders, Fault::Shards].map(|f| lock(shared).has(f));
     match two_leaders {
         true => lock(shared).count(Fault::TwoLeaders),
+        false if shards => {}
         false => start(shared, 1),
     }
     let steps = lock(shared).settings.steps;

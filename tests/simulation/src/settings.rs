@@ -104,7 +104,7 @@ impl Settings {
             rows,
             forms,
             steps,
-            // One process that takes them one after the other has the hub's last.
+            // The hub is in the last of 2 and of 3: that one is asked for first.
             shards: match faults.contains(&Fault::Shards) {
                 true => 2 + random.below(2),
                 false => 1,

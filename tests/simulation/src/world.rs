@@ -283,6 +283,10 @@ impl World {
         if [ACCESS_REVIEW, OWN_ACCESS_REVIEW].contains(&call.kind) {
             return Ok(reviews::access(self, call));
         }
+        if call.kind == LEASE && call.body["metadata"]["annotations"][names::WANTED_BY].is_string()
+        {
+            self.count(Fault::Shards);
+        }
         if !call.is_read() && ![LEASE, EVENT].contains(&call.kind) && !call.is_dry_run() {
             if author.for_review {
                 let text = || format!("what is only tried is stored: {}", call.shown());
