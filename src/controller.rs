@@ -41,8 +41,7 @@ use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{Kind, NodeKey};
 use crate::decide::hub::desired::Desired;
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::node::plan::status::HoldReason;
-use crate::decide::rollout::Maintained;
+use crate::decide::rollout::{Maintained, Plan};
 use metrics::Metrics;
 use recordings::Recordings;
 
@@ -111,8 +110,8 @@ pub struct World {
     pub partitions: Mutex<BTreeMap<partition::SetKey, partition::PartitionMemory>>,
     /// The release loop has been at the statuses of some hub's forms.
     pub forms_told: Notify,
-    /// Why each held node waits; written by the release loop, shown in the node's status.
-    pub holds: Mutex<BTreeMap<NodeKey, HoldReason>>,
+    /// The newest plan of each hub in which a node waits: why it does is shown in its status.
+    pub plans: Mutex<BTreeMap<HubKey, Arc<Plan>>>,
     /// What each form was rendered to last, and why it cannot be rendered at all.
     pub rendered: Mutex<BTreeMap<(String, String), Rendered>>,
     /// Whether the deletions of a hub are held back, once one of its syncs has looked.
@@ -120,6 +119,8 @@ pub struct World {
     /// Nodes that this process has looked at, or tried to. The statuses of all others are those of another process, and may be
     /// old.
     pub looked: Mutex<BTreeMap<NodeKey, Looked>>,
+    /// Those of them that were looked at in vain.
+    pub in_vain: Mutex<BTreeSet<NodeKey>>,
     /// Of nodes of which it is not known what runs: the hash of their desired content, and whether its release would change nothing.
     pub unchanged: Mutex<BTreeMap<NodeKey, (String, bool)>>,
     pub conflicts: Mutex<BTreeMap<NodeKey, Conflicts>>,
@@ -212,10 +213,11 @@ impl World {
             partition_queue: Queue::default(),
             partitions: Mutex::default(),
             forms_told: Notify::new(),
-            holds: Mutex::default(),
+            plans: Mutex::default(),
             rendered: Mutex::default(),
             deletions_held: Mutex::default(),
             looked: Mutex::default(),
+            in_vain: Mutex::default(),
             unchanged: Mutex::default(),
             conflicts: Mutex::default(),
             maintained: Mutex::default(),
@@ -390,8 +392,8 @@ impl World {
     /// Nothing is kept of a node that is gone, or that another replica looks after.
     fn forget_node(&self, key: &NodeKey) {
         self.node_memory.lock().remove(key);
-        self.holds.lock().remove(key);
         self.looked.lock().remove(key);
+        self.in_vain.lock().remove(key);
         self.unchanged.lock().remove(key);
         self.conflicts.lock().remove(key);
         self.maintained.lock().remove(key);

@@ -152,12 +152,13 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         .map(|object| Arc::new(Form::of(object)))
         .filter(|form| form.hub_id == hub_name && !form.deleting)
         .collect();
-    let mut snapshot = snapshot::of(&snapshot::SnapshotInputs {
+    let seen = snapshot::SnapshotInputs {
         hub: hub.as_ref(),
         forms: &forms,
         nodes: &nodes,
         rendered: &rendered(hub.as_ref(), &forms, &node_objects),
-    });
+    };
+    let mut snapshot = snapshot::of(&seen, &mut snapshot::Views::default());
     snapshot.deletions_held = hub
         .as_ref()
         .is_some_and(|hub| conditions::is_true(&hub.status.conditions, "DeletionsHeld"));

@@ -362,6 +362,10 @@ impl NodeReconciler<'_> {
             since: same.map_or_else(clock::now, |before| before.since),
             in_vain,
         };
+        match &seen.in_vain {
+            Some(_) => self.world.in_vain.lock().insert(self.key.clone()),
+            None => self.world.in_vain.lock().remove(&self.key),
+        };
         looked.insert(self.key.clone(), seen);
         if is_news {
             let hub = node.hub_key();

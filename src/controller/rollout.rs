@@ -22,11 +22,13 @@ use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
+use crate::cluster::process;
 use crate::controller::rollout::refused::{NotReleased, Refused};
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::plan::status::HoldReason;
 use crate::decide::rollout::reason::Reason;
 use crate::decide::rollout::{self, Confirmation, Freed, Live, Plan, Release, Snapshot, Way};
 use crate::decide::shared::backoff::Backoff;
@@ -49,6 +51,7 @@ pub struct RolloutMemory {
     missing: BTreeMap<String, looks::Moment>,
     /// Nodes whose last release did not go through.
     refused: BTreeMap<String, Refused>,
+    views: snapshot::Views,
     /// Events do not make a pass due before this.
     rests_until: Option<Instant>,
 }
@@ -179,8 +182,10 @@ impl RolloutReconciler<'_> {
             let began = clock::instant();
             let (forms, nodes, rendered) = self.view();
             let confirmed_now = std::mem::take(&mut confirmed);
-            let mut snapshot =
-                self.snapshot(hub.as_deref(), (&forms, &nodes, &rendered), confirmed_now);
+            // Of a large fleet it takes a while.
+            let mut snapshot = process::compute(|| {
+                self.snapshot(hub.as_deref(), (&forms, &nodes, &rendered), confirmed_now)
+            });
             if let Some(listed) = listed {
                 snapshot
                     .nodes
@@ -196,8 +201,8 @@ impl RolloutReconciler<'_> {
             self.forget_refused(&snapshot);
             let recording = self.world.recordings.keep(&self.key, snapshot);
             let (snapshot, now) = (&recording.snapshot, recording.now);
-            let plan = self.world.decisions.releases(snapshot, now);
-            self.remember_holds(&nodes, &plan);
+            let plan = process::compute(|| self.world.decisions.releases(snapshot, now));
+            let plan = self.remember_plan(plan);
             let ended = clock::instant();
             self.memory.rests_until = Some(ended + rest_after(ended - began));
             for name in &plan.outrun {
@@ -348,7 +353,7 @@ impl RolloutReconciler<'_> {
             refused: self.refused(),
             ledger_refused: self.ledger_refused(),
             maintained: self.world.maintained_of(&self.key),
-            ..snapshot::of(&seen)
+            ..snapshot::of(&seen, &mut self.memory.views)
         };
         for before in forms {
             let known = rendered.get(&(self.key.0.clone(), before.name.clone()));
@@ -384,7 +389,7 @@ impl RolloutReconciler<'_> {
                 planned.unchanged = unchanged.filter(|same| *same || planned.seen);
             }
         }
-        self.believe_looks(&mut snapshot, nodes);
+        self.believe_looks(&mut snapshot);
         snapshot
     }
 
@@ -437,22 +442,43 @@ impl RolloutReconciler<'_> {
         }
     }
 
-    /// The node loop shows the reasons in the nodes' statuses.
-    fn remember_holds(&self, nodes: &[Arc<NodeDigest>], plan: &Plan) {
-        let mut holds = self.world.holds.lock();
-        for node in nodes {
-            let new = plan
-                .waiting
-                .get(&node.key.name)
-                .filter(|r| **r != Reason::Releasing)
-                .map(|r| (r.word_of_node(), r.summary()));
-            let old = match new {
-                Some(new) => holds.insert(node.key.clone(), new),
-                None => holds.remove(&node.key),
-            };
-            if old != new && new.is_some() {
-                self.world.node_queue.add_last(node.key.clone());
+    /// The node loop shows in the nodes' statuses why they wait.
+    fn remember_plan(&self, plan: Plan) -> Arc<Plan> {
+        let plan = Arc::new(plan);
+        let mut plans = self.world.plans.lock();
+        let before = match plan.waiting.is_empty() {
+            true => plans.remove(&self.key),
+            false => plans.insert(self.key.clone(), plan.clone()),
+        };
+        drop(plans);
+        let before = before.unwrap_or_default();
+        // Both are in the order of names.
+        let mut before = before.waiting.iter().peekable();
+        for (name, reason) in &plan.waiting {
+            while before.next_if(|(other, _)| *other < name).is_some() {}
+            let before = before.next_if(|(other, _)| *other == name);
+            let is_news = before.is_none_or(|(_, before)| shown(before) != shown(reason));
+            if is_news && *reason != Reason::Releasing {
+                self.world.node_queue.add_last(NodeKey {
+                    namespace: self.key.0.clone(),
+                    name: name.clone(),
+                });
             }
         }
+        plan
+    }
+}
+
+/// What a node's status says of it.
+fn shown(reason: &Reason) -> HoldReason {
+    (reason.word_of_node(), reason.summary())
+}
+
+impl World {
+    /// Why the node is held, if the release planner has said so.
+    pub fn hold_of(&self, node: &NodeDigest) -> Option<HoldReason> {
+        let hub = (node.key.namespace.clone(), node.hub.clone());
+        let plan = self.plans.lock().get(&hub)?.clone();
+        plan.waiting.get(&node.key.name).map(shown)
     }
 }

@@ -31,12 +31,13 @@ use crate::api::hub::Slot;
 use crate::api::names;
 use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::gate::marker::ReleaseMarker;
-use crate::decide::shared::version;
 use index::{Index, Named};
-use order::{Turns, candidates};
+use order::{Candidate, Turns, candidates};
 use reason::{Names, Reason};
-use slots::{Ledger, free_at, made_until, of_successor, uids};
-pub use snapshot::{Confirmation, Flight, Form, Live, Maintained, Node, RefusedRelease, Snapshot};
+use slots::{Ledger, free_at, uids};
+pub use snapshot::{
+    Confirmation, Flight, Form, Live, Maintained, Node, Nodes, RefusedRelease, Snapshot,
+};
 use window::Windows;
 
 /// One node to let go.
@@ -184,19 +185,31 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         let failed = failure::failed_nodes(name, form, snapshot, (&index, &slot_uids), now);
         (name.as_str(), failed)
     });
+    let failed: BTreeMap<&str, failure::Failed> = failed.collect();
+    let halted = failed.iter().filter(|(_, failed)| failed.spent());
+    let halted = halted.map(|(name, failed)| {
+        let reason = Reason::BudgetSpent {
+            failed: Names::of(&failed.names),
+            why: failed.why(&snapshot.forms[*name], snapshot),
+            allowed: failed.allowed,
+        };
+        (*name, reason)
+    });
     let mut pass = Pass {
         snapshot,
         now,
-        failed: failed.collect(),
+        halted: halted.collect(),
+        failed,
         unlooked: Names::of(&snapshot.unlooked),
         ledger_refused: snapshot.ledger_refused.as_deref().map(Arc::from),
         full: BTreeMap::new(),
+        waiting: vec![None; snapshot.nodes.len()],
         plan: Plan::default(),
     };
     let kept = pass.free_slots();
-    let mut windows = Windows::new(snapshot, &kept, now);
+    let mut windows = Windows::new(snapshot, &index, &kept, now);
     pass.wake(window::silent_at(snapshot, &kept, now));
-    let candidates = candidates(snapshot);
+    let candidates = candidates(snapshot, &index);
     let turns = Turns::new(snapshot, &index, &uids(&kept));
     let slots = pass.release(&candidates, &turns, Ledger::new(kept.clone()), &mut windows);
     let by_slot = |release: &Release| release.way == Way::Slot;
@@ -205,23 +218,25 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     pass.give_up(&slots);
     pass.note_freed();
-    pass.note_formless();
+    pass.note_formless(&index);
     pass.plan.hub_window = windows.hub_width().filter(|_| !snapshot.forced);
-    let fleet = status::Fleet::of(snapshot, &slots, &pass.failed);
-    let mut reasons: BTreeMap<&str, Vec<&Reason>> = BTreeMap::new();
-    for (name, node) in candidates {
-        if let Some(reason) = pass.plan.waiting.get(name) {
-            reasons.entry(&node.form).or_default().push(reason);
-        }
+    let fleet = status::Fleet::of(&index, &slots, &pass.failed);
+    let mut reasons: Vec<Vec<&Reason>> = vec![vec![]; snapshot.forms.len()];
+    for Candidate {
+        named, form_place, ..
+    } in candidates
+    {
+        reasons[form_place].extend(&pass.waiting[named.place]);
     }
-    let states = snapshot.forms.iter().map(|(name, form)| {
+    let states = snapshot.forms.iter().zip(&reasons);
+    let states = states.map(|((name, form), reasons)| {
         let seen = status::FormStatusInputs {
             snapshot,
             index: &index,
             slots: &slots,
             failed: &pass.failed[name.as_str()],
             fleet: &fleet,
-            reasons: reasons.get(name.as_str()).map_or(&[], Vec::as_slice),
+            reasons,
             window: windows.width(name),
             hub_window: windows.hub_width(),
         };
@@ -234,12 +249,16 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     pass.plan.forms = states;
     let failed = pass.failed.values().flat_map(|failed| &failed.names);
     pass.plan.failed = failed.cloned().collect();
+    let waiting = snapshot.nodes.keys().zip(pass.waiting);
+    let waiting = waiting.filter_map(|(name, reason)| Some((name.clone(), reason?)));
+    pass.plan.waiting = waiting.collect();
     pass.plan
 }
 
 /// The forms whose own window, or whose hub's, has no place for one more node that is not ready.
 pub fn full_windows(snapshot: &Snapshot, now: Timestamp) -> BTreeSet<String> {
-    let full = Windows::new(snapshot, &snapshot.slots, now).full();
+    let index = Index::new(snapshot);
+    let full = Windows::new(snapshot, &index, &snapshot.slots, now).full();
     let forced = |name: &String| snapshot.forms.get(name).is_none_or(|form| form.forced);
     let in_force = full
         .into_iter()
@@ -280,11 +299,15 @@ struct Pass<'a> {
     now: Timestamp,
     /// By form.
     failed: BTreeMap<&'a str, failure::Failed>,
+    /// Why the forms wait whose failure budget is spent.
+    halted: BTreeMap<&'a str, Reason>,
     unlooked: Names,
     /// Why the ledger is refused, shared by all who wait for that.
     ledger_refused: Option<Arc<str>>,
-    /// Who is kept by a full window, and by what fills it, whatever is told.
+    /// Who is kept by a full window, and by what fills it, whatever is told; in forms with an order.
     full: BTreeMap<&'a str, Reason>,
+    /// By the places of the nodes.
+    waiting: Vec<Option<Reason>>,
     plan: Plan,
 }
 
@@ -293,107 +316,41 @@ impl<'a> Pass<'a> {
         self.plan.wake_at = [self.plan.wake_at, at].into_iter().flatten().min();
     }
 
-    /// The slots that stay. One goes only when its node is gone, or is settled as seen *after* the version that the
-    /// slot names (before it, the node may be settled on what the release is about to replace), and a live read agrees.
-    fn free_slots(&mut self) -> Vec<Slot> {
-        let mut kept = vec![];
-        for slot in &self.snapshot.slots {
-            let node = self
-                .snapshot
-                .nodes
-                .get(&slot.node)
-                .filter(|node| node.uid == slot.uid);
-            let confirmation = match node {
-                None if let Some(until) = made_until(self.snapshot, slot, self.now) => {
-                    self.wake(Some(until));
-                    kept.push(slot.clone());
-                    continue;
-                }
-                None => Confirmation::Gone {
-                    uid: slot.uid.clone(),
-                },
-                // The API server's storage was restored: the numbers went back, and cannot be compared.
-                Some(node)
-                    if version::is_newer(
-                        &slot.resource_version,
-                        &self.snapshot.resource_version,
-                    ) =>
-                {
-                    kept.push(Slot {
-                        resource_version: node.resource_version.clone(),
-                        ..slot.clone()
-                    });
-                    continue;
-                }
-                Some(node) => {
-                    if node.settled_since.is_some_and(|at| at > self.now) {
-                        self.plan.outrun.push(slot.node.clone());
-                    }
-                    let free_at = free_at(self.snapshot, slot, node, self.now);
-                    if free_at.is_none_or(|at| at > self.now) {
-                        self.wake(free_at);
-                        kept.push(slot.clone());
-                        continue;
-                    }
-                    Confirmation::Ready {
-                        uid: slot.uid.clone(),
-                        resource_version: node.resource_version.clone(),
-                    }
-                }
-            };
-            if self.snapshot.confirmed.contains(&confirmation) {
-                kept.extend(of_successor(self.snapshot, slot, &kept));
-                continue;
-            }
-            let node = slot.node.clone();
-            self.plan.confirm.push(match confirmation {
-                Confirmation::Gone { uid } => Confirm::Gone { node, uid },
-                Confirmation::Ready {
-                    uid,
-                    resource_version,
-                } => Confirm::Ready {
-                    node,
-                    uid,
-                    resource_version,
-                },
-            });
-            kept.push(slot.clone());
-        }
-        kept
-    }
-
     /// Releases what may go; returns the ledger as it must be before that.
     fn release(
         &mut self,
-        candidates: &[Named<'a>],
+        candidates: &[Candidate<'a>],
         turns: &Turns,
         mut ledger: Ledger,
         windows: &mut Windows<'a>,
     ) -> Vec<Slot> {
-        for named in candidates {
-            self.release_one(*named, Some(turns), &mut ledger, windows);
+        for candidate in candidates {
+            let reason = self.release_one(*candidate, Some(turns), &mut ledger, windows);
+            self.waiting[candidate.named.place] = Some(reason);
         }
         let stuck = turns.stuck(&self.full);
-        for &(name, node) in candidates.iter().filter(|_| !stuck.is_empty()) {
-            let waiting = self.plan.waiting.get(name);
+        for candidate in candidates.iter().filter(|_| !stuck.is_empty()) {
+            let named = candidate.named;
+            let waiting = &self.waiting[named.place];
             let waits = matches!(waiting, Some(Reason::GroupNotDone { .. }));
-            if waits && node.non_ready() && stuck.contains(&node.form) {
-                self.release_one((name, node), None, &mut ledger, windows);
+            if waits && named.non_ready && stuck.contains(&named.node.form) {
+                let reason = self.release_one(*candidate, None, &mut ledger, windows);
+                self.waiting[named.place] = Some(reason);
             }
         }
         ledger.into_slots()
     }
 
-    /// Without `turns` the order of its form does not stop it.
+    /// Releases it, or not; returns why it waits. Without `turns` the order of its form does not stop it.
     fn release_one(
         &mut self,
-        (name, node): Named<'a>,
+        Candidate { named, form, .. }: Candidate<'a>,
         turns: Option<&Turns>,
         slots: &mut Ledger,
         windows: &mut Windows<'a>,
-    ) {
+    ) -> Reason {
         let snapshot = self.snapshot;
-        let form = &snapshot.forms[&node.form];
+        let Named { name, node, .. } = named;
         let way = if snapshot.forced || form.forced {
             Way::Forced
         } else if node.unchanged == Some(true) {
@@ -424,13 +381,14 @@ impl<'a> Pass<'a> {
             {
                 let lasting = refusal.filter(|refusal| refusal.still_tells(self.now));
                 self.wake(lasting.and_then(RefusedRelease::told_until));
-                stopped = lasting.map(refused).or_else(ledger).or(Some(full.clone()));
-                self.full.insert(name, full);
+                if !form.policy.order.is_empty() {
+                    self.full.insert(name, full.clone());
+                }
+                stopped = lasting.map(refused).or_else(ledger).or(Some(full));
             }
         }
         if let Some(reason) = stopped {
-            self.plan.waiting.insert(name.clone(), reason);
-            return;
+            return reason;
         }
         // A conflict is no refusal, as long as the next try or the one after it goes through.
         let told = refusal.filter(|refusal| refusal.until.is_some() || refusal.lasting);
@@ -439,15 +397,13 @@ impl<'a> Pass<'a> {
             && let Some(reason) = refused
         {
             self.wake(Some(until));
-            self.plan.waiting.insert(name.clone(), reason);
-            return;
+            return reason;
         }
         // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
         // it, could be freed on what the node was before the release that the newer one names.
         if way == Way::Slot && slots.is_ahead_of(node) {
             self.plan.behind.push(name.to_owned());
-            self.plan.waiting.insert(name.clone(), Reason::Releasing);
-            return;
+            return Reason::Releasing;
         }
         let slot = slots.slot_of(node);
         self.plan.releases.push(Release {
@@ -458,70 +414,20 @@ impl<'a> Pass<'a> {
             resource_version: node.resource_version.clone(),
             way,
         });
-        let reason = refused.or_else(ledger).unwrap_or(Reason::Releasing);
-        self.plan.waiting.insert(name.clone(), reason);
         if way == Way::Slot {
             windows.take(name, node);
             slots.take(name, node, form.policy.min_ready_seconds);
         }
-    }
-
-    /// Once a ledger is written, no newer one was there: who was let go and is not in it had its slot freed. (One that was
-    /// freed by a process that ended before it could say so is found here as well.)
-    fn note_freed(&mut self) {
-        let Some(slots) = &self.plan.ledger else {
-            return;
-        };
-        let uids = uids(slots);
-        let unsaid = |(name, node): (&String, &Node)| {
-            let flight = node.flight.as_ref()?;
-            let is_said = flight.watched || node.live == Live::Unknown;
-            let unsaid = is_said && !flight.landed;
-            let has_slot = uids.contains(node.uid.as_str());
-            (unsaid && !has_slot).then(|| Freed {
-                node: name.clone(),
-                uid: node.uid.clone(),
-                release: flight.release.clone(),
-            })
-        };
-        self.plan.freed = self.snapshot.nodes.iter().filter_map(unsaid).collect();
+        refused.or_else(ledger).unwrap_or(Reason::Releasing)
     }
 
     /// Nobody releases a node whose form is gone, or cannot be read.
-    fn note_formless(&mut self) {
-        for (name, node) in &self.snapshot.nodes {
-            if node.held() && !node.deleting && !self.snapshot.forms.contains_key(&node.form) {
-                let form = node.form.clone();
-                let reason = Reason::NoForm { form };
-                self.plan.waiting.insert(name.clone(), reason);
-            }
-        }
-    }
-
-    /// Slots that nobody has used and nobody will: their place is somebody else's. What is not ready keeps its slot, as it
-    /// fills the window anyway; unless a pause forbids it to use it. What is refused keeps it for a few tries: each node that got it instead might be refused
-    /// as well, with as many writes.
-    fn give_up(&mut self, slots: &[Slot]) {
-        let released = self.plan.releases.iter();
-        let released: BTreeSet<&String> = released.map(|release| &release.node).collect();
-        for slot in slots {
-            let node = self.snapshot.nodes.get(&slot.node);
-            let Some(node) = node.filter(|node| node.uid == slot.uid) else {
-                continue;
-            };
-            let unused = node.resource_version == slot.resource_version && !node.deleting;
-            let refusal = self.snapshot.refused.get(&slot.node);
-            let tried_again = put_off(self.snapshot, &slot.node, node, self.now).is_some()
-                && refusal.is_some_and(|refusal| !refusal.lasting);
-            let form = self.snapshot.forms.get(&slot.form);
-            let paused = form.is_some_and(|form| form.policy.paused);
-            let keeps = node.non_ready() && !paused;
-            let released = released.contains(&slot.node);
-            if unused && !released && !tried_again && !keeps {
-                self.plan.give_up.push(GiveUp {
-                    node: slot.node.clone(),
-                    resource_version: slot.resource_version.clone(),
-                });
+    fn note_formless(&mut self, index: &Index) {
+        let forms = index.forms().map(|(form, _)| form);
+        for form in forms.filter(|form| !self.snapshot.forms.contains_key(*form)) {
+            for named in index.nodes_of(form).filter(|named| named.held) {
+                let form = form.to_owned();
+                self.waiting[named.place] = Some(Reason::NoForm { form });
             }
         }
     }
@@ -565,14 +471,10 @@ impl<'a> Pass<'a> {
         if unknown.is_some() {
             return unknown;
         }
-        let failed = &self.failed[node.form.as_str()];
         // Repairs go on: they cost nothing, and they are what ends the halt. And the budget is that of the window.
-        let halted = way == Way::Slot && failed.spent() && !node.non_ready();
-        halted.then(|| Reason::BudgetSpent {
-            failed: Names::of(&failed.names),
-            why: failed.why(form, self.snapshot),
-            allowed: failed.allowed,
-        })
+        let may_halt = way == Way::Slot && !node.non_ready();
+        let halted = self.halted.get(node.form.as_str());
+        halted.filter(|_| may_halt).cloned()
     }
 }
 

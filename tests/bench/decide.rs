@@ -3,11 +3,13 @@
 
 mod samples;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use lynqgate::decide::admission::review;
+use lynqgate::decide::admission::{review, trial};
 use lynqgate::decide::gate;
+use lynqgate::decide::hub::sync::{self, SyncInputs};
 use lynqgate::decide::rollout;
 use lynqgate::decide::shared::content;
 use samples::State;
@@ -61,6 +63,34 @@ fn decide(criterion: &mut Criterion) {
     }
 }
 
+/// What an apply of a changed form waits for, and what the sync after it does, over a thousand rows.
+fn rows(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("1,000 rows");
+    group.sample_size(20);
+    let (change, rows) = (samples::change(5_000), samples::rows(1_000));
+    let on = trial::On::rows(&rows);
+    let place = ("tenants", "tenants", "web");
+    group.bench_function("try a changed form", |b| {
+        b.iter(|| {
+            let tried = trial::of(black_box(&change), &on, place, &|| true);
+            assert_eq!(tried.tried, 1_000);
+        })
+    });
+    let (form, nodes) = (samples::compile(&samples::form(5_000)), []);
+    let source = samples::source(form, rows);
+    let seen = SyncInputs {
+        source: &source,
+        broken_forms: &BTreeSet::new(),
+        nodes: &nodes,
+        foreign: &|_| None,
+        moved: &|_| None,
+        rendered: &BTreeMap::new(),
+    };
+    group.bench_function("plan a sync", |b| {
+        b.iter(|| sync::plan(black_box(&seen), samples::now()).writes.len())
+    });
+}
+
 /// What a pass of the release loop decides on, over a fleet of ten thousand; beside it what a copy of that takes.
 fn plan(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("plan of 10,000 nodes in 20 forms");
@@ -84,5 +114,5 @@ fn plan(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, render, hash, decide, plan);
+criterion_group!(benches, render, hash, decide, rows, plan);
 criterion_main!(benches);

@@ -1,15 +1,19 @@
 //! What is measured: a form, rows, nodes and reviews of a given size, shaped like a tenant's web application.
 //! Measures nothing itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use lynqgate::api::form::FormSpec;
 use lynqgate::api::names;
 use lynqgate::api::policy::{Rollout, Skew};
+use lynqgate::decide::admission;
+use lynqgate::decide::admission::form::Change;
 use lynqgate::decide::gate;
 use lynqgate::decide::hub::render::{CompiledForm, RowInputs};
-use lynqgate::decide::hub::rows::Row;
+use lynqgate::decide::hub::rows::{Row, RowCount, Rows};
+use lynqgate::decide::hub::sync::{self, Allowance, RenderSource};
 use lynqgate::decide::rollout::{self, Live, Snapshot};
 use serde_json::{Value, json};
 
@@ -148,6 +152,31 @@ pub fn row(number: usize, image: &str) -> Row {
     }
 }
 
+/// As many rows, as a hub reads them.
+pub fn rows(count: usize) -> Rows {
+    let rows = (1..=count).map(|number| row(number, "1.0"));
+    Rows {
+        read: RowCount(count as u64),
+        rows: rows.map(|row| (row.uid.clone(), row)).collect(),
+        inactive: 0,
+        skipped: vec![],
+        protected: BTreeSet::new(),
+        unidentified: 0,
+    }
+}
+
+/// A form of so many bytes that gets another image, as its author applies it.
+pub fn change(bytes: usize) -> Change {
+    let object = |image: &str| {
+        let spec = serde_json::to_string(&form(bytes)).expect("a form");
+        let spec = spec.replace("shop/web", image);
+        let spec: Value = serde_json::from_str(&spec).expect("JSON");
+        json!({"metadata": {"name": "web", "namespace": "tenants"}, "spec": spec})
+    };
+    let judged = admission::form::judge(Some(&object("shop/web")), &object("shop/new"), now());
+    judged.change.expect("a change")
+}
+
 pub fn compile(form: &FormSpec) -> CompiledForm {
     CompiledForm::parse("web", form).expect("a form that parses")
 }
@@ -162,6 +191,33 @@ pub fn render(form: &CompiledForm, row: &Row) -> Value {
     });
     assert_eq!(errors, vec![], "the sample renders");
     content
+}
+
+/// What a hub renders its nodes from.
+pub fn source(form: CompiledForm, rows: Rows) -> RenderSource {
+    let form = sync::Form {
+        generation: 2,
+        policy: Rollout::default(),
+        forced: false,
+        all_written: false,
+        compiled: Arc::new(form),
+    };
+    RenderSource {
+        hub: sync::Hub {
+            namespace: "tenants".to_owned(),
+            name: "tenants".to_owned(),
+            uid: "5f0c7e3a-0000-4000-8000-000000000000".to_owned(),
+            skew: Skew::Count(5),
+            deletions: Allowance::default(),
+            creations: Allowance {
+                max: Some(Skew::Count(1_000_000)),
+                confirmation: None,
+            },
+            seed: [7; 32],
+        },
+        forms: BTreeMap::from([("web".to_owned(), form)]),
+        rows,
+    }
 }
 
 /// A node as the hub writes it, with the metadata that the API server adds.

@@ -27,6 +27,9 @@ use crate::decide::rollout::Way;
 
 /// Node writes that one hub may have under way.
 const REQUESTS_MAX: usize = 16;
+/// The same where what is broken gets a correction: each of these nodes is released as soon as it is written, and its release must
+/// not wait behind many writes.
+const CORRECTIONS_MAX: usize = 8;
 /// The same where the nodes will only wait: who is released meanwhile needs the API server more.
 const WAITING_MAX: usize = 4;
 /// So many of those are written one after the other: people look at who is released first.
@@ -90,6 +93,7 @@ pub async fn write_nodes(
         let may_go = |write: &&NodeWrite, running: usize| match write.waits {
             true if in_turn.contains(write.name.as_str()) => running == 0,
             true => running < WAITING_MAX,
+            false if write.way.is_none() => running < CORRECTIONS_MAX,
             false => running < REQUESTS_MAX,
         };
         while world.still_says(hub, said)

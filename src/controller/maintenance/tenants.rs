@@ -164,7 +164,8 @@ impl World {
             nodes: &self.nodes.of_hub(hub),
             rendered: &rendered,
         };
-        full_windows(&snapshot::of(&seen), clock::now())
+        let snapshot = snapshot::of(&seen, &mut snapshot::Views::default());
+        full_windows(&snapshot, clock::now())
     }
 
     fn remember_maintained(&self, name: &str, lease: &Lease, ended: Option<Timestamp>) {

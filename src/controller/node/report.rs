@@ -71,8 +71,7 @@ impl NodeReconciler<'_> {
 
     /// Why the node is held, if the release planner has said so.
     pub fn hold(&mut self, node: &NodeDigest, now: Timestamp) -> Option<HoldReason> {
-        let holds = self.world.holds.lock();
-        let hold = holds.get(&self.key).copied();
+        let hold = self.world.hold_of(node);
         let memory = &mut self.memory.report;
         let patience = status::patience(hold);
         // Where what runs is not known, the window waits for the status.

@@ -44,13 +44,14 @@ async fn nothing_is_kept_of_a_node_that_is_gone() {
         .lock()
         .insert(key.clone(), NodeMemory::default());
     world.looked.lock().insert(key.clone(), looked);
+    world.in_vain.lock().insert(key.clone());
     let unchanged = ("hash".to_owned(), true);
     world.unchanged.lock().insert(key.clone(), unchanged);
     world.conflicts.lock().insert(key.clone(), BTreeMap::new());
     world.namespaces.wait("acme", &key);
     assert_eq!(reconcile(world.clone(), key.clone()).await, None);
     assert!(world.node_memory.lock().is_empty());
-    assert!(world.holds.lock().is_empty());
+    assert!(world.in_vain.lock().is_empty());
     assert!(world.looked.lock().is_empty());
     assert!(world.unchanged.lock().is_empty());
     assert!(world.conflicts.lock().is_empty());

@@ -76,12 +76,14 @@ impl Watched {
 
 impl RolloutReconciler<'_> {
     /// A node that was looked at in vain is not ready; and what one in flight was before the first look nobody has seen.
-    pub fn believe_looks(&mut self, snapshot: &mut Snapshot, nodes: &[Arc<NodeDigest>]) {
+    pub fn believe_looks(&mut self, snapshot: &mut Snapshot) {
+        let in_vain = self.world.in_vain.lock().clone();
+        let of_hub = in_vain.iter().filter(|key| key.namespace == self.key.0);
         let looked = self.world.looked.lock();
-        for node in nodes {
-            if let Some(looked) = looked.get(&node.key)
+        for key in of_hub {
+            if let Some(looked) = looked.get(key)
                 && let Some(why) = &looked.in_vain
-                && let Some(node) = snapshot.nodes.get_mut(&node.key.name)
+                && let Some(node) = snapshot.nodes.get_mut(&key.name)
             {
                 // Its status may say so only later, or never.
                 if node.settled_since.is_some() {

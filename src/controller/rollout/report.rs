@@ -126,7 +126,7 @@ impl RolloutReconciler<'_> {
         plan: &Plan,
         written: &mut Written,
     ) -> Option<Duration> {
-        self.note_formless(nodes, plan, written);
+        self.note_formless(plan, written);
         let forms = self.world.forms_of(&self.key);
         written
             .forms
@@ -209,13 +209,13 @@ impl RolloutReconciler<'_> {
     }
 
     /// A form that is gone has no status, so that what waits for it is told on the hub.
-    fn note_formless(&self, nodes: &[Arc<NodeDigest>], plan: &Plan, written: &mut Written) {
+    fn note_formless(&self, plan: &Plan, written: &mut Written) {
         let mut formless: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
         let hub = self.world.hubs.get(&self.key.0, &self.key.1);
         // Where the hub is gone too, nobody is left to tell.
-        for node in nodes.iter().filter(|_| hub.is_some()) {
-            if let Some(Reason::NoForm { form }) = plan.waiting.get(&node.key.name) {
-                formless.entry(form).or_default().push(&node.key.name);
+        for (name, reason) in plan.waiting.iter().filter(|_| hub.is_some()) {
+            if let Reason::NoForm { form } = reason {
+                formless.entry(form).or_default().push(name);
             }
         }
         let now: BTreeSet<String> = formless.keys().map(|form| (*form).to_owned()).collect();

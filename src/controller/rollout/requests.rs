@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{self, join_all};
+use futures::stream::{self, StreamExt};
 use serde_json::json;
 
 use crate::api::events::EventReason;
@@ -27,22 +28,19 @@ impl RolloutReconciler<'_> {
         releases: &[Release],
         said: &Said,
     ) -> BTreeMap<String, NotReleased> {
-        let mut refused = BTreeMap::new();
-        for some in releases.chunks(REQUESTS_MAX) {
-            if !self.world.still_says(&self.key, said) {
-                let why = || NotReleased::Conflict("its form or hub has changed since".to_owned());
-                let unsent = some.iter().map(|release| (release.node.clone(), why()));
-                refused.extend(unsent);
-                continue;
-            }
-            let sent = join_all(some.iter().map(|release| self.release_one(release, said))).await;
-            for (release, sent) in some.iter().zip(sent) {
-                if let Err(why) = sent {
-                    refused.insert(release.node.clone(), why);
+        let sent = releases.iter().map(async |release| {
+            let sent = match self.world.still_says(&self.key, said) {
+                true => self.release_one(release, said).await,
+                false => {
+                    let why = "its form or hub has changed since";
+                    Err(NotReleased::Conflict(why.to_owned()))
                 }
-            }
-        }
-        refused
+            };
+            Some((release.node.clone(), sent.err()?))
+        });
+        // As a list: the compiler does not see otherwise that all of them may go to other threads.
+        let sent = stream::iter(Vec::from_iter(sent)).buffer_unordered(REQUESTS_MAX);
+        sent.filter_map(future::ready).collect().await
     }
 
     /// Sends one release; an error says why it did not go live.

@@ -1,18 +1,19 @@
 //! The planner's view of a hub, from the objects as they are known: by the loops' caches, or by one reading of `explain`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::api::form::FormSpec;
 use crate::api::names;
+use crate::api::policy::Rollout;
 use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
 use crate::controller::Rendered;
-use crate::decide::hub::desired::Lack;
+use crate::decide::hub::desired::{Desired, Lack};
 use crate::decide::hub::rows::names::uid_of;
 use crate::decide::hub::sync::{self, rows_hash};
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::rollout::{self, Snapshot};
+use crate::decide::rollout::{self, Node, Snapshot};
 
 pub struct SnapshotInputs<'a> {
     pub hub: Option<&'a Hub>,
@@ -23,7 +24,36 @@ pub struct SnapshotInputs<'a> {
     pub rendered: &'a BTreeMap<(String, String), Rendered>,
 }
 
-pub fn of(seen: &SnapshotInputs) -> Snapshot {
+/// The planner's views of a hub's nodes, as the last pass made them: those of nodes that have not changed since are good for the
+/// next pass as well.
+#[derive(Default)]
+pub struct Views {
+    grounds: BTreeMap<String, Grounds>,
+    /// By name.
+    nodes: Vec<(Arc<NodeDigest>, Arc<Node>)>,
+}
+
+/// What the views of a form's nodes follow from, besides the nodes.
+struct Grounds {
+    spec: Option<Arc<FormSpec>>,
+    desired: Option<Arc<Desired>>,
+}
+
+impl Grounds {
+    fn are(&self, other: &Grounds) -> bool {
+        is_same(&self.spec, &other.spec) && is_same(&self.desired, &other.desired)
+    }
+}
+
+fn is_same<T>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+/// `views`: those of the pass before; this pass's take their place.
+pub fn of(seen: &SnapshotInputs, views: &mut Views) -> Snapshot {
     let spec = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
     let rows_hash = spec.map(|spec| rows_hash(spec));
     let mut of_form: BTreeMap<&str, Vec<&NodeDigest>> = BTreeMap::new();
@@ -37,23 +67,9 @@ pub fn of(seen: &SnapshotInputs) -> Snapshot {
         Some((form.name.clone(), view))
     };
     let forms: BTreeMap<String, rollout::Form> = seen.forms.iter().filter_map(view).collect();
-    let node_view = |node: &Arc<NodeDigest>| {
-        let policy = forms.get(&node.form).map(|form| &form.policy);
-        let of_form = (node.key.namespace.clone(), node.form.clone());
-        let desired = seen.rendered.get(&of_form);
-        let desired = desired.and_then(|rendered| rendered.desired.as_ref());
-        let mut view = node.for_rollout(policy);
-        if let Some(desired) = desired {
-            let name = &node.key.name;
-            view.unwanted = desired.is_unwanted(name);
-            if let Some(policy) = policy.filter(|policy| !policy.order.is_empty())
-                && let Some(of_row) = desired.group_of(name)
-            {
-                view.group = policy.group_of(&node.labels, of_row);
-            }
-        }
-        (node.key.name.clone(), view)
-    };
+    views.renew(seen, &forms);
+    let named =
+        |(digest, view): &(Arc<NodeDigest>, Arc<Node>)| (digest.key.name.clone(), view.clone());
     Snapshot {
         resource_version: seen
             .hub
@@ -70,11 +86,69 @@ pub fn of(seen: &SnapshotInputs) -> Snapshot {
             .and_then(|hub| hub.spec.as_ref().ok()?.rollout.as_ref())
             .map(|rollout| rollout.max_skew)
             .unwrap_or_default(),
-        nodes: seen.nodes.iter().map(node_view).collect(),
+        nodes: views.nodes.iter().map(named).collect(),
         forced: seen.hub.is_some_and(|hub| is_forced(&hub.annotations)),
         forms,
         ..Snapshot::default()
     }
+}
+
+impl Views {
+    fn renew(&mut self, seen: &SnapshotInputs, forms: &BTreeMap<String, rollout::Form>) {
+        let grounds = seen.forms.iter().map(|form| {
+            let rendered = seen
+                .rendered
+                .get(&(form.namespace.clone(), form.name.clone()));
+            let grounds = Grounds {
+                spec: form.spec.as_ref().ok().cloned(),
+                desired: rendered.and_then(|rendered| rendered.desired.clone()),
+            };
+            (form.name.clone(), grounds)
+        });
+        let grounds: BTreeMap<String, Grounds> = grounds.collect();
+        let same = |(name, grounds): &(&String, &Grounds)| {
+            self.grounds
+                .get(*name)
+                .is_some_and(|before| before.are(grounds))
+        };
+        let same = grounds.iter().filter(same);
+        let same: BTreeSet<&str> = same.map(|(name, _)| name.as_str()).collect();
+        let mut before = std::mem::take(&mut self.nodes).into_iter().peekable();
+        let view = |digest: &Arc<NodeDigest>| {
+            let name = &digest.key.name;
+            while before
+                .next_if(|(other, _)| other.key.name < *name)
+                .is_some()
+            {}
+            let known = before.next_if(|(other, _)| Arc::ptr_eq(other, digest));
+            let view = match known.filter(|_| same.contains(digest.form.as_str())) {
+                Some((_, view)) => view,
+                None => {
+                    let desired = grounds.get(&digest.form);
+                    let desired = desired.and_then(|grounds| grounds.desired.as_deref());
+                    let policy = forms.get(&digest.form).map(|form| &form.policy);
+                    Arc::new(node_view(digest, policy, desired))
+                }
+            };
+            (digest.clone(), view)
+        };
+        self.nodes = seen.nodes.iter().map(view).collect();
+        self.grounds = grounds;
+    }
+}
+
+fn node_view(node: &NodeDigest, policy: Option<&Rollout>, desired: Option<&Desired>) -> Node {
+    let mut view = node.for_rollout(policy);
+    if let Some(desired) = desired {
+        let name = &node.key.name;
+        view.unwanted = desired.is_unwanted(name);
+        if let Some(policy) = policy.filter(|policy| !policy.order.is_empty())
+            && let Some(of_row) = desired.group_of(name)
+        {
+            view.group = policy.group_of(&node.labels, of_row);
+        }
+    }
+    view
 }
 
 /// None for a form whose spec cannot be read: it has no window that is known, and its nodes are not released. `nodes`: those of
@@ -158,4 +232,126 @@ pub fn is_forced(annotations: &BTreeMap<String, String>) -> bool {
     annotations
         .get(names::FORCE_ROLLOUT)
         .is_some_and(|value| value == names::TRUE)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::hub::desired::Wanted;
+
+    fn form(name: &str, group: &str) -> Arc<Form> {
+        let order = json!([{"name": "first", "matchLabels": {"lynq.sh/uid": group}}]);
+        let object = json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": name, "generation": 1},
+            "spec": {"hubId": "tenants", "rollout": {"order": order}},
+        });
+        let form = Form::of(&object);
+        assert!(form.spec.is_ok(), "{:?}", form.spec);
+        Arc::new(form)
+    }
+
+    fn node(number: usize, form: &str, version: u32) -> Arc<NodeDigest> {
+        let uid = format!("t{number}");
+        Arc::new(NodeDigest::of(
+            &json!({
+                "metadata": {
+                    "namespace": "shop", "name": format!("{uid}-{form}"), "uid": uid,
+                    "resourceVersion": version.to_string(), "labels": {"lynq.sh/uid": uid},
+                },
+                "spec": {"hubId": "tenants", "templateRef": form, "uid": uid},
+            }),
+            None,
+        ))
+    }
+
+    fn rendered(names: &[&str]) -> BTreeMap<(String, String), Rendered> {
+        let mut desired = Desired::default();
+        for name in names {
+            let wanted = Wanted {
+                rendered_hash: None,
+                group: None,
+            };
+            desired.insert((*name).to_owned(), wanted);
+        }
+        desired.note_seen(&node(2, "web", 1));
+        let rendered = Rendered {
+            desired: Some(Arc::new(desired)),
+            ..Rendered::default()
+        };
+        BTreeMap::from([(("shop".to_owned(), "web".to_owned()), rendered)])
+    }
+
+    fn by_name(mut nodes: Vec<Arc<NodeDigest>>) -> Vec<Arc<NodeDigest>> {
+        nodes.sort_by(|one, other| one.key.name.cmp(&other.key.name));
+        nodes
+    }
+
+    /// Each pass sees something else than the one before it: with its views or without, it is the same that it sees.
+    #[test]
+    fn views_of_the_pass_before_change_nothing() {
+        let all = |version| {
+            let web = (0..12).map(|number| node(number, "web", version));
+            let api = (0..12).map(|number| node(number, "api", 1));
+            by_name(web.chain(api).collect())
+        };
+        let (first, mut changed) = (all(1), all(1));
+        changed[5] = node(3, "web", 2);
+        changed.remove(9);
+        let changed = by_name(changed);
+        let forms = |group: &str| vec![form("api", "t1"), form("web", group)];
+        let (by_t1, by_t2) = (forms("t1"), forms("t2"));
+        let (without, with, other) = (
+            BTreeMap::new(),
+            rendered(&["t1-web"]),
+            rendered(&["t1-web", "t2-web"]),
+        );
+        let mut views = Views::default();
+        for (step, (forms, nodes, rendered)) in [
+            (&by_t1, &first, &without),
+            (&by_t1, &first, &without),
+            (&by_t1, &changed, &without),
+            (&by_t2, &changed, &without),
+            (&by_t2, &changed, &with),
+            (&by_t2, &first, &with),
+            (&by_t2, &first, &other),
+            (&vec![], &first, &other),
+            (&by_t1, &vec![], &without),
+            (&by_t1, &first, &with),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let seen = SnapshotInputs {
+                hub: None,
+                forms,
+                nodes,
+                rendered,
+            };
+            let expected = of(&seen, &mut Views::default());
+            assert_eq!(of(&seen, &mut views), expected, "step {step}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_did_not_change_is_seen_once() {
+        let forms = [form("web", "t1")];
+        let mut nodes = vec![node(1, "web", 1), node(2, "web", 1)];
+        let mut views = Views::default();
+        let mut pass = |nodes: &[Arc<NodeDigest>]| {
+            let seen = SnapshotInputs {
+                hub: None,
+                forms: &forms,
+                nodes,
+                rendered: &BTreeMap::new(),
+            };
+            of(&seen, &mut views)
+        };
+        let before = pass(&nodes);
+        nodes[1] = node(2, "web", 2);
+        let now = pass(&nodes);
+        let same = |name: &str| std::ptr::eq(&before.nodes[name], &now.nodes[name]);
+        assert!(same("t1-web") && !same("t2-web"));
+    }
 }

@@ -70,13 +70,17 @@ impl Desired {
     /// Whether the node holds something else than the last sync left or saw there: a write that was late, a copy of an older
     /// time, or an edit that is to be discarded.
     pub fn is_behind(&self, node: &NodeDigest) -> bool {
-        let name = &node.key.name;
-        match (self.wanted.get(name), self.others.get(name)) {
-            (Some(wanted), _) => wanted.rendered_hash.is_some() && !wanted.is_held_by(node),
-            (None, Some(seen)) => {
-                seen.is_some() && node.rendered_hash.as_deref() != seen.as_deref()
-            }
-            (None, None) => true,
+        self.holds_else(node, self.wanted.get(&node.key.name))
+    }
+
+    /// `wanted`: what the node is to be.
+    fn holds_else(&self, node: &NodeDigest, wanted: Option<&Wanted>) -> bool {
+        match wanted {
+            Some(wanted) => wanted.rendered_hash.is_some() && !wanted.is_held_by(node),
+            None => match self.others.get(&node.key.name) {
+                Some(seen) => seen.is_some() && node.rendered_hash.as_deref() != seen.as_deref(),
+                None => true,
+            },
         }
     }
 
@@ -87,32 +91,37 @@ impl Desired {
         nodes: impl Iterator<Item = &'a NodeDigest>,
         unwritten: &BTreeSet<String>,
     ) -> Lack {
-        let mut lack = Lack::default();
-        let mut there = vec![];
-        for node in nodes {
+        // In the order of names, as a rule already: so both are walked side by side.
+        let mut nodes: Vec<&NodeDigest> = nodes.collect();
+        nodes.sort_unstable_by(|one, other| one.key.name.cmp(&other.key.name));
+        let mut nodes = nodes.into_iter().peekable();
+        let mut behind = vec![];
+        let mut absent = vec![];
+        let mut look_at = |node: &NodeDigest, wanted: Option<&Wanted>| {
             let name = &node.key.name;
-            there.push(name.as_str());
-            let is_wanted = self.wanted.contains_key(name);
-            let goes_for_good = node.deleting && !is_wanted;
-            let is_behind = || node.deleting || unwritten.contains(name) || self.is_behind(node);
+            let goes_for_good = node.deleting && wanted.is_none();
+            let is_behind =
+                || node.deleting || unwritten.contains(name) || self.holds_else(node, wanted);
             if !goes_for_good && is_behind() {
-                lack.unwritten.insert(name.clone());
+                behind.push(name.clone());
             }
-        }
-        // Both are in the order of names, as a rule already.
-        there.sort_unstable();
-        let mut there = there.into_iter().peekable();
+        };
         for (name, wanted) in &self.wanted {
-            while there.next_if(|other| *other < name.as_str()).is_some() {}
-            if there.peek() == Some(&name.as_str()) {
-                continue;
+            while let Some(other) = nodes.next_if(|node| node.key.name < *name) {
+                look_at(other, None);
             }
-            lack.absent.insert(name.clone(), wanted.group);
-            if unwritten.contains(name) {
-                lack.unwritten.insert(name.clone());
+            match nodes.next_if(|node| node.key.name == *name) {
+                Some(node) => look_at(node, Some(wanted)),
+                None => absent.push((name.clone(), wanted.group)),
             }
         }
-        lack
+        nodes.for_each(|node| look_at(node, None));
+        let refused = absent.iter().filter(|(name, _)| unwritten.contains(name));
+        behind.extend(refused.map(|(name, _)| name.clone()));
+        Lack {
+            unwritten: behind.into_iter().collect(),
+            absent: absent.into_iter().collect(),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod syntax;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -177,14 +178,13 @@ impl CompiledForm {
     /// manifest, so that nobody takes them for deleted.
     pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
         let variables = variables(inputs);
-        let budget = row_budget();
+        let of_row = Inputs::new(&variables, None, LIMITS).within(&row_budget());
         let (mut arrays, mut errors) = (Map::new(), vec![]);
         let mut rendered = vec![];
         for (_, resource) in &self.resources {
             let id = &resource.fixed.id;
             let facts = facts::of(inputs.first_seen, inputs.seed, &inputs.row.uid, id);
-            let inputs = Inputs::new(&variables, Some(facts), LIMITS);
-            rendered.push(resource.render(&inputs.within(&budget)));
+            rendered.push(resource.render(&of_row.clone().with_facts(facts)));
         }
         let created = namespaces::created(rendered.iter().flatten());
         let allowed = namespaces::Allowed {
@@ -213,7 +213,8 @@ impl CompiledForm {
                     .and_then(|rendered| complete(rendered, &mut objects, shown))
             });
         let reached: Vec<Result<Resource, String>> = reached.collect();
-        let is_circular = self.is_circular(&reached);
+        let waits = |resource: &Resource| !resource.namespace_from.is_empty();
+        let is_circular = reached.iter().flatten().any(waits) && self.is_circular(&reached);
         for ((array, resource), rendered) in self.resources.iter().zip(reached) {
             let rendered = rendered
                 .and_then(|rendered| match rendered.namespace_from.is_empty() {
@@ -228,7 +229,7 @@ impl CompiledForm {
             let list = arrays.entry(array.to_string()).or_insert_with(|| json!([]));
             list.as_array_mut()
                 .expect("it was made one")
-                .push(json!(rendered));
+                .push(as_json(rendered));
         }
         (Value::Object(arrays), errors)
     }
@@ -249,6 +250,14 @@ impl CompiledForm {
     }
 }
 
+/// The manifest, which is most of it, is moved and not copied.
+fn as_json(mut resource: Resource) -> Value {
+    let manifest = std::mem::take(&mut resource.spec);
+    let mut json = json!(resource);
+    json["spec"] = manifest;
+    json
+}
+
 fn vertex(resource: &Resource) -> Vertex<'_> {
     Vertex {
         id: &resource.id,
@@ -266,6 +275,9 @@ impl CompiledForm {
     /// The first group of the order whose condition the row meets; and a condition that is neither true nor false for it, which
     /// counts as false.
     pub fn group(&self, inputs: &RowInputs) -> Result<(Option<usize>, Option<String>), String> {
+        if self.groups.is_empty() {
+            return Ok((None, None));
+        }
         let variables = variables(inputs);
         let row = Inputs::new(&variables, None, LIMITS);
         let mut odd = None;
@@ -330,11 +342,12 @@ fn variables(inputs: &RowInputs) -> BTreeMap<String, String> {
 fn host_of(url: &str) -> String {
     let variables = BTreeMap::from([("url".to_owned(), url.to_owned())]);
     let inputs = Inputs::new(&variables, None, LIMITS);
-    let template = Template::parse(Engine::Go, "host", "{{ .url | toHost }}");
-    let rendered = template.and_then(|template| template.render(&inputs, "host"));
-    rendered
-        .map(|rendered| rendered.into_text())
-        .unwrap_or_default()
+    static HOST: LazyLock<Template> = LazyLock::new(|| {
+        let template = Template::parse(Engine::Go, "host", "{{ .url | toHost }}");
+        template.expect("a template that parses")
+    });
+    let rendered = HOST.render(&inputs, "host");
+    rendered.map(Rendered::into_text).unwrap_or_default()
 }
 
 /// Whether rows, or the hour, may have a say in this text, whatever the engine: what marks a template of Go's marks one of

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::form::Phase;
 use crate::api::hub::Slot;
-use crate::decide::rollout::index::Index;
+use crate::decide::rollout::index::{Index, Named};
 use crate::decide::rollout::{Flight, Form, Node, Snapshot, order};
 
 /// The nodes that spend the failure budget.
@@ -107,8 +107,15 @@ pub fn failed_nodes(
             }
         }
     }
-    for (name, node) in index.nodes_of(form_name) {
-        if node.held() || !node.non_ready() || slot_uids.contains(node.uid.as_str()) {
+    for Named {
+        name,
+        node,
+        held,
+        non_ready,
+        ..
+    } in index.nodes_of(form_name)
+    {
+        if held || !non_ready || slot_uids.contains(node.uid.as_str()) {
             continue;
         }
         failed.adrift.all += 1;

@@ -1,11 +1,20 @@
-//! The nodes of a snapshot by form, so that a pass does not scan the whole fleet for each form.
+//! The nodes of a snapshot by form, with what a pass asks of each node again and again.
 
 use std::collections::BTreeMap;
 
 use crate::decide::rollout::{Node, Snapshot};
 
 /// A node by its name.
-pub type Named<'a> = (&'a String, &'a Node);
+#[derive(Clone, Copy)]
+pub struct Named<'a> {
+    pub name: &'a String,
+    pub node: &'a Node,
+    /// Its place among all nodes of the snapshot, by name.
+    pub place: usize,
+    /// As [`Node::held`] and [`Node::non_ready`] say.
+    pub held: bool,
+    pub non_ready: bool,
+}
 
 pub struct Index<'a> {
     by_form: BTreeMap<&'a str, Vec<Named<'a>>>,
@@ -14,10 +23,22 @@ pub struct Index<'a> {
 impl<'a> Index<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let mut by_form: BTreeMap<&str, Vec<Named>> = BTreeMap::new();
-        for named in &snapshot.nodes {
-            by_form.entry(&named.1.form).or_default().push(named);
+        for (place, (name, node)) in snapshot.nodes.iter().enumerate() {
+            by_form.entry(&node.form).or_default().push(Named {
+                name,
+                node,
+                place,
+                held: node.held(),
+                non_ready: node.non_ready(),
+            });
         }
         Index { by_form }
+    }
+
+    /// Every form that a node names, also where there is none of that name, and its nodes.
+    pub fn forms(&self) -> impl Iterator<Item = (&'a str, &[Named<'a>])> {
+        let forms = self.by_form.iter();
+        forms.map(|(form, nodes)| (*form, nodes.as_slice()))
     }
 
     /// The form's nodes by name, with those that are being deleted.
@@ -28,6 +49,6 @@ impl<'a> Index<'a> {
 
     /// The form's nodes by name, without those that are being deleted.
     pub fn nodes_of(&self, form: &str) -> impl Iterator<Item = Named<'a>> + Clone {
-        self.all_of(form).filter(|(_, node)| !node.deleting)
+        self.all_of(form).filter(|named| !named.node.deleting)
     }
 }

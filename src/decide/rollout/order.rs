@@ -11,11 +11,10 @@ use crate::decide::rollout::{Form, Node, Snapshot};
 /// The first group of a form that is not done, and who is not done in it.
 struct Turn {
     group: usize,
-    name: String,
+    /// The nodes that are not done; others are not there yet.
     pending: Vec<String>,
-    /// How many of those are nodes; the rest are not there yet.
-    nodes: usize,
-    why: Option<String>,
+    /// Why later groups wait.
+    told: Reason,
 }
 
 /// Why the node is not done.
@@ -32,7 +31,7 @@ pub fn without_nodes(name: &str, form: &Form, index: &Index) -> String {
     if order.is_empty() || form.outdated || !form.unwritten.is_empty() {
         return String::new();
     }
-    let there = index.nodes_of(name).map(|(_, node)| node.group);
+    let there = index.nodes_of(name).map(|named| named.node.group);
     let there: BTreeSet<usize> = there.chain(form.absent.values().copied()).collect();
     let empty = order.iter().enumerate();
     let empty = empty.filter(|(number, _)| !there.contains(number));
@@ -54,12 +53,13 @@ pub struct Turns(BTreeMap<String, Turn>);
 impl Turns {
     /// `slots`: the uids of the nodes whose slots are left.
     pub fn new(snapshot: &Snapshot, index: &Index, slots: &BTreeSet<&str>) -> Self {
-        let is_pending = |state: &Form, (name, node): &Named| {
+        let is_pending = |state: &Form, named: &Named| {
+            let node = named.node;
             let settled = node.settled_since.is_some() && !slots.contains(node.uid.as_str());
             // What could not be written yet may be what is to go first.
-            let unwritten = state.unwritten.contains(*name);
+            let unwritten = state.unwritten.contains(named.name);
             // What goes and is to be made anew is as good as not written.
-            (!node.deleting || unwritten) && (node.held() || !settled || unwritten)
+            (!node.deleting || unwritten) && (named.held || !settled || unwritten)
         };
         let turn = |(form, state): (&String, &Form)| {
             let order = &state.policy.order;
@@ -67,21 +67,21 @@ impl Turns {
                 return None;
             }
             let nodes = || index.all_of(form).filter(|named| is_pending(state, named));
-            let groups = nodes().map(|(_, node)| node.group);
+            let groups = nodes().map(|named| named.node.group);
             let group = groups.chain(state.absent.values().copied()).min()?;
-            let mut first: Vec<_> = nodes().filter(|(_, node)| node.group == group).collect();
-            first.sort_by_key(|(_, node)| node.why.is_none());
+            let mut first: Vec<_> = nodes().filter(|named| named.node.group == group).collect();
+            first.sort_by_key(|named| named.node.why.is_none());
             let absent = state.absent.iter().filter(|(_, of)| **of == group);
-            let pending = first.iter().map(|(name, _)| *name);
+            let pending = || first.iter().map(|named| named.name);
+            let told = Reason::GroupNotDone {
+                group: order.get(group).map(|group| group.name.clone())?,
+                pending: Names::of(pending().chain(absent.map(|(name, _)| name))),
+                why: first.first().and_then(|named| why(state, named.node)),
+            };
             let turn = Turn {
                 group,
-                nodes: first.len(),
-                name: order.get(group).map(|group| group.name.clone())?,
-                pending: pending
-                    .chain(absent.map(|(name, _)| name))
-                    .cloned()
-                    .collect(),
-                why: first.first().and_then(|(_, node)| why(state, node)),
+                pending: pending().cloned().collect(),
+                told,
             };
             Some((form.clone(), turn))
         };
@@ -92,11 +92,7 @@ impl Turns {
     pub fn stop(&self, node: &Node, has_slot: bool) -> Option<Reason> {
         let turn = self.0.get(&node.form)?;
         let waits = node.group > turn.group && !(has_slot && node.non_ready());
-        waits.then(|| Reason::GroupNotDone {
-            group: turn.name.clone(),
-            pending: Names::of(&turn.pending),
-            why: turn.why.clone(),
-        })
+        waits.then(|| turn.told.clone())
     }
 
     /// The forms of which nobody whose turn it is can go, since what is broken fills the windows: what may be its correction
@@ -104,23 +100,49 @@ impl Turns {
     pub fn stuck(&self, full: &BTreeMap<&str, Reason>) -> BTreeSet<String> {
         let is_stuck = |name: &String| full.get(name.as_str()).is_some_and(Reason::is_of_broken);
         let stuck = self.0.iter();
-        let stuck = stuck.filter(|(_, turn)| {
-            let nodes = &turn.pending[..turn.nodes];
-            !nodes.is_empty() && nodes.iter().all(is_stuck)
-        });
+        let stuck =
+            stuck.filter(|(_, turn)| !turn.pending.is_empty() && turn.pending.iter().all(is_stuck));
         stuck.map(|(form, _)| form.clone()).collect()
     }
 }
 
+/// A held node, and its form.
+#[derive(Clone, Copy)]
+pub struct Candidate<'a> {
+    pub named: Named<'a>,
+    pub form: &'a Form,
+    /// The form's place among all forms of the snapshot.
+    pub form_place: usize,
+}
+
 /// The held nodes: non-ready ones first, for a fix must reach them before anything else, then group by group, by name.
-pub fn candidates(snapshot: &Snapshot) -> Vec<Named<'_>> {
-    let known = |node: &Node| snapshot.forms.contains_key(&node.form);
-    let mut held: Vec<Named> = snapshot
-        .nodes
-        .iter()
-        .filter(|(_, node)| node.held() && !node.deleting && known(node))
-        .collect();
-    held.sort_by_key(|(name, node)| (!node.non_ready(), node.group, Natural(name)));
+pub fn candidates<'a>(snapshot: &'a Snapshot, index: &Index<'a>) -> Vec<Candidate<'a>> {
+    let of_form = |(form_place, (name, form)): (usize, (&'a String, &'a Form))| {
+        let held = index.nodes_of(name).filter(|named| named.held);
+        held.map(move |named| Candidate {
+            named,
+            form,
+            form_place,
+        })
+    };
+    let forms = snapshot.forms.iter().enumerate();
+    let mut held: Vec<Candidate> = forms.flat_map(of_form).collect();
+    let ends = [snapshot.nodes.keys().next(), snapshot.nodes.keys().last()];
+    let same = match ends {
+        [Some(first), Some(last)] => Natural(first).same(Natural(last)).len(),
+        _ => 0,
+    };
+    held.sort_by_cached_key(|Candidate { named, .. }| {
+        let name = named.name;
+        let head = Natural(&name[same..]).head();
+        (
+            !named.non_ready,
+            named.node.group,
+            head,
+            Natural(name),
+            name,
+        )
+    });
     held
 }
 
@@ -148,14 +170,41 @@ impl<'a> Natural<'a> {
     }
 }
 
-impl Ord for Natural<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Names of one fleet begin alike. A number is compared as a whole.
+impl<'a> Natural<'a> {
+    /// What both begin with, up to a number that goes on: a number is compared as a whole.
+    fn same(self, other: Natural) -> &'a str {
         let both = self.0.bytes().zip(other.0.bytes());
         let same = both.take_while(|(one, other)| one == other).count();
-        let same = self.0[..self.0.floor_char_boundary(same)]
-            .trim_end_matches(|c: char| c.is_ascii_digit());
-        let (one, other) = (&self.0[same.len()..], &other.0[same.len()..]);
+        let same = &self.0[..self.0.floor_char_boundary(same)];
+        same.trim_end_matches(|c: char| c.is_ascii_digit())
+    }
+
+    /// A number for the beginning of the name. Where those of two names differ, the names are in their order: to compare them
+    /// takes a hundredth of what the names take. A part is its text, how many bytes its number has, and those.
+    fn head(self) -> u128 {
+        let mut head = [0; size_of::<u128>()];
+        let mut room = head.as_mut_slice();
+        for (text, number) in self.parts() {
+            let bytes = number.to_be_bytes();
+            let bytes = &bytes[number.leading_zeros() as usize / 8..];
+            for some in [text.as_bytes(), &[bytes.len() as u8], bytes] {
+                let (filled, left) = room.split_at_mut(some.len().min(room.len()));
+                filled.copy_from_slice(&some[..filled.len()]);
+                room = left;
+            }
+            if room.is_empty() {
+                break;
+            }
+        }
+        u128::from_be_bytes(head)
+    }
+}
+
+impl Ord for Natural<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Names of one fleet begin alike.
+        let same = self.same(*other).len();
+        let (one, other) = (&self.0[same..], &other.0[same..]);
         Natural(one).parts().cmp(Natural(other).parts())
     }
 }
@@ -188,6 +237,15 @@ mod tests {
             let (one, other) = (common.clone() + &one, common + &other);
             let (one, other) = (Natural(&one), Natural(&other));
             prop_assert_eq!(one.cmp(&other), one.parts().cmp(other.parts()));
+        }
+
+        #[test]
+        fn the_heads_of_names_are_in_the_order_of_the_names(
+            one in "[a0-9.-]{0,24}", other in "[a0-9.-]{0,24}",
+        ) {
+            let (one, other) = (Natural(&one), Natural(&other));
+            let by_head = one.head().cmp(&other.head());
+            prop_assert!(by_head.is_eq() || by_head == one.cmp(&other));
         }
     }
 }

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::stamp;
+use crate::decide::rollout::index::Named;
 use crate::decide::rollout::{Form, Node};
 
 /// How far the clocks may be apart of who lets a node go and who sees it ready.
@@ -28,7 +29,7 @@ pub struct Pace {
 pub fn set_times(
     rollout: &mut FormRolloutStatus,
     form: &Form,
-    nodes: &[(&String, &Node)],
+    nodes: &[Named],
     has_slots: bool,
     now: Timestamp,
 ) {
@@ -45,8 +46,8 @@ pub fn set_times(
                 .is_none_or(|start| Some(start) > p.completion_time)
         };
         let changed = || {
-            let mut broken = nodes.iter().filter(|(_, node)| node.non_ready());
-            to_do || broken.any(|(_, node)| is_news(node))
+            let mut broken = nodes.iter().filter(|named| named.non_ready);
+            to_do || broken.any(|named| is_news(named.node))
         };
         let generation = p.target_generation;
         (generation == rollout.target_generation || generation >= form.same_since)
@@ -64,13 +65,13 @@ pub fn set_times(
 
 /// How many windows full of nodes are through and are to come, and when it is done if it goes on as it went so far. It
 /// follows from what happened, not from the time of asking: an estimate that moves by itself would be written forever.
-pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[(&String, &Node)], pace: &Pace) {
+pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[Named], pace: &Pace) {
     let (Some(begin), Some(width)) = (rollout.start_time, pace.width) else {
         return;
     };
     // A node is through when its place is another's: known ahead, as long as it stays ready.
-    let through = nodes.iter().filter_map(|(_, node)| {
-        let settled = node.settled_since.filter(|_| !node.held())?;
+    let through = nodes.iter().filter_map(|Named { node, held, .. }| {
+        let settled = node.settled_since.filter(|_| !held)?;
         let start = node.start.filter(|at| stamp::millis(*at) >= begin)?;
         // A forged time, or a clock that is far ahead, says nothing of the pace.
         if start.duration_since(settled) > CLOCKS_APART_MAX {

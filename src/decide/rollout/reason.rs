@@ -476,7 +476,7 @@ pub struct Because<'a>(pub &'a Names, pub Option<&'a str>);
 impl fmt::Display for Because<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Because(names, why) = self;
-        match (why, names.shown.as_slice()) {
+        match (why, &*names.shown) {
             (None, _) => write!(f, "{names}"),
             (Some(why), [first, _, ..]) => write!(f, "{names} ({first}: {why})"),
             (Some(why), _) => write!(f, "{names} ({why})"),
@@ -554,10 +554,10 @@ impl fmt::Display for Holders {
     }
 }
 
-/// A few names, and how many more there are: a reason is kept for every node that waits.
+/// A few names, and how many more there are: a reason is kept for every node that waits. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    pub shown: Vec<String>,
+    pub shown: Arc<[String]>,
     pub more: usize,
 }
 

@@ -5,8 +5,130 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
-use crate::decide::rollout::{Node, Snapshot};
+use crate::decide::rollout::{
+    Confirm, Confirmation, Freed, GiveUp, Live, Node, Pass, Snapshot, put_off,
+};
 use crate::decide::shared::version;
+
+impl Pass<'_> {
+    /// The slots that stay. One goes only when its node is gone, or is settled as seen *after* the version that the
+    /// slot names (before it, the node may be settled on what the release is about to replace), and a live read agrees.
+    pub(super) fn free_slots(&mut self) -> Vec<Slot> {
+        let mut kept = vec![];
+        for slot in &self.snapshot.slots {
+            let node = self
+                .snapshot
+                .nodes
+                .get(&slot.node)
+                .filter(|node| node.uid == slot.uid);
+            let confirmation = match node {
+                None if let Some(until) = made_until(self.snapshot, slot, self.now) => {
+                    self.wake(Some(until));
+                    kept.push(slot.clone());
+                    continue;
+                }
+                None => Confirmation::Gone {
+                    uid: slot.uid.clone(),
+                },
+                // The API server's storage was restored: the numbers went back, and cannot be compared.
+                Some(node)
+                    if version::is_newer(
+                        &slot.resource_version,
+                        &self.snapshot.resource_version,
+                    ) =>
+                {
+                    kept.push(Slot {
+                        resource_version: node.resource_version.clone(),
+                        ..slot.clone()
+                    });
+                    continue;
+                }
+                Some(node) => {
+                    if node.settled_since.is_some_and(|at| at > self.now) {
+                        self.plan.outrun.push(slot.node.clone());
+                    }
+                    let free_at = free_at(self.snapshot, slot, node, self.now);
+                    if free_at.is_none_or(|at| at > self.now) {
+                        self.wake(free_at);
+                        kept.push(slot.clone());
+                        continue;
+                    }
+                    Confirmation::Ready {
+                        uid: slot.uid.clone(),
+                        resource_version: node.resource_version.clone(),
+                    }
+                }
+            };
+            if self.snapshot.confirmed.contains(&confirmation) {
+                kept.extend(of_successor(self.snapshot, slot, &kept));
+                continue;
+            }
+            let node = slot.node.clone();
+            self.plan.confirm.push(match confirmation {
+                Confirmation::Gone { uid } => Confirm::Gone { node, uid },
+                Confirmation::Ready {
+                    uid,
+                    resource_version,
+                } => Confirm::Ready {
+                    node,
+                    uid,
+                    resource_version,
+                },
+            });
+            kept.push(slot.clone());
+        }
+        kept
+    }
+
+    /// Once a ledger is written, no newer one was there: who was let go and is not in it had its slot freed. (One that was
+    /// freed by a process that ended before it could say so is found here as well.)
+    pub(super) fn note_freed(&mut self) {
+        let Some(slots) = &self.plan.ledger else {
+            return;
+        };
+        let uids = uids(slots);
+        let unsaid = |(name, node): (&String, &Node)| {
+            let flight = node.flight.as_ref()?;
+            let is_said = flight.watched || node.live == Live::Unknown;
+            let unsaid = is_said && !flight.landed;
+            let has_slot = uids.contains(node.uid.as_str());
+            (unsaid && !has_slot).then(|| Freed {
+                node: name.clone(),
+                uid: node.uid.clone(),
+                release: flight.release.clone(),
+            })
+        };
+        self.plan.freed = self.snapshot.nodes.iter().filter_map(unsaid).collect();
+    }
+
+    /// Slots that nobody has used and nobody will: their place is somebody else's. What is not ready keeps its slot, as it
+    /// fills the window anyway; unless a pause forbids it to use it. What is refused keeps it for a few tries: each node that got it instead might be refused
+    /// as well, with as many writes.
+    pub(super) fn give_up(&mut self, slots: &[Slot]) {
+        let released = self.plan.releases.iter();
+        let released: BTreeSet<&String> = released.map(|release| &release.node).collect();
+        for slot in slots {
+            let node = self.snapshot.nodes.get(&slot.node);
+            let Some(node) = node.filter(|node| node.uid == slot.uid) else {
+                continue;
+            };
+            let unused = node.resource_version == slot.resource_version && !node.deleting;
+            let refusal = self.snapshot.refused.get(&slot.node);
+            let tried_again = put_off(self.snapshot, &slot.node, node, self.now).is_some()
+                && refusal.is_some_and(|refusal| !refusal.lasting);
+            let form = self.snapshot.forms.get(&slot.form);
+            let paused = form.is_some_and(|form| form.policy.paused);
+            let keeps = node.non_ready() && !paused;
+            let released = released.contains(&slot.node);
+            if unused && !released && !tried_again && !keeps {
+                self.plan.give_up.push(GiveUp {
+                    node: slot.node.clone(),
+                    resource_version: slot.resource_version.clone(),
+                });
+            }
+        }
+    }
+}
 
 /// The slots as a pass leaves them.
 pub struct Ledger {

@@ -4,6 +4,8 @@
 //! policies of forms and hubs, and texts that conditions publish anyway (`why`, `previous`, `ledger_refused`). No rendered
 //! content, no value of a row but its uid and what `rollout.domains` names, and no data of a Secret may come into it.
 
+mod nodes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Not;
 
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew};
+pub use nodes::Nodes;
 
 /// Everything that one pass looks at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -27,8 +30,7 @@ pub struct Snapshot {
     /// The hub's own window over all of its forms.
     pub hub_skew: Skew,
     pub forms: BTreeMap<String, Form>,
-    /// By node name.
-    pub nodes: BTreeMap<String, Node>,
+    pub nodes: Nodes,
     /// What live reads confirmed since the last pass: slots that may be freed.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub confirmed: BTreeSet<Confirmation>,

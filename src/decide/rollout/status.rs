@@ -15,14 +15,14 @@ use crate::api::hub::Slot;
 use crate::api::names;
 use crate::api::policy::{Skew, SkewCounts};
 use crate::decide::rollout::failure::Failed;
-use crate::decide::rollout::index::Index;
+use crate::decide::rollout::index::{Index, Named};
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::slots::{free_at, uids};
 use crate::decide::rollout::stalled::stalled;
 use crate::decide::rollout::status::message::{Message, complete, with_force};
 use crate::decide::rollout::status::progress::FormProgress;
-use crate::decide::rollout::{Form, Node, Snapshot, order};
+use crate::decide::rollout::{Form, Snapshot, order};
 
 /// The part of a form's status that the planner knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -164,7 +164,7 @@ pub struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    pub fn of(snapshot: &'a Snapshot, slots: &'a [Slot], failed: &BTreeMap<&str, Failed>) -> Self {
+    pub fn of(index: &Index<'a>, slots: &'a [Slot], failed: &BTreeMap<&str, Failed>) -> Self {
         let with_slots = uids(slots);
         let mut fleet = Fleet {
             late: failed.values().map(Failed::late).sum(),
@@ -172,13 +172,14 @@ impl<'a> Fleet<'a> {
             broken: BTreeMap::new(),
             under_way: slots.iter().map(|slot| slot.form.as_str()).collect(),
         };
-        for node in snapshot.nodes.values() {
-            if node.held() {
-                if !node.deleting {
-                    fleet.under_way.insert(&node.form);
-                }
-            } else if node.non_ready() && !with_slots.contains(node.uid.as_str()) {
-                *fleet.broken.entry(&node.form).or_default() += 1;
+        for (form, nodes) in index.forms() {
+            let is_broken = |named: &&Named| {
+                !named.held && named.non_ready && !with_slots.contains(named.node.uid.as_str())
+            };
+            let broken = nodes.iter().filter(is_broken).count();
+            fleet.broken.insert(form, broken);
+            if nodes.iter().any(|named| named.held && !named.node.deleting) {
+                fleet.under_way.insert(form);
             }
         }
         fleet
@@ -266,7 +267,7 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
             blocked,
             stalled.as_deref(),
         ),
-        non_ready: progress.count(Node::non_ready),
+        non_ready: progress.count(|named| named.non_ready),
         window,
         hub_window,
         force,
@@ -316,7 +317,7 @@ fn counted(
         unwritten_nodes: form.unwritten_before.max(not_written(form)),
         forced_nodes: match force {
             Some(_) => total,
-            None => progress.count(|node| node.forced),
+            None => progress.count(|named| named.node.forced),
         },
         slots: seen.slots.iter().filter(|slot| slot.form == name).count() as i32,
         waves_done: None,

@@ -16,6 +16,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::form::Phase;
+use crate::decide::shared::version;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew, SkewCounts, WINDOW_MAX};
+use crate::decide::rollout::index::{Index, Named};
 use crate::decide::rollout::order::Natural;
 use crate::decide::rollout::reason::{Holders, Names, Reason};
 use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, put_off};
@@ -85,14 +86,16 @@ pub struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    pub fn new(snapshot: &'a Snapshot, slots: &'a [Slot], now: Timestamp) -> Self {
-        let mut totals: BTreeMap<&str, usize> = BTreeMap::new();
-        for node in snapshot.nodes.values().filter(|node| !node.deleting) {
-            *totals.entry(&node.form).or_default() += 1;
-        }
-        let total: usize = totals.values().sum();
+    pub fn new(
+        snapshot: &'a Snapshot,
+        index: &Index<'a>,
+        slots: &'a [Slot],
+        now: Timestamp,
+    ) -> Self {
+        let total = index.forms().map(|(form, _)| index.nodes_of(form).count());
+        let total: usize = total.sum();
         let forms = snapshot.forms.iter().map(|(name, form)| {
-            let total = totals.get(name.as_str()).copied().unwrap_or_default();
+            let total = index.nodes_of(name).count();
             let (skew, counts) = (form.policy.max_skew, form.policy.skew_counts);
             let mut window = Window::new(skew, counts, total);
             if !form.policy.order.is_empty() || !form.policy.domains.is_empty() {
@@ -103,24 +106,28 @@ impl<'a> Windows<'a> {
         });
         let mut windows = Windows {
             forms: forms.collect(),
-            domains: Domains::new(snapshot),
+            domains: Domains::new(snapshot, index),
             hub: Window::new(snapshot.hub_skew, SkewCounts::All, total),
             hub_skew: snapshot.hub_skew,
         };
-        for (name, node) in snapshot.nodes.iter().filter(|(_, node)| node.non_ready()) {
-            let busy = match is_of_rollout(snapshot, node) {
-                true => Busy::NotReady,
-                false => Busy::Broken,
-            };
-            let occupant = Occupant {
-                name,
-                node: Some(node),
-                busy,
-                slot: None,
-            };
-            windows.each(&node.form, Some(node), |window| {
-                window.put(&node.uid, occupant)
-            });
+        for (form, nodes) in index.forms() {
+            let rollout = snapshot.forms.get(form);
+            let began = rollout.and_then(|form| form.previous.as_ref()?.start_time);
+            for named in nodes.iter().filter(|named| named.non_ready) {
+                let Named { name, node, .. } = *named;
+                // What is live came with the rollout that goes on now.
+                let is_of_rollout = !named.held && node.start >= began;
+                let occupant = Occupant {
+                    name,
+                    node: Some(node),
+                    busy: match is_of_rollout {
+                        true => Busy::NotReady,
+                        false => Busy::Broken,
+                    },
+                    slot: None,
+                };
+                windows.each(form, Some(node), |window| window.put(&node.uid, occupant));
+            }
         }
         for slot in slots {
             let of_name = snapshot.nodes.get(&slot.node);
@@ -224,10 +231,12 @@ impl<'a> Windows<'a> {
 struct Domains<'a>(BTreeMap<(&'a str, usize, &'a str), Window<'a>>);
 
 impl<'a> Domains<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
+    fn new(snapshot: &'a Snapshot, index: &Index<'a>) -> Self {
         let mut totals: BTreeMap<(&str, usize, &str), usize> = BTreeMap::new();
-        for node in snapshot.nodes.values().filter(|node| !node.deleting) {
-            for key in keys(node) {
+        let forms = snapshot.forms.iter();
+        let forms = forms.filter(|(_, form)| !form.policy.domains.is_empty());
+        for named in forms.flat_map(|(form, _)| index.nodes_of(form)) {
+            for key in keys(named.node) {
                 *totals.entry(key).or_default() += 1;
             }
         }
@@ -270,13 +279,6 @@ fn keys(node: &Node) -> impl Iterator<Item = (&str, usize, &str)> {
     let domains = node.domains.iter().enumerate();
     let domains = domains.filter(|(_, value)| !value.is_empty());
     domains.map(|(number, value)| (node.form.as_str(), number, value.as_str()))
-}
-
-/// Whether what is live on the node came with the rollout that goes on now.
-fn is_of_rollout(snapshot: &Snapshot, node: &Node) -> bool {
-    let rollout = snapshot.forms.get(&node.form);
-    let began = rollout.and_then(|form| form.previous.as_ref()?.start_time);
-    !node.held() && node.start >= began
 }
 
 fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {
@@ -329,7 +331,11 @@ impl<'a> Window<'a> {
         }
     }
 
+    /// Nothing waits for what is not ready in a window without a width, and it may be a whole fleet.
     fn put(&mut self, uid: &'a str, occupant: Occupant<'a>) {
+        if self.width.is_none() && occupant.slot.is_none() {
+            return;
+        }
         let before = self.occupants.insert(uid, occupant);
         if let Some(taken) = before.and_then(|occupant| occupant.slot) {
             self.slots -= 1;

@@ -32,10 +32,10 @@ pub fn row_budget() -> Arc<SharedBudget> {
     Arc::new(SharedBudget::new(ROW_LIMITS))
 }
 
-/// What one row gives to the templates of one resource.
+/// What one row gives to the templates of one resource. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Inputs {
-    pub(super) variables: BTreeMap<Text, Text>,
+    pub(super) variables: Arc<BTreeMap<Text, Text>>,
     /// Lists and objects. No row has any.
     pub(super) structured: Arc<Map<String, Json>>,
     pub(super) facts: Arc<Facts>,
@@ -52,10 +52,9 @@ impl Inputs {
     ) -> Inputs {
         let variables = variables
             .iter()
-            .map(|(name, value)| (Arc::from(name.as_bytes()), Arc::from(value.as_bytes())))
-            .collect();
+            .map(|(name, value)| (Arc::from(name.as_bytes()), Arc::from(value.as_bytes())));
         Inputs {
-            variables,
+            variables: Arc::new(variables.collect()),
             structured: Arc::default(),
             facts: facts.unwrap_or_else(facts::unknown),
             limits,
@@ -66,6 +65,11 @@ impl Inputs {
     /// With a budget that others of the row share.
     pub fn within(mut self, row: &Arc<SharedBudget>) -> Inputs {
         self.row = row.clone();
+        self
+    }
+
+    pub fn with_facts(mut self, facts: Arc<Facts>) -> Inputs {
+        self.facts = facts;
         self
     }
 

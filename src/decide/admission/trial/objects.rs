@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::api::resource::{Resource, ResourceArrays};
+use crate::api::resource::{ARRAYS, Resource};
 use crate::decide::admission::trial::plural;
 use crate::decide::child::{NodeKey, ObjectKey, Scope, kind_of, object_key};
 use crate::decide::hub::render::{CompiledForm, RowInputs};
@@ -36,11 +36,16 @@ pub struct Rendering<'a> {
 impl Rendering<'_> {
     /// What did not render has no name. Of the kinds that have no namespaces only Namespace is known.
     pub fn objects(&self, content: &Value) -> Vec<(ObjectKey, Resource)> {
-        let arrays = ResourceArrays::deserialize(content).unwrap_or_default();
-        let rendered = arrays.iter().filter(|r| r.render_error.is_empty());
+        let lists = ARRAYS
+            .iter()
+            .filter_map(|array| content.get(array)?.as_array());
+        let all = lists
+            .flatten()
+            .filter_map(|resource| Resource::deserialize(resource).ok());
+        let rendered = all.filter(|resource| resource.render_error.is_empty());
         let named = rendered.map(|resource| {
-            let key = object_key(resource, self.home, scope(resource));
-            (key, resource.clone())
+            let key = object_key(&resource, self.home, scope(&resource));
+            (key, resource)
         });
         named.collect()
     }

@@ -135,8 +135,11 @@ const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 pub fn patience(hold: Option<HoldReason>) -> SignedDuration {
     match hold {
         None => SignedDuration::from_secs(1),
-        // What every node of a form waits for, until its newest content has reached them all.
-        Some((ConditionReason::NotRendered, _)) => SignedDuration::from_secs(10),
+        // What every node of a form waits for, until its newest content has reached them all; and what is over in a moment: a
+        // status that is written meanwhile is a conflict for the release.
+        Some((ConditionReason::NotRendered | ConditionReason::Releasing, _)) => {
+            SignedDuration::from_secs(10)
+        }
         Some(_) => SignedDuration::ZERO,
     }
 }

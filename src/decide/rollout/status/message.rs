@@ -1,10 +1,11 @@
 //! What the status of a form says in words of its rollout.
 
 use crate::api::form::{FormRolloutStatus, Phase};
+use crate::decide::rollout::Form;
+use crate::decide::rollout::index::Named;
 use crate::decide::rollout::reason::{Because, Names, Reason};
 use crate::decide::rollout::status::progress::FormProgress;
 use crate::decide::rollout::status::{Force, FormStatusInputs};
-use crate::decide::rollout::{Form, Node};
 
 /// What the message is made from.
 pub struct Message<'a> {
@@ -106,7 +107,7 @@ impl Message<'_> {
             ..
         } = self.rollout;
         // Not even their live content is ready.
-        let is_broken = |node: &Node| node.held() && node.non_ready();
+        let is_broken = |named: &Named| named.held && named.non_ready;
         let broken = match self.progress.count(is_broken) {
             0 => String::new(),
             n => format!(" ({n} of them not ready)"),

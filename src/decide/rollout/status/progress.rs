@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
+use crate::decide::rollout::Form;
 use crate::decide::rollout::failure::Failed;
+use crate::decide::rollout::index::Named;
 use crate::decide::rollout::reason::Names;
 use crate::decide::rollout::status::FormStatusInputs;
-use crate::decide::rollout::{Form, Node};
 
 pub struct FormProgress<'a> {
-    pub nodes: Vec<(&'a String, &'a Node)>,
+    pub nodes: Vec<Named<'a>>,
     pub ready: i32,
     pub held: i32,
     pub updated: i32,
@@ -38,24 +39,24 @@ impl<'a> FormProgress<'a> {
     pub fn of(name: &'a str, form: &Form, seen: &FormStatusInputs<'a>) -> Self {
         let nodes: Vec<_> = seen.index.nodes_of(name).collect();
         let count =
-            |f: &dyn Fn(&Node) -> bool| nodes.iter().filter(|(_, node)| f(node)).count() as i32;
-        let is_ready = |node: &Node| node.settled_since.is_some() && node.ready;
+            |f: &dyn Fn(&Named) -> bool| nodes.iter().filter(|named| f(named)).count() as i32;
+        let is_ready = |named: &Named| named.node.settled_since.is_some() && named.node.ready;
         let updated = || {
             let all = nodes.iter();
-            all.filter(|(name, node)| !node.held() && !form.unwritten.contains(*name))
+            all.filter(|named| !named.held && !form.unwritten.contains(named.name))
         };
-        let ready_updated = updated().filter(|(_, node)| is_ready(node)).count();
+        let ready_updated = updated().filter(|named| is_ready(named)).count();
         let with_slots = with_slots(name, seen);
         let all_there = !form.outdated && form.unwritten.is_empty() && form.absent.is_empty();
         // What another process told of a node may have changed since; what it said of them all may stand that long.
         let was_complete = |before: &FormRolloutStatus| {
             before.phase == Phase::Complete && before.target_generation == form.rendered_generation
         };
-        let unlooked = nodes.iter().map(|(name, _)| *name);
+        let unlooked = nodes.iter().map(|named| named.name);
         let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(*name)));
         let unrendered = nodes
             .iter()
-            .filter(|(_, node)| !node.held() && node.settled_since.is_some() && !node.ready);
+            .filter(|named| !named.held && named.node.settled_since.is_some() && !named.node.ready);
         let (going, unwritten) = form
             .unwritten
             .iter()
@@ -63,14 +64,14 @@ impl<'a> FormProgress<'a> {
             .partition(|name| seen.snapshot.nodes.get(name).is_some_and(|n| n.deleting));
         FormProgress {
             ready: count(&is_ready),
-            held: count(&Node::held),
+            held: count(&|named| named.held),
             updated: updated().count() as i32,
             ready_updated: ready_updated as i32,
             going,
             unwritten,
             done: ready_updated == nodes.len() && all_there && with_slots.is_empty(),
             looked: unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete),
-            unrendered: Names::of(unrendered.map(|(name, _)| *name)),
+            unrendered: Names::of(unrendered.map(|named| named.name)),
             not_ready: not_ready(&nodes),
             with_slots,
             unlooked,
@@ -83,8 +84,8 @@ impl<'a> FormProgress<'a> {
         self.nodes.len() as i32
     }
 
-    pub fn count(&self, is_counted: impl Fn(&Node) -> bool) -> i32 {
-        let counted = self.nodes.iter().filter(|(_, node)| is_counted(node));
+    pub fn count(&self, is_counted: impl Fn(&Named) -> bool) -> i32 {
+        let counted = self.nodes.iter().filter(|named| is_counted(named));
         counted.count() as i32
     }
 
@@ -118,16 +119,12 @@ fn with_slots(form_name: &str, seen: &FormStatusInputs) -> Names {
 }
 
 /// The updated nodes that are not ready, and why the first of them is not.
-fn not_ready(nodes: &[(&String, &Node)]) -> Option<String> {
-    let of = || {
-        nodes
-            .iter()
-            .filter(|(_, node)| !node.held() && node.non_ready())
-    };
-    let (first, node) = of().next()?;
-    let names = Names::of(of().map(|(name, _)| *name));
-    Some(match &node.why {
-        Some(why) => format!("{names} ({first}: {why})"),
+fn not_ready(nodes: &[Named]) -> Option<String> {
+    let of = || nodes.iter().filter(|named| !named.held && named.non_ready);
+    let first = of().next()?;
+    let names = Names::of(of().map(|named| named.name));
+    Some(match &first.node.why {
+        Some(why) => format!("{names} ({}: {why})", first.name),
         None => names.to_string(),
     })
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::api::conditions::ConditionReason;
 use crate::api::stamp;
 use crate::decide::node::plan::status;
+use crate::decide::rollout::reason::Reason as Held;
 
 #[test]
 fn a_broken_graph_touches_nothing_and_is_said() {
@@ -572,4 +573,12 @@ fn what_keeps_a_node_that_goes_is_named() {
     all.extend((2..5).map(going));
     let text = status::waits_for(&all);
     assert!(text.ends_with("Thing/tenants/o2, and 2 more"), "{text}");
+}
+
+#[test]
+fn a_status_does_not_come_between_a_node_and_its_release() {
+    let patience = |reason: Held| status::patience(Some((reason.word(), reason.summary())));
+    assert!(patience(Held::Releasing) > status::patience(None));
+    let form = "web".to_owned();
+    assert!(patience(Held::Paused { form }).is_zero());
 }
