@@ -39,10 +39,7 @@ async fn nothing_is_kept_of_a_node_that_is_gone() {
         in_vain: None,
         since: Timestamp::UNIX_EPOCH,
     };
-    world
-        .node_memory
-        .lock()
-        .insert(key.clone(), NodeMemory::default());
+    world.node_memory.lock().insert(key.clone(), Box::default());
     world.looked.lock().insert(key.clone(), looked);
     let unchanged = ("hash".to_owned(), true);
     world.unchanged.lock().insert(key.clone(), unchanged);

@@ -333,7 +333,10 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
         let node = existing.get(write.name.as_str()).copied();
         let group = match node {
             Some(node) => policy.group_of(&node.labels, write.group),
-            None => policy.group_of(&labels(&seen.source.hub.name, &write.uid), write.group),
+            None => policy.group_of(
+                &labels(&seen.source.hub.name, &write.uid).into(),
+                write.group,
+            ),
         };
         let is_broken = node.is_some_and(|node| node.is_broken());
         (!is_broken, write.waits, group)
