@@ -7,9 +7,12 @@ pub mod events;
 pub mod form;
 #[allow(clippy::duplicated_attributes)] // one printcolumn attribute for each column
 pub mod hub;
+
 pub mod names;
 #[allow(clippy::duplicated_attributes)] // one printcolumn attribute for each column
 pub mod node;
 pub mod policy;
 pub mod resource;
 pub mod stamp;
+pub mod text;
+pub mod texts;

@@ -18,6 +18,7 @@ mod prose;
 pub mod published;
 pub mod queue;
 pub mod shallow;
+pub mod shared;
 pub mod unmanaged;
 pub mod vital;
 pub mod watch;

@@ -126,7 +126,7 @@ pub struct World {
     pub conflicts: Mutex<BTreeMap<NodeKey, Conflicts>>,
     /// Nodes whose pods were evicted for the maintenance of a Kubernetes node.
     pub maintained: Mutex<BTreeMap<NodeKey, Maintained>>,
-    node_memory: Mutex<BTreeMap<NodeKey, node::NodeMemory>>,
+    node_memory: Mutex<BTreeMap<NodeKey, Box<node::NodeMemory>>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::HubMemory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::RolloutMemory>>,
     pub recordings: Recordings,

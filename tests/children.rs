@@ -294,7 +294,8 @@ async fn drift_is_taken_back_whatever_the_strategy() -> Result<()> {
         .chain(STRATEGIES.map(|strategy| ("ConfigMap", strategy)))
     {
         let object = fleet.get(kind, &format!("t0-{id}")).await?;
-        applied.insert(id, Child::of(&object).applied_fields_hash);
+        let hash = Child::of(&object).applied_fields_hash;
+        applied.insert(id, hash.to_string());
     }
     let older = json!(hash_value(&json!(applied)));
     for is_older in [false, true] {

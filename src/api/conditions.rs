@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::stamp;
+use crate::api::text::Text;
 
 mod reason;
 
@@ -16,19 +17,19 @@ pub use reason::ConditionReason;
 pub struct Condition {
     /// What the condition is about, in CamelCase.
     #[serde(rename = "type")]
-    pub type_: String,
+    pub type_: Text,
     /// True, False or Unknown.
-    pub status: String,
+    pub status: Text,
     /// The generation of the object that the condition speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When `status` last changed (RFC 3339).
     pub last_transition_time: Timestamp,
     /// Why, as one CamelCase word for programs.
-    pub reason: String,
+    pub reason: Text,
     /// Why, in a sentence for people.
     #[serde(default)]
-    pub message: String,
+    pub message: Text,
 }
 
 /// A condition as a decision states it: the transition time follows from what was there before.
@@ -39,6 +40,20 @@ pub struct ConditionState {
     pub status: bool,
     pub reason: ConditionReason,
     pub message: String,
+}
+
+impl Condition {
+    /// All of its texts: many objects have the same.
+    pub fn texts_mut(&mut self) -> [&mut Text; 4] {
+        let Condition {
+            type_,
+            status,
+            reason,
+            message,
+            ..
+        } = self;
+        [type_, status, reason, message]
+    }
 }
 
 impl ConditionState {
@@ -77,12 +92,12 @@ pub fn merge(
             // A clock that was ahead is no reason to wait until the others have come so far.
             .map_or(now, |c| c.last_transition_time.min(now));
         let condition = Condition {
-            type_: state.type_.to_owned(),
-            status: status.to_owned(),
+            type_: state.type_.into(),
+            status: status.into(),
             observed_generation: generation,
             last_transition_time: stamp::millis(since),
-            reason: state.reason.as_str().to_owned(),
-            message: state.message.clone(),
+            reason: state.reason.as_str().into(),
+            message: state.message.as_str().into(),
         };
         match conditions.iter_mut().find(|c| c.type_ == state.type_) {
             Some(old) => *old = condition,

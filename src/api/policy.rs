@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::api::texts::Texts;
+
 /// A number of nodes, or a percentage of a form's nodes (`3`, `"10%"`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Skew {
@@ -304,7 +306,7 @@ pub struct Rollout {
 
 impl Rollout {
     /// The number of the node's group: the first whose labels it has, or that the hub found for its row.
-    pub fn group_of(&self, labels: &BTreeMap<String, String>, of_row: Option<usize>) -> usize {
+    pub fn group_of(&self, labels: &Texts, of_row: Option<usize>) -> usize {
         let has = |(name, value): (&String, &String)| labels.get(name) == Some(value);
         let is_in = |(number, group): (usize, &Group)| match group.when {
             Some(_) => of_row == Some(number),
@@ -315,17 +317,13 @@ impl Rollout {
     }
 
     /// The node's value of each of the domains, by its labels and by what the hub found in its row.
-    pub fn domains_of(
-        &self,
-        labels: &BTreeMap<String, String>,
-        of_row: &BTreeMap<String, String>,
-    ) -> Vec<String> {
+    pub fn domains_of(&self, labels: &Texts, of_row: &BTreeMap<String, String>) -> Vec<String> {
         let value = |domain: &Domain| {
             let value = match (&domain.label, &domain.variable) {
                 (Some(label), _) => labels.get(label),
-                (None, variable) => of_row.get(variable.as_ref()?),
+                (None, variable) => of_row.get(variable.as_ref()?).map(String::as_str),
             };
-            value.cloned()
+            value.map(str::to_owned)
         };
         let domains = self.domains.iter();
         domains
@@ -406,7 +404,7 @@ mod tests {
             let owned = pairs
                 .iter()
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-            owned.collect::<BTreeMap<_, _>>()
+            Texts::from(owned.collect::<BTreeMap<_, _>>())
         };
         for (name, labels, of_row, expected) in [
             (

@@ -165,13 +165,13 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
     let told = forms.iter().filter_map(|form| {
         let conditions = &form.status.conditions;
         let held = conditions.iter().find(|c| c.type_ == "Held")?;
-        let said = (held.reason.clone(), held.message.clone());
+        let said = (held.reason.to_string(), held.message.to_string());
         (held.status == "True").then_some((form.name.clone(), said))
     });
     let invalid = forms.iter().filter_map(|form| {
         let conditions = &form.status.conditions;
         let valid = conditions.iter().find(|c| c.type_ == "Valid")?;
-        let said = (valid.reason.clone(), valid.message.clone());
+        let said = (valid.reason.to_string(), valid.message.to_string());
         (valid.status == "False").then_some((form.name.clone(), said))
     });
     let now = clock::now();

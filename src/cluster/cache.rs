@@ -102,7 +102,14 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
 
     /// The object was deleted in this version, or left the watch's selector in it. None: another has its name, or it is back
     /// already.
-    pub fn deleted(&mut self, key: &K, (uid, version): (&str, &str)) -> Option<Arc<V>> {
+    pub fn deleted<Q: Ord + ?Sized>(
+        &mut self,
+        key: &Q,
+        (uid, version): (&str, &str),
+    ) -> Option<Arc<V>>
+    where
+        K: Borrow<Q>,
+    {
         self.gone.note(uid, version);
         let known = self.all.get(key)?;
         let is_back = version::is_newer(known.resource_version(), version);
@@ -118,7 +125,10 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
     }
 
     /// A request found the object gone.
-    pub fn forget(&mut self, key: &K, uid: &str) -> Option<Arc<V>> {
+    pub fn forget<Q: Ord + ?Sized>(&mut self, key: &Q, uid: &str) -> Option<Arc<V>>
+    where
+        K: Borrow<Q>,
+    {
         let known = self.all.get(key).filter(|known| known.uid() == uid)?;
         self.gone.note(uid, known.resource_version());
         self.all.remove(key)

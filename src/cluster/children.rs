@@ -9,9 +9,11 @@ use serde_json::Value;
 use crate::api::names;
 use crate::cluster::cache::{Asked, Cache, Cached, Changed, identity};
 use crate::cluster::objects::Served;
+use crate::cluster::shared::Shared;
 use crate::cluster::vital::{self, RwLock};
 use crate::cluster::watch::{Change, NoList, Which, follow};
-use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, key_of};
+use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, Owner, key_of};
+use crate::decide::readiness::Readiness;
 
 /// Cheap to clone; all clones are one cache.
 #[derive(Clone)]
@@ -23,34 +25,14 @@ pub struct Children {
 
 #[derive(Default)]
 struct Inner {
-    children: BTreeMap<Kind, Cache<ObjectKey, Child>>,
-    by_node: BTreeMap<NodeKey, BTreeSet<ObjectKey>>,
+    children: BTreeMap<Kind, Cache<Arc<ObjectKey>, Child>>,
+    by_node: BTreeMap<NodeKey, BTreeSet<Arc<ObjectKey>>>,
     kinds: BTreeMap<Kind, Watched>,
     /// Jobs that had completed when they went, until their node is looked at: it may not have seen them so.
     ended: BTreeMap<NodeKey, Vec<(ObjectKey, Arc<Child>)>>,
-    owned: Shared,
-}
-
-/// Texts that many objects have, once.
-#[derive(Default)]
-struct Shared {
-    texts: BTreeSet<Arc<str>>,
-    /// How many were in use when they were counted last.
-    used: usize,
-}
-
-impl Shared {
-    fn one(&mut self, text: Arc<str>) -> Arc<str> {
-        if let Some(known) = self.texts.get(&text) {
-            return known.clone();
-        }
-        if self.texts.len() > 2 * self.used + 64 {
-            self.texts.retain(|text| Arc::strong_count(text) > 1);
-            self.used = self.texts.len();
-        }
-        self.texts.insert(text.clone());
-        text
-    }
+    texts: Shared<str>,
+    owners: Shared<Owner>,
+    readiness: Shared<Readiness>,
 }
 
 #[derive(Default)]
@@ -149,7 +131,7 @@ impl Children {
     pub fn of_node(&self, node: &NodeKey) -> BTreeMap<ObjectKey, Arc<Child>> {
         let inner = self.inner.read();
         let keys = inner.by_node.get(node).into_iter().flatten();
-        keys.filter_map(|key| Some((key.clone(), inner.get(key)?.clone())))
+        keys.filter_map(|key| Some(((**key).clone(), inner.get(key)?.clone())))
             .collect()
     }
 
@@ -201,7 +183,7 @@ impl Inner {
         self.children.get(&key.kind)?.get(key)
     }
 
-    fn of_kind(&mut self, kind: &Kind) -> &mut Cache<ObjectKey, Child> {
+    fn of_kind(&mut self, kind: &Kind) -> &mut Cache<Arc<ObjectKey>, Child> {
         self.children.entry(kind.clone()).or_default()
     }
 
@@ -211,12 +193,17 @@ impl Inner {
 
     fn child(&mut self, object: &Value) -> Arc<Child> {
         let mut child = Child::of(object);
-        child.owned = self.owned.one(child.owned);
+        self.owners.share(&mut child.owner);
+        self.readiness.share(&mut child.readiness);
+        // The same for all objects of a form.
+        self.texts.share(&mut child.fields_hash);
+        self.texts.share(&mut child.applied_fields_hash);
+        self.texts.share(&mut child.owned);
         Arc::new(child)
     }
 
     fn learn(&mut self, object: &Value, asked: Asked) -> Arc<Child> {
-        let (key, child) = (key_of(object), self.child(object));
+        let (key, child) = (Arc::new(key_of(object)), self.child(object));
         let of_kind = self.of_kind(&key.kind);
         let Some(changed) = of_kind.learn(key.clone(), child.clone(), Some(asked)) else {
             return child;
@@ -229,7 +216,7 @@ impl Inner {
         match change {
             Change::Restarted => self.of_kind(kind).restarted(),
             Change::Applied(object) => {
-                let (key, child) = (key_of(&object), self.child(&object));
+                let (key, child) = (Arc::new(key_of(&object)), self.child(&object));
                 let changed = self.of_kind(kind).applied(key.clone(), child);
                 return self.put(&key, &changed);
             }
@@ -261,7 +248,7 @@ impl Inner {
     }
 
     /// Returns the nodes for which something changed.
-    fn put(&mut self, key: &ObjectKey, changed: &Changed<Child>) -> BTreeSet<NodeKey> {
+    fn put(&mut self, key: &Arc<ObjectKey>, changed: &Changed<Child>) -> BTreeSet<NodeKey> {
         let (Some(now), old) = (&changed.now, &changed.before) else {
             return BTreeSet::new();
         };
@@ -301,22 +288,5 @@ impl Inner {
                 self.by_node.remove(node);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_many_objects_have_is_kept_once_and_for_as_long_as_one_has_it() {
-        let mut shared = Shared::default();
-        let first = shared.one("a".into());
-        assert!(Arc::ptr_eq(&first, &shared.one("a".into())));
-        for i in 0..1000 {
-            shared.one(i.to_string().into());
-        }
-        assert!(shared.texts.len() < 100, "{}", shared.texts.len());
-        assert!(Arc::ptr_eq(&first, &shared.one("a".into())));
     }
 }

@@ -22,7 +22,7 @@ struct Inner {
     /// Nodes to be told when something becomes of a namespace.
     waiting: BTreeMap<String, BTreeSet<NodeKey>>,
     /// The same by node.
-    of_node: BTreeMap<NodeKey, BTreeSet<String>>,
+    of_node: BTreeMap<NodeKey, Vec<String>>,
 }
 
 /// What a node has seen of a namespace: its uid, and whether it was being deleted.
@@ -50,7 +50,7 @@ impl Namespaces {
         let waiting = inner.waiting.entry(name.to_owned()).or_default();
         if waiting.insert(node.clone()) {
             let of_node = inner.of_node.entry(node.clone()).or_default();
-            of_node.insert(name.to_owned());
+            of_node.push(name.to_owned());
         }
         inner.present.get(name).map(|now| now.present.clone())
     }
@@ -116,7 +116,7 @@ impl Inner {
         let nodes = self.waiting.remove(name).unwrap_or_default();
         for node in &nodes {
             if let Some(names) = self.of_node.get_mut(node) {
-                names.remove(name);
+                names.retain(|other| other != name);
                 if names.is_empty() {
                     self.of_node.remove(node);
                 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::api::conditions::Condition;
 use crate::cluster::cache::{Asked, Cache, Cached, Changed, FirstList, identity};
+use crate::cluster::shared::Shared;
 use crate::cluster::vital::RwLock;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
-use crate::decide::node::digest::NodeDigest;
+use crate::decide::node::digest::{Declared, NodeDigest};
 
 /// Namespace and name of a hub.
 pub type HubKey = (String, String);
@@ -26,6 +28,8 @@ struct Inner {
     nodes: Cache<NodeKey, NodeDigest>,
     /// By the node's name.
     by_hub: BTreeMap<HubKey, BTreeMap<String, Arc<NodeDigest>>>,
+    declared: Shared<Declared>,
+    texts: Shared<str>,
 }
 
 impl Cached for NodeDigest {
@@ -108,11 +112,21 @@ impl Nodes {
 }
 
 impl Inner {
-    fn digest(&self, object: &Value) -> (NodeKey, Arc<NodeDigest>) {
+    fn digest(&mut self, object: &Value) -> (NodeKey, Arc<NodeDigest>) {
         let key = key_of(object);
         let known = self.nodes.get(&key);
         let known = known.filter(|known| known.uid == identity(object).0);
-        let digest = NodeDigest::of(object, known.map(|known| &**known));
+        let mut digest = NodeDigest::of(object, known.map(|known| &**known));
+        // None where they are those of the last digest.
+        for facts in Arc::get_mut(&mut digest.facts).into_iter().flatten() {
+            self.declared.share(&mut facts.declared);
+        }
+        if let Some(status) = Arc::get_mut(&mut digest.status) {
+            status.conditions.shrink_to_fit();
+            for text in status.conditions.iter_mut().flat_map(Condition::texts_mut) {
+                self.texts.share(&mut text.0);
+            }
+        }
         (key, Arc::new(digest))
     }
 

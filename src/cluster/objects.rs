@@ -27,8 +27,8 @@ use crate::decide::shared::refusal::without_values;
 
 pub use crate::cluster::api_error::ApiError;
 
-/// Objects of one page of a list.
-const LIST_PAGE: u32 = 500;
+/// Objects of one page of a list, which is in memory at once.
+const LIST_PAGE: u32 = 100;
 
 /// A kind as the cluster serves it.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::cluster::json_object::JsonObject;
 
-/// A page of the first list. Larger than most fleets need, small enough not to hold many megabytes at once.
-const PAGE_SIZE: u32 = 500;
+/// A page of the first list. It is in memory at once, as text and as JSON: with 500 LynqNodes of 20 KB that were 100 MB.
+const PAGE_SIZE: u32 = 100;
 /// The server ends a watch after this long, so one that died without a word is noticed.
 pub const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 

@@ -25,10 +25,10 @@ use crate::cluster::process;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::datasource::database::Limits;
-use crate::decide::child::ObjectKey;
+use crate::decide::child::{NodeKey, ObjectKey};
 use crate::decide::hub::desired::{Desired, Lack};
 use crate::decide::hub::render::CompiledForm;
-use crate::decide::hub::rows::Rows;
+use crate::decide::hub::rows::{Row, Rows};
 use crate::decide::hub::sync::{self, SyncInputs};
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::shared::backoff::Backoff;
@@ -126,7 +126,17 @@ async fn sync(
         .into_iter()
         .chain([Backoff::HUB_REFUSED.longest])
         .min();
-    let rows = match source::read_rows(world, (hub, true), &spec, &Limits::default()).await {
+    let forced = is_forced(&hub.annotations);
+    let key = (hub.namespace.clone(), hub.name.clone());
+    let (forms, _) = process::compute(|| compile_forms(world, &key, forced, memory));
+    let node = |name: String| {
+        let namespace = hub.namespace.clone();
+        let node = world.nodes.get(&NodeKey { namespace, name })?;
+        (node.hub == hub.name).then_some(node)
+    };
+    let is_settled = |row: &Row| sync::is_settled(&forms, &memory.rendered, &node, row);
+    let limits = Limits::default();
+    let rows = match source::read_rows(world, (hub, true), &spec, &limits, &is_settled).await {
         Ok(rows) => rows,
         Err(problem) => {
             // Nothing is changed and nothing deleted, and the counts stay as they were.
@@ -136,7 +146,7 @@ async fn sync(
     };
     let _turn = turns.acquire().await.expect("it is never closed");
     // First what was said, then what is decided on: whatever changes between the two, and after them, is noticed.
-    let said = world.said(&(hub.namespace.clone(), hub.name.clone()));
+    let said = world.said(&key);
     // The hub may have changed while the database answered.
     let current = world.hubs.get(&hub.namespace, &hub.name)?;
     if current.uid != hub.uid || current.generation != hub.generation || current.deleting {
@@ -170,7 +180,8 @@ async fn act(
         Some(seed) => seed,
         None => *memory.seed.insert(seed::seed(world, hub).await?),
     };
-    let (source, mut plan, broken) = decide(world, (hub, spec), rows, memory, seed);
+    let (mut source, mut plan, broken) = decide(world, (hub, spec), rows, memory, seed);
+    source.keep_written(&plan.writes);
     let mut failures = vec![];
     let makes = plan.writes.iter().any(|write| write.makes);
     let waits = plan.creations_held.is_some();
@@ -245,7 +256,8 @@ async fn act(
         .iter()
         .any(|node| world.is_behind(node));
     let behind = behind.then_some(Backoff::HUB.first);
-    Ok(waits.chain(behind).chain(say_again).min())
+    let reread = plan.reread.then_some(Duration::ZERO);
+    Ok(waits.chain(behind).chain(say_again).chain(reread).min())
 }
 
 /// Whoever waits for a rollout's end must not read it between the first write and the release loop's next pass: that loop says
@@ -296,7 +308,8 @@ pub struct FirstSync {
 /// Makes the seed of the hub, if it has none, and writes nothing else.
 pub async fn first_sync(world: &World, hub: &Hub) -> Result<FirstSync, String> {
     let spec = hub.spec.clone()?;
-    let rows = source::read_rows(world, (hub, true), &spec, &Limits::default()).await;
+    let limits = Limits::default();
+    let rows = source::read_rows(world, (hub, true), &spec, &limits, &|_| false).await;
     let rows = rows.map_err(|problem| problem.message)?;
     let seed = seed::seed(world, hub).await;
     let seed = seed.map_err(|error| error.to_string())?;
@@ -350,7 +363,7 @@ fn decide(
         creations,
         seed,
     };
-    let foreign = |node: &crate::decide::child::NodeKey| {
+    let foreign = |node: &NodeKey| {
         let of = world.nodes.get(node)?.hub.clone();
         (of != hub.name).then_some(of)
     };

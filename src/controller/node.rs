@@ -50,7 +50,8 @@ pub struct NodeMemory {
     looked: bool,
     /// What was applied for it, newer than the status says.
     record: Option<Record>,
-    resources: BTreeMap<String, ResourceMemory>,
+    /// A list, because nodes are many and have few resources.
+    resources: Vec<ResourceMemory>,
     report: report::ReportMemory,
     /// The maintenance that evicted its pods, while that goes on.
     maintained: Option<String>,
@@ -71,19 +72,41 @@ pub struct NodeMemory {
     applied: BTreeSet<String>,
 }
 
+/// What is rare is behind a pointer: nodes without trouble are many.
 #[derive(Default)]
 struct ResourceMemory {
+    /// Of the resource.
+    id: String,
     /// Hash of the resource that the rest is about.
-    hash: String,
-    failure: Option<Failure>,
+    hash: Arc<str>,
+    failure: Option<Box<Failure>>,
     failures: u32,
     trouble: Option<Trouble>,
     /// The fields that we owned after our last write; None while that is not known.
-    fields_hash: Option<String>,
+    fields_hash: Option<Arc<str>>,
     applies: Applies,
     waiting_since: Option<Timestamp>,
     was_ready: bool,
-    pods: Option<pods::PodsMemory>,
+    pods: Option<Box<pods::PodsMemory>>,
+}
+
+impl NodeMemory {
+    fn resource(&self, id: &str) -> Option<&ResourceMemory> {
+        self.resources.iter().find(|memory| memory.id == id)
+    }
+
+    /// What is remembered of the resource; nothing yet, if it is new.
+    fn resource_mut(&mut self, id: &str) -> &mut ResourceMemory {
+        let known = self.resources.iter().position(|memory| memory.id == id);
+        let at = known.unwrap_or_else(|| {
+            self.resources.push(ResourceMemory {
+                id: id.to_owned(),
+                ..ResourceMemory::default()
+            });
+            self.resources.len() - 1
+        });
+        &mut self.resources[at]
+    }
 }
 
 /// That the object was sent through the gate once more.
@@ -115,9 +138,11 @@ pub async fn reconcile(world: Arc<World>, key: NodeKey) -> Option<Duration> {
         .lock()
         .remove(&key)
         .filter(|memory| memory.uid == node.uid)
-        .unwrap_or_else(|| NodeMemory {
-            uid: node.uid.clone(),
-            ..NodeMemory::default()
+        .unwrap_or_else(|| {
+            Box::new(NodeMemory {
+                uid: node.uid.clone(),
+                ..NodeMemory::default()
+            })
         });
     let mut reconciler = NodeReconciler {
         world: &world,
@@ -162,7 +187,7 @@ pub async fn panicked(world: Arc<World>, key: NodeKey, rest: Duration) {
     let reconciler = NodeReconciler {
         world: &world,
         key: key.clone(),
-        memory: NodeMemory::default(),
+        memory: Box::default(),
     };
     let text = format!(
         "lynqgate cannot reconcile it, and it counts as not ready: {}",
@@ -178,7 +203,7 @@ pub async fn panicked(world: Arc<World>, key: NodeKey, rest: Duration) {
 struct NodeReconciler<'a> {
     world: &'a World,
     key: NodeKey,
-    memory: NodeMemory,
+    memory: Box<NodeMemory>,
 }
 
 impl NodeReconciler<'_> {
@@ -236,7 +261,7 @@ impl NodeReconciler<'_> {
                 .enumerate()
                 .map(|(i, facts)| {
                     let child = children[i].as_deref();
-                    let readiness = child.map(|child| &child.readiness);
+                    let readiness = child.map(|child| &*child.readiness);
                     let has_status = kinds.has_status(&facts.kind);
                     let untold = untold_delay(facts, min_delay, has_status, readiness);
                     self.seen(node, facts, &keys[i], child, untold)
@@ -437,14 +462,15 @@ impl NodeReconciler<'_> {
     fn remember(&mut self, node: &NodeDigest, children: &[Option<Arc<Child>>], now: Timestamp) {
         self.memory
             .resources
-            .retain(|id, _| node.facts.iter().any(|facts| facts.id == *id));
+            .retain(|memory| node.facts.iter().any(|facts| facts.id == memory.id));
         let first = !std::mem::replace(&mut self.memory.looked, true);
         let untouched = first && plan::is_untouched(node, children);
         let was_ready = first && node.was_rolled_out();
         for (facts, child) in node.facts.iter().zip(children) {
-            let memory = self.memory.resources.entry(facts.id.clone()).or_default();
+            let memory = self.memory.resource_mut(&facts.id);
             if memory.hash != facts.hash {
                 *memory = ResourceMemory {
+                    id: facts.id.clone(),
                     hash: facts.hash.clone(),
                     was_ready,
                     ..ResourceMemory::default()
@@ -454,10 +480,11 @@ impl NodeReconciler<'_> {
             if child.applied_hash.as_ref() != Some(&facts.hash) {
                 continue;
             }
-            if untouched {
+            // Also where it is the same: one text for all is enough.
+            if untouched || memory.fields_hash.as_ref() == Some(&child.fields_hash) {
                 memory.fields_hash = Some(child.fields_hash.clone());
             }
-            if child.readiness == Readiness::Ready {
+            if *child.readiness == Readiness::Ready {
                 memory.waiting_since = None;
                 memory.was_ready = true;
             } else if !memory.was_ready {
@@ -476,7 +503,7 @@ impl NodeReconciler<'_> {
         child: Option<&'b Child>,
         untold: SignedDuration,
     ) -> ObservedResource<'b> {
-        let memory = self.memory.resources.get(&facts.id);
+        let memory = self.memory.resource(&facts.id);
         let namespace = self.world.namespaces.wait(&facts.namespace, &self.key);
         ObservedResource {
             facts,
@@ -484,7 +511,7 @@ impl NodeReconciler<'_> {
             child,
             obstacle: (self.memory.maintained.as_deref())
                 .or_else(|| memory?.pods.as_ref()?.obstacle.as_deref()),
-            failure: memory.and_then(|memory| memory.failure.as_ref()),
+            failure: memory.and_then(|memory| memory.failure.as_deref()),
             premise: Premise::of(node, child, namespace),
             fields_hash: memory.and_then(|memory| memory.fields_hash.as_deref()),
             applies: memory.map_or(Applies::default(), |memory| memory.applies),
@@ -532,14 +559,13 @@ impl NodeReconciler<'_> {
                 break;
             };
             let facts = &node.facts[done.index];
-            let memory = &mut self.memory.resources;
-            let memory = memory.entry(facts.id.clone()).or_default();
             // Before anything else may go wrong: what is not in the record is never deleted.
             if matches!(result, Ok(Some(_))) {
                 let record = self.memory.record.get_or_insert_default();
                 record.add(facts);
                 self.memory.applied.insert(facts.id.clone());
             }
+            let memory = self.memory.resource_mut(&facts.id);
             news::note(memory, world, node, facts, done.premise, result);
         }
         Ok(())

@@ -263,7 +263,7 @@ fn around(world: &World, key: &ObjectKey, object: &Value) -> Around {
         .children
         .of_node(&node_key)
         .into_iter()
-        .find_map(|(other, child)| match &child.readiness {
+        .find_map(|(other, child)| match &*child.readiness {
             Readiness::Failed(reason) if other != *key => {
                 Some(format!("{other} of the same lynqnode has failed: {reason}"))
             }

@@ -112,7 +112,7 @@ impl fmt::Display for NodeKey {
 }
 
 /// Whose an object is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// A LynqNode's; the uid is known where an owner reference says it.
     Node {
@@ -124,21 +124,22 @@ pub enum Owner {
     Nobody,
 }
 
-/// What is kept of a child object: a digest, so that memory grows with the number of objects and not with their size.
+/// What is kept of a child object: a digest, so that memory grows with the number of objects and not with their size. What many
+/// objects have in common is behind an `Arc`, so that a cache can share it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
     pub uid: String,
     pub resource_version: String,
     /// Changes with every write but a status's.
     pub written: String,
-    pub owner: Owner,
+    pub owner: Arc<Owner>,
     /// Hash of the resource that was last applied.
-    pub applied_hash: Option<String>,
+    pub applied_hash: Option<Arc<str>>,
     /// Hash of the set of fields that we own, however they were written: it changes when somebody takes one of them over.
-    pub fields_hash: String,
+    pub fields_hash: Arc<str>,
     /// The same of server-side applies alone, as older versions kept it.
-    pub applied_fields_hash: String,
-    /// That set of fields itself, as JSON, without what ties the object to its node. Objects of one form have the same.
+    pub applied_fields_hash: Arc<str>,
+    /// That set of fields itself, as JSON, without what ties the object to its node.
     pub owned: Arc<str>,
     /// It shows that we applied it.
     pub marked: bool,
@@ -150,7 +151,7 @@ pub struct Child {
     pub deleting: bool,
     /// Of one that is being deleted: what keeps it.
     pub finalizers: Vec<String>,
-    pub readiness: Readiness,
+    pub readiness: Arc<Readiness>,
     /// It is a Job that has completed, and may be gone at any time.
     pub completed: bool,
     /// When an apply of ours last changed something, by the API server's clock.
@@ -183,10 +184,10 @@ impl Child {
                 .unwrap_or_default()
                 .to_owned(),
             written: written(object),
-            owner: owner(object),
-            applied_hash: annotation(names::APPLIED_HASH).map(str::to_owned),
-            fields_hash: fields_hash(object),
-            applied_fields_hash: managers::applied_fields_hash(object),
+            owner: owner(object).into(),
+            applied_hash: annotation(names::APPLIED_HASH).map(Arc::from),
+            fields_hash: fields_hash(object).into(),
+            applied_fields_hash: managers::applied_fields_hash(object).into(),
             owned: managers::owned(object).to_string().into(),
             marked: managers::is_marked(object),
             once: annotation(names::CREATED_ONCE) == Some(names::TRUE),
@@ -195,7 +196,7 @@ impl Child {
             retain: annotation(names::DELETION_POLICY) == Some("Retain"),
             deleting,
             finalizers: finalizers.filter(|_| deleting).map(str::to_owned).collect(),
-            readiness: readiness(object),
+            readiness: readiness(object).into(),
             completed: is_completed_job(object),
             applied_at: applied_at(object),
             stepped_at: managers::written_at(object, names::PARTITION_MANAGER),
@@ -204,7 +205,7 @@ impl Child {
 
     /// The node that this object belongs to.
     pub fn node(&self) -> Option<&NodeKey> {
-        match &self.owner {
+        match &*self.owner {
             Owner::Node { key, .. } => Some(key),
             Owner::Other(_) | Owner::Nobody => None,
         }
@@ -212,7 +213,7 @@ impl Child {
 
     /// Whether the object itself says what is to become of it, and is safe from the garbage collector if that is to stay.
     pub fn follows(&self, retain: bool) -> bool {
-        let by_reference = matches!(self.owner, Owner::Node { uid: Some(_), .. });
+        let by_reference = matches!(*self.owner, Owner::Node { uid: Some(_), .. });
         self.retain == retain && !(retain && by_reference)
     }
 }

@@ -31,7 +31,7 @@ use object::Object;
 pub use probe::Probe;
 pub use reason::Reason;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Readiness {
     /// What the object promises is there now, for its newest generation.
     Ready,

@@ -147,8 +147,9 @@ pub fn row(number: usize, image: &str) -> Row {
     Row {
         uid: format!("tenant-{number}"),
         variables: variables
-            .map(|(name, value)| (name.to_owned(), value))
-            .into(),
+            .map(|(name, value)| (name.into(), value.into()))
+            .into_iter()
+            .collect(),
     }
 }
 

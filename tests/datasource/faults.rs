@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use lynqgate::datasource::SourceError;
 use lynqgate::datasource::error::{Limit, Stage};
-use lynqgate::decide::hub::rows::RowCount;
+use lynqgate::decide::hub::rows::{Collector, RowCount};
 
 use crate::cluster::database::{Database, Product};
 use crate::datasource::{columns, create, query, read, settings, shared, source, start};
@@ -223,20 +223,25 @@ async fn limits_of_a_result(product: Product) {
     }
 }
 
+/// Also of a whole sync: of rows from which nothing is to be rendered only the uids are kept.
 async fn memory_stays_bounded_over_many_rows(product: Product) {
     let database = shared(product).await;
     create(database, "many", &[big(product, 100_000)]).await;
     let source = source(product, settings(database, "many", "v"));
-    let mut bytes = 0;
+    let columns = columns(&["plan"]);
+    let (mut bytes, mut collector) = (0, Collector::new(&columns));
     fs::write("/proc/self/clear_refs", "5").expect("the peak is reset");
     let before = peak_memory();
     let count = source
-        .rows(&columns(&["plan"]), |row| {
+        .rows(&columns, |row| {
             bytes += row.values[2].as_ref().map_or(0, Vec::len);
+            collector.push_unless(&|_| true, row);
         })
         .await;
     assert_eq!(count, Ok(RowCount(100_000)));
     assert_eq!(bytes, 200_000_000);
+    let rows = collector.finish(RowCount(100_000)).expect("not too many");
+    assert_eq!((rows.settled.len(), rows.rows.len()), (100_000, 0));
     let grown = peak_memory() - before;
     assert!(grown < 60_000_000, "the peak grew by {grown} bytes");
 }

@@ -104,8 +104,8 @@ async fn a_column_mapped_twice_is_read_once(product: Product) {
     let rows = rows.expect("one row").rows;
     let variables = &rows["acme"].variables;
     assert_eq!(
-        ["hostOrUrl", "a", "b"].map(|name| variables[name].as_str()),
-        ["acme", "pro", "pro"]
+        ["hostOrUrl", "a", "b"].map(|name| variables.get(name)),
+        ["acme", "pro", "pro"].map(Some)
     );
 }
 

@@ -35,7 +35,7 @@ pub async fn rows_now(
     };
     let spec = hub.spec.clone()?;
     let limits = Limits::within(patience);
-    let rows = source::read_rows(world, (&hub, true), &spec, &limits).await;
+    let rows = source::read_rows(world, (&hub, true), &spec, &limits, &|_| false).await;
     let skew = spec.rollout.as_ref().map(|rollout| rollout.max_skew);
     let says = HubSays {
         skew: skew.unwrap_or_default(),
@@ -67,6 +67,6 @@ pub async fn rows_as(world: &World, hub: &Value, patience: Duration) -> Result<R
     let hub = Hub::of(hub);
     let spec = hub.spec.clone()?;
     let limits = Limits::within(patience);
-    let rows = source::read_rows(world, (&hub, false), &spec, &limits).await;
+    let rows = source::read_rows(world, (&hub, false), &spec, &limits, &|_| false).await;
     rows.map_err(|problem| problem.message)
 }

@@ -22,7 +22,7 @@ use crate::datasource::{DataSource, SourceError};
 use crate::decide::admission::Doubt;
 use crate::decide::child::{Kind, ObjectKey};
 use crate::decide::hub::hosts::Hosts;
-use crate::decide::hub::rows::{Collector, Columns, RowCount, Rows};
+use crate::decide::hub::rows::{Collector, Columns, Row, RowCount, Rows};
 
 /// Why there are no rows.
 pub struct Problem {
@@ -97,19 +97,31 @@ impl Databases {
     }
 }
 
-/// Of a hub that is not stored nothing is remembered: it may never be.
+/// Which columns are read, and of which rows no more is kept than the uid.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    columns: &'a Columns,
+    is_settled: &'a (dyn Fn(&Row) -> bool + Sync),
+}
+
+/// Of a hub that is not stored nothing is remembered: it may never be. Of a row that is settled only the uid is kept.
 pub async fn read_rows(
     world: &World,
     (hub, is_stored): (&Hub, bool),
     spec: &HubSpec,
     limits: &Limits,
+    is_settled: &(dyn Fn(&Row) -> bool + Sync),
 ) -> Result<Rows, Problem> {
-    let columns = Columns::of(spec).map_err(Problem::invalid)?;
+    let columns = &Columns::of(spec).map_err(Problem::invalid)?;
+    let wanted = Wanted {
+        columns,
+        is_settled,
+    };
     match needed(spec)? {
         Needed::Server(server) => {
-            read_database(world, (hub, is_stored), &server, &columns, limits).await
+            read_database(world, (hub, is_stored), &server, wanted, limits).await
         }
-        Needed::ConfigMap(config_map) => read_config_map(world, hub, config_map, &columns).await,
+        Needed::ConfigMap(config_map) => read_config_map(world, hub, config_map, wanted).await,
     }
 }
 
@@ -207,7 +219,7 @@ async fn read_database(
     world: &World,
     (hub, is_stored): (&Hub, bool),
     server: &Server<'_>,
-    columns: &Columns,
+    wanted: Wanted<'_>,
     limits: &Limits,
 ) -> Result<Rows, Problem> {
     let known = world.databases.of(hub);
@@ -218,7 +230,7 @@ async fn read_database(
     let before = known.as_ref().filter(same);
     let mut outcome = None;
     if let Some(before) = before {
-        outcome = Some(collect(source(server, &before.settings, limits), columns).await);
+        outcome = Some(collect(source(server, &before.settings, limits), wanted).await);
     }
     let refused = |outcome: &Collected| {
         use SourceError::{AccessDenied, Tls};
@@ -228,7 +240,7 @@ async fn read_database(
         let settings = settings(world, hub, server).await?;
         // The same password once more could lock the user out.
         if before.is_none_or(|before| before.settings != settings) {
-            outcome = Some(collect(source(server, &settings, limits), columns).await);
+            outcome = Some(collect(source(server, &settings, limits), wanted).await);
         }
         if is_stored {
             *known = Some(CachedSettings {
@@ -243,11 +255,11 @@ async fn read_database(
 }
 
 /// Once more where another connection of the same user was in the way.
-async fn collect(source: DataSource, columns: &Columns) -> Collected {
-    match collect_once(&source, columns).await {
+async fn collect(source: DataSource, wanted: Wanted<'_>) -> Collected {
+    match collect_once(&source, wanted).await {
         Err(SourceError::TooManyConnections { .. }) => {
             sleep(TOO_MANY_PAUSE).await;
-            collect_once(&source, columns).await
+            collect_once(&source, wanted).await
         }
         other => other,
     }
@@ -257,7 +269,7 @@ async fn read_config_map(
     world: &World,
     hub: &Hub,
     reference: &ConfigMapKey,
-    columns: &Columns,
+    wanted: Wanted<'_>,
 ) -> Result<Rows, Problem> {
     let ConfigMapKey { name, key } = reference;
     let Some(format) = Format::of(key) else {
@@ -277,15 +289,15 @@ async fn read_config_map(
         format,
         text: text.to_owned(),
     });
-    finish(collect_once(&source, columns).await, &format!("{named}: "))
+    finish(collect_once(&source, wanted).await, &format!("{named}: "))
 }
 
 /// Ends as soon as there are too many rows: what is left of the result goes with its connection.
-async fn collect_once(source: &DataSource, columns: &Columns) -> Collected {
-    let mut collector = Collector::new(columns);
+async fn collect_once(source: &DataSource, wanted: Wanted<'_>) -> Collected {
+    let mut collector = Collector::new(wanted.columns);
     let over = Notify::new();
     let on_row = |row| {
-        collector.push(row);
+        collector.push_unless(wanted.is_settled, row);
         if collector.is_over() {
             over.notify_one();
         }
@@ -293,7 +305,7 @@ async fn collect_once(source: &DataSource, columns: &Columns) -> Collected {
     let count = tokio::select! {
         biased;
         () = over.notified() => RowCount(0),
-        count = source.rows(columns, on_row) => count?,
+        count = source.rows(wanted.columns, on_row) => count?,
     };
     Ok((collector, count))
 }

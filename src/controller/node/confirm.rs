@@ -40,7 +40,7 @@ pub async fn confirm_ready(world: &World, node: &NodeDigest) -> Result<bool, Api
             }
         };
         let current = child.applied_hash.as_ref() == Some(&facts.hash) || facts.once;
-        let told = match &child.readiness {
+        let told = match &*child.readiness {
             readiness @ Readiness::Unknown(_) => {
                 let min_delay = min_delay(world, node);
                 let delay = untold_delay(facts, min_delay, served.has_status, Some(readiness));
@@ -77,7 +77,7 @@ async fn unknown_is_ready(world: &World, node: &NodeDigest) -> Result<bool, ApiE
     for key in &keys {
         let unready = |child: &Child| {
             is_ours(child, node)
-                && !matches!(child.readiness, Readiness::Ready | Readiness::Unknown(_))
+                && !matches!(*child.readiness, Readiness::Ready | Readiness::Unknown(_))
         };
         let child = read_child(world, node, key).await?;
         if child.is_some_and(|child| unready(&child)) {

@@ -82,8 +82,9 @@ impl NodeReconciler<'_> {
             }
             self.memory.waits_since = None;
         };
-        let unseen = record.kinds().intersection(&kinds.unlisted);
-        let unlisted = unseen.into_iter().next().map(|kind| {
+        let mut recorded = record.kinds().iter();
+        let unseen = recorded.find(|kind| kinds.unlisted.contains(*kind));
+        let unlisted = unseen.map(|kind| {
             format!(
                 "the lynqnode stays until its objects of kind {kind} are gone, which the operator cannot list: see that the \
                  API server serves them, and that the operator may get, list, watch and delete them"

@@ -1,5 +1,7 @@
 //! Events for what becomes of a node's resources: one for each piece of news, not for each attempt.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use crate::api::events::EventReason;
@@ -21,7 +23,7 @@ impl NodeReconciler<'_> {
         let applied = std::mem::take(&mut self.memory.applied);
         for (facts, outcome) in node.facts.iter().zip(&plan.outcomes) {
             let failed = outcome.state == State::ApplyFailed && outcome.step == StepKind::Go;
-            let memory = self.memory.resources.entry(facts.id.clone()).or_default();
+            let memory = self.memory.resource_mut(&facts.id);
             // That it goes on is news when something is written.
             let said = |trouble: &&Trouble| {
                 !matches!(trouble, Trouble::Proceeded { .. }) || applied.contains(&facts.id)
@@ -94,7 +96,7 @@ pub fn note(
             if fields_hash.is_none() {
                 return;
             }
-            memory.fields_hash = fields_hash;
+            memory.fields_hash = fields_hash.map(Arc::from);
             memory.applies.note(now);
             memory.was_ready = false;
             memory.waiting_since = Some(now);
@@ -144,5 +146,5 @@ fn fail(
         let text = format!("Resource {:?}, {object}: {}", facts.id, failure.message);
         warn(world, node, reason, text);
     }
-    memory.failure = Some(failure);
+    memory.failure = Some(Box::new(failure));
 }

@@ -103,9 +103,7 @@ impl NodeReconciler<'_> {
     ) -> Option<Timestamp> {
         let (mut next, mut news): (Option<Instant>, bool) = (None, false);
         for ((facts, key), child) in node.facts.iter().zip(keys).zip(children) {
-            let Some(resource) = self.memory.resources.get_mut(&facts.id) else {
-                continue;
-            };
+            let resource = self.memory.resource_mut(&facts.id);
             let waits = |child: &&Arc<Child>| {
                 let reason = child.readiness.reason();
                 facts.wait_for_ready && reason.is_some_and(Reason::is_of_pods)
@@ -114,7 +112,9 @@ impl NodeReconciler<'_> {
                 resource.pods = None;
                 continue;
             };
-            let memory = resource.pods.get_or_insert_with(|| PodsMemory::new(child));
+            let memory = resource
+                .pods
+                .get_or_insert_with(|| Box::new(PodsMemory::new(child)));
             news |= memory.look(self.world, key, child).await;
             next = next.into_iter().chain([memory.again_at]).min();
         }

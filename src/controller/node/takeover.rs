@@ -263,7 +263,7 @@ impl Foreseen {
         };
         let child = Child::of(&live);
         let (ours, orphaned) = (is_ours(&child, node), child.orphaned);
-        let why = match child.owner {
+        let why = match *child.owner {
             _ if child.deleting => Some("it is being deleted".to_owned()),
             _ if ours => None,
             Owner::Nobody => refused(&child, node, resource.conflict_policy, false),

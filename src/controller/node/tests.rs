@@ -39,10 +39,7 @@ async fn nothing_is_kept_of_a_node_that_is_gone() {
         in_vain: None,
         since: Timestamp::UNIX_EPOCH,
     };
-    world
-        .node_memory
-        .lock()
-        .insert(key.clone(), NodeMemory::default());
+    world.node_memory.lock().insert(key.clone(), Box::default());
     world.looked.lock().insert(key.clone(), looked);
     world.in_vain.lock().insert(key.clone());
     let unchanged = ("hash".to_owned(), true);

@@ -401,7 +401,7 @@ impl RolloutReconciler<'_> {
             && let Some(condition) = status.conditions.iter().find(|c| c.type_ == "Valid")
             && let Some(word) = ConditionReason::named(&condition.reason)
         {
-            let told = condition.message.clone();
+            let told = condition.message.to_string();
             self.world.events.tell(&about, EventReason::Of(word), told);
         }
     }

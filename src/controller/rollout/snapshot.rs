@@ -202,7 +202,7 @@ fn form_view(
     let policy = spec.rollout.clone().unwrap_or_default();
     let group_of = |(name, group): (String, Option<usize>)| {
         let labels = sync::labels(&form.hub_id, uid_of(&name, &form.name));
-        let group = policy.group_of(&labels, group);
+        let group = policy.group_of(&labels.into(), group);
         (name, group)
     };
     let absent = absent.into_iter().map(group_of).collect();

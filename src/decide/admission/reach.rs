@@ -88,17 +88,19 @@ fn named(uids: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::texts::Texts;
     use crate::decide::hub::rows::{Row, RowCount};
 
     fn rows(all: &[(&str, &str)]) -> Rows {
         let row = |(uid, plan): &(&str, &str)| {
-            let variables = BTreeMap::from([("plan".to_owned(), (*plan).to_owned())]);
+            let variables = Texts::from_iter([("plan".into(), (*plan).into())]);
             let uid = (*uid).to_owned();
             (uid.clone(), Row { uid, variables })
         };
         Rows {
             read: RowCount(all.len() as u64),
             rows: all.iter().map(row).collect(),
+            settled: BTreeSet::new(),
             inactive: 0,
             skipped: vec![],
             protected: BTreeSet::new(),

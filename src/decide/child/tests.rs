@@ -78,7 +78,7 @@ fn a_child_beside_its_node_has_an_owner_reference() {
     );
     assert_eq!(object["metadata"]["annotations"]["a"], "b");
     assert_eq!(
-        Child::of(&object).owner,
+        *Child::of(&object).owner,
         Owner::Node {
             key: node(),
             uid: Some("u1".into())
@@ -110,7 +110,7 @@ fn elsewhere_and_retained_children_have_labels_instead() {
         );
         assert_eq!(key_of(&object).namespace, namespace, "{name}");
         assert_eq!(
-            Child::of(&object).owner,
+            *Child::of(&object).owner,
             Owner::Node {
                 key: node(),
                 uid: None
@@ -170,7 +170,7 @@ fn whose_an_object_is() {
             },
         ),
     ] {
-        assert_eq!(Child::of(&object(metadata)).owner, expected, "{name}");
+        assert_eq!(*Child::of(&object(metadata)).owner, expected, "{name}");
     }
 }
 

@@ -325,7 +325,8 @@ pub fn text_as_lynq(inputs: &RowInputs, field: &str, text: &str) -> Result<Strin
 /// hub's and the form's name.
 fn variables(inputs: &RowInputs) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::from([("uid".to_owned(), inputs.row.uid.clone())]);
-    variables.extend(inputs.row.variables.clone());
+    let of_row = inputs.row.variables.iter();
+    variables.extend(of_row.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let url = variables
         .entry("hostOrUrl".to_owned())
         .or_insert_with(|| inputs.row.uid.clone())

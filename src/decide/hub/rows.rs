@@ -12,10 +12,12 @@ pub mod uid;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::api::hub::HubSpec;
+use crate::api::texts::Texts;
 use activity::{Activity, Words};
 
 pub use reason::{SkipReason, SkippedRow};
@@ -96,7 +98,7 @@ pub struct RowCount(pub u64);
 pub struct Row {
     pub uid: String,
     /// Template variables. `hostOrUrl` is absent where the column is not mapped or its value is empty.
-    pub variables: BTreeMap<String, String>,
+    pub variables: Texts,
 }
 
 impl Row {
@@ -108,7 +110,7 @@ impl Row {
             sha.update(text);
         };
         field(&self.uid);
-        for (name, value) in &self.variables {
+        for (name, value) in self.variables.iter() {
             field(name);
             field(value);
         }
@@ -126,6 +128,8 @@ pub struct Rows {
     pub read: RowCount,
     /// Active rows by uid.
     pub rows: BTreeMap<String, Row>,
+    /// Uids of active rows that are not kept: nothing is to be rendered from them.
+    pub settled: BTreeSet<String>,
     /// How many rows are switched off.
     pub inactive: u64,
     /// Rows that are not switched off and cannot be used, by row number.
@@ -139,7 +143,7 @@ pub struct Rows {
 impl Rows {
     /// Whether the data gives a reason to delete the nodes of `uid`.
     pub fn is_gone(&self, uid: &str) -> bool {
-        !self.rows.contains_key(uid) && !self.protected.contains(uid)
+        !self.rows.contains_key(uid) && !self.settled.contains(uid) && !self.protected.contains(uid)
     }
 }
 
@@ -170,7 +174,15 @@ pub struct Collector {
 struct Candidate {
     number: u64,
     shown: String,
-    row: Result<Row, SkipReason>,
+    row: Result<Kept, SkipReason>,
+}
+
+/// What is kept of a row.
+#[derive(Debug)]
+enum Kept {
+    Row(Row),
+    /// Its uid.
+    Settled(String),
 }
 
 impl Collector {
@@ -186,6 +198,11 @@ impl Collector {
     }
 
     pub fn push(&mut self, raw: RawRow) {
+        self.push_unless(&|_| false, raw);
+    }
+
+    /// Of a row that is settled only the uid is kept.
+    pub fn push_unless(&mut self, is_settled: &dyn Fn(&Row) -> bool, raw: RawRow) {
         let activate = raw.value(self.layout.activate).unwrap_or_default();
         let activity = self.layout.words.judge(activate);
         if activity == Activity::Inactive {
@@ -200,12 +217,23 @@ impl Collector {
         }
         let uid = raw.value(self.layout.uid);
         let shown = uid.map(uid::shown).unwrap_or_default();
-        match (uid.and_then(uid::meant), self.layout.row(&raw, activity)) {
-            (Some(meant), row) => self.active.entry(meant).or_default().push(Candidate {
-                number: raw.number,
-                shown,
-                row,
-            }),
+        let kept = |row: Row| match is_settled(&row) {
+            true => Kept::Settled(row.uid),
+            false => Kept::Row(row),
+        };
+        let row = self.layout.row(&raw, activity).map(kept);
+        match (uid.and_then(uid::meant), row) {
+            (Some(meant), row) => {
+                let candidate = Candidate {
+                    number: raw.number,
+                    shown,
+                    row,
+                };
+                // As a rule it stays the only one.
+                let candidates = self.active.entry(meant);
+                let candidates = candidates.or_insert_with(|| Vec::with_capacity(1));
+                candidates.push(candidate);
+            }
             (None, Err(reason)) => {
                 self.unidentified += 1;
                 let skipped = SkippedRow::new(raw.number, shown, reason);
@@ -227,6 +255,7 @@ impl Collector {
         let mut done = Rows {
             read,
             rows: BTreeMap::new(),
+            settled: BTreeSet::new(),
             inactive: self.inactive,
             skipped: self.skipped,
             protected: BTreeSet::new(),
@@ -236,8 +265,11 @@ impl Collector {
             let rows = claims.len() as u64;
             for claim in claims {
                 match claim.row {
-                    Ok(row) if rows == 1 => {
+                    Ok(Kept::Row(row)) if rows == 1 => {
                         done.rows.insert(row.uid.clone(), row);
+                    }
+                    Ok(Kept::Settled(uid)) if rows == 1 => {
+                        done.settled.insert(uid);
                     }
                     unusable => {
                         let reason = unusable.err().unwrap_or(SkipReason::UidDuplicate { rows });
@@ -265,7 +297,9 @@ struct Layout {
     uid: usize,
     activate: usize,
     host_or_url: Option<usize>,
-    extra: Vec<(String, usize)>,
+    extra: Vec<(Arc<str>, usize)>,
+    /// The names of the variables that have one whatever the hub maps.
+    of_every_row: [Arc<str>; 3],
     names: Vec<String>,
     words: Words,
 }
@@ -284,8 +318,9 @@ impl Layout {
             extra: columns
                 .extra
                 .iter()
-                .map(|(variable, column)| (variable.clone(), index(column)))
+                .map(|(variable, column)| (variable.as_str().into(), index(column)))
                 .collect(),
+            of_every_row: ["uid", "activate", "hostOrUrl"].map(Arc::from),
             names: names.into_iter().map(str::to_owned).collect(),
             words: columns.words.clone(),
         }
@@ -298,22 +333,23 @@ impl Layout {
             let column = self.names[self.activate].clone();
             return Err(SkipReason::ActivateUndecided { column });
         }
-        let mut variables = BTreeMap::from([
-            ("uid".to_owned(), uid.to_owned()),
-            ("activate".to_owned(), activate),
-        ]);
+        let [of_uid, of_activate, of_host] = &self.of_every_row;
+        let mut variables: Vec<(Arc<str>, Box<str>)> = vec![
+            (of_uid.clone(), uid.into()),
+            (of_activate.clone(), activate.into()),
+        ];
         if let Some(index) = self.host_or_url {
             let value = self.text(raw, index)?;
             if !value.is_empty() {
-                variables.insert("hostOrUrl".to_owned(), value);
+                variables.push((of_host.clone(), value.into()));
             }
         }
         for (variable, index) in &self.extra {
-            variables.insert(variable.clone(), self.text(raw, *index)?);
+            variables.push((variable.clone(), self.text(raw, *index)?.into()));
         }
         Ok(Row {
             uid: uid.to_owned(),
-            variables,
+            variables: variables.into_iter().collect(),
         })
     }
 

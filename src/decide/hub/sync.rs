@@ -1,5 +1,6 @@
 //! One sync of a hub: which nodes are written, which go, and what is said about the rows that cannot be used.
 
+mod settled;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use crate::decide::hub::render::{CompiledForm, RowInputs};
 use crate::decide::hub::rows::guard::{Asked, Direction, Held, Verdict, guard};
 use crate::decide::hub::rows::names::node_name;
 use crate::decide::hub::rows::{Row, Rows};
+pub use crate::decide::hub::sync::settled::is_settled;
 use crate::decide::hub::sync::write::{RowNode, rendered_hash};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::order::Natural;
@@ -125,7 +127,7 @@ pub struct Form {
 }
 
 /// What was rendered before, by form and uid.
-pub type Rendered = BTreeMap<(String, String), CachedRendering>;
+pub type Rendered = BTreeMap<(String, String), Arc<CachedRendering>>;
 
 /// One rendering that need not be done again.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,6 +156,13 @@ pub struct RenderSource {
 }
 
 impl RenderSource {
+    /// Drops the rows from which nothing is written.
+    pub fn keep_written(&mut self, writes: &[NodeWrite]) {
+        let written: BTreeSet<&str> = writes.iter().map(|write| write.uid.as_str()).collect();
+        let rows = &mut self.rows.rows;
+        rows.retain(|uid, _| written.contains(uid.as_str()));
+    }
+
     fn inputs<'a>(&'a self, form: &'a str, row: &'a Row, first_seen: Timestamp) -> RowInputs<'a> {
         RowInputs {
             hub: &self.hub.name,
@@ -227,6 +236,8 @@ pub struct Plan {
     /// Form and name of each node that the newest content of its form is not written to: it is too large, or the row is
     /// skipped and an older form made what is there.
     pub unwritten: BTreeSet<(String, String)>,
+    /// A row that was settled when it was read is not any more: the rows are to be read again.
+    pub reread: bool,
 }
 
 impl Plan {
@@ -318,6 +329,15 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             let wanted = render_node(seen, &mut plan, target, now);
             desired.insert(key.name, wanted.unwrap_or_else(unrendered));
         }
+        let of_form = (form_name, form);
+        settled::plan(
+            seen,
+            &mut plan,
+            of_form,
+            &existing,
+            &colliding,
+            &mut desired,
+        );
         desired_nodes.insert(form_name.clone(), desired);
     }
     for node in seen.nodes.iter().filter(|node| !node.deleting) {
@@ -333,7 +353,10 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
         let node = existing.get(write.name.as_str()).copied();
         let group = match node {
             Some(node) => policy.group_of(&node.labels, write.group),
-            None => policy.group_of(&labels(&seen.source.hub.name, &write.uid), write.group),
+            None => policy.group_of(
+                &labels(&seen.source.hub.name, &write.uid).into(),
+                write.group,
+            ),
         };
         let is_broken = node.is_some_and(|node| node.is_broken());
         (!is_broken, write.waits, group)
@@ -466,7 +489,7 @@ fn render_node(
         node,
     } = target;
     let id = (form_name.to_owned(), row.uid.clone());
-    let source = format!("{} {}", form.compiled.hash(), row.hash());
+    let source = settled::source_of(form, row);
     let is_written = |wanted: &Wanted| node.is_some_and(|node| wanted.is_held_by(node));
     if let Some(known) = seen.rendered.get(&id)
         && known.source == source
@@ -515,7 +538,7 @@ fn render_node(
         wanted: wanted.clone(),
         errors,
     };
-    plan.rendered.insert(id, known);
+    plan.rendered.insert(id, Arc::new(known));
     Some(wanted)
 }
 

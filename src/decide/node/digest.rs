@@ -1,6 +1,7 @@
 //! What is kept of a LynqNode in memory, read from the object as its event passes.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,8 +13,9 @@ use crate::api::policy::{Rollout, delay};
 use crate::api::resource::{
     ConflictPolicy, CreationPolicy, DeletionPolicy, Resource, ResourceArrays,
 };
+use crate::api::texts::Texts;
 use crate::api::{conditions, names, stamp};
-use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, kind_of, object_key};
+use crate::decide::child::{Kind, NodeKey, Scope, applied_hash, object_key};
 use crate::decide::gate::marker::ReleaseMarker;
 use crate::decide::gate::{self, annotation};
 use crate::decide::node::takeover::bears_lynqs_row;
@@ -25,12 +27,18 @@ use crate::decide::shared::version;
 /// One resource of the live content, without its manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
-    pub id: String,
-    pub kind: Kind,
     pub name: String,
     /// Its namespace, were its kind namespaced.
     pub namespace: String,
-    pub hash: String,
+    pub hash: Arc<str>,
+    pub declared: Arc<Declared>,
+}
+
+/// What a resource has in common with that of the other nodes of its form, so that a cache can share it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Declared {
+    pub id: String,
+    pub kind: Kind,
     pub depend_ids: Vec<String>,
     pub namespace_from: String,
     pub skip_on_dependency_failure: bool,
@@ -43,6 +51,14 @@ pub struct Facts {
     pub conflict_policy: ConflictPolicy,
     /// Why it did not render.
     pub render_error: Option<String>,
+}
+
+impl Deref for Facts {
+    type Target = Declared;
+
+    fn deref(&self) -> &Declared {
+        &self.declared
+    }
 }
 
 /// A LynqNode, in memory.
@@ -77,7 +93,7 @@ pub struct NodeDigest {
     pub domains_of_row: Arc<BTreeMap<String, String>>,
     /// Every change of it goes live at once.
     pub forced: bool,
-    pub labels: Arc<BTreeMap<String, String>>,
+    pub labels: Arc<Texts>,
     pub status: Arc<NodeStatus>,
     /// The resources of the live content; empty where none is known.
     pub facts: Arc<Vec<Facts>>,
@@ -496,9 +512,10 @@ fn domains_of_row(object: &Value, previous: Option<&NodeDigest>) -> Arc<BTreeMap
 }
 
 /// Shared with the last digest where they did not change.
-fn labels(object: &Value, previous: Option<&NodeDigest>) -> Arc<BTreeMap<String, String>> {
+fn labels(object: &Value, previous: Option<&NodeDigest>) -> Arc<Texts> {
     let labels: BTreeMap<String, String> =
         serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
+    let labels = Texts::from(labels);
     match previous {
         Some(previous) if *previous.labels == labels => previous.labels.clone(),
         _ => Arc::new(labels),
@@ -518,12 +535,9 @@ fn arrays(source: &Value) -> Option<ResourceArrays> {
 
 fn facts(resource: &Resource, node: &NodeKey) -> Facts {
     let key = object_key(resource, node, Scope::Namespaced);
-    Facts {
+    let declared = Declared {
         id: resource.id.clone(),
-        kind: kind_of(&resource.spec),
-        name: key.name,
-        namespace: key.namespace,
-        hash: applied_hash(resource),
+        kind: key.kind,
         depend_ids: resource.depend_ids.clone(),
         namespace_from: resource.namespace_from.clone(),
         skip_on_dependency_failure: resource.skip_on_dependency_failure,
@@ -534,6 +548,12 @@ fn facts(resource: &Resource, node: &NodeKey) -> Facts {
         retain: resource.deletion_policy == DeletionPolicy::Retain,
         conflict_policy: resource.conflict_policy,
         render_error: Some(resource.render_error.clone()).filter(|error| !error.is_empty()),
+    };
+    Facts {
+        name: key.name,
+        namespace: key.namespace,
+        hash: applied_hash(resource).into(),
+        declared: Arc::new(declared),
     }
 }
 

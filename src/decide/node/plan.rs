@@ -238,7 +238,7 @@ pub fn plan(node: &NodeDigest, seen: &[ObservedResource], rest: &Rest, now: Time
 fn unready(node: &NodeDigest, children: &BTreeMap<ObjectKey, Child>) -> Option<Vec<String>> {
     let ours = || children.iter().filter(|(_, child)| is_ours(child, node));
     ours().next()?;
-    let not_ready = ours().filter_map(|(key, child)| match &child.readiness {
+    let not_ready = ours().filter_map(|(key, child)| match &*child.readiness {
         Readiness::Ready | Readiness::Unknown(_) => None,
         Readiness::Waiting(reason) | Readiness::Failed(reason) => {
             let said = reason.to_string();
@@ -416,7 +416,7 @@ fn assess(seen: &ObservedResource, node: &NodeDigest, record: &Record, now: Time
         };
     }
     let current = child.applied_hash.as_ref() == Some(&seen.facts.hash)
-        && seen.fields_hash == Some(&child.fields_hash)
+        && seen.fields_hash == Some(&*child.fields_hash)
         && is_ours(child, node);
     if !(current || (seen.facts.once && child.once && is_ours(child, node))) {
         return apply("its newest content is not applied yet");
@@ -444,7 +444,7 @@ fn await_ready(seen: &ObservedResource, child: &Child, now: Timestamp) -> Assess
         Some(obstacle) => format!("{reason}; {obstacle}"),
         None => reason.to_string(),
     };
-    let reason = match &child.readiness {
+    let reason = match &*child.readiness {
         Readiness::Ready => return done(State::Ready, String::new(), None),
         Readiness::Failed(reason) => return done(State::Failed, told(reason), None),
         Readiness::Unknown(reason) => {

@@ -6,7 +6,7 @@ use crate::decide::readiness::rolling::Availability;
 /// `name` is the object's own name; its kind and namespace stand where the reason is shown.
 ///
 /// thiserror writes the sentences; waiting is no error, and nothing returns a reason as one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Reason {
     // Any kind
     #[error("{name}: no apiVersion or no kind, so nothing is known about it")]

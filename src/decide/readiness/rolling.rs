@@ -18,7 +18,7 @@ pub struct Bounds {
 }
 
 /// The minimum-availability inequality, `available + may_be_missing >= replicas`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Availability {
     pub available: u32,
     pub replicas: u32,

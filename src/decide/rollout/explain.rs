@@ -93,7 +93,7 @@ impl Asked<'_> {
             let mut told = node.status.conditions.iter();
             let told =
                 told.find(|c| c.type_ == "Ready" && c.reason == ConditionReason::Deleting.as_str());
-            explanation.why = told.map(|told| told.message.clone());
+            explanation.why = told.map(|told| told.message.to_string());
             explanation.next = Some(next::GOING.to_owned());
             return explanation;
         }
@@ -248,7 +248,7 @@ impl Asked<'_> {
                 state.windows()
             ),
         );
-        explanation.why = told.map(|told| told.message.clone());
+        explanation.why = told.map(|told| told.message.to_string());
         if unwritten && state.blocked.is_none() {
             let next = match told.is_some_and(|told| told.phase == Phase::Failed) {
                 true => format!("{}{}", next::MEND_FAILED, next::ALSO_UNWRITTEN),

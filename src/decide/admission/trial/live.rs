@@ -66,7 +66,7 @@ impl LiveNodes {
         };
         let uid = node.labels.get(names::LABEL_UID);
         let of_node = LiveNode {
-            uid: uid.cloned().unwrap_or_default(),
+            uid: uid.unwrap_or_default().to_owned(),
             is_held: node.desired != live,
             first_seen: node.first_seen.as_deref().and_then(stamp::parse),
             live: live.to_owned(),

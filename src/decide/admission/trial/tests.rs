@@ -1,16 +1,17 @@
 //! Cases for what a trial counts and says.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::json;
 
 use super::*;
+use crate::api::texts::Texts;
 use crate::decide::admission::form;
 use crate::decide::hub::rows::{Row, RowCount};
 
 pub fn rows(all: &[(&str, &str)]) -> Rows {
     let row = |(uid, plan): &(&str, &str)| {
-        let variables = BTreeMap::from([("plan".to_owned(), plan.to_string())]);
+        let variables = Texts::from_iter([("plan".into(), (*plan).into())]);
         let row = Row {
             uid: uid.to_string(),
             variables,
@@ -20,6 +21,7 @@ pub fn rows(all: &[(&str, &str)]) -> Rows {
     Rows {
         read: RowCount(all.len() as u64),
         rows: all.iter().map(row).collect(),
+        settled: BTreeSet::new(),
         inactive: 0,
         skipped: vec![],
         protected: BTreeSet::new(),

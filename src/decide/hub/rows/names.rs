@@ -64,6 +64,7 @@ impl Rows {
     /// collision are listed. Protected uids take part: their nodes occupy names.
     pub fn skipped_nodes(&self, forms: &BTreeSet<&str>) -> Vec<SkippedNode> {
         let uids: BTreeSet<&str> = (self.rows.keys())
+            .chain(&self.settled)
             .chain(&self.protected)
             .map(String::as_str)
             .collect();
@@ -130,9 +131,8 @@ fn taken(uid: &str, form: &str, other_uid: &str, other_form: &str) -> SkippedNod
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
+    use crate::api::texts::Texts;
     use crate::decide::hub::rows::{Row, RowCount};
 
     /// Active and protected uids.
@@ -140,13 +140,14 @@ mod tests {
         let row = |uid: &&str| {
             let row = Row {
                 uid: (*uid).to_owned(),
-                variables: BTreeMap::new(),
+                variables: Texts::default(),
             };
             ((*uid).to_owned(), row)
         };
         Rows {
             read: RowCount(active.len() as u64),
             rows: active.iter().map(row).collect(),
+            settled: BTreeSet::new(),
             inactive: 0,
             skipped: Vec::new(),
             protected: protected.iter().map(|uid| (*uid).to_owned()).collect(),

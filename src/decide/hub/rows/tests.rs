@@ -77,7 +77,8 @@ fn variables_of_a_row() {
         .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
     assert_eq!(
-        rows.rows["acme"].variables, expected,
+        rows.rows["acme"].variables,
+        expected.into(),
         "NULL is the empty text"
     );
 }
@@ -96,7 +97,7 @@ fn host_is_absent_when_empty() {
             values: ["acme", "1", url].map(|value| Some(value.into())).to_vec(),
         });
         let rows = collector.finish(RowCount(1)).expect("one row").rows;
-        let found = rows["acme"].variables.get("hostOrUrl").map(String::as_str);
+        let found = rows["acme"].variables.get("hostOrUrl");
         assert_eq!(found, expected);
     }
 }
@@ -440,7 +441,7 @@ fn hash_depends_on_every_name_and_value() {
     let row = |uid: &str, variables: &[(&str, &str)]| Row {
         uid: uid.into(),
         variables: (variables.iter())
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .map(|(name, value)| ((*name).into(), (*value).into()))
             .collect(),
     };
     let rows = [
@@ -466,4 +467,22 @@ fn hash_is_stable() {
         hash, "1:29420be7c65f0c5c5ea094e7e1fdcf78",
         "a change here rewrites the annotation of every node"
     );
+}
+
+#[test]
+fn of_a_settled_row_only_the_uid_is_kept() {
+    let mut collector = Collector::new(&columns());
+    let row = |number: u64, uid: &str| RawRow {
+        number,
+        values: [uid, "1", "basic"].map(|value| Some(value.into())).to_vec(),
+    };
+    for (number, uid) in (1..).zip(["a", "b", "b", "c"]) {
+        collector.push_unless(&|row| row.uid != "c", row(number, uid));
+    }
+    let rows = collector.finish(RowCount(4)).expect("four rows");
+    assert_eq!(rows.rows.keys().collect::<Vec<_>>(), ["c"]);
+    assert_eq!(rows.settled, set(&["a"]));
+    assert_eq!(rows.skipped.len(), 2, "two rows of one uid are of nobody");
+    let gone = ["a", "b", "c", "d"].map(|uid| rows.is_gone(uid));
+    assert_eq!(gone, [false, false, false, true]);
 }

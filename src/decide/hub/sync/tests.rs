@@ -10,7 +10,7 @@ fn rows<const N: usize>(uids: [usize; N]) -> Rows {
     rows_of(&uids)
 }
 
-fn rows_of(uids: &[usize]) -> Rows {
+pub fn rows_of(uids: &[usize]) -> Rows {
     let mut collector = Collector::new(&Columns {
         uid: "uid".into(),
         activate: "active".into(),
@@ -27,7 +27,7 @@ fn rows_of(uids: &[usize]) -> Rows {
     rows.expect("not too many rows")
 }
 
-fn form(generation: i64, image: &str) -> BTreeMap<String, Form> {
+pub fn form(generation: i64, image: &str) -> BTreeMap<String, Form> {
     let spec = serde_json::from_value(json!({
         "hubId": "hub",
         "deployments": [{
@@ -68,7 +68,7 @@ fn hub() -> Hub {
     }
 }
 
-fn source(forms: &BTreeMap<String, Form>, rows: &Rows) -> RenderSource {
+pub fn source(forms: &BTreeMap<String, Form>, rows: &Rows) -> RenderSource {
     RenderSource {
         hub: hub(),
         forms: forms.clone(),
@@ -76,7 +76,7 @@ fn source(forms: &BTreeMap<String, Form>, rows: &Rows) -> RenderSource {
     }
 }
 
-fn seen<'a>(
+pub fn seen<'a>(
     source: &'a RenderSource,
     nodes: &'a [Arc<NodeDigest>],
     rendered: &'a Rendered,
@@ -132,7 +132,7 @@ fn objects(forms: &BTreeMap<String, Form>, rows: &Rows, plan: &Plan) -> Vec<Valu
 }
 
 /// As if every write of the plan went through.
-fn written(forms: &BTreeMap<String, Form>, rows: &Rows, plan: &Plan) -> Vec<Arc<NodeDigest>> {
+pub fn written(forms: &BTreeMap<String, Form>, rows: &Rows, plan: &Plan) -> Vec<Arc<NodeDigest>> {
     let objects = objects(forms, rows, plan).into_iter();
     objects
         .map(|object| Arc::new(NodeDigest::of(&object, None)))

@@ -6,7 +6,7 @@ use crate::decide::node::digest::NodeDigest;
 
 /// Whether the object belongs to this very node, not to one of the same name before it.
 pub fn is_ours(child: &Child, node: &NodeDigest) -> bool {
-    match &child.owner {
+    match &*child.owner {
         // Lynq gives references to cluster-scoped objects too, where they name no namespace.
         Owner::Node { uid: Some(uid), .. } => *uid == node.uid,
         Owner::Node { key, uid: None } => *key == node.key,
@@ -17,7 +17,7 @@ pub fn is_ours(child: &Child, node: &NodeDigest) -> bool {
 /// The same, or it was and nothing ties it to the node any more: it is in the node's record, and shows that we applied it. A
 /// record of the name alone may be of another object, that is gone; and what has our label no more was given away.
 pub fn was_ours(child: &Child, node: &NodeDigest, recorded: bool) -> bool {
-    let untied = child.owner == Owner::Nobody && !child.orphaned;
+    let untied = *child.owner == Owner::Nobody && !child.orphaned;
     is_ours(child, node) || (untied && recorded && child.marked)
 }
 
@@ -28,7 +28,7 @@ pub fn refused(
     policy: ConflictPolicy,
     recorded: bool,
 ) -> Option<String> {
-    match &child.owner {
+    match &*child.owner {
         _ if was_ours(child, node, recorded) => None,
         Owner::Node { key, .. } if *key == node.key => Some(
             "it belongs to an earlier lynqnode of this name; the garbage collector removes it, unless its owner reference is taken off"

@@ -2,7 +2,7 @@
 //! references and annotations can be put on any object, or come along with a copy; the status only we write. It also says which
 //! Jobs completed: their objects go, and must not be taken for drift.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::api::node::NodeStatus;
 use crate::decide::child::{Child, Kind, ObjectKey};
@@ -13,10 +13,10 @@ use crate::decide::node::plan::{ObservedResource, ResourceOutcome, Rest};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// Each as `Kind/namespace/name@id`.
-    entries: BTreeSet<String>,
-    /// Of the entries, which have no apiVersion.
-    kinds: BTreeSet<Kind>,
+    /// Each as `Kind/namespace/name@id`, sorted.
+    entries: Vec<String>,
+    /// Of the entries, which have no apiVersion. Sorted.
+    kinds: Vec<Kind>,
     /// Of each Job that completed, by the id of its resource: the hash of what completed.
     completed: BTreeMap<String, String>,
 }
@@ -34,17 +34,20 @@ impl Record {
             let (id, hash) = text.rsplit_once('@')?;
             Some((id.to_owned(), hash.to_owned()))
         });
-        Record {
-            entries: status.applied_resources.iter().cloned().collect(),
-            kinds: kinds.collect(),
+        let mut record = Record {
             completed: completed.collect(),
-        }
+            ..Record::default()
+        };
+        let entries = status.applied_resources.iter().cloned();
+        entries.for_each(|entry| insert(&mut record.entries, entry));
+        kinds.for_each(|kind| insert(&mut record.kinds, kind));
+        record
     }
 
     /// For `status.appliedResources` and `status.appliedKinds`.
     pub fn texts(&self) -> (Vec<String>, Vec<String>) {
         let kinds = self.kinds.iter().map(Kind::to_string);
-        (self.entries.iter().cloned().collect(), kinds.collect())
+        (self.entries.clone(), kinds.collect())
     }
 
     /// For `status.completedJobs`.
@@ -56,7 +59,7 @@ impl Record {
     /// Whether it is a Job that has run: with its present content, or ever where it is to run once.
     pub fn has_run(&self, facts: &Facts) -> bool {
         let completed = self.completed.get(&facts.id);
-        let is_it = |hash: &String| facts.once || *hash == facts.hash;
+        let is_it = |hash: &String| facts.once || **hash == *facts.hash;
         facts.kind.is_job() && completed.is_some_and(is_it)
     }
 
@@ -64,25 +67,26 @@ impl Record {
     pub fn note(&mut self, node: &NodeDigest, facts: &Facts, child: &Child) {
         let current = child.applied_hash.as_ref() == Some(&facts.hash);
         if child.completed && is_ours(child, node) && (current || (facts.once && child.once)) {
-            self.completed.insert(facts.id.clone(), facts.hash.clone());
+            self.completed
+                .insert(facts.id.clone(), facts.hash.to_string());
         }
     }
 
-    pub fn kinds(&self) -> &BTreeSet<Kind> {
+    pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
     pub fn add(&mut self, facts: &Facts) {
         let Facts {
-            kind,
             namespace,
             name,
-            id,
+            declared,
             ..
         } = facts;
-        self.entries
-            .insert(format!("{}/{namespace}/{name}@{id}", kind.kind));
-        self.kinds.insert(kind.clone());
+        let (kind, id) = (&declared.kind, &declared.id);
+        let entry = format!("{}/{namespace}/{name}@{id}", kind.kind);
+        insert(&mut self.entries, entry);
+        insert(&mut self.kinds, kind.clone());
     }
 
     pub fn names(&self, key: &ObjectKey) -> bool {
@@ -141,9 +145,16 @@ impl Record {
 
     fn keep<'a>(&mut self, entries: impl Iterator<Item = &'a String>, kind: &Kind) {
         for entry in entries {
-            self.entries.insert(entry.clone());
-            self.kinds.insert(kind.clone());
+            insert(&mut self.entries, entry.clone());
+            insert(&mut self.kinds, kind.clone());
         }
+    }
+}
+
+/// Into what is sorted, once.
+fn insert<T: Ord>(sorted: &mut Vec<T>, value: T) {
+    if let Err(at) = sorted.binary_search(&value) {
+        sorted.insert(at, value);
     }
 }
 

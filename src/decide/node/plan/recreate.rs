@@ -26,7 +26,7 @@ pub fn is_wanted(resource: &Resource) -> bool {
 /// Whether this very object may be recreated, once the API server has refused to change it. Only a rollout recreates, for only a
 /// rollout has a window: an object that was applied with this content before, or whose node was ready with it, has drifted.
 pub fn is_due(resource: &Resource, node: &NodeDigest, child: &Child) -> bool {
-    let was_applied = child.applied_hash.as_ref() == Some(&applied_hash(resource));
+    let was_applied = child.applied_hash.as_deref() == Some(&*applied_hash(resource));
     is_wanted(resource)
         && is_ours(child, node)
         && !child.deleting
@@ -161,7 +161,7 @@ mod tests {
         let app = resource(DEPLOYMENT, &json!({}));
         let (rolling, settled) = (node(false), node(true));
         let old = child("of the content before", "node-uid");
-        assert!(matches!(old.owner, Owner::Node { .. }));
+        assert!(matches!(*old.owner, Owner::Node { .. }));
         assert!(is_due(&app, &rolling, &old));
         assert!(!is_due(&app, &settled, &old), "settled");
         let applied = child(&applied_hash(&app), "node-uid");

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::api::conditions::{self, ConditionReason, ConditionState};
 use crate::api::node::NodeStatus;
+use crate::api::text::Text;
 use crate::api::{names, stamp};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::{Facts, NodeDigest};
@@ -177,7 +178,7 @@ fn states_in(status: &NodeStatus, without: &str) -> NodeStatus {
     states.conditions.retain(|c| c.type_ != without);
     for condition in &mut states.conditions {
         condition.observed_generation = None;
-        condition.message.clear();
+        condition.message = Text::default();
     }
     states
 }

@@ -14,6 +14,7 @@ use crate::api::conditions::is_true;
 use crate::api::node::NodeStatus;
 use crate::api::resource::ConflictPolicy;
 use crate::decide::child::{Kind, NodeKey, Owner};
+use crate::decide::node::digest::Declared;
 use crate::decide::readiness::Reason;
 
 fn at(second: i64) -> Timestamp {
@@ -22,15 +23,12 @@ fn at(second: i64) -> Timestamp {
 
 /// A resource that is named after its id and depends on `depends`.
 fn facts(id: &str, depends: &[&str]) -> Facts {
-    Facts {
+    let declared = Declared {
         id: id.into(),
         kind: Kind {
             api_version: "v1".into(),
             kind: "Thing".into(),
         },
-        name: id.into(),
-        namespace: "tenants".into(),
-        hash: format!("hash of {id}"),
         depend_ids: depends.iter().map(ToString::to_string).collect(),
         namespace_from: String::new(),
         skip_on_dependency_failure: true,
@@ -41,6 +39,22 @@ fn facts(id: &str, depends: &[&str]) -> Facts {
         retain: false,
         conflict_policy: ConflictPolicy::Stuck,
         render_error: None,
+    };
+    Facts {
+        name: id.into(),
+        namespace: "tenants".into(),
+        hash: format!("hash of {id}").into(),
+        declared: Arc::new(declared),
+    }
+}
+
+/// The same resource, declared otherwise.
+fn declared(facts: Facts, change: impl FnOnce(&mut Declared)) -> Facts {
+    let mut declared = (*facts.declared).clone();
+    change(&mut declared);
+    Facts {
+        declared: Arc::new(declared),
+        ..facts
     }
 }
 
@@ -89,10 +103,10 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         uid: format!("uid of {}", facts.id),
         resource_version: "5".into(),
         written: "1".into(),
-        owner: Owner::Node {
+        owner: Arc::new(Owner::Node {
             key: owner.key.clone(),
             uid: Some(owner.uid.clone()),
-        },
+        }),
         applied_hash: Some(facts.hash.clone()),
         fields_hash: "ours".into(),
         applied_fields_hash: "ours".into(),
@@ -104,7 +118,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
         retain: false,
         deleting: false,
         finalizers: vec![],
-        readiness: Readiness::Ready,
+        readiness: Readiness::Ready.into(),
         completed: false,
         applied_at: Some(at(-5)),
         stepped_at: None,
@@ -178,7 +192,7 @@ fn what_depends_on_nothing_goes_first_and_side_by_side() {
     assert_eq!(planned(&node, &[None, None, None]).apply, [1, 2]);
     let (a, b) = (child(&node.facts[1], &node), child(&node.facts[2], &node));
     let b_waits = Child {
-        readiness: waiting(),
+        readiness: waiting().into(),
         ..b.clone()
     };
     let blocked = planned(&node, &[None, Some(a.clone()), Some(b_waits)]);
@@ -211,8 +225,7 @@ fn only_what_changed_is_applied() {
 
 #[test]
 fn once_is_created_and_then_left_alone_but_asked() {
-    let mut once = facts("a", &[]);
-    once.once = true;
+    let once = declared(facts("a", &[]), |of| of.once = true);
     let node = node(vec![once]);
     assert_eq!(planned(&node, &[None]).apply, [0]);
     let made = Child {
@@ -220,9 +233,9 @@ fn once_is_created_and_then_left_alone_but_asked() {
         applied_hash: Some("another".into()),
         ..child(&node.facts[0], &node)
     };
-    let asked = |readiness| {
+    let asked = |readiness: Readiness| {
         let made = Child {
-            readiness,
+            readiness: readiness.into(),
             ..made.clone()
         };
         let plan = planned(&node, &[Some(made)]);
@@ -236,13 +249,14 @@ fn once_is_created_and_then_left_alone_but_asked() {
 #[test]
 fn a_change_of_the_policy_reaches_what_is_left_alone() {
     for (retain, once) in [(true, true), (false, true), (true, false), (false, false)] {
-        let mut facts = facts("a", &[]);
-        (facts.retain, facts.once) = (retain, once);
+        let facts = declared(facts("a", &[]), |of| {
+            (of.retain, of.once) = (retain, once);
+        });
         let node = node(vec![facts]);
-        let by_label = Owner::Node {
+        let by_label = Arc::new(Owner::Node {
             key: node.key.clone(),
             uid: None,
-        };
+        });
         let made = Child {
             once,
             retain: !retain,
@@ -309,7 +323,7 @@ fn somebody_elses_object_is_a_conflict_and_not_written() {
         ),
     ] {
         let child = Child {
-            owner,
+            owner: owner.into(),
             ..child(&node.facts[0], &node)
         };
         let plan = planned(&node, &[Some(child)]);
@@ -358,7 +372,7 @@ fn a_failure_is_tried_again_at_once_when_what_it_met_is_another() {
         ..conflicted.clone()
     };
     let unready = Child {
-        readiness: waiting(),
+        readiness: waiting().into(),
         ..conflicted.clone()
     };
     for (name, child, namespace, start, tried) in [
@@ -411,7 +425,7 @@ fn a_kind_that_is_not_installed_is_said_and_looked_for_again() {
 fn a_resource_that_waits_too_long_has_failed() {
     let node = node(vec![facts("a", &[])]);
     let slow = [Some(Child {
-        readiness: waiting(),
+        readiness: waiting().into(),
         ..child(&node.facts[0], &node)
     })];
     let state = |second: i64, since: Option<Timestamp>| {
@@ -471,10 +485,8 @@ fn what_says_nothing_counts_as_ready_after_its_delay() {
     let untold = || Readiness::Unknown(Reason::NothingTold { name: "a".into() });
     let minute = SignedDuration::from_secs(60);
     let node = node(vec![facts("a", &[])]);
-    let of = |min_delay: Option<SignedDuration>| Facts {
-        min_delay,
-        timeout_seconds: 300,
-        ..node.facts[0].clone()
+    let of = |min_delay: Option<SignedDuration>| {
+        declared(node.facts[0].clone(), |of| of.min_delay = min_delay)
     };
     let old = Readiness::Unknown(Reason::StatusMayBeOld { name: "a".into() });
     for (own, policy, has_status, readiness, delay) in [
@@ -489,7 +501,7 @@ fn what_says_nothing_counts_as_ready_after_its_delay() {
         assert_eq!(found.as_secs(), delay, "{own:?} {policy:?} {has_status}");
     }
     let mut child = child(&node.facts[0], &node);
-    child.readiness = untold();
+    child.readiness = untold().into();
     // It was applied 5 s ago.
     for (delay, state, wake_at) in [
         (0, State::Ready, None),
@@ -511,7 +523,7 @@ fn what_is_not_ready_in_time_is_named_once() {
     let node = node(vec![facts("a", &[])]);
     let mut child = child(&node.facts[0], &node);
     let pods = Reason::Terminating { name: "a".into() };
-    child.readiness = Readiness::Waiting(pods);
+    child.readiness = Readiness::Waiting(pods).into();
     let children = [Some(child)];
     let mut seen = seen(&node, &children);
     seen[0].waiting_since = Some(at(-300));

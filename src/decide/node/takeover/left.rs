@@ -173,7 +173,7 @@ fn row(object: &Value, node: &NodeDigest) -> Row {
     }
     Row {
         uid: node.row_uid.clone(),
-        variables,
+        variables: variables.into(),
     }
 }
 

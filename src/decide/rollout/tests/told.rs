@@ -7,6 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::api::conditions::Condition;
 use crate::api::node::NodeStatus;
+use crate::api::text::Text;
 use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::{Asked, Explanation, Leader};
@@ -67,7 +68,7 @@ fn ready_node(name: &str, since: i64) -> NodeDigest {
         observed_generation: None,
         last_transition_time: at(since),
         reason: "Reconciled".into(),
-        message: String::new(),
+        message: Text::default(),
     };
     NodeDigest {
         status: Arc::new(NodeStatus {
@@ -316,7 +317,7 @@ fn explain_says_until_when_a_node_may_be_on_its_way() {
     snapshot.slots = vec![slot(0, "99")];
     let mut node = ready_node("n0", 0);
     let status = Arc::make_mut(&mut node.status);
-    "False".clone_into(&mut status.conditions[0].status);
+    status.conditions[0].status = "False".into();
     for (second, expected) in [
         (
             5,

@@ -4,13 +4,9 @@ use super::*;
 use crate::decide::node::plan::status;
 
 fn job(id: &str) -> Facts {
-    Facts {
-        kind: Kind {
-            api_version: "batch/v1".into(),
-            kind: "Job".into(),
-        },
-        ..facts(id, &[])
-    }
+    declared(facts(id, &[]), |job| {
+        job.kind = Kind::new("batch/v1", "Job")
+    })
 }
 
 /// What a status of a plan for these objects tells the next process.
@@ -49,7 +45,7 @@ fn a_job_that_completed_is_not_run_again_when_its_object_goes() {
     let record = next_record(&node, &[Some(done.clone()), app.clone()], Record::default());
     let going = Child {
         deleting: true,
-        readiness: waiting(),
+        readiness: waiting().into(),
         ..done.clone()
     };
     for gone in [None, Some(going.clone())] {
@@ -78,11 +74,11 @@ fn a_job_runs_again_where_it_did_not_complete_or_its_content_changed() {
     let done = completed(&old.facts[0], &old);
     let running = Child {
         completed: false,
-        readiness: waiting(),
+        readiness: waiting().into(),
         ..done.clone()
     };
     let foreign = Child {
-        owner: Owner::Other("CronJob nightly".into()),
+        owner: Owner::Other("CronJob nightly".into()).into(),
         ..done.clone()
     };
     for (name, child) in [("running", running), ("a CronJob's", foreign)] {
@@ -96,10 +92,7 @@ fn a_job_runs_again_where_it_did_not_complete_or_its_content_changed() {
         ..job("migrate")
     };
     assert_eq!(plan_with(&newer(changed), &[None], &record).apply, [0]);
-    let no_job = Facts {
-        once: true,
-        ..facts("migrate", &[])
-    };
+    let no_job = declared(facts("migrate", &[]), |thing| thing.once = true);
     assert_eq!(plan_with(&newer(no_job), &[None], &record).apply, [0]);
     let moved = job("elsewhere");
     assert_eq!(plan_with(&newer(moved), &[None], &record).apply, [0]);
@@ -108,9 +101,8 @@ fn a_job_runs_again_where_it_did_not_complete_or_its_content_changed() {
 #[test]
 fn a_job_that_is_to_run_once_runs_once_whatever_changes() {
     let once = |hash: &str| Facts {
-        once: true,
         hash: hash.into(),
-        ..job("seed")
+        ..declared(job("seed"), |job| job.once = true)
     };
     let first = node(vec![once("first")]);
     let done = completed(&first.facts[0], &first);

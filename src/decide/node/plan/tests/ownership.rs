@@ -6,11 +6,12 @@ use super::*;
 #[test]
 fn nobodys_object_is_a_conflict_unless_it_was_ours() {
     let stuck = node(vec![facts("a", &[])]);
-    let mut force = facts("a", &[]);
-    force.conflict_policy = ConflictPolicy::Force;
+    let force = declared(facts("a", &[]), |of| {
+        of.conflict_policy = ConflictPolicy::Force
+    });
     let force = node(vec![force]);
     let left = Child {
-        owner: Owner::Nobody,
+        owner: Owner::Nobody.into(),
         ..child(&stuck.facts[0], &stuck)
     };
     let labelled = Child {
@@ -65,7 +66,7 @@ fn nobodys_object_is_a_conflict_unless_it_was_ours() {
 fn what_is_untied_stays_in_the_record_and_what_is_given_away_does_not() {
     let node = node(vec![facts("a", &[])]);
     let untied = Child {
-        owner: Owner::Nobody,
+        owner: Owner::Nobody.into(),
         ..child(&node.facts[0], &node)
     };
     let unlabelled = Child {

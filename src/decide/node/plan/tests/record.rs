@@ -110,7 +110,7 @@ fn what_lynq_made_goes_with_a_node_that_was_never_taken_over() {
         ..made.clone()
     };
     let foreign = Child {
-        owner: Owner::Nobody,
+        owner: Owner::Nobody.into(),
         ..made.clone()
     };
     let children = BTreeMap::from([
@@ -146,7 +146,7 @@ fn what_is_still_there_stays_in_the_record() {
         ..a.clone()
     };
     let given_away = Child {
-        owner: Owner::Nobody,
+        owner: Owner::Nobody.into(),
         ..a.clone()
     };
     let old = |child: &Child| BTreeMap::from([(key("old"), child.clone())]);

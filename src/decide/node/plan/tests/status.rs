@@ -44,7 +44,7 @@ fn the_status_says_what_is_ready_and_why_the_rest_is_not() {
     assert_eq!(done.observed_hash.as_deref(), Some("new"));
 
     let waits = Child {
-        readiness: waiting(),
+        readiness: waiting().into(),
         ..a
     };
     let working = status_of(&[Some(waits), Some(b)]);
@@ -116,11 +116,11 @@ fn without_known_live_content_a_node_is_as_ready_as_what_is_there() {
     let stays = "what runs did not come through the gate, or its record is lost; it stays as it is until the release";
     let ready = child(&facts("c0", &[]), &node(vec![]));
     let broken = Child {
-        readiness: waiting(),
+        readiness: waiting().into(),
         ..ready.clone()
     };
     let foreign = Child {
-        owner: Owner::Nobody,
+        owner: Owner::Nobody.into(),
         ..broken.clone()
     };
     assert_eq!(said(&[], "True"), (true, String::new()), "left by Lynq");
@@ -143,8 +143,9 @@ fn without_known_live_content_a_node_is_as_ready_as_what_is_there() {
 
 #[test]
 fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
-    let mut broken = facts("a", &[]);
-    broken.render_error = Some("map has no entry for key \"x\"".into());
+    let broken = declared(facts("a", &[]), |of| {
+        of.render_error = Some("map has no entry for key \"x\"".into())
+    });
     let node = node(vec![broken, facts("b", &[])]);
     let children = [None, Some(child(&node.facts[1], &node))];
     let all = seen(&node, &children);
@@ -158,20 +159,19 @@ fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
 /// What is skipped fills the window where something else than a render error is to blame, however far away.
 #[test]
 fn what_is_skipped_because_of_a_render_error_counts_like_it() {
-    let unrendered = |id: &str| Facts {
-        render_error: Some("no such variable".into()),
-        ..facts(id, &[])
+    let unrendered = |id: &str| {
+        declared(facts(id, &[]), |of| {
+            of.render_error = Some("no such variable".into())
+        })
     };
     let conflict = "conflict";
-    let inside = Facts {
-        namespace_from: "a".into(),
-        skip_on_dependency_failure: false,
-        ..facts("b", &[])
-    };
-    let anyway = Facts {
-        skip_on_dependency_failure: false,
-        ..facts("b", &["a"])
-    };
+    let inside = declared(facts("b", &[]), |of| {
+        of.namespace_from = "a".into();
+        of.skip_on_dependency_failure = false;
+    });
+    let anyway = declared(facts("b", &["a"]), |of| {
+        of.skip_on_dependency_failure = false
+    });
     type Case<'a> = (&'a str, Vec<Facts>, Vec<&'a str>, bool, Vec<&'a str>);
     // Of each resource: whether its object is there and ready, waits, or is somebody else's.
     let cases: [Case; 11] = [
@@ -268,11 +268,11 @@ fn what_is_skipped_because_of_a_render_error_counts_like_it() {
                 match state {
                     "ready" => Some(ready),
                     "waits" => Some(Child {
-                        readiness: waiting(),
+                        readiness: waiting().into(),
                         ..ready
                     }),
                     "conflict" => Some(Child {
-                        owner: Owner::Other("Thing another".into()),
+                        owner: Owner::Other("Thing another".into()).into(),
                         ..ready
                     }),
                     _ => None,
@@ -293,7 +293,7 @@ fn a_status_is_written_when_it_is_worth_it() {
     let mut node = node(vec![facts("a", &[])]);
     let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::HoldReason>| {
         let object = Child {
-            readiness,
+            readiness: readiness.into(),
             ..child(&node.facts[0], node)
         };
         let children = [Some(object)];
@@ -373,8 +373,7 @@ fn a_status_is_written_when_it_is_worth_it() {
 /// Drift must be seen also by an operator that was not there when it was made; and without any, nothing is asked.
 #[test]
 fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
-    let mut made_once = facts("b", &[]);
-    made_once.once = true;
+    let made_once = declared(facts("b", &[]), |of| of.once = true);
     let mut node = node(vec![facts("a", &[]), made_once]);
     let children = node.facts.iter().map(|facts| Some(child(facts, &node)));
     let children: Vec<Option<Child>> = children.collect();
@@ -424,7 +423,7 @@ fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
     node.status = Arc::new(status.clone());
     assert!(!is_untouched(&node, &children_since), "merged since");
     let told = merged("more");
-    let told = [(&node.facts[0], told.fields_hash.as_str())].into_iter();
+    let told = [(&node.facts[0], &*told.fields_hash)].into_iter();
     node.status = Arc::new(NodeStatus {
         applied_fields_hash: fields_hash(told),
         ..NodeStatus::default()
@@ -515,10 +514,7 @@ fn the_conditions_have_lynqs_reasons() {
                 '∞' => vec![id.as_str()],
                 _ => vec![],
             };
-            Facts {
-                render_error,
-                ..facts(&id, &depends)
-            }
+            declared(facts(&id, &depends), |of| of.render_error = render_error)
         };
         let node = node(states.chars().enumerate().map(of).collect());
         let children = states.chars().zip(&node.facts[..]);
@@ -527,11 +523,11 @@ fn the_conditions_have_lynqs_reasons() {
             match state {
                 'f' => None,
                 'w' => Some(Child {
-                    readiness: waiting(),
+                    readiness: waiting().into(),
                     ..ready
                 }),
                 'c' => Some(Child {
-                    owner: Owner::Other("Thing another".into()),
+                    owner: Owner::Other("Thing another".into()).into(),
                     ..ready
                 }),
                 _ => Some(ready),

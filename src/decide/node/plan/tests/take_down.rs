@@ -13,7 +13,7 @@ fn with(resources: Vec<Facts>, children: &[(&str, bool)]) -> (NodeDigest, Vec<Op
             false => waiting(),
         };
         Some(Child {
-            readiness,
+            readiness: readiness.into(),
             ..child(facts, &node)
         })
     };
@@ -22,10 +22,7 @@ fn with(resources: Vec<Facts>, children: &[(&str, bool)]) -> (NodeDigest, Vec<Op
 }
 
 fn unrendered(id: &str) -> Facts {
-    Facts {
-        render_error: Some("no".into()),
-        ..facts(id, &[])
-    }
+    declared(facts(id, &[]), |of| of.render_error = Some("no".into()))
 }
 
 /// What is left over: one to delete, one to leave behind, one that is somebody else's, one on its way out.
@@ -36,7 +33,7 @@ fn left_over(node: &NodeDigest) -> Rest {
         ..old.clone()
     };
     let foreign = Child {
-        owner: Owner::Nobody,
+        owner: Owner::Nobody.into(),
         ..old.clone()
     };
     let going = Child {
@@ -54,14 +51,12 @@ fn left_over(node: &NodeDigest) -> Rest {
 /// A change that never becomes ready must cost nobody what runs.
 #[test]
 fn what_no_resource_names_any_more_stays_until_all_resources_are_ready() {
-    let patient = || Facts {
-        wait_for_ready: false,
-        ..facts("a", &[])
-    };
+    let patient = || declared(facts("a", &[]), |of| of.wait_for_ready = false);
     let both = |b: Facts| vec![facts("a", &[]), b];
-    let after = |skip| Facts {
-        skip_on_dependency_failure: skip,
-        ..facts("b", &["a"])
+    let after = |skip| {
+        declared(facts("b", &["a"]), |of| {
+            of.skip_on_dependency_failure = skip
+        })
     };
     for (name, resources, children, goes) in [
         ("ready", vec![facts("a", &[])], vec![("a", true)], true),
@@ -141,7 +136,7 @@ fn what_failed_replaces_nothing() {
 
     let (node, mut children) = with(vec![facts("a", &[])], &[("a", true)]);
     let foreign = children[0].as_mut().expect("a child");
-    foreign.owner = Owner::Other("Deployment d".into());
+    foreign.owner = Owner::Other("Deployment d".into()).into();
     let plan = plan(&node, &seen(&node, &children), &left_over(&node), at(0));
     assert!(plan.outcomes[0].conflict && plan.take_down.is_empty());
 }
@@ -151,7 +146,7 @@ fn what_failed_replaces_nothing() {
 fn a_change_that_is_taken_back_takes_down_what_never_became_ready() {
     let (node, children) = with(vec![facts("api", &[])], &[("api", true)]);
     let broken = Child {
-        readiness: waiting(),
+        readiness: waiting().into(),
         ..child(&facts("api2", &[]), &node)
     };
     let rest = rest(BTreeMap::from([(key("api2"), broken)]));
@@ -218,7 +213,7 @@ fn a_terminating_node_is_taken_down_in_reverse_order() {
     let own_key = |facts: &Facts| Some(key(&facts.name));
     let (db, app) = (child(&node.facts[0], &node), child(&node.facts[1], &node));
     let foreign = Child {
-        owner: Owner::Other("Deployment d".into()),
+        owner: Owner::Other("Deployment d".into()).into(),
         ..db.clone()
     };
     let both = BTreeMap::from([(key("db"), db.clone()), (key("app"), app.clone())]);

@@ -1,6 +1,7 @@
 //! Cases for what a change takes away from nodes for which it could not be tried.
 
 use super::*;
+use crate::api::texts::Texts;
 use crate::decide::admission::trial::live::LiveNodes;
 use crate::decide::admission::trial::tests::{node, tried_live};
 
@@ -36,7 +37,7 @@ fn nodes_that_could_not_be_tried_lose_the_same_later() {
     undecided.protected = all.rows.keys().cloned().collect();
     let mut failing = all.clone();
     for row in failing.rows.values_mut().take(6) {
-        row.variables.insert("plan".to_owned(), "pro".to_owned());
+        row.variables = Texts::from_iter([("plan".into(), "pro".into())]);
     }
     let later = |n: usize| {
         format!(
