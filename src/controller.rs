@@ -382,6 +382,7 @@ impl World {
     /// Nothing is kept of a hub whose nodes another replica releases.
     fn forget_rollout(&self, key: &HubKey) {
         self.rollout_memory.lock().remove(key);
+        self.plans.lock().remove(key);
         self.recordings.forget(key);
         self.metrics.forget_hub(key);
         for form in self.forms_of(key) {

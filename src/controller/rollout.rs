@@ -106,6 +106,7 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let memory = reconciler.memory;
     if world.hubs.get(&key.0, &key.1).is_none() {
         world.recordings.forget(&key);
+        world.plans.lock().remove(&key);
         return again;
     }
     world.rollout_memory.lock().insert(key, memory);
@@ -477,8 +478,7 @@ fn shown(reason: &Reason) -> HoldReason {
 impl World {
     /// Why the node is held, if the release planner has said so.
     pub fn hold_of(&self, node: &NodeDigest) -> Option<HoldReason> {
-        let hub = (node.key.namespace.clone(), node.hub.clone());
-        let plan = self.plans.lock().get(&hub)?.clone();
+        let plan = self.plans.lock().get(&node.hub_key())?.clone();
         plan.waiting.get(&node.key.name).map(shown)
     }
 }

@@ -159,6 +159,7 @@ pub fn rows(count: usize) -> Rows {
     Rows {
         read: RowCount(count as u64),
         rows: rows.map(|row| (row.uid.clone(), row)).collect(),
+        settled: BTreeSet::new(),
         inactive: 0,
         skipped: vec![],
         protected: BTreeSet::new(),
