@@ -18,26 +18,28 @@
 
 mod edit;
 pub mod marker;
+pub mod node;
 mod state;
 
 use jiff::Timestamp;
-use json_patch::PatchOperation;
 use serde_json::Value;
 
 use crate::api::names;
 use crate::decide::gate::marker::ReleaseMarker;
+use crate::decide::gate::node::Node;
 use crate::decide::node::takeover::bears_lynqs_row;
 use crate::decide::shared::content;
 use crate::decide::shared::content::Hash;
+use crate::decide::shared::content::lists::Lists;
+pub use state::annotation;
 use state::{Live, Source, State};
-pub use state::{annotation, bears_a_hold};
 
 /// What is written, over what, and by whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
-    /// The stored object; None for a creation.
-    pub old: Option<&'a Value>,
-    pub new: &'a Value,
+    /// The stored node; None for a creation.
+    pub old: Option<&'a Node<'a>>,
+    pub new: &'a Node<'a>,
     /// User name of the writer.
     pub user: &'a str,
     /// User name of the operator itself.
@@ -76,8 +78,8 @@ pub struct Decision {
     pub outcome: Outcome,
     /// Whether content waits after this write.
     pub held: bool,
-    /// What brings the written object to the state decided on. Empty when it is there already.
-    pub patch: Vec<PatchOperation>,
+    /// The JSON patch that brings the written object to the state decided on. Empty when it is there already.
+    pub patch: String,
     /// For the person who wrote.
     pub warnings: Vec<String>,
 }
@@ -145,13 +147,17 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
         (names::FORCE_ROLLOUT, "forces"),
         (names::DISCARD_EDIT, "discards"),
     ] {
-        if let Some(value) = annotation(write.new, name).filter(|value| *value != names::TRUE) {
+        if let Some(value) = write
+            .new
+            .annotation(name)
+            .filter(|value| *value != names::TRUE)
+        {
             warnings.push(format!(
                 "{name}: only \"true\" {does}; {value:?} does nothing"
             ));
         }
     }
-    if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE) && next.state.held() {
+    if write.new.annotation(names::FORCE_ROLLOUT) == Some(names::TRUE) && next.state.held() {
         warnings.push(format!(
             "{}: lynqnode {} waits all the same, until its hub has rendered it and it is known which objects Lynq left of it: what \
              Lynq left, and what looks like a template, never goes live as it is. lynqgate explain node {} says what is missing; if \
@@ -163,9 +169,13 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
     }
     let mut patch = next.state.patch(write.new);
     if let Some(stored) = next.stored {
-        patch.extend(state::as_stored(stored, &write.new["spec"]));
+        patch.extend(state::as_stored(stored, &write.new.content.lists));
     }
     patch.extend(edit::patch(write, &next.state.desired, next.changed, now));
+    let patch = match patch.is_empty() {
+        true => String::new(),
+        false => serde_json::to_string(&patch).expect("a patch can be written"),
+    };
     Ok(Decision {
         outcome: next.outcome,
         held: next.state.held(),
@@ -200,11 +210,12 @@ pub fn rebased(stored: &Value) -> Option<Rebased<'_>> {
     if !other(names::DESIRED_HASH) && !other(names::LIVE_HASH) {
         return None;
     }
-    let state = State::of_stored(stored);
+    let node = Node::of(stored);
+    let state = State::of_stored(&node);
+    let spec = &stored["spec"];
     let live = match state.live {
-        Live::Known(hash, Source::Released(content) | Source::Spec(content)) => {
-            Some((hash, content))
-        }
+        Live::Known(hash, Source::Released(_)) => Some((hash, &spec["released"])),
+        Live::Known(hash, Source::Spec(_)) => Some((hash, spec)),
         Live::Known(_, Source::Written) | Live::None | Live::Unknown => None,
     };
     Some(Rebased {
@@ -213,39 +224,43 @@ pub fn rebased(stored: &Value) -> Option<Rebased<'_>> {
     })
 }
 
+/// Left from a hold, which ends with all of these at once.
+pub fn bears_a_hold(stored: &Value) -> bool {
+    let released = stored.pointer("/spec/released");
+    released.is_some_and(|released| !released.is_null())
+        || [names::HELD_SINCE, names::HELD_BY]
+            .iter()
+            .any(|name| annotation(stored, name).is_some())
+}
+
 struct Next<'a> {
     outcome: Outcome,
     state: State<'a>,
     /// The content is another than the stored one.
     changed: bool,
     /// The stored content that this one says again: what was desired before, or what is live.
-    stored: Option<&'a Value>,
+    stored: Option<&'a Lists<'a>>,
 }
 
 fn next_state<'a>(write: &Write<'a>, now: Timestamp) -> Result<Next<'a>, Denial> {
-    let spec = write.new.get("spec");
+    let content = &write.new.content;
     let old = write.old.map(State::of_stored);
-    let desired = match (&old, write.old) {
-        (Some(old), Some(object)) if content::is_same(object.get("spec"), spec) => {
-            old.desired.clone()
-        }
-        _ => content::hash(spec),
-    };
+    let desired = content.hash.clone();
     let changed = old.as_ref().is_none_or(|old| old.desired != desired);
     if changed {
-        content::check_size(spec).map_err(|reason| Denial::TooLarge {
+        content.check_size().map_err(|reason| Denial::TooLarge {
             node: name(write),
             reason,
         })?;
-        content::check_depth(spec).map_err(|reason| Denial::TooDeep {
+        content.check_depth().map_err(|reason| Denial::TooDeep {
             node: name(write),
             reason,
         })?;
     }
 
     let stored = match old.as_ref().map(|old| &old.live) {
-        Some(_) if !changed => write.old.and_then(|old| old.get("spec")),
-        Some(Live::Known(hash, Source::Released(content))) if *hash == desired => Some(*content),
+        Some(_) if !changed => write.old.map(|old| &old.content.lists),
+        Some(Live::Known(hash, Source::Released(lists))) if *hash == desired => Some(*lists),
         _ => None,
     };
     let (outcome, state) = by_rule(write, old, desired, changed, now)?;
@@ -311,7 +326,7 @@ fn by_rule<'a>(
         return Ok((Outcome::Ungated, next));
     }
     // Forced, for as long as the annotation is there.
-    if annotation(write.new, names::FORCE_ROLLOUT) == Some(names::TRUE)
+    if write.new.annotation(names::FORCE_ROLLOUT) == Some(names::TRUE)
         && may_be_forced(write, old.as_ref(), &desired)
     {
         let was_settled = !changed && old.as_ref().is_some_and(|old| !old.held());
@@ -327,7 +342,7 @@ fn by_rule<'a>(
     }
     if old.is_none() {
         // A creation. Without content there is nothing to wait for.
-        if content::is_content_empty(write.new.get("spec")) {
+        if write.new.content.is_empty() {
             next.go_live(now);
             return Ok((Outcome::Unchanged, next));
         }
@@ -362,15 +377,15 @@ fn by_rule<'a>(
 /// - What somebody has edited goes, if a hub wrote the node before and it is known what runs, or if it cannot be a template.
 fn may_be_forced(write: &Write, old: Option<&State>, desired: &Hash) -> bool {
     let is_unknown = matches!(old.map(|old| &old.live), Some(Live::Unknown));
-    let bears_row = bears_lynqs_row(write.new);
-    let rendered = annotation(write.new, names::RENDERED_HASH);
+    let bears_row = bears_lynqs_row(write.new.object);
+    let rendered = write.new.annotation(names::RENDERED_HASH);
     if rendered.and_then(|rendered| rendered.split('/').next()) == Some(desired.as_str()) {
         return !(bears_row && is_unknown);
     }
-    if bears_row || write.old.is_some_and(bears_lynqs_row) {
+    if bears_row || write.old.is_some_and(|old| bears_lynqs_row(old.object)) {
         return false;
     }
-    (rendered.is_some() && !is_unknown) || !content::has_template(write.new.get("spec"))
+    (rendered.is_some() && !is_unknown) || !write.new.content.has_template()
 }
 
 /// A marker of the operator's that this write sets or changes. Removed, it is put back (the state keeps the old one).
@@ -379,7 +394,7 @@ fn marker<'a>(
     which: &'static str,
     old: Option<&str>,
 ) -> Result<Option<&'a str>, Denial> {
-    let Some(new) = annotation(write.new, which).filter(|new| Some(*new) != old) else {
+    let Some(new) = write.new.annotation(which).filter(|new| Some(*new) != old) else {
         return Ok(None);
     };
     if write.old.is_none() && (which == names::RELEASE || write.user != write.operator) {
@@ -413,7 +428,7 @@ fn check_marker(
     // An operator of another version decided on the hash that it reads on the object.
     let stored = write
         .old
-        .and_then(|old| annotation(old, names::DESIRED_HASH));
+        .and_then(|old| old.annotation(names::DESIRED_HASH));
     let named_as_stored =
         stored == Some(hash) && Hash::is_of_another_version(hash) && old.desired == *desired;
     let current = (hash == desired.as_str() || named_as_stored)
@@ -435,7 +450,8 @@ fn as_seen<'a>(write: &Write, marker: &'a str) -> Option<(&'a str, &'a str)> {
 }
 
 fn stored_version<'a>(write: &Write<'a>) -> Option<&'a str> {
-    write.old?.pointer("/metadata/resourceVersion")?.as_str()
+    let version = write.old?.object.pointer("/metadata/resourceVersion")?;
+    version.as_str()
 }
 
 fn stale(write: &Write, marker: &str, current: &Hash) -> Denial {
@@ -450,6 +466,7 @@ fn name(write: &Write) -> String {
     let text = |pointer| {
         write
             .new
+            .object
             .pointer(pointer)
             .and_then(Value::as_str)
             .unwrap_or_default()

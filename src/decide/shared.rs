@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod content;
+pub mod fields;
 pub mod near;
 pub mod path;
 #[cfg(test)]

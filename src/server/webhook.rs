@@ -21,7 +21,6 @@ use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
-use json_patch::PatchOperation;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -33,8 +32,11 @@ use crate::api::names;
 use crate::api::policy::{Rollout, Skew};
 use crate::cluster::clock;
 use crate::decide::admission::Verdict;
-use crate::decide::admission::review::{self, Answer, DenialStatus, Malformed, UserInfo};
+use crate::decide::admission::review::{
+    self, Answer, DenialStatus, Malformed, ObjectValue, Reviewed, UserInfo,
+};
 use crate::decide::admission::rights::{self, Right};
+use crate::decide::gate::node::{Node, Sent};
 use crate::decide::gate::{self, Write};
 use crate::decide::partition::gate as partition;
 use crate::decide::rollout::status::Force;
@@ -163,49 +165,6 @@ impl Half {
             Half::ValidatingStatefulSet => "validating_statefulset",
         }
     }
-
-    /// The outcome, for metrics, and the answer.
-    fn decide(
-        self,
-        webhook: &Webhook,
-        request: &review::Request,
-        old: Option<&Value>,
-        new: &Value,
-    ) -> (&'static str, Answer) {
-        let (user, operator) = (
-            request.user_info.username.as_str(),
-            webhook.operator.as_str(),
-        );
-        let node = Write {
-            old,
-            new,
-            user,
-            operator,
-        };
-        let stateful_set = partition::Write {
-            old,
-            new,
-            user,
-            manager: request.options["fieldManager"].as_str().unwrap_or_default(),
-            operator,
-        };
-        match self {
-            Half::Mutating => gated(webhook, &node, |now| gate::decide(&node, now).map(Some)),
-            Half::Validating => gated(webhook, &node, |now| gate::check(&node, now).map(|()| None)),
-            Half::MutatingStatefulSet => {
-                let decision = partition::decide(&stateful_set);
-                let code = decision.outcome.code();
-                (code, patched(code, decision.patch, decision.warnings))
-            }
-            Half::ValidatingStatefulSet => match partition::check(&stateful_set) {
-                Ok(()) => ("good", Answer::allow()),
-                Err(tampered) => (
-                    "tampered",
-                    Answer::deny(DenialStatus::Forbidden, tampered.to_string()),
-                ),
-            },
-        }
-    }
 }
 
 type NodeDecision = Result<Option<gate::Decision>, gate::Denial>;
@@ -222,7 +181,7 @@ fn gated(
             let code = decision.outcome.code();
             let mut warnings = decision.warnings;
             if decision.outcome == gate::Outcome::Held {
-                warnings.push(held_text(webhook, write.new));
+                warnings.push(held_text(webhook, write.new.object));
             }
             (code, patched(code, decision.patch, warnings))
         }
@@ -231,7 +190,7 @@ fn gated(
     }
 }
 
-fn patched(code: &str, patch: Vec<PatchOperation>, warnings: Vec<String>) -> Answer {
+fn patched(code: &str, patch: String, warnings: Vec<String>) -> Answer {
     Answer {
         patch,
         warnings,
@@ -352,17 +311,16 @@ struct Needs {
 }
 
 impl Needs {
-    fn of(webhook: &Webhook, request: &review::Request) -> Option<Self> {
-        let (authors, new) = (webhook.authors.as_ref()?, request.object.as_ref()?);
-        let writes = matches!(request.operation.as_str(), "CREATE" | "UPDATE");
-        let user = &request.user_info;
-        if !writes || !request.sub_resource.is_empty() || user.username == authors.operator {
+    fn of(webhook: &Webhook, user: &UserInfo, old: Option<&Node>, new: &Node) -> Option<Self> {
+        let authors = webhook.authors.as_ref()?;
+        if user.username == authors.operator {
             return None;
         }
-        let namespace = new["metadata"]["namespace"].as_str();
+        let namespace = new.object["metadata"]["namespace"].as_str();
+        let old = old.map(|old| &old.content.lists);
         Some(Needs {
             user: user.clone(),
-            rights: rights::of_node(request.old_object.as_ref(), new),
+            rights: rights::of_node(old, &new.content.lists),
             namespace: namespace.unwrap_or_default().to_owned(),
         })
     }
@@ -388,6 +346,27 @@ async fn ask_author(webhook: &Webhook, needs: Needs, answer: &mut Answer) {
 
 /// The answer to a body; an error where there is no request to answer.
 pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<Judged, Malformed> {
+    match half {
+        Half::Mutating | Half::Validating => judge_by::<Sent>(webhook, half, body, |request| {
+            of_node(webhook, half, body, request)
+        }),
+        Half::MutatingStatefulSet | Half::ValidatingStatefulSet => {
+            judge_by::<ObjectValue>(webhook, half, body, |request| {
+                of_stateful_set(webhook, half, request)
+            })
+        }
+    }
+}
+
+/// The outcome, for metrics, the answer, and what the author needs for it.
+type Outcome = (&'static str, Answer, Option<Needs>);
+
+fn judge_by<'a, O: Reviewed<'a>>(
+    webhook: &Webhook,
+    half: Half,
+    body: &'a [u8],
+    decide: impl FnOnce(&review::Request<O>) -> Outcome,
+) -> Result<Judged, Malformed> {
     let start = clock::instant();
     let request = match review::read(body) {
         Ok(request) => request,
@@ -402,23 +381,7 @@ pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<Judged, Malfo
         }
         Err(malformed) => return Err(malformed),
     };
-    let decide = || {
-        let (outcome, answer) = decided(webhook, &request, half);
-        let asks = half == Half::Validating && answer.denied.is_none();
-        match asks.then(|| Needs::of(webhook, &request)).flatten() {
-            Some(needs) if needs.user.review(Value::Null).to_string().len() > USER_MAX => {
-                let text = format!(
-                    "a user with more than {USER_MAX} bytes of groups and extra fields cannot be judged"
-                );
-                (
-                    MALFORMED,
-                    Answer::deny(DenialStatus::BadRequest, text),
-                    None,
-                )
-            }
-            needs => (outcome, answer, needs),
-        }
-    };
+    let decide = || decide(&request);
     let (outcome, answer, needs) = catch_unwind(AssertUnwindSafe(decide)).unwrap_or_else(|_| {
         let denied = Answer::deny(
             DenialStatus::Forbidden,
@@ -429,24 +392,100 @@ pub fn judge(webhook: &Webhook, half: Half, body: &[u8]) -> Result<Judged, Malfo
     webhook.metrics.decided(half.label(), outcome);
     webhook.metrics.took(start.elapsed());
     Ok(Judged {
-        uid: request.uid.clone(),
+        uid: request.uid,
         answer,
         needs,
     })
 }
 
-fn reply(answer: &Answer, uid: &str) -> Response {
-    let body = answer.body(uid).to_string();
-    ([(CONTENT_TYPE, "application/json")], body).into_response()
+fn cannot(why: String) -> Outcome {
+    (MALFORMED, Answer::deny(DenialStatus::BadRequest, why), None)
 }
 
-fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'static str, Answer) {
-    let cannot = |text: String| {
-        (
-            MALFORMED,
-            Answer::deny(DenialStatus::BadRequest, text + " cannot be judged"),
-        )
+fn of_node(webhook: &Webhook, half: Half, body: &[u8], request: &review::Request<Sent>) -> Outcome {
+    let (old, new) = match concerned(request) {
+        Ok(objects) => objects,
+        Err(decided) => return *decided,
     };
+    let (old, new) = match Node::both(old, new) {
+        Ok(nodes) => nodes,
+        Err(ref error) => {
+            return cannot(review::unreadable(request.uid.clone(), body, error).to_string());
+        }
+    };
+    let user = &request.user_info;
+    let write = Write {
+        old: old.as_ref(),
+        new: &new,
+        user: &user.username,
+        operator: &webhook.operator,
+    };
+    let (outcome, answer) = match half {
+        Half::Validating => gated(webhook, &write, |now| {
+            gate::check(&write, now).map(|()| None)
+        }),
+        _ => gated(webhook, &write, |now| gate::decide(&write, now).map(Some)),
+    };
+    let asks = half == Half::Validating && answer.denied.is_none();
+    let needs = asks
+        .then(|| Needs::of(webhook, user, write.old, &new))
+        .flatten();
+    match needs {
+        Some(needs) if needs.user.review(Value::Null).to_string().len() > USER_MAX => {
+            cannot(format!(
+                "a user with more than {USER_MAX} bytes of groups and extra fields cannot be judged"
+            ))
+        }
+        needs => (outcome, answer, needs),
+    }
+}
+
+fn of_stateful_set(
+    webhook: &Webhook,
+    half: Half,
+    request: &review::Request<ObjectValue>,
+) -> Outcome {
+    let (old, new) = match concerned(request) {
+        Ok(objects) => objects,
+        Err(decided) => return *decided,
+    };
+    let write = partition::Write {
+        old: old.map(|old| &**old),
+        new,
+        user: &request.user_info.username,
+        manager: request.options["fieldManager"].as_str().unwrap_or_default(),
+        operator: &webhook.operator,
+    };
+    let (outcome, answer) = match half {
+        Half::ValidatingStatefulSet => match partition::check(&write) {
+            Ok(()) => ("good", Answer::allow()),
+            Err(tampered) => (
+                "tampered",
+                Answer::deny(DenialStatus::Forbidden, tampered.to_string()),
+            ),
+        },
+        _ => {
+            let decision = partition::decide(&write);
+            let patch = match decision.patch.is_empty() {
+                true => String::new(),
+                false => serde_json::to_string(&decision.patch).expect("a patch can be written"),
+            };
+            let code = decision.outcome.code();
+            (code, patched(code, patch, decision.warnings))
+        }
+    };
+    (outcome, answer, None)
+}
+
+fn reply(answer: &Answer, uid: &str) -> Response {
+    ([(CONTENT_TYPE, "application/json")], answer.body(uid)).into_response()
+}
+
+/// The stored and the written object, or what is decided without them.
+fn concerned<'r, 'a, O: Reviewed<'a>>(
+    request: &'r review::Request<O>,
+) -> Result<(Option<&'r O>, &'r O), Box<Outcome>> {
+    let cannot = |text: String| Err(Box::new(cannot(text + " cannot be judged")));
     let old = match (
         request.operation.as_str(),
         request.sub_resource.as_str(),
@@ -454,7 +493,7 @@ fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'stati
     ) {
         // They change no content.
         ("DELETE" | "CONNECT", ..) | (_, "status", _) => {
-            return ("not_concerned", Answer::allow());
+            return Err(Box::new(("not_concerned", Answer::allow(), None)));
         }
         ("CREATE", "", _) => None,
         ("UPDATE", "", Some(old)) => Some(old),
@@ -466,13 +505,13 @@ fn decided(webhook: &Webhook, request: &review::Request, half: Half) -> (&'stati
         return cannot("a request without the object".to_owned());
     };
     for object in [Some(new), old].into_iter().flatten() {
-        if let Some(what) = review::misshapen(object) {
+        if let Some(what) = review::misshapen(object.object()) {
             return cannot(format!(
                 "an object whose {what} has not the shape of a Kubernetes object's"
             ));
         }
     }
-    half.decide(webhook, request, old, new)
+    Ok((old, new))
 }
 
 fn unread_body(metrics: &Metrics, webhook: &'static str, unread: &Unread) -> Response {

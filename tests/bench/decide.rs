@@ -9,6 +9,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lynqgate::decide::admission::{review, trial};
 use lynqgate::decide::gate;
+use lynqgate::decide::gate::node::{Node, Sent};
 use lynqgate::decide::hub::sync::{self, SyncInputs};
 use lynqgate::decide::rollout;
 use lynqgate::decide::shared::content;
@@ -39,27 +40,36 @@ fn hash(criterion: &mut Criterion) {
     }
 }
 
+fn read(body: &[u8]) -> review::Request<Sent<'_>> {
+    review::read(body).expect("a review")
+}
+
 fn decide(criterion: &mut Criterion) {
     for (size, bytes) in samples::SIZES {
         let form = samples::compile(&samples::form(bytes));
         let requests = samples::requests(&form, 1);
         let mut group = criterion.benchmark_group(format!("gate decision at {size}"));
         for (name, request) in &requests {
-            let write = request.write();
-            let decision = gate::decide(&write, samples::now()).expect("a write that is let in");
-            assert_eq!(decision.outcome.code(), *name);
-            group.bench_function(*name, |b| {
-                b.iter(|| {
-                    gate::decide(black_box(&write), samples::now())
-                        .map(|decision| decision.patch.len())
-                })
-            });
+            let body = request.review();
+            let review = read(&body);
+            let decided = || {
+                let new = review.object.as_ref().expect("a node");
+                let nodes = Node::both(review.old_object.as_ref(), new);
+                let (old, new) = nodes.expect("nodes");
+                let write = gate::Write {
+                    old: old.as_ref(),
+                    new: &new,
+                    user: request.user,
+                    operator: samples::OPERATOR,
+                };
+                gate::decide(black_box(&write), samples::now()).expect("a write that is let in")
+            };
+            assert_eq!(decided().outcome.code(), *name);
+            group.bench_function(*name, |b| b.iter(decided));
         }
         let body = requests["held"].review();
         group.throughput(Throughput::Bytes(body.len() as u64));
-        group.bench_function("reading its review", |b| {
-            b.iter(|| review::read(black_box(&body)))
-        });
+        group.bench_function("reading its review", |b| b.iter(|| read(black_box(&body))));
     }
 }
 

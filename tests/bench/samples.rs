@@ -11,6 +11,7 @@ use lynqgate::api::policy::{Rollout, Skew};
 use lynqgate::decide::admission;
 use lynqgate::decide::admission::form::Change;
 use lynqgate::decide::gate;
+use lynqgate::decide::gate::node::Node;
 use lynqgate::decide::hub::render::{CompiledForm, RowInputs};
 use lynqgate::decide::hub::rows::{Row, RowCount, Rows};
 use lynqgate::decide::hub::sync::{self, Allowance, RenderSource};
@@ -248,15 +249,17 @@ pub fn node(form: &CompiledForm, number: usize, image: &str) -> Value {
 
 /// What is stored after a write.
 fn stored(old: Option<&Value>, new: &Value, user: &str) -> Value {
+    let (old, node) = (old.map(Node::of), Node::of(new));
     let write = gate::Write {
-        old,
-        new,
+        old: old.as_ref(),
+        new: &node,
         user,
         operator: OPERATOR,
     };
     let decision = gate::decide(&write, now()).expect("a write that is let in");
     let mut object = new.clone();
-    json_patch::patch(&mut object, &decision.patch).expect("the gate's patch applies");
+    let patch: json_patch::Patch = serde_json::from_str(&decision.patch).expect("a JSON patch");
+    json_patch::patch(&mut object, &patch).expect("the gate's patch applies");
     object
 }
 
@@ -268,15 +271,6 @@ pub struct Request {
 }
 
 impl Request {
-    pub fn write(&self) -> gate::Write<'_> {
-        gate::Write {
-            old: Some(&self.old),
-            new: &self.new,
-            user: self.user,
-            operator: OPERATOR,
-        }
-    }
-
     /// The body that the API server sends.
     pub fn review(&self) -> Vec<u8> {
         let kind = json!({"group": names::GROUP, "version": names::VERSION, "kind": "LynqNode"});

@@ -1,27 +1,31 @@
 //! AdmissionReview: how a request body is read and how the answer is written. Decides nothing about objects.
 
+mod object;
+
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use json_patch::PatchOperation;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use memchr::memchr_iter;
+pub use object::{Metadata, ObjectValue, Reviewed};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::decide::shared::content::DEPTH_MAX;
 
-/// The part of `admission.k8s.io/v1` AdmissionRequest that decisions look at.
+/// The part of `admission.k8s.io/v1` AdmissionRequest that decisions look at; `O` is the part of the object.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Request {
+#[serde(rename_all = "camelCase", bound = "O: Reviewed<'de>")]
+pub struct Request<O = ObjectValue> {
     pub uid: String,
     pub operation: String,
     #[serde(default)]
     pub sub_resource: String,
     #[serde(default)]
     pub user_info: UserInfo,
-    #[serde(default)]
-    pub object: Option<Value>,
-    #[serde(default)]
-    pub old_object: Option<Value>,
+    pub object: Option<O>,
+    pub old_object: Option<O>,
     /// Of the operation itself.
     #[serde(default)]
     pub options: Value,
@@ -93,13 +97,21 @@ struct Addressed {
 /// serde_json reads less than so many levels.
 const LEVELS_MAX: usize = 128;
 
+/// A map of serde_json has room for 11 values in its first allocation.
+const MAP: usize = 640;
+/// A value of a list, or of a large map.
+const VALUE: usize = 96;
+const TEXT: usize = 32;
+
+/// The most that [`weight`] may be, as if texts were read, too: many times quicker.
+pub fn weight_max(json: &[u8]) -> usize {
+    let all = |byte| memchr_iter(byte, json).count();
+    let values = all(b'[') + all(b',');
+    json.len() + MAP * all(b'{') + VALUE * values + TEXT / 2 * all(b'"')
+}
+
 /// Bytes of memory that JSON takes once it is read, about. A body of a few megabytes may take a hundred times as much.
 pub fn weight(json: &[u8]) -> usize {
-    /// A map of serde_json has room for 11 values in its first allocation.
-    const MAP: usize = 640;
-    /// A value of a list, or of a large map.
-    const VALUE: usize = 96;
-    const TEXT: usize = 32;
     let weigh = |byte| match byte {
         b'{' => MAP,
         b'[' | b',' => VALUE,
@@ -138,8 +150,8 @@ fn outside_texts(json: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 /// Reads the body. Only what is certain to have no usable uid is an error without one.
-pub fn read(body: &[u8]) -> Result<Request, Malformed> {
-    let error = match serde_json::from_slice::<Review<Request>>(body) {
+pub fn read<'a, O: Reviewed<'a>>(body: &'a [u8]) -> Result<Request<O>, Malformed> {
+    let error = match serde_json::from_slice::<Review<Request<O>>>(body) {
         Ok(review) => return addressed(review, |request| &request.uid),
         Err(error) => error,
     };
@@ -147,16 +159,18 @@ pub fn read(body: &[u8]) -> Result<Request, Malformed> {
         return Err(Malformed::NotJson(position(&error)));
     };
     let request = addressed(review, |request| &request.uid)?;
+    Err(unreadable(request.uid, body, &error))
+}
+
+/// Of a request in this body, of which some part could not be read.
+pub fn unreadable(uid: String, body: &[u8], error: &serde_json::Error) -> Malformed {
     let reason = match depth(body) >= LEVELS_MAX {
         true => format!(
             "it is nested too deeply: a manifest may have {DEPTH_MAX} levels, itself included"
         ),
-        false => position(&error),
+        false => position(error),
     };
-    Err(Malformed::Request {
-        uid: request.uid,
-        reason,
-    })
+    Malformed::Request { uid, reason }
 }
 
 fn addressed<R>(review: Review<R>, uid: impl Fn(&R) -> &String) -> Result<R, Malformed> {
@@ -235,7 +249,8 @@ impl DenialStatus {
 pub struct Answer {
     /// Why it is refused; None allows.
     pub denied: Option<(DenialStatus, String)>,
-    pub patch: Vec<PatchOperation>,
+    /// A JSON patch; empty for none.
+    pub patch: String,
     pub warnings: Vec<String>,
     /// For the API server's audit log: name (without prefix) and value.
     pub audit: Vec<(&'static str, String)>,
@@ -254,41 +269,63 @@ impl Answer {
     }
 
     /// The response body. An empty patch is left out together with its type: the API server refuses one without the other.
-    pub fn body(&self, uid: &str) -> Value {
-        let mut response = Map::new();
-        response.insert("uid".into(), uid.into());
-        response.insert("allowed".into(), self.denied.is_none().into());
-        if let Some((refusal, message)) = &self.denied {
+    pub fn body(&self, uid: &str) -> String {
+        let status = self.denied.as_ref().map(|(refusal, message)| {
             let (code, reason) = refusal.status();
-            let message = plain(message, MESSAGE_MAX);
-            response.insert(
-                "status".into(),
-                json!({"code": code, "reason": reason, "message": message}),
-            );
-        } else if !self.patch.is_empty() {
-            let patch = serde_json::to_vec(&self.patch).expect("a JSON patch is JSON");
-            response.insert("patchType".into(), "JSONPatch".into());
-            response.insert("patch".into(), STANDARD.encode(patch).into());
-        }
-        if !self.warnings.is_empty() {
-            let warnings: Vec<_> = self
-                .warnings
-                .iter()
-                .take(WARNINGS_MAX)
-                .map(|w| plain(w, WARNING_MAX))
-                .collect();
-            response.insert("warnings".into(), warnings.into());
-        }
-        if !self.audit.is_empty() {
-            let audit: Map<_, _> = self
+            json!({"code": code, "reason": reason, "message": plain(message, MESSAGE_MAX)})
+        });
+        // Base64 has nothing to escape, and a patch may be long.
+        let quoted = |patch: &str| RawValue::from_string(format!("\"{}\"", STANDARD.encode(patch)));
+        let patch = (status.is_none() && !self.patch.is_empty())
+            .then(|| quoted(&self.patch).expect("base64 is text of JSON"));
+        let warnings = self.warnings.iter().take(WARNINGS_MAX);
+        let response = Response {
+            uid,
+            allowed: status.is_none(),
+            status,
+            patch_type: patch.as_ref().map(|_| "JSONPatch"),
+            patch,
+            warnings: warnings
+                .map(|warning| plain(warning, WARNING_MAX))
+                .collect(),
+            audit_annotations: self
                 .audit
                 .iter()
-                .map(|(name, value)| (name.to_string(), value.as_str().into()))
-                .collect();
-            response.insert("auditAnnotations".into(), audit.into());
-        }
-        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
+                .map(|(name, value)| (*name, &**value))
+                .collect(),
+        };
+        let answered = Answered {
+            api_version: "admission.k8s.io/v1",
+            kind: "AdmissionReview",
+            response,
+        };
+        serde_json::to_string(&answered).expect("an answer can be written")
     }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answered<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    audit_annotations: BTreeMap<&'static str, &'a str>,
 }
 
 pub const MESSAGE_MAX: usize = 1_000;
@@ -323,10 +360,14 @@ const WORD_MAX: usize = 63;
 mod tests {
     use super::*;
 
+    fn said(answer: &Answer) -> Value {
+        serde_json::from_str(&answer.body("u")).unwrap()
+    }
+
     #[test]
     fn bodies_without_a_request_to_answer_are_malformed() {
         let good = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE"}}"#;
-        assert_eq!(read(good.as_bytes()).unwrap().uid, "u");
+        assert_eq!(read::<ObjectValue>(good.as_bytes()).unwrap().uid, "u");
         for (name, body, said) in [
             ("empty", "", "Eof error"),
             ("truncated", &good[..40], "Eof error"),
@@ -368,7 +409,9 @@ mod tests {
                 "Data error",
             ),
         ] {
-            let error = read(body.as_bytes()).unwrap_err().to_string();
+            let error = read::<ObjectValue>(body.as_bytes())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(said), "{name}: {error}");
         }
     }
@@ -382,6 +425,7 @@ mod tests {
             ("\"no end {{{", 16),
         ] {
             assert_eq!(weight(json.as_bytes()), json.len() + values, "{json}");
+            assert!(weight_max(json.as_bytes()) >= json.len() + values, "{json}");
         }
         assert_eq!(depth(br#"{"a":[{"[[":1},[[]]],"b":[]}"#), 4);
     }
@@ -404,7 +448,7 @@ mod tests {
                 "Data error",
             ),
         ] {
-            let error = read(body.as_bytes()).unwrap_err();
+            let error = read::<ObjectValue>(body.as_bytes()).unwrap_err();
             let Malformed::Request { uid, reason } = &error else {
                 panic!("{name}: {error}");
             };
@@ -437,7 +481,7 @@ mod tests {
 
     #[test]
     fn an_allowed_answer_without_patch_has_no_patch_type() {
-        let body = Answer::allow().body("u");
+        let body = said(&Answer::allow());
         assert_eq!(body["response"], json!({"uid": "u", "allowed": true}));
     }
 
@@ -447,7 +491,7 @@ mod tests {
             warnings: vec!["a\nb\u{7}".into(), "x".repeat(5_000)],
             ..Answer::deny(DenialStatus::Forbidden, "c\r\nd")
         };
-        let body = answer.body("u");
+        let body = said(&answer);
         assert_eq!(body["response"]["warnings"][0], "a b ");
         let long = body["response"]["warnings"][1].as_str().unwrap();
         assert_eq!(long.chars().count(), WARNING_MAX);

@@ -10,7 +10,7 @@ use crate::api::names;
 use crate::api::resource::{Resource, ResourceArrays};
 use crate::decide::child::{Kind, kind_of};
 use crate::decide::hub::render::{is_template, namespaces};
-use crate::decide::shared::content;
+use crate::decide::shared::content::lists::Lists;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
@@ -60,13 +60,12 @@ pub fn of_form(spec: &FormSpec) -> BTreeSet<Right> {
 }
 
 /// Of a node that is written by somebody else than its hub: of its content, where that changes.
-pub fn of_node(old: Option<&Value>, new: &Value) -> BTreeSet<Right> {
-    let spec = new.get("spec");
-    if old.is_some_and(|old| content::is_same(old.get("spec"), spec)) {
+pub fn of_node(old: Option<&Lists>, new: &Lists) -> BTreeSet<Right> {
+    if old.is_some_and(|old| old.is_same(new)) {
         return BTreeSet::new();
     }
     // What the type does not take is not applied either.
-    let parsed = serde_json::from_value::<ResourceArrays>(content::of_spec(spec)).ok();
+    let parsed = serde_json::from_value::<ResourceArrays>(new.filled().value()).ok();
     // Nor is what says that it did not render.
     let applied = |content: ResourceArrays| {
         of_resources(
@@ -172,7 +171,7 @@ mod tests {
             {"id": "b", "spec": {"apiVersion": "v1", "kind": "Secret"}},
         ]}});
         assert_eq!(
-            of_node(None, &node),
+            of_node(None, &Lists::of(node.get("spec"))),
             BTreeSet::from([secret(TargetNamespace::Home)])
         );
     }

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation, RemoveOperation};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::api::resource::ARRAYS;
 use crate::api::{names, stamp};
+use crate::decide::gate::node::Node;
 use crate::decide::node::takeover::bears_lynqs_row;
-use crate::decide::shared::content;
 use crate::decide::shared::content::Hash;
+use crate::decide::shared::content::lists::{Content, Lists, Text, is_empty, text_of};
 
 /// The value of `lynq.sh/live-hash` while nothing was ever live.
 pub const NONE: &str = "none";
@@ -19,7 +19,7 @@ pub const NONE: &str = "none";
 pub const UNKNOWN: &str = "unknown";
 
 /// What the node controller applies.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Live<'a> {
     /// Nothing was ever live: held since its creation.
     None,
@@ -30,12 +30,12 @@ pub enum Live<'a> {
 }
 
 /// Where the live content stands.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
     /// The stored `spec.released`.
-    Released(&'a Value),
+    Released(&'a Lists<'a>),
     /// The arrays of the stored spec.
-    Spec(&'a Value),
+    Spec(&'a Lists<'a>),
     /// The written object itself: it has just gone live.
     Written,
 }
@@ -91,16 +91,15 @@ impl<'a> State<'a> {
     }
 
     /// The state of a stored object. What its annotations claim is believed only where the content bears it out.
-    pub fn of_stored(old: &'a Value) -> Self {
-        let desired = content::hash(old.get("spec"));
+    pub fn of_stored(old: &'a Node<'a>) -> Self {
         State {
-            live: live_of(old, &desired),
-            desired,
-            start: Stamp::Stored(annotation(old, names::START_TIME)),
-            held_since: Stamp::Stored(annotation(old, names::HELD_SINCE)),
-            held_by: annotation(old, names::HELD_BY),
-            release: annotation(old, names::RELEASE),
-            ungated: annotation(old, names::UNGATED),
+            live: live_of(old),
+            desired: old.content.hash.clone(),
+            start: Stamp::Stored(old.annotation(names::START_TIME)),
+            held_since: Stamp::Stored(old.annotation(names::HELD_SINCE)),
+            held_by: old.annotation(names::HELD_BY),
+            release: old.annotation(names::RELEASE),
+            ungated: old.annotation(names::UNGATED),
         }
     }
 
@@ -141,31 +140,30 @@ impl<'a> State<'a> {
     }
 
     /// What brings `new` to this state.
-    pub fn patch(&self, new: &Value) -> Vec<PatchOperation> {
+    pub fn patch(&self, new: &Node) -> Vec<Step> {
         let mut patch = vec![];
-        if !new["metadata"]["annotations"].is_object() {
-            patch.push(add(&["metadata", "annotations"], json!({})));
+        if !new.object["metadata"]["annotations"].is_object() {
+            patch.push(Step::add(&["metadata", "annotations"], text_of(&json!({}))));
         }
         let annotations = self.annotations().into_iter();
         patch.extend(annotations.filter_map(|(name, wanted)| set_annotation(new, name, wanted)));
-        let found = new.pointer("/spec/released");
         match self.released() {
-            Some(wanted) if found != Some(wanted.as_ref()) => {
-                if new.get("spec").is_none_or(Value::is_null) {
-                    patch.push(add(&["spec"], json!({})));
+            Some(wanted) if !is_released(new, &wanted) => {
+                if !new.has_spec() {
+                    patch.push(Step::add(&["spec"], text_of(&json!({}))));
                 }
-                patch.push(add(&["spec", "released"], wanted.into_owned()));
+                patch.push(Step::add(&["spec", "released"], wanted.text()));
             }
-            None if found.is_some() => patch.push(remove(&["spec", "released"])),
+            None if new.has_released() => patch.push(Step::remove(&["spec", "released"])),
             _ => {}
         }
         patch
     }
 
     /// What of the state `new` does not have, stamps of earlier calls aside.
-    pub fn mismatch(&self, new: &Value) -> Option<&'static str> {
+    pub fn mismatch(&self, new: &Node) -> Option<&'static str> {
         for (name, wanted) in self.annotations() {
-            let found = annotation(new, name);
+            let found = new.annotation(name);
             let good = match name {
                 names::START_TIME => self.start.admits(found),
                 names::HELD_SINCE => self.held_since.admits(found),
@@ -179,8 +177,11 @@ impl<'a> State<'a> {
                 });
             }
         }
-        let found = new.pointer("/spec/released");
-        (self.released().as_deref() != found).then_some("another spec.released")
+        let is_good = match self.released() {
+            Some(wanted) => is_released(new, &wanted),
+            None => !new.has_released(),
+        };
+        (!is_good).then_some("another spec.released")
     }
 
     fn annotations(&self) -> [(&'static str, Option<&str>); 7] {
@@ -200,43 +201,36 @@ impl<'a> State<'a> {
         ]
     }
 
-    fn released(&self) -> Option<Cow<'a, Value>> {
+    fn released(&self) -> Option<Cow<'a, Lists<'a>>> {
         match &self.live {
-            Live::Known(_, Source::Released(content)) if self.held() => {
-                Some(Cow::Borrowed(*content))
-            }
-            Live::Known(_, Source::Spec(spec)) if self.held() => {
-                Some(Cow::Owned(content::of_spec(Some(spec))))
-            }
-            Live::None => Some(Cow::Owned(Value::Object(Map::new()))),
+            Live::Known(_, Source::Released(lists)) if self.held() => Some(Cow::Borrowed(lists)),
+            Live::Known(_, Source::Spec(lists)) if self.held() => Some(Cow::Owned(lists.filled())),
+            Live::None => Some(Cow::Owned(Lists::default())),
             Live::Known(..) | Live::Unknown => None,
         }
     }
 }
 
-/// Left from a hold, which ends with all of these at once.
-pub fn bears_a_hold(object: &Value) -> bool {
-    let released = object.pointer("/spec/released");
-    released.is_some_and(|released| !released.is_null())
-        || [names::HELD_SINCE, names::HELD_BY]
-            .iter()
-            .any(|name| annotation(object, name).is_some())
+fn is_released(new: &Node, wanted: &Lists) -> bool {
+    let found = new.released.as_ref();
+    found.is_some_and(|found| found.lists.is_equal(wanted))
 }
 
 /// The live content of a stored object: `released` if its hash is the live hash, else the desired content if its hash
 /// is, else unknown. (Lynq's CRD applied over ours prunes `released`; what is then left is not what was let through.)
 /// Desired content that is said to be live while traces of its hold are there was made so past the gate.
-fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
-    let spec = old.get("spec").unwrap_or(&Value::Null);
-    let released = spec.get("released");
-    let known =
-        |source: &'a Value| Live::Known(content::hash(Some(source)), Source::Released(source));
+fn live_of<'a>(old: &'a Node<'a>) -> Live<'a> {
+    let (content, desired) = (&old.content, &old.content.hash);
+    let released = old.released.as_ref();
+    let known = |content: &'a Content<'a>| {
+        Live::Known(content.hash.clone(), Source::Released(&content.lists))
+    };
     // What nobody could read back one level deeper, as `released`, came past the gate.
-    let of_spec = |hash| match content::check_depth(Some(spec)) {
-        Ok(()) => Live::Known(hash, Source::Spec(spec)),
+    let of_spec = |hash| match content.check_depth() {
+        Ok(()) => Live::Known(hash, Source::Spec(&content.lists)),
         Err(_) => Live::Unknown,
     };
-    let Some(live) = annotation(old, names::LIVE_HASH) else {
+    let Some(live) = old.annotation(names::LIVE_HASH) else {
         return Live::Unknown;
     };
     if live == NONE {
@@ -245,8 +239,8 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
     if Hash::is_of_another_version(live) {
         // Its hashes cannot be computed here, but whether it was held can be read.
         return match released {
-            _ if annotation(old, names::DESIRED_HASH) == Some(live) => match bears_a_hold(old) {
-                false if !bears_lynqs_row(old) => of_spec(desired.clone()),
+            _ if old.annotation(names::DESIRED_HASH) == Some(live) => match old.bears_a_hold() {
+                false if !bears_lynqs_row(old.object) => of_spec(desired.clone()),
                 // Lynq may have written it since.
                 _ => Live::Unknown,
             },
@@ -257,12 +251,10 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
     let Some(live) = Hash::parse(live) else {
         return Live::Unknown;
     };
-    if let Some(Live::Known(hash, source)) = released.map(known)
-        && hash == live
-    {
-        return Live::Known(hash, source);
+    if let Some(released) = released.filter(|released| released.hash == live) {
+        return known(released);
     }
-    if *desired == live && !bears_a_hold(old) {
+    if *desired == live && !old.bears_a_hold() {
         of_spec(live)
     } else {
         Live::Unknown
@@ -271,25 +263,25 @@ fn live_of<'a>(old: &'a Value, desired: &Hash) -> Live<'a> {
 
 /// What gives lists that say the same in other words, or in another order, back their stored form: the fence cannot compute
 /// a hash, and takes every other form for other content.
-pub fn as_stored(stored: &Value, new: &Value) -> Vec<PatchOperation> {
-    let list = |content: &'_ Value, array: &str| {
-        let list = content.get(array).cloned();
-        list.filter(|list| list.as_array().is_some_and(|list| !list.is_empty()))
+pub fn as_stored(stored: &Lists, new: &Lists) -> Vec<Step> {
+    let is_filled = |text: &Text| text.get().starts_with('[') && !is_empty(text.get());
+    let differs = |(array, stored): (&'static str, &Text)| {
+        let new = new.get(array).filter(|new| is_filled(new))?;
+        let differs = is_filled(stored) && new.get() != stored.get();
+        differs.then(|| Step::add(&["spec", array], Cow::Owned(stored.clone().into_owned())))
     };
-    let differs = |array: &&'static str| {
-        let stored = list(stored, array)?;
-        (list(new, array)? != stored).then(|| add(&["spec", array], stored))
-    };
-    ARRAYS.iter().filter_map(differs).collect()
+    stored.iter().filter_map(differs).collect()
 }
 
 /// What gives the annotation this value, or takes it off, where it is otherwise.
-pub fn set_annotation(new: &Value, name: &str, wanted: Option<&str>) -> Option<PatchOperation> {
-    let found = &new["metadata"]["annotations"][name];
+pub fn set_annotation(new: &Node, name: &str, wanted: Option<&str>) -> Option<Step> {
+    let found = &new.object["metadata"]["annotations"][name];
+    let path = ["metadata", "annotations", name];
     match wanted {
-        Some(wanted) => (found.as_str() != Some(wanted))
-            .then(|| add(&["metadata", "annotations", name], json!(wanted))),
-        None => (!found.is_null()).then(|| remove(&["metadata", "annotations", name])),
+        Some(wanted) => {
+            (found.as_str() != Some(wanted)).then(|| Step::add(&path, text_of(&json!(wanted))))
+        }
+        None => (!found.is_null()).then(|| Step::remove(&path)),
     }
 }
 
@@ -301,15 +293,29 @@ pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
         .as_str()
 }
 
-fn add(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation {
-        path: PointerBuf::from_tokens(path.iter().copied()),
-        value,
-    })
+/// A step of a JSON patch.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    op: &'static str,
+    path: PointerBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Text<'static>>,
 }
 
-fn remove(path: &[&str]) -> PatchOperation {
-    PatchOperation::Remove(RemoveOperation {
-        path: PointerBuf::from_tokens(path.iter().copied()),
-    })
+impl Step {
+    fn add(path: &[&str], value: Text<'static>) -> Self {
+        Step {
+            op: "add",
+            path: PointerBuf::from_tokens(path.iter().copied()),
+            value: Some(value),
+        }
+    }
+
+    fn remove(path: &[&str]) -> Self {
+        Step {
+            op: "remove",
+            path: PointerBuf::from_tokens(path.iter().copied()),
+            value: None,
+        }
+    }
 }

@@ -14,6 +14,53 @@ mod ungated;
 const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
 const USER: &str = "alice";
 
+/// A write of objects as values, and what is decided on it.
+#[derive(Clone, Copy)]
+struct Write<'a> {
+    old: Option<&'a Value>,
+    new: &'a Value,
+    user: &'a str,
+    operator: &'a str,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Decision {
+    outcome: Outcome,
+    held: bool,
+    patch: Vec<json_patch::PatchOperation>,
+    warnings: Vec<String>,
+}
+
+impl Write<'_> {
+    fn asked<T>(&self, ask: impl FnOnce(&super::Write) -> T) -> T {
+        let (old, new) = (self.old.map(Node::of), Node::of(self.new));
+        ask(&super::Write {
+            old: old.as_ref(),
+            new: &new,
+            user: self.user,
+            operator: self.operator,
+        })
+    }
+}
+
+fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
+    let decision = write.asked(|write| super::decide(write, now))?;
+    let patch = match &*decision.patch {
+        "" => vec![],
+        text => serde_json::from_str(text).expect("a patch"),
+    };
+    Ok(Decision {
+        outcome: decision.outcome,
+        held: decision.held,
+        patch,
+        warnings: decision.warnings,
+    })
+}
+
+fn check(write: &Write, now: Timestamp) -> Result<(), Denial> {
+    write.asked(|write| super::check(write, now))
+}
+
 fn now() -> Timestamp {
     "2026-03-01T12:00:00Z".parse().unwrap()
 }

@@ -1,13 +1,14 @@
 //! Content: the resource arrays of a node's spec, how two of them are compared, and how large one may be.
 
+mod canonical;
+pub mod lists;
+
 use std::fmt;
-use std::io::Write;
 
-use memchr::memchr2;
-use serde_json::{Map, Number, Value};
-use sha2::{Digest, Sha256};
+use canonical::ListsDigest;
+use serde_json::{Map, Value};
 
-use crate::api::resource::{ARRAYS, DEFAULTS};
+use crate::api::resource::ARRAYS;
 
 /// The largest content, in bytes as the API server encodes it. A held node carries its content twice, and etcd takes
 /// about 1.5 MiB an object.
@@ -33,6 +34,10 @@ impl Hash {
                 .bytes()
                 .all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         good.then(|| Hash(text.to_owned()))
+    }
+
+    fn of(digest: ListsDigest) -> Hash {
+        Hash(format!("{HASH_VERSION}:{}", digest.digits()))
     }
 
     /// True for text in the form of a hash, but of another version: an older or newer operator wrote it.
@@ -84,58 +89,19 @@ pub fn of_spec(spec: Option<&Value>) -> Value {
 pub fn hash(spec: Option<&Value>) -> Hash {
     let mut arrays: Vec<&str> = ARRAYS.to_vec();
     arrays.sort_unstable();
-    let mut digest = Sha256::new();
-    let mut text = Vec::new();
+    let mut digest = ListsDigest::default();
     for array in arrays {
-        let Some(Value::Array(list)) = spec.and_then(|s| s.get(array)) else {
-            continue;
-        };
-        text.clear();
-        let mut ends = vec![0];
-        for resource in list {
-            canonical_resource(resource, &mut text);
-            ends.push(text.len());
-        }
-        let mut resources: Vec<&[u8]> = ends.windows(2).map(|at| &text[at[0]..at[1]]).collect();
-        resources.sort_unstable();
-        if !resources.is_empty() {
-            digest.update(array);
-            digest.update((resources.len() as u64).to_be_bytes());
-        }
-        for resource in resources {
-            digest.update((resource.len() as u64).to_be_bytes());
-            digest.update(resource);
+        let list = spec.and_then(|spec| spec.get(array));
+        if let Some(list) = list.filter(|list| list.is_array()) {
+            digest.add(array, list).expect("a value can be read");
         }
     }
-    let digits: String = digest.finalize()[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    Hash(format!("{HASH_VERSION}:{digits}"))
+    Hash::of(digest)
 }
 
 /// Hash of any JSON value, with its own key order ignored: for what is compared but is not content.
 pub fn hash_value(value: &Value) -> String {
-    let mut text = Vec::new();
-    canonical(value, &mut text);
-    Sha256::digest(&text)[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
-/// True when the arrays are the very same: cheaper than two hashes, which may be equal even where this is false.
-pub fn is_same(one: Option<&Value>, other: Option<&Value>) -> bool {
-    ARRAYS
-        .iter()
-        .all(|array| one.and_then(|spec| spec.get(array)) == other.and_then(|spec| spec.get(array)))
-}
-
-/// True when the arrays hold no resource.
-pub fn is_content_empty(spec: Option<&Value>) -> bool {
-    ARRAYS
-        .iter()
-        .all(|array| spec.and_then(|s| s.get(array)).is_none_or(is_empty))
+    canonical::digits_of(value)
 }
 
 /// Content that is too large to be held. Names the largest resource, for that is where to cut.
@@ -238,25 +204,6 @@ pub fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// One resource with defaults and empty fields dropped: never inside its `spec`, where an empty value means something.
-fn canonical_resource(resource: &Value, out: &mut Vec<u8>) {
-    let Value::Object(fields) = resource else {
-        return canonical(resource, out);
-    };
-    let kept = |(name, value): &(&String, &Value)| {
-        let name = name.as_str();
-        name == "spec"
-            || !(is_empty(value)
-                || DEFAULTS
-                    .iter()
-                    .any(|(field, default)| *field == name && **value == default()))
-    };
-    // The id first, so that the sorted texts are in the order of ids.
-    canonical(resource.get("id").unwrap_or(&Value::Null), out);
-    let kept: Vec<_> = fields.iter().filter(kept).collect();
-    canonical_object(kept.into_iter(), out);
-}
-
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -265,77 +212,6 @@ fn is_empty(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::Bool(_) | Value::Number(_) => false,
     }
-}
-
-/// JSON with sorted keys and numbers as they are after one trip through the API server. The depth is bounded by
-/// serde_json, which refuses to read more than 128 levels.
-fn canonical(value: &Value, out: &mut Vec<u8>) {
-    match value {
-        Value::Null => out.extend(b"null"),
-        Value::Bool(yes) => out.extend(if *yes { b"true".as_slice() } else { b"false" }),
-        Value::Number(number) => canonical_number(number, out),
-        Value::String(text) => canonical_string(text, out),
-        Value::Array(list) => {
-            out.push(b'[');
-            for (i, item) in list.iter().enumerate() {
-                if i > 0 {
-                    out.push(b',');
-                }
-                canonical(item, out);
-            }
-            out.push(b']');
-        }
-        Value::Object(fields) => canonical_object(fields.iter(), out),
-    }
-}
-
-fn canonical_object<'a>(
-    fields: impl Iterator<Item = (&'a String, &'a Value)> + Clone,
-    out: &mut Vec<u8>,
-) {
-    // serde_json's own order depends on a feature that any crate in the tree may turn on.
-    if !fields.clone().is_sorted_by_key(|(name, _)| name) {
-        let mut sorted: Vec<_> = fields.collect();
-        sorted.sort_unstable_by_key(|(name, _)| name.as_str());
-        return canonical_object(sorted.into_iter(), out);
-    }
-    out.push(b'{');
-    for (i, (name, value)) in fields.enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        canonical_string(name, out);
-        out.push(b':');
-        canonical(value, out);
-    }
-    out.push(b'}');
-}
-
-/// Strings are only compared, so it is enough that the encoding is unambiguous.
-fn canonical_string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut rest = text.as_bytes();
-    while let Some(at) = memchr2(b'"', b'\\', rest) {
-        out.extend_from_slice(&rest[..at]);
-        out.extend([b'\\', rest[at]]);
-        rest = &rest[at + 1..];
-    }
-    out.extend_from_slice(rest);
-    out.push(b'"');
-}
-
-/// The API server keeps integers of 64 bits with a sign; everything else is a double, and a double without a fraction
-/// is written without one, so it comes back as an integer (`1.0` as `1`, `-0` as `0`).
-fn canonical_number(number: &Number, out: &mut Vec<u8>) {
-    let double = number.as_f64().unwrap_or_default();
-    let written = if let Some(integer) = number.as_i64() {
-        write!(out, "{integer}")
-    } else if double.fract() == 0.0 && double.abs() < 9_223_372_036_854_775_808.0 {
-        write!(out, "{}", double as i64)
-    } else {
-        write!(out, "{double:e}")
-    };
-    written.expect("writing to memory succeeds");
 }
 
 /// Bytes of the value as Go's encoding/json writes it, which is what the API server stores.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::vital::Mutex;
 use crate::decide::admission::Verdict;
-use crate::decide::admission::review::Request;
+use crate::decide::admission::review::{ObjectValue, Request};
 use crate::decide::shared::content;
 
 /// All tries of the API server are over by then.
@@ -60,8 +60,8 @@ pub fn question(request: &Request) -> Option<String> {
     if !is_write || !request.options["dryRun"].is_null() {
         return None;
     }
-    let object = |object: &Option<Value>| {
-        let object = object.as_ref()?;
+    let object = |object: &Option<ObjectValue>| {
+        let object = object.as_deref()?;
         let fields = [
             "namespace",
             "name",

@@ -213,7 +213,11 @@ impl Bodies {
     }
 
     async fn room(&self, body: &[u8]) -> Result<Room, Unread> {
-        let permits = review::weight(body).div_ceil(PERMIT);
+        let weight = match review::weight_max(body) {
+            few if few <= self.read_max / 8 => few,
+            _ => review::weight(body),
+        };
+        let permits = weight.div_ceil(PERMIT);
         if permits > self.read_max / PERMIT {
             let mib_max = self.read_max / MIB;
             return Err(Unread::TooDense { mib_max });

@@ -213,8 +213,8 @@ async fn answer(
 impl Definitions {
     /// By what the API server has, for only the leader knows the nodes. In a namespace that goes, everything goes.
     async fn form(&self, request: &review::Request) -> Verdict {
-        let new = request.object.as_ref().unwrap_or(&Value::Null);
-        let before = request.old_object.as_ref();
+        let new = request.object.as_deref().unwrap_or(&Value::Null);
+        let before = request.old_object.as_deref();
         let judged = process::compute(|| form::judge(before, new, clock::now()));
         let mut verdict = judged.verdict;
         let Some(change) = judged.change.filter(|_| verdict.denied.is_none()) else {

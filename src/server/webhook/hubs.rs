@@ -19,8 +19,8 @@ impl Definitions {
         if request.operation == "DELETE" {
             return self.hub_deletion(request).await;
         }
-        let new = request.object.as_ref().unwrap_or(&Value::Null);
-        let old = request.old_object.as_ref();
+        let new = request.object.as_deref().unwrap_or(&Value::Null);
+        let old = request.old_object.as_deref();
         let mut verdict = hub::judge(old, new);
         let is_same =
             |pointer: &str| old.is_some_and(|old| old.pointer(pointer) == new.pointer(pointer));
@@ -68,7 +68,7 @@ impl Definitions {
     }
 
     async fn hub_deletion(&self, request: &review::Request) -> Verdict {
-        let hub = request.old_object.as_ref().unwrap_or(&Value::Null);
+        let hub = request.old_object.as_deref().unwrap_or(&Value::Null);
         let text = |field: &str| hub["metadata"][field].as_str().unwrap_or_default();
         let (namespace, kind) = (text("namespace"), ObjectKey::own("LynqNode", "", "").kind);
         let nodes = self.objects.owned(&kind, namespace, text("uid"));

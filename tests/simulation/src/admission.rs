@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use lynqgate::api::names;
+use lynqgate::decide::gate::node::Node;
 use lynqgate::decide::gate::{self, Denial, Write};
 use lynqgate::decide::partition::gate as partition;
 use lynqgate_plants::Plant;
@@ -51,10 +52,16 @@ impl Admission for Gate<'_> {
         if self.mutant == Some(Plant::UngatedAnyway) {
             name_anew(old, &mut new);
         }
+        let stored = old.map(Node::of);
+        let stored = stored.as_ref();
         for again in 0..=usize::from(self.reinvoked) {
-            let decision = gate::decide(&self.write(old, &new), self.now);
+            let decision = gate::decide(&self.write(stored, &Node::of(&new)), self.now);
             let decision = decision.map_err(|denial| refused(&denial))?;
-            json_patch::patch(&mut new, &decision.patch).expect("the gate's patch applies");
+            if !decision.patch.is_empty() {
+                let patch: json_patch::Patch =
+                    serde_json::from_str(&decision.patch).expect("a JSON patch");
+                json_patch::patch(&mut new, &patch).expect("the gate's patch applies");
+            }
             if self.mutant == Some(Plant::StripMarker)
                 && let Some(all) = new["metadata"]["annotations"].as_object_mut()
             {
@@ -65,7 +72,7 @@ impl Admission for Gate<'_> {
             }
         }
         if self.mutant != Some(Plant::StripMarker) {
-            let checked = gate::check(&self.write(old, &new), self.now);
+            let checked = gate::check(&self.write(stored, &Node::of(&new)), self.now);
             checked.map_err(|denial| refused(&denial))?;
         }
         Ok(new)
@@ -73,7 +80,7 @@ impl Admission for Gate<'_> {
 }
 
 impl Gate<'_> {
-    fn write<'a>(&'a self, old: Option<&'a Value>, new: &'a Value) -> Write<'a> {
+    fn write<'a>(&'a self, old: Option<&'a Node<'a>>, new: &'a Node<'a>) -> Write<'a> {
         Write {
             old,
             new,
