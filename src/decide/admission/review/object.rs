@@ -81,7 +81,6 @@ impl<'de> Fields<'de> for Metadata {
 mod tests {
     use serde_json::json;
 
-    use super::*;
     use crate::decide::admission::review::{Request, read};
 
     #[test]
