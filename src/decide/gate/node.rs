@@ -134,10 +134,14 @@ impl<'de> Fields<'de> for Parts<'de> {
             }
             "spec" => {
                 let spec = value.next_value::<Option<Object<Spec>>>()?;
-                let is_there = spec.is_some();
-                self.spec = spec.map(|Object(spec)| spec).unwrap_or_default();
-                let fields = std::mem::take(&mut self.spec.fields);
-                is_there.then(|| fields.into()).unwrap_or_default()
+                self.spec = Spec::default();
+                match spec {
+                    None => Value::Null,
+                    Some(Object(spec)) => {
+                        self.spec = spec;
+                        std::mem::take(&mut self.spec.fields).into()
+                    }
+                }
             }
             _ => return value.next_value().map(|IgnoredAny| ()),
         };
