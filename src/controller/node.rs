@@ -6,13 +6,14 @@ mod delete;
 mod departing;
 mod kinds;
 mod left_over;
+mod memory;
 mod news;
 mod pods;
 mod recreate;
 mod report;
 pub mod takeover;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,91 +31,17 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::node::apply::Target;
 use crate::controller::node::kinds::Kinds;
+pub use crate::controller::node::memory::NodeMemory;
+use crate::controller::node::memory::{GateTry, ResourceMemory};
 use crate::controller::{Looked, World, panic_text};
 use crate::decide::child::{Child, NodeKey, ObjectKey, Scope, fields_hash};
 use crate::decide::node::digest::{Facts, NodeDigest, live_content};
 use crate::decide::node::plan::applies::Applies;
-use crate::decide::node::plan::news::Trouble;
 use crate::decide::node::plan::record::{self, Record};
-use crate::decide::node::plan::{self, Failure, ObservedResource, Premise, Rest, untold_delay};
+use crate::decide::node::plan::{self, ObservedResource, Premise, Rest, untold_delay};
 use crate::decide::readiness::{Readiness, Reason};
 use crate::decide::rollout::Live;
 use crate::decide::shared::backoff::Backoff;
-
-/// What the loop remembers of a node between two reconciliations. Losing it (a restart) costs at most a request for each object.
-#[derive(Default)]
-pub struct NodeMemory {
-    /// Of the node: one made anew under the same name is another.
-    uid: String,
-    /// The objects were looked at since the start.
-    looked: bool,
-    /// What was applied for it, newer than the status says.
-    record: Option<Record>,
-    /// A list, because nodes are many and have few resources.
-    resources: Vec<ResourceMemory>,
-    report: report::ReportMemory,
-    /// The maintenance that evicted its pods, while that goes on.
-    maintained: Option<String>,
-    /// Objects that could not be taken down.
-    left_over: left_over::LeftOvers,
-    /// Since when it waits for objects to go, or when it told of them last.
-    waits_since: Option<Timestamp>,
-    /// Reconciliations in a row that ended in an error.
-    failures: u32,
-    /// Reconciliations in a row that ended in a conflict.
-    conflicts: u32,
-    /// The desired content of which it is known whether its release would change anything, where it is not known what runs.
-    taken_over: Option<String>,
-    gated_again: Option<GateTry>,
-    /// What is live was known when it was looked at last.
-    known: bool,
-    /// Ids of the resources applied since the last event about them.
-    applied: BTreeSet<String>,
-}
-
-/// What is rare is behind a pointer: nodes without trouble are many.
-#[derive(Default)]
-struct ResourceMemory {
-    /// Of the resource.
-    id: String,
-    /// Hash of the resource that the rest is about.
-    hash: Arc<str>,
-    failure: Option<Box<Failure>>,
-    failures: u32,
-    trouble: Option<Trouble>,
-    /// The fields that we owned after our last write; None while that is not known.
-    fields_hash: Option<Arc<str>>,
-    applies: Applies,
-    waiting_since: Option<Timestamp>,
-    was_ready: bool,
-    pods: Option<Box<pods::PodsMemory>>,
-}
-
-impl NodeMemory {
-    fn resource(&self, id: &str) -> Option<&ResourceMemory> {
-        self.resources.iter().find(|memory| memory.id == id)
-    }
-
-    /// What is remembered of the resource; nothing yet, if it is new.
-    fn resource_mut(&mut self, id: &str) -> &mut ResourceMemory {
-        let known = self.resources.iter().position(|memory| memory.id == id);
-        let at = known.unwrap_or_else(|| {
-            self.resources.push(ResourceMemory {
-                id: id.to_owned(),
-                ..ResourceMemory::default()
-            });
-            self.resources.len() - 1
-        });
-        &mut self.resources[at]
-    }
-}
-
-/// That the object was sent through the gate once more.
-struct GateTry {
-    /// What was past the gate then.
-    generation: i64,
-    again_at: Timestamp,
-}
 
 /// Rounds of one reconciliation; each applies what the one before it made possible.
 const ROUNDS_MAX: usize = 50;

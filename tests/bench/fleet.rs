@@ -1,6 +1,6 @@
 //! What fleets of several sizes cost: the first sync, idle time, a change, a correction, a start with an empty memory, and the end
-//! of the leader. Run by `make bench-fleet`, with `N=300,1000` for these sizes alone, and with `CORRECTION=1` for a bad change and its
-//! correction alone.
+//! of the leader. Run by `make bench-fleet`, with `N=300,1000` for these sizes alone, `BYTES=5000` for larger objects, and
+//! `CORRECTION=1` for a bad change and its correction alone.
 //!
 //! The requests are those of the API server's audit log, the times those of a client of its own that watches the objects.
 
@@ -33,7 +33,7 @@ use tenants::Fleet;
 
 const SIZES: [usize; 4] = [300, 1_000, 3_000, 10_000];
 const WINDOW: usize = 100;
-/// ConfigMaps of a tenant, and the bytes in each.
+/// ConfigMaps of a tenant, and the bytes in each if nothing else is asked for.
 const OBJECTS: usize = 4;
 const BYTES: usize = 600;
 const IDLE: Duration = Duration::from_secs(30);
@@ -53,26 +53,31 @@ async fn main() -> Result<()> {
     if sizes.is_empty() {
         sizes = SIZES.to_vec();
     }
-    println!("{OBJECTS} ConfigMaps of {BYTES} bytes a tenant, maxSkew {WINDOW}\n");
+    let bytes = match std::env::var("BYTES") {
+        Ok(bytes) if !bytes.is_empty() => bytes.parse().context("BYTES")?,
+        _ => BYTES,
+    };
+    println!("{OBJECTS} ConfigMaps of {bytes} bytes a tenant, maxSkew {WINDOW}\n");
     println!(
         "| tenants | what | took | first | requests | for each tenant | CPU | for each tenant | peak memory |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for size in sizes {
-        Bench::of(size).await?;
+        Bench::of(size, bytes).await?;
     }
     Ok(())
 }
 
 struct Bench {
     size: usize,
+    bytes: usize,
     cluster: Cluster,
     fleet: Fleet,
     audit: AuditLog,
 }
 
 impl Bench {
-    async fn of(size: usize) -> Result<()> {
+    async fn of(size: usize, bytes: usize) -> Result<()> {
         let cluster = Cluster::start(Options::default()).await?;
         let mut operator = Operator::start(&cluster, "operator", &[]).await?;
         let fleet = Fleet::new(&cluster, "bench", 0).await?;
@@ -82,6 +87,7 @@ impl Bench {
         let audit = cluster.audit().await?;
         let mut bench = Bench {
             size,
+            bytes,
             cluster,
             fleet,
             audit,
@@ -191,7 +197,7 @@ impl Bench {
 
     fn form(&self, version: &str, max_skew: usize) -> Value {
         let map = |number: usize| {
-            let mut data = json!({"filler": "x".repeat(BYTES)});
+            let mut data = json!({"filler": "x".repeat(self.bytes)});
             let mut metadata = json!({});
             let mut map = json!({"id": format!("c{number}"), "nameTemplate": format!("{{{{ .uid }}}}-c{number}")});
             if number == 0 {
