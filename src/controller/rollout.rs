@@ -106,7 +106,6 @@ pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
     let memory = reconciler.memory;
     if world.hubs.get(&key.0, &key.1).is_none() {
         world.recordings.forget(&key);
-        world.plans.lock().remove(&key);
         return again;
     }
     world.rollout_memory.lock().insert(key, memory);

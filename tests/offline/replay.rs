@@ -50,7 +50,7 @@ fn a_state_is_planned_again_and_what_differs_is_said() -> Result<()> {
         (
             &follower.to_string(),
             &[],
-            "the replica that answered does not lead",
+            "the replica that answered leads no hub",
         ),
         (
             &text,
