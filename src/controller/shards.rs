@@ -20,7 +20,7 @@ use crate::decide::shared::backoff::Backoff;
 
 #[derive(Default)]
 pub struct Shards {
-    mine: RwLock<Mine>,
+    assigned: RwLock<Assignment>,
     /// Shards whose work is to begin.
     pub queue: Queue<usize>,
     /// The first shard was taken.
@@ -28,7 +28,7 @@ pub struct Shards {
 }
 
 #[derive(Default)]
-struct Mine {
+struct Assignment {
     /// Into how many shards the work is divided.
     count: usize,
     /// The leases that this process holds, but for those that it is about to hand over.
@@ -37,30 +37,30 @@ struct Mine {
     led: BTreeSet<usize>,
 }
 
-impl Mine {
-    fn leads(&self, (namespace, name): &HubKey) -> bool {
-        self.led.contains(&shard_of(namespace, name, self.count))
+impl Assignment {
+    fn shard_of(&self, (namespace, name): &HubKey) -> usize {
+        shard_of(namespace, name, self.count)
     }
 }
 
 impl Leader for World {
     fn take(&self, shard: usize) {
-        self.shards.mine.write().held.insert(shard);
+        self.shards.assigned.write().held.insert(shard);
         self.shards.queue.add(shard);
         self.shards.first.notify_one();
     }
 
     fn leave(&self, shard: usize) {
-        let mut mine = self.shards.mine.write();
-        mine.held.remove(&shard);
-        mine.led.remove(&shard);
-        drop(mine);
+        let mut assigned = self.shards.assigned.write();
+        assigned.held.remove(&shard);
+        assigned.led.remove(&shard);
+        drop(assigned);
         self.add_all_of(shard);
     }
 
     fn has_left(&self, shard: usize) -> bool {
-        let count = self.shards.mine.read().count;
-        let is_of = |(namespace, name): &HubKey| shard_of(namespace, name, count) == shard;
+        let assigned = self.shards.assigned.read();
+        let is_of = |key: &HubKey| assigned.shard_of(key) == shard;
         let has = |node: &NodeKey| {
             self.nodes
                 .get(node)
@@ -76,13 +76,13 @@ impl Leader for World {
 /// Begins the work on a shard that this process has taken.
 pub async fn begin(world: Arc<World>, shard: usize) -> Option<Duration> {
     world.read_definitions().await;
-    let mut mine = world.shards.mine.write();
-    if !mine.held.contains(&shard) {
+    let mut assigned = world.shards.assigned.write();
+    if !assigned.held.contains(&shard) {
         return None;
     }
-    mine.led.insert(shard);
-    let count = mine.count;
-    drop(mine);
+    assigned.led.insert(shard);
+    let count = assigned.count;
+    drop(assigned);
     let nodes = world.add_all_of(shard);
     tracing::info!(shard, shards = count, nodes, "leading");
     None
@@ -91,7 +91,7 @@ pub async fn begin(world: Arc<World>, shard: usize) -> Option<Duration> {
 impl World {
     /// Divides the work into so many shards.
     pub fn divide(&self, shards: usize) {
-        self.shards.mine.write().count = shards;
+        self.shards.assigned.write().count = shards;
     }
 
     /// Until this process leads something.
@@ -101,13 +101,14 @@ impl World {
 
     /// Whether this process works on the hub, or on the StatefulSet.
     pub fn leads(&self, key: &HubKey) -> bool {
-        self.shards.mine.read().leads(key)
+        let assigned = self.shards.assigned.read();
+        assigned.led.contains(&assigned.shard_of(key))
     }
 
     /// Has all loops look at what is of the shard, or forget it; returns how many nodes that are.
     fn add_all_of(&self, shard: usize) -> usize {
-        let count = self.shards.mine.read().count;
-        let is_of = |(namespace, name): &HubKey| shard_of(namespace, name, count) == shard;
+        let assigned = self.shards.assigned.read();
+        let is_of = |key: &HubKey| assigned.shard_of(key) == shard;
         let of_forms = self.forms.all().into_iter();
         let of_forms = of_forms.map(|form| (form.namespace.clone(), form.hub_id.clone()));
         let of_hubs = self.hubs.all().into_iter();

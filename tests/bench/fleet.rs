@@ -12,6 +12,8 @@ mod harness {
     pub mod tenants;
 }
 
+mod meter;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -280,36 +282,20 @@ struct Spent {
 impl Meter {
     fn start(operator: &Operator) -> Result<Meter> {
         let process = operator.process.id().context("the operator runs")?;
-        // The kernel forgets the highest size so far.
-        std::fs::write(format!("/proc/{process}/clear_refs"), "5")?;
+        meter::forget_peak(process)?;
         Ok(Meter {
             began: Instant::now(),
             process,
-            cpu: cpu(process)?,
+            cpu: meter::cpu(process)?,
         })
     }
 
     fn spent(&self) -> Result<Spent> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let peak = peak.and_then(|line| line.split_whitespace().next());
         Ok(Spent {
-            cpu: cpu(self.process)?.saturating_sub(self.cpu),
-            peak_kib: peak.context("VmHWM")?.parse()?,
+            cpu: meter::cpu(self.process)?.saturating_sub(self.cpu),
+            peak_kib: meter::peak_kib(self.process)?,
         })
     }
-}
-
-/// What the process has used so far, in user and kernel mode.
-fn cpu(process: u32) -> Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let (_, fields) = stat.rsplit_once(')').context("stat")?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let ticks = |number: usize| -> Result<u64> { Ok(fields.get(number).context("stat")?.parse()?) };
-    let ticks = ticks(11)? + ticks(12)?;
-    Ok(Duration::from_secs_f64(
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
-    ))
 }
 
 /// Which version each tenant's changing object has had, and when the first did.

@@ -12,7 +12,9 @@ mod harness {
 #[path = "../chaos/auditor.rs"]
 #[allow(dead_code)]
 mod auditor;
+mod meter;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -56,11 +58,9 @@ async fn main() -> Result<()> {
     }
     let fleets = fleets(&cluster, each).await?;
     let divided = async || {
-        let counts = try_join_all((0..SHARDS).map(|shard| leader(&cluster, shard))).await?;
-        let mut counts = counts;
-        counts.sort_unstable();
-        counts.dedup();
-        ensure!(counts.len() == SHARDS, "{counts:?}");
+        let leaders = try_join_all((0..SHARDS).map(|shard| leader(&cluster, shard))).await?;
+        let different = BTreeSet::from_iter(&leaders);
+        ensure!(different.len() == SHARDS, "{leaders:?}");
         Ok(())
     };
     wait::until("each replica leads a shard", DEADLINE, divided).await?;
@@ -201,7 +201,7 @@ struct Meter {
 async fn meters(operators: &[Operator]) -> Result<Vec<Meter>> {
     try_join_all(operators.iter().map(async |operator| {
         let process = operator.process.id().context("the operator runs")?;
-        std::fs::write(format!("/proc/{process}/clear_refs"), "5")?;
+        meter::forget_peak(process)?;
         let metrics = operator.metrics().await?;
         let applied = metrics
             .lines()
@@ -209,7 +209,7 @@ async fn meters(operators: &[Operator]) -> Result<Vec<Meter>> {
         let applied = applied.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
         Ok(Meter {
             applied: applied.sum(),
-            cpu: cpu(process)?,
+            cpu: meter::cpu(process)?,
         })
     }))
     .await
@@ -221,13 +221,7 @@ async fn row(what: &str, began: Instant, operators: &[Operator], before: &[Meter
         .iter()
         .map(|operator| {
             let process = operator.process.id().context("the operator runs")?;
-            let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let peak = peak.and_then(|line| line.split_whitespace().next());
-            Ok(format!(
-                "{} MB",
-                peak.context("VmHWM")?.parse::<u64>()? / 1_024
-            ))
+            Ok(format!("{} MB", meter::peak_kib(process)? / 1_024))
         })
         .collect::<Result<_>>()?;
     let after = meters(operators).await?;
@@ -253,15 +247,4 @@ async fn row(what: &str, began: Instant, operators: &[Operator], before: &[Meter
         peaks.join(", ")
     );
     Ok(())
-}
-
-/// What the process has used so far, in user and kernel mode.
-fn cpu(process: u32) -> Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let (_, fields) = stat.rsplit_once(')').context("stat")?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let ticks = |number: usize| -> Result<u64> { Ok(fields.get(number).context("stat")?.parse()?) };
-    let ticks = ticks(11)? + ticks(12)?;
-    let seconds = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
-    Ok(Duration::from_secs_f64(seconds))
 }

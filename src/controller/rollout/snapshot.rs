@@ -40,7 +40,7 @@ struct Grounds {
 }
 
 impl Grounds {
-    fn are(&self, other: &Grounds) -> bool {
+    fn are_same(&self, other: &Grounds) -> bool {
         is_same(&self.spec, &other.spec) && is_same(&self.desired, &other.desired)
     }
 }
@@ -109,7 +109,7 @@ impl Views {
         let same = |(name, grounds): &(&String, &Grounds)| {
             self.grounds
                 .get(*name)
-                .is_some_and(|before| before.are(grounds))
+                .is_some_and(|before| before.are_same(grounds))
         };
         let same = grounds.iter().filter(same);
         let same: BTreeSet<&str> = same.map(|(name, _)| name.as_str()).collect();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use memchr::memchr_iter;
-pub use object::{Metadata, ObjectValue, Reviewed};
+pub use object::{ObjectValue, Reviewed, metadata};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess};
 use serde_json::{Map, Value};
 
-use crate::decide::admission::review::{Metadata, Reviewed};
+use crate::decide::admission::review::{Reviewed, metadata};
 use crate::decide::gate::{annotation, bears_a_hold};
 use crate::decide::shared::content::lists::{Content, Lists};
 use crate::decide::shared::fields::{Fields, Object};
@@ -128,10 +128,7 @@ impl<'de> Fields<'de> for Parts<'de> {
         value: &mut A,
     ) -> Result<(), A::Error> {
         let field: Value = match &*name {
-            "metadata" => {
-                let Object(Metadata(metadata)) = value.next_value()?;
-                metadata.into()
-            }
+            "metadata" => metadata(value)?,
             "spec" => {
                 let spec = value.next_value::<Option<Object<Spec>>>()?;
                 self.spec = Spec::default();

@@ -11,7 +11,7 @@ use crate::api::{names, stamp};
 use crate::decide::gate::node::Node;
 use crate::decide::node::takeover::bears_lynqs_row;
 use crate::decide::shared::content::Hash;
-use crate::decide::shared::content::lists::{Content, Lists, Text, is_empty, text_of};
+use crate::decide::shared::content::lists::{Content, Lists, RawJson, is_empty, text_of};
 
 /// The value of `lynq.sh/live-hash` while nothing was ever live.
 pub const NONE: &str = "none";
@@ -264,8 +264,8 @@ fn live_of<'a>(old: &'a Node<'a>) -> Live<'a> {
 /// What gives lists that say the same in other words, or in another order, back their stored form: the fence cannot compute
 /// a hash, and takes every other form for other content.
 pub fn as_stored(stored: &Lists, new: &Lists) -> Vec<Step> {
-    let is_filled = |text: &Text| text.get().starts_with('[') && !is_empty(text.get());
-    let differs = |(array, stored): (&'static str, &Text)| {
+    let is_filled = |text: &RawJson| text.get().starts_with('[') && !is_empty(text.get());
+    let differs = |(array, stored): (&'static str, &RawJson)| {
         let new = new.get(array).filter(|new| is_filled(new))?;
         let differs = is_filled(stored) && new.get() != stored.get();
         differs.then(|| Step::add(&["spec", array], Cow::Owned(stored.clone().into_owned())))
@@ -299,11 +299,11 @@ pub struct Step {
     op: &'static str,
     path: PointerBuf,
     #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<Text<'static>>,
+    value: Option<RawJson<'static>>,
 }
 
 impl Step {
-    fn add(path: &[&str], value: Text<'static>) -> Self {
+    fn add(path: &[&str], value: RawJson<'static>) -> Self {
         Step {
             op: "add",
             path: PointerBuf::from_tokens(path.iter().copied()),

@@ -48,10 +48,7 @@ impl<'de> Fields<'de> for ObjectFields {
         value: &mut A,
     ) -> Result<(), A::Error> {
         let field: Value = match &*name {
-            "metadata" => {
-                let Object(Metadata(metadata)) = value.next_value()?;
-                metadata.into()
-            }
+            "metadata" => metadata(value)?,
             _ => value.next_value()?,
         };
         self.0.insert(name.into_owned(), field);
@@ -60,8 +57,13 @@ impl<'de> Fields<'de> for ObjectFields {
 }
 
 /// An object's metadata without `managedFields`, which may be as long as the object, and which no decision of a webhook reads.
+pub fn metadata<'de, A: MapAccess<'de>>(value: &mut A) -> Result<Value, A::Error> {
+    let Object(Metadata(metadata)) = value.next_value()?;
+    Ok(metadata.into())
+}
+
 #[derive(Default)]
-pub struct Metadata(pub Map<String, Value>);
+struct Metadata(Map<String, Value>);
 
 impl<'de> Fields<'de> for Metadata {
     fn field<A: MapAccess<'de>>(

@@ -15,7 +15,7 @@ use crate::decide::shared::fields::Name;
 
 /// Canonical text, as far as it is written.
 #[derive(Default)]
-struct Form<'de> {
+struct CanonicalText<'de> {
     text: Vec<u8>,
     /// The fields of the objects that are open, and where in the text they begin.
     fields: Vec<(Cow<'de, str>, usize)>,
@@ -27,7 +27,7 @@ struct Form<'de> {
 #[derive(Default)]
 pub struct ListsDigest<'de> {
     digest: Sha256,
-    form: Form<'de>,
+    form: CanonicalText<'de>,
 }
 
 impl<'de> ListsDigest<'de> {
@@ -66,7 +66,7 @@ impl<'de> ListsDigest<'de> {
 
 /// Digits of the hash of any JSON value.
 pub fn digits_of(value: &Value) -> String {
-    let mut form = Form::default();
+    let mut form = CanonicalText::default();
     let piece = Piece {
         form: &mut form,
         is_resource: false,
@@ -81,7 +81,7 @@ fn digits(digest: Sha256) -> String {
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl Form<'_> {
+impl CanonicalText<'_> {
     /// Strings are only compared, so it is enough that the encoding is unambiguous.
     fn string(&mut self, text: &str) {
         self.text.push(b'"');
@@ -151,7 +151,7 @@ impl Form<'_> {
 
 /// The resources of a list, and where each ends.
 struct Resources<'f, 'de> {
-    form: &'f mut Form<'de>,
+    form: &'f mut CanonicalText<'de>,
     ends: &'f mut Vec<usize>,
 }
 
@@ -182,7 +182,7 @@ impl<'de> Visitor<'de> for Resources<'_, 'de> {
 
 /// The next value of the text. The depth is bounded by serde_json, which refuses to read more than 128 levels.
 struct Piece<'f, 'de> {
-    form: &'f mut Form<'de>,
+    form: &'f mut CanonicalText<'de>,
     /// Of a resource defaults and empty fields are dropped: never inside its `spec`, where an empty value means something.
     is_resource: bool,
 }

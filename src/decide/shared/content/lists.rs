@@ -13,11 +13,11 @@ use crate::api::resource::ARRAYS;
 use crate::decide::shared::fields::Fields;
 
 /// JSON as it is written. The API server writes what is the same in the same way.
-pub type Text<'a> = Cow<'a, RawValue>;
+pub type RawJson<'a> = Cow<'a, RawValue>;
 
 /// The resource arrays that are there, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Lists<'a>(BTreeMap<&'static str, Text<'a>>);
+pub struct Lists<'a>(BTreeMap<&'static str, RawJson<'a>>);
 
 impl<'a> Lists<'a> {
     /// Those of a node's spec, or of its `released`.
@@ -36,11 +36,11 @@ impl<'a> Lists<'a> {
         Ok(true)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Text<'a>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &RawJson<'a>)> {
         self.0.iter().map(|(array, text)| (*array, text))
     }
 
-    pub fn get(&self, array: &str) -> Option<&Text<'a>> {
+    pub fn get(&self, array: &str) -> Option<&RawJson<'a>> {
         self.0.get(array)
     }
 
@@ -67,13 +67,13 @@ impl<'a> Lists<'a> {
         self.is_same(other) || self.value() == other.value()
     }
 
-    pub fn text(&self) -> Text<'static> {
+    pub fn text(&self) -> RawJson<'static> {
         Cow::Owned(to_raw_value(&self.0).expect("texts can be written"))
     }
 
     /// Of lists that were read before, to make their hash.
     pub fn value(&self) -> Value {
-        let read = |(array, text): (&&str, &Text)| {
+        let read = |(array, text): (&&str, &RawJson)| {
             let value = serde_json::from_str(text.get()).expect("it was read before");
             ((*array).to_owned(), value)
         };
@@ -81,7 +81,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-pub fn text_of(value: &Value) -> Text<'static> {
+pub fn text_of(value: &Value) -> RawJson<'static> {
     Cow::Owned(to_raw_value(value).expect("a value can be written"))
 }
 
