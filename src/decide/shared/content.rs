@@ -350,6 +350,13 @@ mod tests {
             hash(Some(&content)).as_str(),
             "1:4504204cb00b16ede8c035b997942d72"
         );
+        let content = spec(
+            r#"{"jobs":[{"id":"y","timeoutSeconds":300,"dependIds":[],"spec":{"\"":"\\","a":[],"n":[1.0,-0,1e2,1e300,18446744073709551615]}},{"id":"x","deletionPolicy":"Retain"}],"secrets":[7]}"#,
+        );
+        assert_eq!(
+            hash(Some(&content)).as_str(),
+            "1:f15c1770ddeb45e9680feab2d36091a5"
+        );
         assert_eq!(hash(None), hash(Some(&json!({"jobs": []}))));
     }
 
