@@ -182,13 +182,10 @@ impl World {
 
     // What processes see
 
-    /// The revision before the first event of these kinds that a process has not seen; None: it has seen all.
+    /// Up to which revision a process has seen all events of these kinds; None: it has seen every event that there is.
     fn behind(&self, told: impl Fn(usize) -> u64, kinds: &[usize]) -> Option<u64> {
-        let unseen = kinds.iter().filter_map(|kind| {
-            let log = &self.store.log[*kind];
-            log.get(log.first_after(told(*kind)))
-        });
-        unseen.map(|event| event.revision - 1).min()
+        let seen_until = |kind: &usize| self.store.log[*kind].seen_until(told(*kind));
+        kinds.iter().filter_map(seen_until).min()
     }
 
     /// Since which revision everything that it knows holds.

@@ -175,8 +175,13 @@ impl Log {
         events.find(|event| event.revision <= revision && event.key == *key)
     }
 
-    pub fn get(&self, number: usize) -> Option<&Event> {
-        self.events.get(number.checked_sub(self.forgotten)?)
+    /// Up to which revision a reader has seen everything who was told all up to this one; None: no event is unseen.
+    pub fn seen_until(&self, told: u64) -> Option<u64> {
+        match self.first_after(told).checked_sub(self.forgotten) {
+            // The event that it misses is forgotten.
+            None => Some(told),
+            Some(unseen) => Some(self.events.get(unseen)?.revision - 1),
+        }
     }
 
     fn push(&mut self, event: Event) {
