@@ -4,6 +4,7 @@ pub mod backoff;
 pub mod content;
 pub mod fields;
 pub mod near;
+pub mod parallel;
 pub mod path;
 #[cfg(test)]
 pub mod planted;

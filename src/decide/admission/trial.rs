@@ -4,12 +4,12 @@ pub mod deletions;
 pub mod live;
 mod objects;
 pub mod refused;
+mod rendered;
 pub mod restarts;
 pub mod sample;
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::names;
@@ -21,14 +21,12 @@ use crate::decide::admission::trial::deletions::{Confirmation, Deletions, TakenA
 use crate::decide::admission::trial::live::{LiveNode, LiveNodes};
 use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
 use crate::decide::admission::trial::refused::Findings;
+use crate::decide::admission::trial::rendered::{FormTrial, RenderedRow, Version};
 use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::{Offer, Sample, Samples};
-use crate::decide::child::NodeKey;
-use crate::decide::hub::render::RowInputs;
-use crate::decide::hub::rows::Rows;
 use crate::decide::hub::rows::guard::{self, guard};
-use crate::decide::hub::rows::names::node_name;
-use crate::decide::shared::content;
+use crate::decide::hub::rows::{Row, Rows};
+use crate::decide::shared::parallel;
 
 /// How many rows an answer names.
 const ROWS_SHOWN: usize = 5;
@@ -133,140 +131,151 @@ impl<'a> On<'a> {
     }
 }
 
+/// Rows that are rendered at a time, each thread some of them: their contents are in memory at once.
+const ROWS_AT_ONCE: usize = 256;
+
 /// `go_on` is asked before each row.
 pub fn of(
     change: &Change,
-    &On { rows, before, live }: &On,
+    on: &On,
     (namespace, hub, form): (&str, &str, &str),
-    go_on: &dyn Fn() -> bool,
+    go_on: &(dyn Fn() -> bool + Sync),
 ) -> Trial {
     let mut trial = Trial {
-        rows: rows.rows.len(),
+        rows: on.rows.rows.len(),
         compared: change.old.is_some(),
-        nodes_known: live.is_some(),
-        nodes: live.map_or(change.nodes, LiveNodes::count),
+        nodes_known: on.live.is_some(),
+        nodes: on.live.map_or(change.nodes, LiveNodes::count),
         taken_away: change.taken_away.clone(),
         ..Trial::default()
     };
-    let mut decided = BTreeSet::new();
-    let (mut claims, mut samples) = (Claims::default(), Samples::default());
-    for row in rows.rows.values() {
-        if !go_on() {
-            break;
-        }
-        trial.tried += 1;
-        let home = NodeKey {
-            namespace: namespace.to_owned(),
-            name: node_name(&row.uid, form),
-        };
-        let node = live.and_then(|live| live.get(&home.name));
-        let is_made = live.is_some() && node.is_none();
-        let inputs = RowInputs {
-            hub,
-            form,
-            row,
-            first_seen: node
-                .and_then(|node| node.first_seen)
-                .unwrap_or(Timestamp::UNIX_EPOCH),
-            seed: live.and_then(|live| live.seed).unwrap_or_default(),
-        };
-        let (new, errors) = change.new.render(&inputs);
-        let row_before = before.map_or(Some(row), |before| before.rows.get(&row.uid));
-        let before = row_before.map(|row| RowInputs { row, ..inputs });
-        let old = change.old.as_ref().zip(before.as_ref());
-        let (old, old_errors) = old.map(|(old, before)| old.render(before)).unzip();
-        let old_errors = old_errors.unwrap_or_default();
-        trial.broken_before += usize::from(!old_errors.is_empty());
-        let fails = |id: &String| {
-            [&errors, &old_errors]
-                .into_iter()
-                .flatten()
-                .any(|(of, _)| of == id)
-        };
-        if !change.taken_away.iter().any(|taken| fails(&taken.id)) {
-            decided.insert(row.uid.as_str());
-        }
-        let unrendered = errors.iter().map(|(id, _)| id.clone()).collect();
-        let was_broken = |id: &String| old_errors.iter().any(|(old, _)| old == id);
-        let resource = errors.into_iter().find(|(id, _)| !was_broken(id));
-        let resource = resource.map(|(id, cause)| format!("resource '{id}': {cause}"));
-        let placed = change.new.group(&inputs);
-        let unwritten = match placed.and_then(|group| Ok((group, change.new.domains(&inputs)?))) {
-            Ok(((group, odd), _)) => {
-                trial.groups.extend(group);
-                trial.odd = trial.odd.take().or_else(|| Some((row.uid.clone(), odd?)));
-                let fits = content::check_size(Some(&new));
-                fits.err().map(|error| error.to_string())
-            }
-            Err(cause) => Some(cause),
-        };
-        let written = unwritten.is_none();
-        trial.unwritten += usize::from(!written);
-        let cause = resource.or(unwritten);
-        trial
-            .broken
-            .extend(cause.map(|cause| (row.uid.clone(), cause)));
-        let hash = content::hash(Some(&new));
-        let of_old = old.as_ref().map(|old| content::hash(Some(old)));
-        let runs = |node: &LiveNode| node.live == hash.as_str();
-        let changed = match node {
-            Some(node) => !runs(node),
-            None => is_made || of_old.as_ref() != Some(&hash),
-        };
-        trial.changed += usize::from(changed);
-        trial.made += usize::from(is_made);
-        let is_kept = |node: &LiveNode| node.is_held && runs(node);
-        trial.kept += usize::from(node.is_some_and(is_kept));
-        // What runs may be neither the old content nor the new one.
-        let is_old = |node: &LiveNode| {
-            of_old
-                .as_ref()
-                .is_some_and(|hash| node.live == hash.as_str())
-        };
-        let runs_old = node.is_none_or(is_old);
-        let of = |form, inputs| Rendering {
-            form,
-            inputs,
-            home: &home,
-        };
-        let of_new = of(&change.new, &inputs);
-        let named = of_new.objects(&new);
-        // Also of a node of which something does not render, for it goes once that is corrected.
-        if let (Some(form), Some(before), Some(content), true) =
-            (&change.old, &before, &old, changed && !is_made)
-        {
-            let tenant = Tenant {
-                number: trial.tried,
-                old: of(form, before),
-                runs_old,
-            };
-            let before = tenant.old.objects(content);
-            if trial.deletions.add(&tenant, &before, &named, &unrendered) {
-                decided.insert(row.uid.as_str());
-            }
-            match runs_old {
-                true => trial.restarts.add(&before, &named),
-                false => trial.restarts.add_in_doubt(&home, &named),
-            }
-        }
-        if written {
-            trial.objects.claim(row, &of_new, &named, &mut claims);
-            let offer = Offer {
-                row: &row.uid,
-                node: &home,
-                has_node: !is_made,
-                new: &new,
-                old: old.as_ref(),
-            };
-            samples.offer(&offer);
+    let form = FormTrial {
+        change,
+        on,
+        namespace,
+        hub,
+        form,
+    };
+    let rows: Vec<&Row> = on.rows.rows.values().collect();
+    let mut across = AcrossRows::default();
+    'all: for rows in rows.chunks(ROWS_AT_ONCE) {
+        let rendered = parallel::map(rows, |row| go_on().then(|| form.render(row)));
+        for row in rendered {
+            let Some(row) = row else { break 'all };
+            trial.add(&form, &row, &mut across);
         }
     }
-    if let Some(live) = live.filter(|_| !change.taken_away.is_empty()) {
-        let of_form = live.of_form(form);
-        trial.later = of_form.filter(|uid| !decided.contains(uid)).count();
+    if let Some(live) = on.live.filter(|_| !change.taken_away.is_empty()) {
+        let of_form = live.of_form(form.form);
+        trial.later = of_form.filter(|uid| !across.decided.contains(uid)).count();
     }
-    trial.samples = samples.finish();
+    trial.samples = across.samples.finish();
     trial
+}
+
+/// What the rows tried so far have to do with each other.
+#[derive(Default)]
+struct AcrossRows<'a> {
+    /// The rows of which it is known what the change takes away from them.
+    decided: BTreeSet<&'a str>,
+    claims: Claims<'a>,
+    samples: Samples,
+}
+
+impl Trial {
+    fn add<'a>(
+        &mut self,
+        form: &FormTrial<'a>,
+        row: &RenderedRow<'a>,
+        across: &mut AcrossRows<'a>,
+    ) {
+        let RenderedRow {
+            row: of_row,
+            home,
+            node,
+            is_made,
+            new,
+            old,
+            placed,
+            too_large,
+        } = row;
+        self.tried += 1;
+        let is_old_broken = old.as_ref().is_some_and(|old| !old.errors.is_empty());
+        self.broken_before += usize::from(is_old_broken);
+        let was_broken = |id: &String| old.as_ref().is_some_and(|old| old.has_error(id));
+        let fails = |id: &String| new.has_error(id) || was_broken(id);
+        if !form.change.taken_away.iter().any(|taken| fails(&taken.id)) {
+            across.decided.insert(&of_row.uid);
+        }
+        let resource = new.errors.iter().find(|(id, _)| !was_broken(id));
+        let resource = resource.map(|(id, cause)| format!("resource '{id}': {cause}"));
+        if let Ok((group, odd)) = placed {
+            self.groups.extend(*group);
+            let odd = || Some((of_row.uid.clone(), odd.clone()?));
+            self.odd = self.odd.take().or_else(odd);
+        }
+        let unwritten = placed.as_ref().err().or(too_large.as_ref());
+        self.unwritten += usize::from(unwritten.is_some());
+        let cause = resource.or(unwritten.cloned());
+        let broken = cause.map(|cause| (of_row.uid.clone(), cause));
+        self.broken.extend(broken);
+        let runs = |version: &Version| node.is_some_and(|node| node.live == version.hash.as_str());
+        let changed = match node {
+            Some(_) => !runs(new),
+            None => *is_made || old.as_ref().is_none_or(|old| old.hash != new.hash),
+        };
+        self.changed += usize::from(changed);
+        self.made += usize::from(*is_made);
+        self.kept += usize::from(node.is_some_and(|node| node.is_held) && runs(new));
+        // Also of a node of which something does not render, for it goes once that is corrected.
+        if let (Some(before), true) = (old, changed && !is_made)
+            && self.add_before(form, row, before)
+        {
+            across.decided.insert(&of_row.uid);
+        }
+        if unwritten.is_none() {
+            let of_new = Rendering {
+                form: &form.change.new,
+                inputs: &new.inputs,
+                home,
+            };
+            let claims = &mut across.claims;
+            self.objects.claim(of_row, &of_new, &new.named, claims);
+            across.samples.offer(&Offer {
+                row: &of_row.uid,
+                node: home,
+                has_node: !is_made,
+                new: &new.content,
+                old: old.as_ref().map(|old| &old.content),
+            });
+        }
+    }
+
+    /// Adds what the change deletes and restarts of a row's node; whether data goes.
+    fn add_before(&mut self, form: &FormTrial, row: &RenderedRow, before: &Version) -> bool {
+        // What runs may be neither the old content nor the new one.
+        let is_old = |node: &LiveNode| node.live == before.hash.as_str();
+        let runs_old = row.node.is_none_or(is_old);
+        let now = &row.new.named;
+        match runs_old {
+            true => self.restarts.add(&before.named, now),
+            false => self.restarts.add_in_doubt(&row.home, now),
+        }
+        let Some(old) = &form.change.old else {
+            return false;
+        };
+        let tenant = Tenant {
+            number: self.tried,
+            old: Rendering {
+                form: old,
+                inputs: &before.inputs,
+                home: &row.home,
+            },
+            runs_old,
+        };
+        let unrendered = row.new.errors.iter().map(|(id, _)| id.clone()).collect();
+        self.deletions.add(&tenant, &before.named, now, &unrendered)
+    }
 }
 
 fn resources(content: &Value) -> impl Iterator<Item = &Value> {

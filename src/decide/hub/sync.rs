@@ -25,6 +25,7 @@ use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::order::Natural;
 use crate::decide::rollout::{Live, Way};
 use crate::decide::shared::content;
+use crate::decide::shared::parallel;
 
 /// The hub, as far as a sync needs it.
 #[derive(Clone, Debug)]
@@ -247,6 +248,25 @@ impl Plan {
             self.render_errors.add(Subject::Node, node, cause);
         }
     }
+
+    /// Returns what the node is to be; None where it cannot be written.
+    fn take(&mut self, target: &RowNode, rendering: RowRendering) -> Option<Wanted> {
+        let (form, name) = (target.form_name.to_owned(), &target.key.name);
+        self.complain(name, &rendering.errors);
+        self.writes.extend(rendering.write);
+        match rendering.node {
+            Ok(node) => {
+                let wanted = node.wanted.clone();
+                self.rendered.insert((form, target.row.uid.clone()), node);
+                Some(wanted)
+            }
+            Err(error) => {
+                self.render_errors.add(Subject::Node, name, error);
+                self.unwritten.insert((form, name.clone()));
+                None
+            }
+        }
+    }
 }
 
 pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
@@ -289,6 +309,15 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
     let mut desired_nodes = BTreeMap::new();
     for (form_name, form) in &seen.source.forms {
         let mut desired = Desired::default();
+        let mut targets = vec![];
+        // Where its row's own condition fails, it is as if it were to go first.
+        let unrendered = |row| Wanted {
+            rendered_hash: None,
+            group: form
+                .compiled
+                .group(&seen.source.inputs(form_name, row, now))
+                .map_or(Some(0), |(group, _)| group),
+        };
         for row in seen.source.rows.rows.values() {
             if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
                 plan.skipped
@@ -297,37 +326,34 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             }
             let key = key_of(row, form_name);
             let node = existing.get(key.name.as_str()).copied();
-            // Where its row's own condition fails, it is as if it were to go first.
-            let unrendered = || Wanted {
-                rendered_hash: None,
-                group: form
-                    .compiled
-                    .group(&seen.source.inputs(form_name, row, now))
-                    .map_or(Some(0), |(group, _)| group),
-            };
             let waits = || plan.creations_held.is_some() && is_new(&row, form_name);
             if node.is_some_and(|node| node.deleting) || waits() {
                 plan.unwritten.insert((form_name.clone(), key.name.clone()));
-                desired.insert(key.name, unrendered());
+                desired.insert(key.name, unrendered(row));
                 continue;
             }
             let foreign = (seen.foreign)(&key);
             if let Some(cause) = taken(&seen.source.hub, foreign, form_name, row, node) {
                 let unwritten = (form_name.clone(), key.name.clone());
                 plan.unwritten.insert(unwritten);
-                desired.insert(key.name.clone(), unrendered());
+                desired.insert(key.name.clone(), unrendered(row));
                 plan.skipped.add(Subject::Node, key.name, cause);
                 continue;
             }
-            let target = RowNode {
+            targets.push(RowNode {
                 form_name,
                 form,
                 row,
-                key: &key,
+                key,
                 node,
-            };
-            let wanted = render_node(seen, &mut plan, target, now);
-            desired.insert(key.name, wanted.unwrap_or_else(unrendered));
+            });
+        }
+        let held = plan.held.is_some();
+        let rendered = parallel::map(&targets, |target| RowRendering::of(seen, target, held, now));
+        for (target, rendering) in targets.into_iter().zip(rendered) {
+            let wanted = plan.take(&target, rendering);
+            let unrendered = || unrendered(target.row);
+            desired.insert(target.key.name, wanted.unwrap_or_else(unrendered));
         }
         let of_form = (form_name, form);
         settled::plan(
@@ -474,72 +500,77 @@ fn has_form(seen: &SyncInputs, node: &NodeDigest) -> bool {
     seen.source.forms.contains_key(&node.form)
 }
 
-/// What the node is to be; None where its content is too large, or nobody can tell whose turn it is.
-fn render_node(
-    seen: &SyncInputs,
-    plan: &mut Plan,
-    target: RowNode,
-    now: Timestamp,
-) -> Option<Wanted> {
-    let RowNode {
-        form_name,
-        form,
-        row,
-        key,
-        node,
-    } = target;
-    let id = (form_name.to_owned(), row.uid.clone());
-    let source = settled::source_of(form, row);
-    let is_written = |wanted: &Wanted| node.is_some_and(|node| wanted.is_held_by(node));
-    if let Some(known) = seen.rendered.get(&id)
-        && known.source == source
-        && is_written(&known.wanted)
-    {
-        plan.complain(&key.name, &known.errors);
-        plan.rendered.insert(id, known.clone());
-        return Some(known.wanted.clone());
-    }
-    // Milliseconds, as the annotation has it: `now` must be the same when it is read back.
-    let first_seen = node
-        .and_then(|node| node.first_seen.clone())
-        .unwrap_or_else(|| stamp::format(now));
-    let first = stamp::parse(&first_seen).unwrap_or(now);
-    let inputs = seen.source.inputs(form_name, row, first);
-    let (content, errors) = form.compiled.render(&inputs);
-    plan.complain(&key.name, &errors);
-    let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
-    // Whose turn it is must be known before anything may go: a condition that fails for every row would make all the last.
-    let group = form.compiled.group(&inputs);
-    let group = group.map_err(|error| format!("rollout.order: {error}"));
-    let domains = form.compiled.domains(&inputs);
-    let placed = group.and_then(|(group, _)| Ok((group, domains?)));
-    let (group, domains) = match too_large.and(placed) {
-        Ok(placed) => placed,
-        Err(error) => {
-            plan.render_errors.add(Subject::Node, &key.name, error);
-            let name = key.name.clone();
-            plan.unwritten.insert((form_name.to_owned(), name));
-            return None;
+/// What a row of a form renders to.
+struct RowRendering {
+    errors: Vec<(String, String)>,
+    /// Or why the node cannot be written: its content is too large, or nobody can tell whose turn it is.
+    node: Result<Arc<CachedRendering>, String>,
+    /// None where the node has it already.
+    write: Option<NodeWrite>,
+}
+
+impl RowRendering {
+    fn of(seen: &SyncInputs, target: &RowNode, deletions_held: bool, now: Timestamp) -> Self {
+        let RowNode {
+            form_name,
+            form,
+            row,
+            node,
+            ..
+        } = *target;
+        let source = settled::source_of(form, row);
+        let is_written = |wanted: &Wanted| node.is_some_and(|node| wanted.is_held_by(node));
+        let known = seen.rendered.get(&(form_name.to_owned(), row.uid.clone()));
+        let is_same = |known: &&Arc<CachedRendering>| known.source == source;
+        if let Some(known) = known.filter(is_same)
+            && is_written(&known.wanted)
+        {
+            return RowRendering {
+                errors: known.errors.clone(),
+                node: Ok(known.clone()),
+                write: None,
+            };
         }
-    };
-    let (hub, content) = (&seen.source.hub, content::hash(Some(&content)));
-    let rendered_hash = rendered_hash(hub, (form_name, row), (group, &domains), &content);
-    let wanted = Wanted {
-        rendered_hash: Some(rendered_hash.into()),
-        group,
-    };
-    if !is_written(&wanted) {
-        let held = plan.held.is_some();
-        let write = NodeWrite::of(hub, target, (&content, group), first_seen, held);
-        plan.writes.push(write);
+        // Milliseconds, as the annotation has it: `now` must be the same when it is read back.
+        let first_seen = node
+            .and_then(|node| node.first_seen.clone())
+            .unwrap_or_else(|| stamp::format(now));
+        let first = stamp::parse(&first_seen).unwrap_or(now);
+        let inputs = seen.source.inputs(form_name, row, first);
+        let (content, errors) = form.compiled.render(&inputs);
+        let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
+        // Whose turn it is must be known before anything may go: a condition that fails for every row would make all the last.
+        let group = form.compiled.group(&inputs);
+        let group = group.map_err(|error| format!("rollout.order: {error}"));
+        let domains = form.compiled.domains(&inputs);
+        let placed = group.and_then(|(group, _)| Ok((group, domains?)));
+        let (group, domains) = match too_large.and(placed) {
+            Ok(placed) => placed,
+            Err(error) => {
+                return RowRendering {
+                    errors,
+                    node: Err(error),
+                    write: None,
+                };
+            }
+        };
+        let (hub, content) = (&seen.source.hub, content::hash(Some(&content)));
+        let rendered_hash = rendered_hash(hub, (form_name, row), (group, &domains), &content);
+        let wanted = Wanted {
+            rendered_hash: Some(rendered_hash.into()),
+            group,
+        };
+        let write = || NodeWrite::of(hub, target, (&content, group), first_seen, deletions_held);
+        RowRendering {
+            write: (!is_written(&wanted)).then(write),
+            node: Ok(Arc::new(CachedRendering {
+                source,
+                wanted,
+                errors: errors.clone(),
+            })),
+            errors,
+        }
     }
-    let known = CachedRendering {
-        source,
-        wanted: wanted.clone(),
-        errors,
-    };
-    plan.rendered.insert(id, Arc::new(known));
-    Some(wanted)
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 //! Cases for what a trial counts and says.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
 use crate::api::texts::Texts;
 use crate::decide::admission::form;
-use crate::decide::hub::rows::{Row, RowCount};
+use crate::decide::hub::render::RowInputs;
+use crate::decide::hub::rows::RowCount;
+use crate::decide::hub::rows::names::node_name;
+use crate::decide::shared::content;
 
 pub fn rows(all: &[(&str, &str)]) -> Rows {
     let row = |(uid, plan): &(&str, &str)| {
@@ -277,9 +282,9 @@ fn what_a_node_does_not_run_is_looked_at() {
     // An annotation that allows errors, or force, lifts nothing; nor does a trial of some rows.
     let old = with(json!([map, namespace("Delete")]));
     let change = changed(Some(&old), &new).unwrap();
-    let first = std::cell::Cell::new(true);
+    let first = AtomicBool::new(true);
     let some = of(&change, &On::rows(&rows), ("tenants", "h", "web"), &|| {
-        first.replace(false)
+        first.swap(false, Ordering::Relaxed)
     });
     let policy = window(1);
     let mut says = says(&policy, true);
@@ -455,9 +460,9 @@ fn a_hub_without_active_rows_tries_nothing_and_says_so() {
 fn how_far_it_got_is_said() {
     let rows = rows(&[("a", "x"), ("b", "y")]);
     let change = changed(None, &form("x", "")).unwrap();
-    let first = std::cell::Cell::new(true);
+    let first = AtomicBool::new(true);
     let trial = of(&change, &On::rows(&rows), ("tenants", "h", "web"), &|| {
-        first.replace(false)
+        first.swap(false, Ordering::Relaxed)
     });
     assert!(trial.reached(&window(0), false)[1].starts_with("tried on 1 of 2 rows"));
 }

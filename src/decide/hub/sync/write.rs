@@ -16,12 +16,11 @@ use crate::decide::rollout::{Live, Way, is_ungated};
 use crate::decide::shared::content::{self, Hash};
 
 /// The node that a row of a form asks for, and what there is of it.
-#[derive(Clone, Copy)]
 pub struct RowNode<'a> {
     pub form_name: &'a str,
     pub form: &'a Form,
     pub row: &'a Row,
-    pub key: &'a NodeKey,
+    pub key: NodeKey,
     pub node: Option<&'a Arc<NodeDigest>>,
 }
 
@@ -44,7 +43,7 @@ impl NodeWrite {
     /// `deletions_held`: no new node goes live while nodes wait for their deletion.
     pub fn of(
         hub: &Hub,
-        target: RowNode,
+        target: &RowNode,
         (content, group): (&Hash, Option<usize>),
         first_seen: String,
         deletions_held: bool,
@@ -53,9 +52,9 @@ impl NodeWrite {
             form_name,
             form,
             row,
-            key,
+            ref key,
             node,
-        } = target;
+        } = *target;
         let creation = node.is_none_or(|node| node.live == Live::None);
         let free = form.forced || is_ungated(&form.policy, hub.skew, creation);
         let held = creation && deletions_held;
