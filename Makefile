@@ -110,9 +110,9 @@ generate-check: ## Fail where manifests/ is stale
 bench: ## Measure the gate, rendering and the webhook, each beside a baseline
 	cargo bench --bench decide --bench webhook
 
-bench-rollout: cluster ## Roll 300 tenants through a window of 10, beside the shortest time that takes
+bench-rollout: cluster ## Roll 300 tenants through a window of 10, beside the shortest time that takes (N=1000: through one of 20)
 	@cargo build --release --bins --example bench-rollout
-	@cargo run --quiet --release --example bench-rollout
+	@N=$(N) cargo run --quiet --release --example bench-rollout
 
 bench-fleet: cluster ## What fleets of 300 to 10,000 tenants cost: requests, processor, memory, time to the first release (N=300,1000 for these sizes alone; BYTES=5000 for larger objects)
 	@cargo build --release --bins --example bench-fleet

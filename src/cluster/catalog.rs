@@ -155,8 +155,9 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
     }
 
     fn take(&self, object: &Value, asked: Option<Asked>) -> Shared<Spec, Status> {
-        let (key, entry) = keyed(object);
-        let learnt = self.inner.write().entries.learn(key, entry.clone(), asked);
+        let mut inner = self.inner.write();
+        let (key, entry) = inner.entry(object);
+        let learnt = inner.entries.learn(key, entry.clone(), asked);
         learnt.and_then(|changed| changed.now).unwrap_or(entry)
     }
 
@@ -183,7 +184,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         match change {
             Change::Restarted => inner.entries.restarted(),
             Change::Applied(object) => {
-                let (key, entry): (Key, Shared<Spec, Status>) = keyed(&object);
+                let (key, entry) = inner.entry(&object);
                 inner.entries.applied(key.clone(), entry.clone());
                 let before = inner.told.insert(key, entry.clone());
                 let now = Some(entry);
@@ -207,17 +208,24 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
     }
 }
 
-fn keyed<Spec, Status>(object: &Value) -> (Key, Shared<Spec, Status>)
-where
-    Spec: DeserializeOwned,
-    Status: DeserializeOwned + Default,
-{
-    (key_of(object), Arc::new(Entry::of(object)))
-}
-
 fn key_of(object: &Value) -> Key {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     (text("namespace").to_owned(), text("name").to_owned())
+}
+
+impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Inner<Spec, Status> {
+    /// The spec of a generation is kept once: whoever remembers something of it sees that it is the same.
+    fn entry(&self, object: &Value) -> (Key, Shared<Spec, Status>) {
+        let (key, mut entry) = (key_of(object), Entry::of(object));
+        let known = self.entries.get(&key);
+        let is_same = |known: &&Shared<Spec, Status>| {
+            (&known.uid, known.generation) == (&entry.uid, entry.generation)
+        };
+        if let Some(known) = known.filter(is_same) {
+            entry.spec = known.spec.clone();
+        }
+        (key, Arc::new(entry))
+    }
 }
 
 impl<Spec, Status> Inner<Spec, Status> {

@@ -38,7 +38,7 @@ impl Message<'_> {
             }
             () if progress.unwritten.is_empty() && !progress.going.is_empty() => format!(
                 "being deleted, and made anew once gone: {}: see their finalizers, and the operator's log; {}",
-                Names::of(&progress.going),
+                Names::of(progress.going.iter().copied()),
                 self.of_phase()
             ),
             () if !progress.unwritten.is_empty() => format!(

@@ -17,9 +17,9 @@ pub struct FormProgress<'a> {
     pub updated: i32,
     pub ready_updated: i32,
     /// Nodes that are being deleted, and made anew once they are gone.
-    pub going: BTreeSet<String>,
+    pub going: BTreeSet<&'a String>,
     /// Other nodes to which the newest content is not written.
-    pub unwritten: BTreeSet<String>,
+    pub unwritten: BTreeSet<&'a String>,
     pub with_slots: Names,
     /// Nodes at which this process has not looked yet.
     pub unlooked: Names,
@@ -36,16 +36,14 @@ pub struct FormProgress<'a> {
 }
 
 impl<'a> FormProgress<'a> {
-    pub fn of(name: &'a str, form: &Form, seen: &FormStatusInputs<'a>) -> Self {
+    pub fn of(name: &'a str, form: &'a Form, seen: &FormStatusInputs<'a>) -> Self {
         let nodes: Vec<_> = seen.index.nodes_of(name).collect();
         let count =
             |f: &dyn Fn(&Named) -> bool| nodes.iter().filter(|named| f(named)).count() as i32;
         let is_ready = |named: &Named| named.node.settled_since.is_some() && named.node.ready;
-        let updated = || {
-            let all = nodes.iter();
-            all.filter(|named| !named.held && !form.unwritten.contains(named.name))
-        };
-        let ready_updated = updated().filter(|named| is_ready(named)).count();
+        let is_updated = |named: &&Named| !named.held && !form.unwritten.contains(named.name);
+        let updated: Vec<&Named> = nodes.iter().filter(is_updated).collect();
+        let ready_updated = updated.iter().filter(|named| is_ready(named)).count();
         let with_slots = with_slots(name, seen);
         let all_there = !form.outdated && form.unwritten.is_empty() && form.absent.is_empty();
         // What another process told of a node may have changed since; what it said of them all may stand that long.
@@ -60,12 +58,11 @@ impl<'a> FormProgress<'a> {
         let (going, unwritten) = form
             .unwritten
             .iter()
-            .cloned()
-            .partition(|name| seen.snapshot.nodes.get(name).is_some_and(|n| n.deleting));
+            .partition(|name| seen.snapshot.nodes.get(*name).is_some_and(|n| n.deleting));
         FormProgress {
             ready: count(&is_ready),
             held: count(&|named| named.held),
-            updated: updated().count() as i32,
+            updated: updated.len() as i32,
             ready_updated: ready_updated as i32,
             going,
             unwritten,
