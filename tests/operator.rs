@@ -183,6 +183,8 @@ impl Operator {
             .arg(format!("--webhook-bind-address=127.0.0.1:{webhook_port}"))
             .arg(format!("--webhook-url={webhook_url}"))
             .args(extra)
+            // As in kustomize/base/deployment.yaml.
+            .env("MIMALLOC_PURGE_DELAY", "0")
             .envs(place.environment.iter().cloned());
         Ok(Operator {
             process: cluster.process(name, command)?,

@@ -270,6 +270,28 @@ mod tests {
     }
 
     #[test]
+    fn the_spec_of_a_generation_is_kept_once() {
+        let forms: Catalog<FormSpec, FormStatus> = Catalog::default();
+        let form = |uid: &str, version: &str, generation: i64| {
+            json!({
+                "metadata": {"namespace": "shop", "name": "web", "uid": uid, "resourceVersion": version, "generation": generation},
+                "spec": {"hubId": "tenants"},
+            })
+        };
+        let spec = |form: Arc<Form>| form.spec.clone().unwrap();
+        let first = spec(forms.learn_new(&form("a", "1", 1), forms.asked()));
+        for (uid, version, generation, is_same) in [
+            ("a", "2", 1, true),
+            ("a", "3", 2, false),
+            ("b", "4", 1, false),
+        ] {
+            forms.change(Change::Applied(form(uid, version, generation)));
+            let now = spec(forms.get("shop", "web").unwrap());
+            assert_eq!(Arc::ptr_eq(&first, &now), is_same, "{uid} {version}");
+        }
+    }
+
+    #[test]
     fn what_a_list_does_not_have_is_gone_unless_it_came_after_it() {
         let forms: Catalog<FormSpec, FormStatus> = Catalog::default();
         let form = |name: &str, uid: &str, version: &str| json!({"metadata": {"namespace": "shop", "name": name, "uid": uid, "resourceVersion": version}});

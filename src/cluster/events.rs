@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 1_000;
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 /// After each event that is no warning: the releases of a large change leave hundreds that wait when the next change is applied.
-const PACE: Duration = Duration::from_millis(20);
+const PACE: Duration = Duration::from_millis(10);
 /// One event keeps the others waiting for so long, for each try.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The same event again within this time is counted on the first one.

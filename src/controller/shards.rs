@@ -121,11 +121,14 @@ impl World {
         for set in sets.into_iter().filter(is_of) {
             self.partition_queue.add(set);
         }
-        let nodes = self.nodes.all().into_iter();
-        let nodes = nodes.filter(|node| is_of(&node.hub_key()));
-        nodes
-            .map(|node| self.node_queue.add(node.key.clone()))
-            .count()
+        let mut nodes = self.nodes.all();
+        nodes.retain(|node| is_of(&node.hub_key()));
+        // Those that were let go and are not ready keep the others waiting for their slots.
+        nodes.sort_by_key(|node| !node.is_broken());
+        for node in &nodes {
+            self.node_queue.add(node.key.clone());
+        }
+        nodes.len()
     }
 
     /// What this replica heard of hubs and forms while another led may be as old as a watch can be silent; what goes without a

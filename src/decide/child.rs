@@ -25,6 +25,7 @@ use crate::decide::child::tie::Tie;
 use crate::decide::partition;
 use crate::decide::readiness::{Readiness, is_completed_job, readiness};
 use crate::decide::shared::content::hash_value;
+use crate::decide::shared::fields::{at, text_at};
 
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +174,7 @@ impl Child {
     }
 
     pub fn of(object: &Value) -> Self {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let text = |place: &str| at(object, place).and_then(Value::as_str);
         let deleting = text("/metadata/deletionTimestamp").is_some();
         let finalizers = object["metadata"]["finalizers"].as_array();
         let finalizers = finalizers.into_iter().flatten().filter_map(Value::as_str);
@@ -236,13 +237,7 @@ fn written(object: &Value) -> String {
 }
 
 pub fn key_of(object: &Value) -> ObjectKey {
-    let text = |pointer: &str| {
-        object
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = |place: &str| text_at(object, place).to_owned();
     ObjectKey {
         kind: Kind {
             api_version: text("/apiVersion"),
@@ -305,13 +300,7 @@ pub fn owner(object: &Value) -> Owner {
 
 /// Name and namespace of a resource's object. Without a namespace of its own it goes where its node is.
 pub fn object_key(resource: &Resource, node: &NodeKey, scope: Scope) -> ObjectKey {
-    let text = |pointer: &str| {
-        resource
-            .spec
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-    };
+    let text = |place: &str| Some(text_at(&resource.spec, place)).filter(|text| !text.is_empty());
     let name = if resource.name_template.is_empty() {
         text("/metadata/name").unwrap_or_default()
     } else {

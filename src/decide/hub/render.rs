@@ -18,6 +18,7 @@ use crate::decide::hub::rows::Row;
 use crate::decide::node::graph::{Graph, GraphError, Vertex};
 use crate::decide::readiness::Probe;
 use crate::decide::shared::content;
+use crate::decide::shared::fields::{at, text_at};
 use crate::decide::shared::path::Path;
 use crate::decide::template::{
     Engine, Inputs, LIMITS, Rendered, Template, facts, public, row_budget,
@@ -363,23 +364,20 @@ fn complete(
     objects: &mut BTreeSet<[String; 4]>,
     shown: impl Fn(&str) -> String,
 ) -> Result<Resource, String> {
-    let text = |pointer: &str| {
-        let value = resource.spec.pointer(pointer).and_then(Value::as_str);
-        value.unwrap_or_default().to_owned()
-    };
+    let text = |place: &str| text_at(&resource.spec, place).to_owned();
     let (api_version, kind) = (text("/apiVersion"), text("/kind"));
     for (field, value) in [("spec.apiVersion", &api_version), ("spec.kind", &kind)] {
         if value.is_empty() {
             return Err(format!("{field}: it is empty for this row"));
         }
     }
-    let or = |rendered: &str, pointer: &str| match rendered {
-        "" => text(pointer),
+    let or = |rendered: &str, place: &str| match rendered {
+        "" => text(place),
         rendered => rendered.to_owned(),
     };
     let name = or(&resource.name_template, "/metadata/name");
     if name.is_empty() {
-        let found = resource.spec.pointer("/metadata/name");
+        let found = at(&resource.spec, "/metadata/name");
         let why = match found.filter(|name| !name.is_null() && !name.is_string()) {
             Some(_) => {
                 "spec.metadata.name: it is no text for this row; end its template with toString"
@@ -388,7 +386,7 @@ fn complete(
         };
         return Err(why.to_owned());
     }
-    let named = resource.spec.pointer("/metadata/namespace");
+    let named = at(&resource.spec, "/metadata/namespace");
     let named = named.filter(|_| resource.target_namespace.is_empty());
     if named.is_some_and(|named| !named.is_null() && !named.is_string()) {
         return Err(
@@ -435,10 +433,7 @@ impl CompiledResource {
             spec: Value::Null,
             ..resource.clone()
         };
-        let text = |pointer: &str| {
-            let value = resource.spec.pointer(pointer).and_then(Value::as_str);
-            value.unwrap_or_default()
-        };
+        let text = |place: &str| text_at(&resource.spec, place);
         let kind = text("/kind");
         let name = match resource.name_template.as_str() {
             "" => text("/metadata/name"),

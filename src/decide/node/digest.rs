@@ -22,6 +22,7 @@ use crate::decide::node::takeover::bears_lynqs_row;
 use crate::decide::rollout;
 use crate::decide::rollout::Live;
 use crate::decide::shared::content::{self, Hash};
+use crate::decide::shared::fields::text_at;
 use crate::decide::shared::version;
 
 /// One resource of the live content, without its manifest.
@@ -113,13 +114,7 @@ const CONTENT_KEPT_MAX: usize = 8 << 10;
 impl NodeDigest {
     /// Reads the object; what the last digest of it already knew is shared, not computed again.
     pub fn of(object: &Value, previous: Option<&NodeDigest>) -> Self {
-        let text = |pointer: &str| {
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |place: &str| text_at(object, place).to_owned();
         let label = |name: &str| {
             object["metadata"]["labels"][name]
                 .as_str()

@@ -239,13 +239,23 @@ fn encoded_len(value: &Value) -> usize {
     }
 }
 
+/// How much longer the escape of a byte is than what it stands for.
+const ESCAPED: [u8; 256] = {
+    let mut more = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        more[byte] = match byte as u8 {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
+            b'<' | b'>' | b'&' | 0..=0x1f => 5,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    more
+};
+
 fn encoded_string_len(text: &str) -> usize {
-    // How much longer the escape is than what it stands for.
-    let more = |byte: u8| match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,
-        b'<' | b'>' | b'&' | 0..=0x1f => 5,
-        _ => 0,
-    };
+    let more = |byte: u8| usize::from(ESCAPED[usize::from(byte)]);
     let ascii: usize = text.bytes().map(more).sum();
     let separators = match text.is_ascii() {
         true => 0,

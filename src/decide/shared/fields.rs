@@ -1,10 +1,24 @@
-//! Objects that are read field by field, so that what nobody needs is not built.
+//! Fields of objects: read one by one, so that what nobody needs is not built, and found by where they stand.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+
+/// The value at a place such as `/metadata/name`, whose names have no escapes. serde_json's `pointer` copies each name twice.
+pub fn at<'a>(object: &'a Value, place: &str) -> Option<&'a Value> {
+    let mut names = place.split('/').skip(1);
+    names.try_fold(object, |value, name| value.get(name))
+}
+
+/// The text there; empty where there is none.
+pub fn text_at<'a>(object: &'a Value, place: &str) -> &'a str {
+    at(object, place)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
 
 /// The name of a field; borrowed where it has no escapes.
 #[derive(serde::Deserialize)]

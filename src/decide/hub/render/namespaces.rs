@@ -4,10 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::api::resource::Resource;
 use crate::decide::child::kind_of;
+use crate::decide::shared::fields::text_at;
 
 /// Namespaces that the row's own resources create, and the ids of those.
 pub fn created<'a>(resources: impl Iterator<Item = &'a Resource>) -> BTreeMap<String, String> {
@@ -28,7 +27,7 @@ fn is_namespace(resource: &Resource) -> bool {
 
 fn name_of(resource: &Resource) -> String {
     match resource.name_template.as_str() {
-        "" => text(&resource.spec, "/metadata/name"),
+        "" => text_at(&resource.spec, "/metadata/name").to_owned(),
         name => name.to_owned(),
     }
 }
@@ -36,14 +35,9 @@ fn name_of(resource: &Resource) -> String {
 /// Where a resource goes; empty for the node's own namespace.
 pub fn of(resource: &Resource) -> String {
     match resource.target_namespace.as_str() {
-        "" => text(&resource.spec, "/metadata/namespace"),
+        "" => text_at(&resource.spec, "/metadata/namespace").to_owned(),
         namespace => namespace.to_owned(),
     }
-}
-
-fn text(spec: &Value, pointer: &str) -> String {
-    let value = spec.pointer(pointer).and_then(Value::as_str);
-    value.unwrap_or_default().to_owned()
 }
 
 /// What a template stands for as a pattern: its own text, with `*` for each action. None where that leaves no letter and no

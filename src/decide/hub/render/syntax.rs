@@ -7,6 +7,7 @@ use crate::api::resource::Resource;
 use crate::decide::hub::render::namespaces;
 use crate::decide::hub::rows::names::NAME_CHARS_MAX;
 use crate::decide::hub::rows::uid::is_subdomain;
+use crate::decide::shared::fields::at;
 
 /// Kinds of Kubernetes' own groups without a namespace.
 const WITHOUT_NAMESPACE: [&str; 3] = ["Namespace", "Node", "PersistentVolume"];
@@ -41,7 +42,7 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
         places.push(PODS_LABELS);
     }
     let of_spec = places.into_iter().flat_map(|place| {
-        let labels = resource.spec.pointer(place).and_then(Value::as_object);
+        let labels = at(&resource.spec, place).and_then(Value::as_object);
         let path = format!("spec{}", place.replace('/', "."));
         labels
             .into_iter()
@@ -67,7 +68,7 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
 /// Of a label or annotation that no API server takes, whatever its value.
 fn broken_key(resource: &Resource, has_pods: bool) -> Option<(&'static str, &str)> {
     let of_spec = |place: &str| {
-        let all = resource.spec.pointer(place).and_then(Value::as_object);
+        let all = at(&resource.spec, place).and_then(Value::as_object);
         all.into_iter().flat_map(|all| all.keys()).collect()
     };
     let of_pods = |place| if has_pods { of_spec(place) } else { vec![] };

@@ -76,9 +76,13 @@ pub fn digits_of(value: &Value) -> String {
 }
 
 fn digits(digest: Sha256) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let bytes = digest.finalize();
-    let bytes = bytes[..16].iter();
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    let both = |byte: &u8| [byte >> 4, byte & 0xf];
+    let halves = bytes[..16].iter().flat_map(both);
+    halves
+        .map(|half| char::from(DIGITS[usize::from(half)]))
+        .collect()
 }
 
 impl CanonicalText<'_> {
