@@ -160,7 +160,19 @@ impl Election {
                 }
             }
         }
-        Ok(RETRY.unsigned_abs())
+        Ok(self.next_look(&seen))
+    }
+
+    /// At the latest when a lease of another replica runs out: nobody works on its shard then.
+    fn next_look(&self, seen: &[Option<Lease>]) -> Duration {
+        let now = clock::now();
+        let others = self.shards.iter().zip(seen);
+        let others = others.filter(|(shard, _)| shard.renewed.is_none());
+        let left = others.filter_map(|(shard, lease)| {
+            let runs_out = shard.candidate.runs_out(lease.as_ref()?)?;
+            Some(runs_out.duration_since(now)).filter(|left| left.is_positive())
+        });
+        left.chain([RETRY]).min().unwrap_or(RETRY).unsigned_abs()
     }
 
     /// One look at a lease, which is renewed where this process holds it. Returns what was read, and what is so now.

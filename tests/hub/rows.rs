@@ -472,6 +472,7 @@ async fn a_change_of_the_deletion_policy_reaches_everything(cluster: &Cluster) -
     let t0 = |active: u8| format!("UPDATE tenants SET active = '{active}' WHERE id = 't0'");
     fleet.database.execute(&t0(0)).await?;
     fleet.until_names("LynqNode", &["t1-web"]).await?;
+    fleet.complete(1, SOON).await?;
     for name in of("t0") {
         let metadata = fleet.get("ConfigMap", &name).await?["metadata"].clone();
         ensure!(

@@ -55,8 +55,14 @@ impl LeaderCandidate {
         good
     }
 
-    /// Returns since when the holder has shown no sign of life. A write of somebody else to the Lease is none.
-    fn see(&mut self, lease: &Lease, now: Timestamp) -> Timestamp {
+    /// When the lease as it was looked at last runs out, if nobody renews it.
+    pub fn runs_out(&self, lease: &Lease) -> Option<Timestamp> {
+        let duration = SignedDuration::from_secs(lease.duration_seconds.into());
+        self.seen.as_ref()?.since.checked_add(duration).ok()
+    }
+
+    /// Remembers since when the holder has shown no sign of life. A write of somebody else to the Lease is none.
+    fn see(&mut self, lease: &Lease, now: Timestamp) {
         let is_same = |seen: &&ObservedVersion| {
             seen.uid == lease.uid && seen.holder == lease.holder && seen.renewed == lease.renewed
         };
@@ -69,7 +75,6 @@ impl LeaderCandidate {
             renewed: lease.renewed.clone(),
             since,
         });
-        since
     }
 }
 
@@ -102,14 +107,12 @@ pub fn step(
     if candidate.seen.as_ref().is_some_and(went_back) {
         return Step::StartAnew;
     }
-    let since = candidate.see(lease, now);
+    candidate.see(lease, now);
     if lease.holder == me {
         return Step::Renew;
     }
-    let runs_out = since
-        .checked_add(SignedDuration::from_secs(lease.duration_seconds.into()))
-        .unwrap_or(Timestamp::MAX);
-    if lease.holder.is_empty() || runs_out <= now {
+    let has_run_out = candidate.runs_out(lease).is_some_and(|end| end <= now);
+    if lease.holder.is_empty() || has_run_out {
         Step::TakeOver
     } else {
         Step::Wait
@@ -156,6 +159,18 @@ mod tests {
             Step::TakeOver,
             "it was released"
         );
+    }
+
+    #[test]
+    fn a_lease_runs_out_after_its_duration_since_it_was_seen_renewed() {
+        let at = |s: i64| Timestamp::from_second(1_000 + s).unwrap();
+        let mut candidate = LeaderCandidate::default();
+        let others = lease("a", "other", ("1", "8:00"));
+        assert_eq!(candidate.runs_out(&others), None, "nobody looked yet");
+        for second in [1, 7] {
+            step("me", Some(&others), &mut candidate, at(second));
+            assert_eq!(candidate.runs_out(&others), Some(at(16)));
+        }
     }
 
     #[test]
