@@ -131,7 +131,9 @@ async fn a_halfway_rollout_is_replayed(
     fleet.complete(3, SOON).await?;
     fleet.apply(&form("web:2-broken")).await?;
     fleet
-        .rollout("two wait", SOON, |r| r["heldNodes"] == 2 && r["updatedNodes"] == 1)
+        .rollout("two wait", SOON, |r| {
+            r["heldNodes"] == 2 && r["updatedNodes"] == 1
+        })
         .await?;
     let path = format!("/debug/state?hub={}/tenants", fleet.namespace);
     let (status, text) = state(&path).await?;
