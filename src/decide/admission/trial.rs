@@ -132,7 +132,7 @@ impl<'a> On<'a> {
 }
 
 /// Rows that are rendered at a time, each thread some of them: their contents are in memory at once.
-const ROWS_AT_ONCE: usize = 256;
+const ROWS_AT_ONCE: usize = 128;
 
 /// `go_on` is asked before each row.
 pub fn of(

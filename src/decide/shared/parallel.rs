@@ -1,4 +1,4 @@
-//! The same pure work for many items, on all cores: what comes out is what one thread would give, and the threads end with the call.
+//! The same pure work for many items, on several cores: what comes out is what one thread would give, and the threads end with the call.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Items that a thread takes at a time. To render a form for so many rows takes much longer than to start a thread.
-const PIECE: usize = 32;
+const PIECE: usize = 16;
+
+/// On a large machine others need cores too.
+const THREADS_MAX: usize = 4;
 
 /// As many as the process may use by its affinity and its limit of CPU. Read once: they stand in several files.
 static CORES: LazyLock<usize> =
@@ -17,7 +20,7 @@ static CORES: LazyLock<usize> =
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let pieces = items.len().div_ceil(PIECE);
     // With two pieces or more each.
-    let threads = (*CORES).min(pieces / 2);
+    let threads = (*CORES).min(THREADS_MAX).min(pieces / 2);
     if threads < 2 {
         return items.iter().map(work).collect();
     }
