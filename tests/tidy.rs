@@ -60,7 +60,7 @@ const NOT_IN_DECIDE: [&str; 6] = [
     "kube::",
 ];
 
-/// Where `decide` does the same work for many items on threads that end with the call (decision 0045), and what that takes.
+/// The only file of `decide` that uses threads (decision 0045), and the words that are allowed in it.
 const PARALLEL: (&str, [&str; 2]) = ("src/decide/shared/parallel.rs", ["std::thread", "Atomic"]);
 
 /// The libraries of this workspace that anybody could use, and the words that they have no use for.

@@ -214,7 +214,7 @@ fn key_of(object: &Value) -> Key {
 }
 
 impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Inner<Spec, Status> {
-    /// The spec of a generation is kept once: whoever remembers something of it sees that it is the same.
+    /// Keeps one copy of the spec of a generation: the release loop compares pointers to find out whether a spec changed.
     fn entry(&self, object: &Value) -> (Key, Shared<Spec, Status>) {
         let (key, mut entry) = (key_of(object), Entry::of(object));
         let known = self.entries.get(&key);

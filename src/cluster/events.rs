@@ -1,5 +1,5 @@
-//! Kubernetes events about our objects, written in the background: none is worth waiting for. Warnings go first, and the others at a
-//! pace at which the API server has time for what people wait for.
+//! Kubernetes events about our objects, written in the background: none is worth waiting for. Warnings go first. The others are
+//! written slowly, so that the API server has time for the writes that users wait for.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,7 +30,8 @@ const WAITING_MAX: usize = 1_000;
 /// What the API server cannot take just now is said again, as long as that does not keep the others waiting for long.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
-/// After each event that is no warning: the releases of a large change leave hundreds that wait when the next change is applied.
+/// The pause after each event that is no warning. A large change leaves hundreds of them in the queue; without the pause they
+/// delayed the next change.
 const PACE: Duration = Duration::from_millis(10);
 /// One event keeps the others waiting for so long, for each try.
 const PATIENCE: Duration = Duration::from_secs(2);

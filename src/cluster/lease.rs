@@ -163,7 +163,7 @@ impl Election {
         Ok(self.next_look(&seen))
     }
 
-    /// At the latest when a lease of another replica runs out: nobody works on its shard then.
+    /// The time until the next turn. It ends when the lease of another replica expires, because nobody works on that shard then.
     fn next_look(&self, seen: &[Option<Lease>]) -> Duration {
         let now = clock::now();
         let others = self.shards.iter().zip(seen);

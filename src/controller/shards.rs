@@ -123,8 +123,8 @@ impl World {
         }
         let mut nodes = self.nodes.all();
         nodes.retain(|node| is_of(&node.hub_key()));
-        // Those that were let go and are not ready keep the others waiting for their slots.
-        nodes.sort_by_key(|node| !node.is_broken());
+        // Nodes that were released and are not ready hold the slots that the others wait for.
+        nodes.sort_by_cached_key(|node| !node.is_broken());
         for node in &nodes {
             self.node_queue.add(node.key.clone());
         }

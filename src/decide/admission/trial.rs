@@ -131,7 +131,7 @@ impl<'a> On<'a> {
     }
 }
 
-/// Rows that are rendered at a time, each thread some of them: their contents are in memory at once.
+/// Rows that the threads render together. The contents of so many rows are in memory at once.
 const ROWS_AT_ONCE: usize = 128;
 
 /// `go_on` is asked before each row.

@@ -500,7 +500,7 @@ fn has_form(seen: &SyncInputs, node: &NodeDigest) -> bool {
     seen.source.forms.contains_key(&node.form)
 }
 
-/// What a row of a form renders to.
+/// The rendering of one row by one form. It needs no other row, so rows are rendered in parallel.
 struct RowRendering {
     errors: Vec<(String, String)>,
     /// Or why the node cannot be written: its content is too large, or nobody can tell whose turn it is.

@@ -55,7 +55,7 @@ impl LeaderCandidate {
         good
     }
 
-    /// When the lease as it was looked at last runs out, if nobody renews it.
+    /// When the lease expires if nobody renews it; None before the first [`step`].
     pub fn runs_out(&self, lease: &Lease) -> Option<Timestamp> {
         let duration = SignedDuration::from_secs(lease.duration_seconds.into());
         self.seen.as_ref()?.since.checked_add(duration).ok()

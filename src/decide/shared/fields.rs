@@ -1,4 +1,4 @@
-//! Fields of objects: read one by one, so that what nobody needs is not built, and found by where they stand.
+//! Reads objects field by field, so that unused fields are not built, and finds fields by their place.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,13 +7,14 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-/// The value at a place such as `/metadata/name`, whose names have no escapes. serde_json's `pointer` copies each name twice.
+/// The value at a place such as `/metadata/name`. The names must have no escapes: serde_json's `pointer` handles them, and copies
+/// each name twice for it.
 pub fn at<'a>(object: &'a Value, place: &str) -> Option<&'a Value> {
     let mut names = place.split('/').skip(1);
     names.try_fold(object, |value, name| value.get(name))
 }
 
-/// The text there; empty where there is none.
+/// The text at a place; empty if there is none.
 pub fn text_at<'a>(object: &'a Value, place: &str) -> &'a str {
     at(object, place)
         .and_then(Value::as_str)

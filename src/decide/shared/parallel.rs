@@ -1,4 +1,4 @@
-//! The same pure work for many items, on several cores: what comes out is what one thread would give, and the threads end with the call.
+//! Runs the same pure work for many items on several threads. The result is that of one thread, and the threads end with the call.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -6,20 +6,20 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Items that a thread takes at a time. To render a form for so many rows takes much longer than to start a thread.
+/// Items that a thread takes at a time. Rendering so many rows takes much longer than starting a thread.
 const PIECE: usize = 16;
 
-/// On a large machine others need cores too.
+/// A sync must not take all cores of a large Kubernetes node.
 const THREADS_MAX: usize = 4;
 
-/// As many as the process may use by its affinity and its limit of CPU. Read once: they stand in several files.
+/// The cores that the process may use, by its affinity and its CPU limit. Read once, because the limit is in several files.
 static CORES: LazyLock<usize> =
     LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
 
-/// What `work` gives for each item, in the order of the items. If it panics, so does this.
+/// Returns the result of `work` for each item, in the order of the items. Panics if `work` panics.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let pieces = items.len().div_ceil(PIECE);
-    // With two pieces or more each.
+    // Each thread gets two pieces or more.
     let threads = (*CORES).min(THREADS_MAX).min(pieces / 2);
     if threads < 2 {
         return items.iter().map(work).collect();

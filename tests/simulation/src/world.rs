@@ -182,7 +182,7 @@ impl World {
 
     // What processes see
 
-    /// Up to which revision a process has seen all events of these kinds; None: it has seen every event that there is.
+    /// Up to which revision a process has seen all events of these kinds; None if it misses no event.
     fn behind(&self, told: impl Fn(usize) -> u64, kinds: &[usize]) -> Option<u64> {
         let seen_until = |kind: &usize| self.store.log[*kind].seen_until(told(*kind));
         kinds.iter().filter_map(seen_until).min()

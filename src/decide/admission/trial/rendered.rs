@@ -1,4 +1,4 @@
-//! A row as a changed form renders it and as the form did before: what needs no other row, so that rows are rendered side by side.
+//! One row of a trial: rendered by the changed form and by the stored form. It needs no other row, so rows are rendered in parallel.
 
 use jiff::Timestamp;
 use serde_json::Value;

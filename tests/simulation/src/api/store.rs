@@ -175,10 +175,10 @@ impl Log {
         events.find(|event| event.revision <= revision && event.key == *key)
     }
 
-    /// Up to which revision a reader has seen everything who was told all up to this one; None: no event is unseen.
+    /// Up to which revision a reader that received all events up to `told` has seen everything; None if it misses no event.
     pub fn seen_until(&self, told: u64) -> Option<u64> {
         match self.first_after(told).checked_sub(self.forgotten) {
-            // The event that it misses is forgotten.
+            // The log does not have the missed event any more.
             None => Some(told),
             Some(unseen) => Some(self.events.get(unseen)?.revision - 1),
         }
