@@ -26,8 +26,8 @@ use crate::controller::rollout::{edited_of, snapshot};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::operator::shards::shard_of;
-use crate::decide::rollout;
 use crate::decide::rollout::explain::{Asked, Explanation, Leader, of_nobody};
+use crate::decide::rollout::{self, Plan, Snapshot};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -140,87 +140,114 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         Err(Error::NotFound { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let node_objects = list(&objects, "LynqNode", namespace).await?;
-    let nodes: Vec<Arc<NodeDigest>> = node_objects
-        .iter()
-        .map(|object| Arc::new(NodeDigest::of(object, None)))
-        .filter(|node| node.hub == hub_name)
-        .collect();
-    let forms: Vec<Arc<Form>> = list(&objects, "LynqForm", namespace)
-        .await?
-        .iter()
-        .map(|object| Arc::new(Form::of(object)))
-        .filter(|form| form.hub_id == hub_name && !form.deleting)
-        .collect();
-    let seen = snapshot::SnapshotInputs {
-        hub: hub.as_ref(),
-        forms: &forms,
-        nodes: &nodes,
-        rendered: &rendered(hub.as_ref(), &forms, &node_objects),
-    };
-    let mut snapshot = snapshot::of(&seen, &mut snapshot::Views::default());
-    snapshot.deletions_held = hub
-        .as_ref()
-        .is_some_and(|hub| conditions::is_true(&hub.status.conditions, "DeletionsHeld"));
-    let told = forms.iter().filter_map(|form| {
-        let conditions = &form.status.conditions;
-        let held = conditions.iter().find(|c| c.type_ == "Held")?;
-        let said = (held.reason.to_string(), held.message.to_string());
-        (held.status == "True").then_some((form.name.clone(), said))
-    });
-    let invalid = forms.iter().filter_map(|form| {
-        let conditions = &form.status.conditions;
-        let valid = conditions.iter().find(|c| c.type_ == "Valid")?;
-        let said = (valid.reason.to_string(), valid.message.to_string());
-        (valid.status == "False").then_some((form.name.clone(), said))
-    });
+    let found = Found::read(&objects, namespace, hub_name, hub).await?;
     let now = clock::now();
     let of_hub = (namespace, hub_name);
     let (leader, led_since) = leader(&objects, &arguments.operator_namespace, of_hub, now).await;
-    for slot in &snapshot.slots {
-        // What was before the operator's start it has not seen.
-        let node = snapshot.nodes.get_mut(&slot.node);
-        if let Some(node) = node.filter(|node| node.uid == slot.uid) {
-            node.watched_since = led_since;
-        }
-    }
-    let mut plan = rollout::plan(&snapshot, now);
-    for (form, edited) in edited_of(&nodes) {
-        if let Some(state) = plan.forms.remove(&form) {
-            plan.forms.insert(form, state.with_edited(&edited));
-        }
-    }
-    let failed = nodes.iter().filter(|node| node.has_failed());
+    let (snapshot, plan) = found.plan(led_since, now);
+    let hub = found.hub.as_ref();
+    let failed = found.nodes.iter().filter(|node| node.has_failed());
     let failed = failed.map(|node| node.form.clone()).collect();
     let asked = Asked {
         namespace,
         snapshot: &snapshot,
         plan: &plan,
-        told: &told.collect(),
-        invalid: &invalid.collect(),
+        told: &found.of_condition("Held", "True"),
+        invalid: &found.of_condition("Valid", "False"),
         unread: hub
-            .as_ref()
             .and_then(|hub| says(hub, "Ready", "False"))
             .map(str::to_owned),
-        unwritten: hub
-            .as_ref()
-            .and_then(|hub| says(hub, "WriteFailed", "True")),
+        unwritten: hub.and_then(|hub| says(hub, "WriteFailed", "True")),
         failed: &failed,
         leader,
         now,
     };
-    let digest = || NodeDigest::of(&asked_about, None);
-    let found = match is_node {
-        true => Some(asked.node(&digest())),
+    let explained = match is_node {
+        true => Some(asked.node(&NodeDigest::of(&asked_about, None))),
         false => asked.form(&arguments.name),
     };
-    Ok(found.ok_or_else(|| Error::Form {
+    Ok(explained.ok_or_else(|| Error::Form {
         name: arguments.name.clone(),
         reason: Form::of(&asked_about)
             .spec
             .err()
             .unwrap_or_else(|| "it is being deleted".to_owned()),
     })?)
+}
+
+/// A hub with its forms and nodes, as one reading finds them.
+struct Found {
+    hub: Option<Hub>,
+    forms: Vec<Arc<Form>>,
+    nodes: Vec<Arc<NodeDigest>>,
+    rendered: BTreeMap<(String, String), Rendered>,
+}
+
+impl Found {
+    async fn read(
+        objects: &Objects,
+        namespace: &str,
+        hub_name: &str,
+        hub: Option<Hub>,
+    ) -> Result<Self, Error> {
+        let node_objects = list(objects, "LynqNode", namespace).await?;
+        let nodes = node_objects
+            .iter()
+            .map(|object| Arc::new(NodeDigest::of(object, None)))
+            .filter(|node| node.hub == hub_name);
+        let forms: Vec<Arc<Form>> = list(objects, "LynqForm", namespace)
+            .await?
+            .iter()
+            .map(|object| Arc::new(Form::of(object)))
+            .filter(|form| form.hub_id == hub_name && !form.deleting)
+            .collect();
+        Ok(Found {
+            rendered: rendered(hub.as_ref(), &forms, &node_objects),
+            nodes: nodes.collect(),
+            hub,
+            forms,
+        })
+    }
+
+    /// What the operator plans, which leads since `led_since`.
+    fn plan(&self, led_since: Option<Timestamp>, now: Timestamp) -> (Snapshot, Plan) {
+        let seen = snapshot::SnapshotInputs {
+            hub: self.hub.as_ref(),
+            forms: &self.forms,
+            nodes: &self.nodes,
+            rendered: &self.rendered,
+        };
+        let mut snapshot = snapshot::of(&seen, &mut snapshot::Views::default());
+        snapshot.deletions_held = self
+            .hub
+            .as_ref()
+            .is_some_and(|hub| conditions::is_true(&hub.status.conditions, "DeletionsHeld"));
+        for slot in &snapshot.slots {
+            // What was before the operator's start it has not seen.
+            let node = snapshot.nodes.get_mut(&slot.node);
+            if let Some(node) = node.filter(|node| node.uid == slot.uid) {
+                node.watched_since = led_since;
+            }
+        }
+        let mut plan = rollout::plan(&snapshot, now);
+        for (form, edited) in edited_of(self.nodes.iter().map(AsRef::as_ref)) {
+            if let Some(state) = plan.forms.remove(&form) {
+                plan.forms.insert(form, state.with_edited(&edited));
+            }
+        }
+        (snapshot, plan)
+    }
+
+    /// The reason and the message of each form's condition that has this status.
+    fn of_condition(&self, type_: &str, status: &str) -> BTreeMap<String, (String, String)> {
+        let told = self.forms.iter().filter_map(|form| {
+            let mut conditions = form.status.conditions.iter();
+            let told = conditions.find(|c| c.type_ == type_ && c.status == status)?;
+            let said = (told.reason.to_string(), told.message.to_string());
+            Some((form.name.clone(), said))
+        });
+        told.collect()
+    }
 }
 
 fn says<'a>(hub: &'a Hub, type_: &str, status: &str) -> Option<&'a str> {

@@ -197,6 +197,42 @@ fn stateful_sets(entry: &impl Fn(&str, &str, &str, u8) -> Value, path: &str) -> 
 
 /// The second fence: what of the gate's rules can be said without computing a hash, for when the webhooks are away.
 fn fence() -> [Value; 2] {
+    let api_version = "admissionregistration.k8s.io/v1";
+    [
+        json!({
+            "apiVersion": api_version,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": names::FENCE},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [
+                    {"apiGroups": [names::GROUP], "apiVersions": [names::VERSION], "operations": ["CREATE", "UPDATE"], "resources": ["lynqnodes"]},
+                ]},
+                "matchConditions": [{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}],
+                "variables": fence_variables(),
+                "validations": fence_rules(),
+            },
+        }),
+        json!({
+            "apiVersion": api_version,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": names::FENCE},
+            "spec": {
+                "policyName": names::FENCE,
+                "validationActions": ["Deny"],
+            },
+        }),
+    ]
+}
+
+/// The annotation's value in a variable of the fence: `now` or `before`.
+fn value_in(variable: &str, annotation: &str) -> String {
+    format!("variables.{variable}[?'{annotation}'].orValue('')")
+}
+
+fn fence_variables() -> [Value; 9] {
+    let variable = |name: &str, expression: String| json!({"name": name, "expression": expression});
+    let annotations_of = |object: &str| format!("{object}.metadata.?annotations.orValue({{}})");
     let same = |content: &str| -> String {
         let same = ARRAYS.iter().map(|array| {
             format!("object.spec.?{array}.orValue([]) == {content}.?{array}.orValue([])")
@@ -207,21 +243,16 @@ fn fence() -> [Value; 2] {
         .iter()
         .map(|array| format!("size(object.spec.?{array}.orValue([])) == 0"))
         .collect();
-    let variable = |name: &str, expression: String| json!({"name": name, "expression": expression});
-    let annotations = |object: &str| format!("{object}.metadata.?annotations.orValue({{}})");
-    let value = |which: &str, name: &str| format!("variables.{which}[?'{name}'].orValue('')");
-    let unchanged = |name: &str| format!("{} == {}", value("now", name), value("before", name));
-    let rule = |expression: String, message: &str| json!({"expression": expression, "message": message, "reason": "Forbidden"});
-    let variables = [
-        variable("now", annotations("object")),
+    [
+        variable("now", annotations_of("object")),
         variable(
             "before",
-            format!("oldObject == null ? {{}} : {}", annotations("oldObject")),
+            format!("oldObject == null ? {{}} : {}", annotations_of("oldObject")),
         ),
         variable(OPERATOR_VARIABLE, is_operator(OPERATOR)),
         variable(
             "forced",
-            format!("{} == 'true'", value("now", names::FORCE_ROLLOUT)),
+            format!("{} == 'true'", value_in("now", names::FORCE_ROLLOUT)),
         ),
         variable(
             "sameContent",
@@ -241,11 +272,17 @@ fn fence() -> [Value; 2] {
             "empty",
             format!("!has(object.spec) || ({})", empty.join(" && ")),
         ),
-        variable("live", value("now", names::LIVE_HASH)),
-        variable("wasLive", value("before", names::LIVE_HASH)),
-    ];
+        variable("live", value_in("now", names::LIVE_HASH)),
+        variable("wasLive", value_in("before", names::LIVE_HASH)),
+    ]
+}
+
+fn fence_rules() -> [Value; 6] {
+    let unchanged =
+        |name: &str| format!("{} == {}", value_in("now", name), value_in("before", name));
+    let rule = |expression: String, message: &str| json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let bypassed = "lynqgate's mutating webhook did not see this write: see that its configuration is as installed";
-    let validations = [
+    [
         rule(
             format!(
                 "oldObject == null || variables.sameContent || !({})",
@@ -257,7 +294,7 @@ fn fence() -> [Value; 2] {
             format!(
                 "oldObject == null || variables.sameContent || variables.operator || variables.forced || variables.reverts || \
                  {} != variables.live",
-                value("now", names::DESIRED_HASH)
+                value_in("now", names::DESIRED_HASH)
             ),
             &format!(
                 "changed content is held until its release, so its lynq.sh/desired-hash is not its lynq.sh/live-hash; {bypassed}"
@@ -306,32 +343,6 @@ fn fence() -> [Value; 2] {
                 names::FORCE_ROLLOUT
             ),
         ),
-    ];
-    let api_version = "admissionregistration.k8s.io/v1";
-    [
-        json!({
-            "apiVersion": api_version,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": names::FENCE},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {"resourceRules": [
-                    {"apiGroups": [names::GROUP], "apiVersions": [names::VERSION], "operations": ["CREATE", "UPDATE"], "resources": ["lynqnodes"]},
-                ]},
-                "matchConditions": [{"name": "not-terminating", "expression": "!has(object.metadata.deletionTimestamp)"}],
-                "variables": variables,
-                "validations": validations,
-            },
-        }),
-        json!({
-            "apiVersion": api_version,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": names::FENCE},
-            "spec": {
-                "policyName": names::FENCE,
-                "validationActions": ["Deny"],
-            },
-        }),
     ]
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use flags::{OfLynq, OfMaintenance, WebhookUrl};
 use prometheus_client::registry::Registry;
 use rustls::ServerConfig;
@@ -191,13 +192,21 @@ pub fn run(arguments: Arguments) -> Result<(), AnyError> {
     tokio::runtime::Runtime::new()?.block_on(operate(arguments))
 }
 
+impl Arguments {
+    fn check_shards(&self) -> Result<(), Error> {
+        match self.shards {
+            0 | 1 => Ok(()),
+            shards if !self.leader_elect => Err(Error::ShardsAlone(shards)),
+            shards if self.of_maintenance.settings().is_some() => {
+                Err(Error::ShardsAndMaintenance(shards))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 async fn operate(arguments: Arguments) -> Result<(), AnyError> {
-    if arguments.shards > 1 && !arguments.leader_elect {
-        return Err(Error::ShardsAlone(arguments.shards).into());
-    }
-    if arguments.shards > 1 && arguments.of_maintenance.settings().is_some() {
-        return Err(Error::ShardsAndMaintenance(arguments.shards).into());
-    }
+    arguments.check_shards()?;
     let (stop_sender, stop) = watch::channel(Stage::Running);
     let kubeconfig = flags::given(&arguments.kubeconfig);
     let kubeconfig = kubeconfig.map(|path| path.display().to_string());
@@ -249,60 +258,23 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let stopping = Arc::new(AtomicBool::new(false));
     let installation = Installation::follow(&objects, &arguments.namespace, &operator);
     let not_ready = readiness(certs.clone(), installation.clone(), stopping.clone());
-    let mut tasks = vec![];
-    // As in Lynq: an empty address is nowhere for the probes, and its library's own default for the metrics.
-    if !["", "0"].contains(&arguments.health_probe_bind_address.as_str()) {
-        let address = &arguments.health_probe_bind_address;
-        let listener = listen("health-probe-bind-address", address).await?;
-        tasks.push(tokio::spawn(probes::serve(
-            listener,
-            probes::probes(not_ready),
-            reached(stop.clone(), Stage::Ended),
-        )));
-    }
-    if arguments.metrics_bind_address != "0" {
-        let address = match arguments.metrics_bind_address.as_str() {
-            "" => ":8080",
-            address => address,
-        };
-        let listener = listen("metrics-bind-address", address).await?;
-        let stop = reached(stop.clone(), Stage::Ended);
+    serve_probes(&arguments, not_ready, stop.clone()).await?;
+    if let Some(listener) = metrics_listener(&arguments).await? {
         let app = metrics::router(registry).merge(state::router(recordings(&world)));
-        tasks.push(match arguments.metrics_secure {
-            true => {
-                let tls = metrics_certificate(&arguments)?.unwrap_or_else(|| certs.server_config());
-                let app = access::guarded(app, objects.clone());
-                tokio::spawn(tls::serve(listener, tls, app, stop))
-            }
-            false => tokio::spawn(probes::serve(listener, app, stop)),
+        let certificate = metrics_certificate(&arguments)?;
+        let guard = arguments.metrics_secure.then(|| {
+            let tls = certificate.unwrap_or_else(|| certs.server_config());
+            (tls, objects.clone())
         });
+        serve_metrics(listener, app, guard, reached(stop.clone(), Stage::Ended));
     }
-    let authors = (arguments.authorize_forms != Authorize::Off).then(|| Authors {
-        operator: operator.clone(),
-        objects: objects.clone(),
-        enforce: arguments.authorize_forms == Authorize::Enforce,
-    });
-    let of_definitions = webhooks::definitions(
-        &world,
-        authors.clone(),
-        webhook_metrics.clone(),
-        arguments.untried_forms == Untried::Deny,
-    );
-    let of_definitions = definitions::router(of_definitions);
-    let of_nodes = webhook::router(webhook::Webhook {
-        operator,
-        policy_of: webhooks::policy_of(&world),
-        authors,
-        metrics: webhook_metrics,
-    });
-    let app = of_nodes.merge(of_definitions);
     let listener = listen("webhook-bind-address", &arguments.webhook_bind_address).await?;
-    tasks.push(tokio::spawn(tls::serve(
+    let webhooks = tokio::spawn(tls::serve(
         listener,
         certs.server_config(),
-        app,
-        reached(stop.clone(), Stage::Settled),
-    )));
+        answering(&arguments, &world, operator, webhook_metrics),
+        reached(stop, Stage::Settled),
+    ));
 
     let mut election = Election::new(
         objects,
@@ -331,11 +303,78 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         tokio::time::sleep(Duration::from_secs(arguments.shutdown_settle_seconds)).await;
     }
     stop_sender.send_replace(Stage::Settled);
-    if let Some(webhooks) = tasks.pop() {
-        let _ = webhooks.await;
-    }
+    let _ = webhooks.await;
     stop_sender.send_replace(Stage::Ended);
     led
+}
+
+/// As in Lynq, an empty address is nowhere.
+async fn serve_probes(
+    arguments: &Arguments,
+    not_ready: probes::NotReady,
+    stop: watch::Receiver<Stage>,
+) -> Result<(), AnyError> {
+    let address = arguments.health_probe_bind_address.as_str();
+    if ["", "0"].contains(&address) {
+        return Ok(());
+    }
+    let listener = listen("health-probe-bind-address", address).await?;
+    let app = probes::probes(not_ready);
+    tokio::spawn(probes::serve(listener, app, reached(stop, Stage::Ended)));
+    Ok(())
+}
+
+/// As in Lynq, an empty address is its library's default.
+async fn metrics_listener(arguments: &Arguments) -> Result<Option<TcpListener>, AnyError> {
+    let address = match arguments.metrics_bind_address.as_str() {
+        "0" => return Ok(None),
+        "" => ":8080",
+        address => address,
+    };
+    Ok(Some(listen("metrics-bind-address", address).await?))
+}
+
+/// `guard`: over TLS, to those whom the API server lets get the path; None for plain HTTP and everybody.
+fn serve_metrics(
+    listener: TcpListener,
+    app: Router,
+    guard: Option<(Arc<ServerConfig>, Objects)>,
+    stop: impl Future<Output = ()> + Send + 'static,
+) {
+    match guard {
+        Some((tls, objects)) => {
+            let app = access::guarded(app, objects);
+            drop(tokio::spawn(tls::serve(listener, tls, app, stop)));
+        }
+        None => drop(tokio::spawn(probes::serve(listener, app, stop))),
+    }
+}
+
+/// The webhooks of nodes and StatefulSets, and those of hubs and forms.
+fn answering(
+    arguments: &Arguments,
+    world: &Arc<World>,
+    operator: String,
+    metrics: webhook::Metrics,
+) -> Router {
+    let authors = (arguments.authorize_forms != Authorize::Off).then(|| Authors {
+        operator: operator.clone(),
+        objects: world.objects.clone(),
+        enforce: arguments.authorize_forms == Authorize::Enforce,
+    });
+    let of_definitions = webhooks::definitions(
+        world,
+        authors.clone(),
+        metrics.clone(),
+        arguments.untried_forms == Untried::Deny,
+    );
+    let of_nodes = webhook::router(webhook::Webhook {
+        operator,
+        policy_of: webhooks::policy_of(world),
+        authors,
+        metrics,
+    });
+    of_nodes.merge(definitions::router(of_definitions))
 }
 
 /// How far the end has come.

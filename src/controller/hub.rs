@@ -26,7 +26,7 @@ use crate::controller::rollout::snapshot::is_forced;
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::datasource::database::Limits;
 use crate::decide::child::{NodeKey, ObjectKey};
-use crate::decide::hub::desired::{Desired, Lack};
+use crate::decide::hub::desired::Desired;
 use crate::decide::hub::render::CompiledForm;
 use crate::decide::hub::rows::{Row, Rows};
 use crate::decide::hub::sync::{self, SyncInputs};
@@ -266,7 +266,7 @@ async fn reopen(world: &World, hub: &HubKey, desired: &BTreeMap<String, Arc<Desi
     let nodes = world.nodes.of_hub(hub);
     let changes = |(name, desired): &(&String, &Arc<Desired>)| {
         let of_form = nodes.iter().filter(|node| node.form == **name);
-        desired.lack(of_form.map(Arc::as_ref), &BTreeSet::new()) != Lack::default()
+        desired.lacks_any(of_form.map(Arc::as_ref))
     };
     let changed: Vec<&String> = desired
         .iter()

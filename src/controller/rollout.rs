@@ -24,6 +24,7 @@ use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::cluster::process;
 use crate::controller::rollout::refused::{NotReleased, Refused};
+use crate::controller::rollout::snapshot::View;
 use crate::controller::{Rendered, Said, World, panic_text};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
@@ -56,12 +57,17 @@ pub struct RolloutMemory {
     rests_until: Option<Instant>,
 }
 
-/// How long the release loop of a hub rests after a pass that took so long; the next pass handles all changes that arrive
-/// meanwhile. The rest grows with the square of the pass: 1 ms after 1 ms, 9 ms after 3 ms, 400 ms after 20 ms. So small fleets
-/// hardly wait, and the passes of large fleets take a small share of a processor.
-fn rest_after(took: Duration) -> Duration {
-    const REST_MAX: Duration = Duration::from_millis(500);
-    took.mul_f64(took.as_secs_f64() * 1_000.0).min(REST_MAX)
+/// How long the release loop of a hub rests after a pass; the next pass handles all changes that arrive meanwhile. The rest grows
+/// with the square of the pass: 1 ms after 1 ms, 9 ms after 3 ms, 400 ms after 20 ms. So small fleets hardly wait, and the passes
+/// of large fleets take a twenty-fifth of a processor. After a pass that released nothing, somebody may wait for the first release.
+fn rest_after(took: Duration, released: bool) -> Duration {
+    const TIMES_MAX: f64 = 24.0;
+    let longest = match released {
+        true => Duration::from_secs(2),
+        false => Duration::from_millis(500),
+    };
+    let times = (took.as_secs_f64() * 1_000.0).min(TIMES_MAX);
+    took.mul_f64(times).min(longest)
 }
 
 /// Passes of one reconciliation; each sees what the one before it wrote.
@@ -133,7 +139,6 @@ struct Pass<'a> {
     plan: &'a Plan,
     hub: &'a Hub,
     forms: &'a [Arc<Form>],
-    nodes: &'a [Arc<NodeDigest>],
 }
 
 impl Pass<'_> {
@@ -204,7 +209,8 @@ impl RolloutReconciler<'_> {
             let plan = process::compute(|| self.world.decisions.releases(snapshot, now));
             let plan = self.remember_plan(plan);
             let ended = clock::instant();
-            self.memory.rests_until = Some(ended + rest_after(ended - began));
+            let rest = rest_after(ended - began, !plan.releases.is_empty());
+            self.memory.rests_until = Some(ended + rest);
             for name in &plan.outrun {
                 self.world.node_queue.add(NodeKey {
                     namespace: self.key.0.clone(),
@@ -212,7 +218,7 @@ impl RolloutReconciler<'_> {
                 });
             }
             let Some(hub) = hub.filter(releases) else {
-                return Ok(self.write_forms((&forms, &nodes), &plan, written).await);
+                return Ok(self.write_forms(&forms, &plan, written).await);
             };
             let of_pass = Pass {
                 said: &said,
@@ -220,7 +226,6 @@ impl RolloutReconciler<'_> {
                 plan: &plan,
                 hub: &hub,
                 forms: &forms,
-                nodes: &nodes,
             };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) = join(
@@ -378,9 +383,8 @@ impl RolloutReconciler<'_> {
             }
         }
         let unchanged = self.world.unchanged.lock();
-        let rendered = |node: &&Arc<NodeDigest>| node.rendered_hash.is_some();
-        let unknown = |node: &&Arc<NodeDigest>| node.live == Live::Unknown && rendered(node);
-        for node in nodes.iter().filter(unknown) {
+        let views = self.memory.views.nodes().iter();
+        for View { digest: node, .. } in views.filter(|view| view.is_unknown) {
             let found = unchanged.get(&node.key);
             let found = found.filter(|(desired, _)| *desired == node.desired);
             if let Some(planned) = snapshot.nodes.get_mut(&node.key.name) {
@@ -452,16 +456,22 @@ impl RolloutReconciler<'_> {
         };
         drop(plans);
         let before = before.unwrap_or_default();
-        // Both are in the order of names.
+        // Both are in the order of names, and most nodes of a form wait for the same.
         let mut before = before.waiting.iter().peekable();
+        let mut last: Option<(&Reason, &Reason, bool)> = None;
         for (name, reason) in &plan.waiting {
             while before.next_if(|(other, _)| *other < name).is_some() {}
             let before = before.next_if(|(other, _)| *other == name);
-            let is_news = before.is_none_or(|(_, before)| shown(before) != shown(reason));
+            let is_news = before.is_none_or(|(_, before)| {
+                let known = last.filter(|known| (known.0, known.1) == (before, reason));
+                let is_news = known.map_or_else(|| shown(before) != shown(reason), |known| known.2);
+                last = Some((before, reason, is_news));
+                is_news
+            });
             if is_news && *reason != Reason::Releasing {
                 self.world.node_queue.add_last(NodeKey {
                     namespace: self.key.0.clone(),
-                    name: name.clone(),
+                    name: name.to_string(),
                 });
             }
         }
@@ -478,6 +488,6 @@ impl World {
     /// Why the node is held, if the release planner has said so.
     pub fn hold_of(&self, node: &NodeDigest) -> Option<HoldReason> {
         let plan = self.plans.lock().get(&node.hub_key())?.clone();
-        plan.waiting.get(&node.key.name).map(shown)
+        plan.waiting.get(node.key.name.as_str()).map(shown)
     }
 }

@@ -163,7 +163,7 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub behind: Vec<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub waiting: BTreeMap<String, Reason>,
+    pub waiting: BTreeMap<Arc<str>, Reason>,
     /// Nodes that were not ready by their deadlines.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub failed: BTreeSet<String>,
@@ -269,11 +269,11 @@ pub fn full_windows(snapshot: &Snapshot, now: Timestamp) -> BTreeSet<String> {
 /// A hub without a ledger is new, or has lost it. It gets one before anything is built on it, with what the nodes tell of their
 /// slots. Whose slot was freed has none now, whatever became of it since.
 fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
-    let slot = |(name, node): (&String, &Node)| {
+    let slot = |(name, node): (&Arc<str>, &Node)| {
         let flight = node.flight.as_ref()?;
         let form = snapshot.forms.get(&node.form);
         let slot = Slot {
-            node: name.clone(),
+            node: name.to_string(),
             uid: node.uid.clone(),
             form: node.form.clone(),
             hash: flight.hash.clone(),
@@ -361,16 +361,16 @@ impl<'a> Pass<'a> {
             Way::Ungated
         };
         let has_slot = slots.slot_of(node).is_some();
-        let mut stopped = self.stopped(name, node, form, way);
+        let mut stopped = self.stopped(named, form, way);
         let ledger_refused = self.ledger_refused.clone().filter(|_| way == Way::Slot);
         let ledger = || {
             let why = ledger_refused.clone()?;
             Some(Reason::LedgerRefused { why })
         };
-        let refusal = snapshot.refused.get(name);
+        let refusal = snapshot.refused.get(&**name);
         let refusal = refusal.filter(|refusal| refusal.hash == node.desired);
         let refused = |refusal: &RefusedRelease| Reason::ReleaseRefused {
-            node: name.clone(),
+            node: name.to_string(),
             why: refusal.why.clone(),
         };
         if way == Way::Slot {
@@ -402,14 +402,14 @@ impl<'a> Pass<'a> {
         // Somebody has seen a newer version of it: a release from this one would fail, and the slot, written back to
         // it, could be freed on what the node was before the release that the newer one names.
         if way == Way::Slot && slots.is_ahead_of(node) {
-            self.plan.behind.push(name.to_owned());
+            self.plan.behind.push(name.to_string());
             return Reason::Releasing;
         }
         let slot = slots.slot_of(node);
         self.plan.releases.push(Release {
             repair: way == Way::Slot && slot.map_or(node.non_ready(), |slot| slot.repair),
             watched: form.policy.min_ready_seconds > 0,
-            node: name.to_owned(),
+            node: name.to_string(),
             hash: node.desired.clone(),
             resource_version: node.resource_version.clone(),
             way,
@@ -433,14 +433,15 @@ impl<'a> Pass<'a> {
     }
 
     /// What stops a node whatever the window says.
-    fn stopped(&self, name: &str, node: &Node, form: &Form, way: Way) -> Option<Reason> {
+    fn stopped(&self, named: Named, form: &Form, way: Way) -> Option<Reason> {
+        let (name, node) = (named.name, named.node);
         let of = || node.form.clone();
         let node_goes = node.unwanted;
         // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
         // known to wait, whatever the order says.
-        if form.outdated || form.unwritten.contains(name) || node.unrendered {
-            let node = name.to_owned();
+        if form.outdated || named.unwritten || node.unrendered {
+            let node = name.to_string();
             return Some(match self.snapshot.deletions_held && node_goes {
                 true => Reason::DeletionsHeld { node, goes: true },
                 false => Reason::NotRendered { form: of() },
@@ -448,13 +449,13 @@ impl<'a> Pass<'a> {
         }
         if self.snapshot.deletions_held && node.is_new() {
             return Some(Reason::DeletionsHeld {
-                node: name.to_owned(),
+                node: name.to_string(),
                 goes: node_goes,
             });
         }
         // Whatever lets it go: until that is known, nobody knows which objects the node has.
         let unknown = node.unchanged.is_none().then(|| {
-            let node = name.to_owned();
+            let node = name.to_string();
             Reason::LiveContentUnknown { node }
         });
         if way == Way::Forced {

@@ -17,6 +17,7 @@ use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING};
+use crate::controller::rollout::snapshot::View;
 use crate::controller::rollout::{Pass, REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
@@ -94,13 +95,12 @@ impl RolloutReconciler<'_> {
         forms: &[Arc<Form>],
         written: &mut Written,
     ) -> Option<Duration> {
-        let Pass { hub, nodes, .. } = pass;
-        let forms = self.write_forms((forms, nodes), pass.plan, written).await;
-        let ready = nodes.iter().filter(|node| node.is_ready()).count() as i32;
-        let is_late = |node: &NodeDigest| pass.plan.failed.contains(&node.key.name);
-        let failed = nodes
-            .iter()
-            .filter(|node| node.has_failed() || is_late(node));
+        let hub = pass.hub;
+        let forms = self.write_forms(forms, pass.plan, written).await;
+        let nodes = self.memory.views.nodes();
+        let ready = nodes.iter().filter(|node| node.is_ready).count() as i32;
+        let is_late = |node: &View| pass.plan.failed.contains(node.name.as_ref());
+        let failed = nodes.iter().filter(|node| node.has_failed || is_late(node));
         let failed = failed.count() as i32;
         if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
             return forms;
@@ -122,7 +122,7 @@ impl RolloutReconciler<'_> {
     /// that the plan is about.
     pub async fn write_forms(
         &self,
-        (planned, nodes): (&[Arc<Form>], &[Arc<NodeDigest>]),
+        planned: &[Arc<Form>],
         plan: &Plan,
         written: &mut Written,
     ) -> Option<Duration> {
@@ -131,7 +131,9 @@ impl RolloutReconciler<'_> {
         written
             .forms
             .retain(|name, _| forms.iter().any(|form| form.name == *name));
-        let edited = edited_of(nodes);
+        let edited = self.memory.views.nodes().iter();
+        let edited = edited.filter(|node| node.runs_edit);
+        let edited = edited_of(edited.map(|node| node.digest.as_ref()));
         let mut again: Option<Duration> = None;
         let mut due = vec![];
         for form in forms {
@@ -210,7 +212,7 @@ impl RolloutReconciler<'_> {
 
     /// A form that is gone has no status, so that what waits for it is told on the hub.
     fn note_formless(&self, plan: &Plan, written: &mut Written) {
-        let mut formless: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+        let mut formless: BTreeMap<&str, Vec<&Arc<str>>> = BTreeMap::new();
         let hub = self.world.hubs.get(&self.key.0, &self.key.1);
         // Where the hub is gone too, nobody is left to tell.
         for (name, reason) in plan.waiting.iter().filter(|_| hub.is_some()) {
@@ -408,11 +410,9 @@ impl RolloutReconciler<'_> {
 }
 
 /// The nodes of each form that run content which was changed since the hub wrote it.
-pub fn edited_of(nodes: &[Arc<NodeDigest>]) -> BTreeMap<String, Vec<String>> {
+pub fn edited_of<'a>(nodes: impl Iterator<Item = &'a NodeDigest>) -> BTreeMap<String, Vec<String>> {
     let mut edited: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let runs_it =
-        |node: &&Arc<NodeDigest>| !node.held() && !node.deleting && node.is_edited() == Some(true);
-    for node in nodes.iter().filter(runs_it) {
+    for node in nodes.filter(|node| node.runs_edit()) {
         let of_form = edited.entry(node.form.clone()).or_default();
         of_form.push(node.key.name.clone());
     }

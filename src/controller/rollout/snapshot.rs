@@ -9,11 +9,11 @@ use crate::api::policy::Rollout;
 use crate::api::stamp;
 use crate::cluster::catalog::{Form, Hub};
 use crate::controller::Rendered;
-use crate::decide::hub::desired::{Desired, Lack};
+use crate::decide::hub::desired::{Desired, Lack, Standing};
 use crate::decide::hub::rows::names::uid_of;
 use crate::decide::hub::sync::{self, rows_hash};
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::rollout::{self, Node, Snapshot};
+use crate::decide::rollout::{self, Live, Node, Snapshot};
 
 pub struct SnapshotInputs<'a> {
     pub hub: Option<&'a Hub>,
@@ -30,12 +30,27 @@ pub struct SnapshotInputs<'a> {
 pub struct Views {
     grounds: BTreeMap<String, Grounds>,
     /// By name.
-    nodes: Vec<(Arc<NodeDigest>, Arc<Node>)>,
+    nodes: Vec<View>,
+}
+
+/// What a pass asks of a node, so that it need not read the digests of a fleet.
+pub struct View {
+    pub name: Arc<str>,
+    pub digest: Arc<NodeDigest>,
+    node: Arc<Node>,
+    /// None where it is not known what the rows ask for.
+    standing: Option<Standing>,
+    pub is_ready: bool,
+    pub has_failed: bool,
+    pub runs_edit: bool,
+    /// The hub has rendered it, and nobody knows what is live.
+    pub is_unknown: bool,
 }
 
 /// What the views of a form's nodes follow from, besides the nodes.
 struct Grounds {
     spec: Option<Arc<FormSpec>>,
+    policy: Option<Rollout>,
     desired: Option<Arc<Desired>>,
 }
 
@@ -54,11 +69,12 @@ fn is_same<T>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
 
 /// `views`: those of the pass before; this pass's take their place.
 pub fn of(seen: &SnapshotInputs, views: &mut Views) -> Snapshot {
+    views.renew(seen);
     let spec = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
     let rows_hash = spec.map(|spec| rows_hash(spec));
-    let mut of_form: BTreeMap<&str, Vec<&NodeDigest>> = BTreeMap::new();
-    for node in seen.nodes {
-        of_form.entry(&node.form).or_default().push(node);
+    let mut of_form: BTreeMap<&str, Vec<&View>> = BTreeMap::new();
+    for view in &views.nodes {
+        of_form.entry(&view.node.form).or_default().push(view);
     }
     let view = |form: &Arc<Form>| {
         let nodes = of_form.get(form.name.as_str());
@@ -66,10 +82,7 @@ pub fn of(seen: &SnapshotInputs, views: &mut Views) -> Snapshot {
         let view = form_view(form, seen, nodes, &rows_hash)?;
         Some((form.name.clone(), view))
     };
-    let forms: BTreeMap<String, rollout::Form> = seen.forms.iter().filter_map(view).collect();
-    views.renew(seen, &forms);
-    let named =
-        |(digest, view): &(Arc<NodeDigest>, Arc<Node>)| (digest.key.name.clone(), view.clone());
+    let named = |view: &View| (view.name.clone(), view.node.clone());
     Snapshot {
         resource_version: seen
             .hub
@@ -88,19 +101,25 @@ pub fn of(seen: &SnapshotInputs, views: &mut Views) -> Snapshot {
             .unwrap_or_default(),
         nodes: views.nodes.iter().map(named).collect(),
         forced: seen.hub.is_some_and(|hub| is_forced(&hub.annotations)),
-        forms,
+        forms: seen.forms.iter().filter_map(view).collect(),
         ..Snapshot::default()
     }
 }
 
 impl Views {
-    fn renew(&mut self, seen: &SnapshotInputs, forms: &BTreeMap<String, rollout::Form>) {
+    pub fn nodes(&self) -> &[View] {
+        &self.nodes
+    }
+
+    fn renew(&mut self, seen: &SnapshotInputs) {
         let grounds = seen.forms.iter().map(|form| {
             let rendered = seen
                 .rendered
                 .get(&(form.namespace.clone(), form.name.clone()));
+            let spec = form.spec.as_ref().ok().cloned();
             let grounds = Grounds {
-                spec: form.spec.as_ref().ok().cloned(),
+                policy: spec.as_ref().map(|spec| policy_of(spec)),
+                spec,
                 desired: rendered.and_then(|rendered| rendered.desired.clone()),
             };
             (form.name.clone(), grounds)
@@ -115,26 +134,42 @@ impl Views {
         let same: BTreeSet<&str> = same.map(|(name, _)| name.as_str()).collect();
         let mut before = std::mem::take(&mut self.nodes).into_iter().peekable();
         let view = |digest: &Arc<NodeDigest>| {
-            let name = &digest.key.name;
-            while before
-                .next_if(|(other, _)| other.key.name < *name)
-                .is_some()
-            {}
-            let known = before.next_if(|(other, _)| Arc::ptr_eq(other, digest));
-            let view = match known.filter(|_| same.contains(digest.form.as_str())) {
-                Some((_, view)) => view,
-                None => {
-                    let desired = grounds.get(&digest.form);
-                    let desired = desired.and_then(|grounds| grounds.desired.as_deref());
-                    let policy = forms.get(&digest.form).map(|form| &form.policy);
-                    Arc::new(node_view(digest, policy, desired))
-                }
-            };
-            (digest.clone(), view)
+            let is_it = |view: &View| Arc::ptr_eq(&view.digest, digest);
+            // Without reading either digest, where nothing came or went.
+            if !before.peek().is_some_and(is_it) {
+                let name = digest.key.name.as_str();
+                while before.next_if(|view| *view.name < *name).is_some() {}
+            }
+            let known = before.next_if(is_it);
+            match known.filter(|view| same.contains(view.node.form.as_str())) {
+                Some(view) => view,
+                None => View::of(digest, grounds.get(&digest.form)),
+            }
         };
         self.nodes = seen.nodes.iter().map(view).collect();
         self.grounds = grounds;
     }
+}
+
+impl View {
+    fn of(digest: &Arc<NodeDigest>, grounds: Option<&Grounds>) -> Self {
+        let policy = grounds.and_then(|grounds| grounds.policy.as_ref());
+        let desired = grounds.and_then(|grounds| grounds.desired.as_deref());
+        View {
+            name: digest.key.name.as_str().into(),
+            node: Arc::new(node_view(digest, policy, desired)),
+            standing: desired.map(|desired| desired.standing(digest)),
+            is_ready: digest.is_ready(),
+            has_failed: digest.has_failed(),
+            runs_edit: digest.runs_edit(),
+            is_unknown: digest.live == Live::Unknown && digest.rendered_hash.is_some(),
+            digest: digest.clone(),
+        }
+    }
+}
+
+fn policy_of(spec: &FormSpec) -> Rollout {
+    spec.rollout.clone().unwrap_or_default()
 }
 
 fn node_view(node: &NodeDigest, policy: Option<&Rollout>, desired: Option<&Desired>) -> Node {
@@ -156,7 +191,7 @@ fn node_view(node: &NodeDigest, policy: Option<&Rollout>, desired: Option<&Desir
 fn form_view(
     form: &Form,
     seen: &SnapshotInputs,
-    nodes: &[&NodeDigest],
+    nodes: &[&View],
     rows_hash: &Option<String>,
 ) -> Option<rollout::Form> {
     let spec = form.spec.as_ref().ok()?;
@@ -171,7 +206,11 @@ fn form_view(
         // Not yet looked at by this process. Where nodes wait, an order needs more than that the form is the same: the last
         // sync may have ended half way, with what the rows say now on some of the nodes.
         None => {
-            let waits = || nodes.iter().any(|node| node.held() && !node.deleting);
+            let waits = || {
+                nodes
+                    .iter()
+                    .any(|view| view.node.held() && !view.node.deleting)
+            };
             rendered_generation != form.generation || (is_ordered(spec) && waits())
         }
         Some(known) => {
@@ -191,15 +230,21 @@ fn form_view(
     let desired = known.and_then(|rendered| rendered.desired.as_ref());
     let desired = desired.filter(|_| is_sound);
     let Lack { unwritten, absent } = match (known, desired) {
-        (Some(known), Some(desired)) => desired.lack(nodes.iter().copied(), &known.unwritten),
+        (Some(known), Some(desired)) => {
+            let standings = nodes.iter();
+            let standings = standings.filter_map(|view| Some((&view.name, view.standing?)));
+            desired.lack(standings, &known.unwritten)
+        }
         (known, _) => Lack {
             unwritten: known
-                .map(|known| known.unwritten.clone())
-                .unwrap_or_default(),
+                .into_iter()
+                .flat_map(|known| &known.unwritten)
+                .map(|name| name.as_str().into())
+                .collect(),
             ..Lack::default()
         },
     };
-    let policy = spec.rollout.clone().unwrap_or_default();
+    let policy = policy_of(spec);
     let group_of = |(name, group): (String, Option<usize>)| {
         let labels = sync::labels(&form.hub_id, uid_of(&name, &form.name));
         let group = policy.group_of(&labels.into(), group);

@@ -29,12 +29,31 @@ impl Wanted {
     }
 }
 
+/// What a node is to the rows, which changes with the node and with what the rows ask for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing {
+    is_wanted: bool,
+    is_deleting: bool,
+    holds_else: bool,
+}
+
+impl Standing {
+    /// No row asks for it, and it is being deleted.
+    fn goes_for_good(self) -> bool {
+        self.is_deleting && !self.is_wanted
+    }
+
+    fn is_behind(self) -> bool {
+        !self.goes_for_good() && (self.is_deleting || self.holds_else)
+    }
+}
+
 /// What there is not.
 #[derive(Debug, Default, PartialEq)]
 pub struct Lack {
     /// Nodes that hold something else than was rendered last, that no sync has seen yet, or that are being deleted and will be
     /// made anew.
-    pub unwritten: BTreeSet<String>,
+    pub unwritten: BTreeSet<Arc<str>>,
     /// Nodes that are not there, and the groups of their rows.
     pub absent: BTreeMap<String, Option<usize>>,
 }
@@ -84,43 +103,56 @@ impl Desired {
         }
     }
 
-    /// `nodes`: those of the form. `unwritten`: those of them, and of the ones that are wanted, that the last sync could not
-    /// write.
+    pub fn standing(&self, node: &NodeDigest) -> Standing {
+        let wanted = self.wanted.get(&node.key.name);
+        Standing {
+            is_wanted: wanted.is_some(),
+            is_deleting: node.deleting,
+            holds_else: self.holds_else(node, wanted),
+        }
+    }
+
+    /// Whether [`Self::lack`] finds anything among the nodes of the form, of which the last sync could write each.
+    pub fn lacks_any<'a>(&self, nodes: impl Iterator<Item = &'a NodeDigest>) -> bool {
+        let mut there = 0;
+        for standing in nodes.map(|node| self.standing(node)) {
+            if standing.is_behind() {
+                return true;
+            }
+            there += usize::from(standing.is_wanted);
+        }
+        there < self.wanted.len()
+    }
+
+    /// `nodes`: those of the form, in the order of their names. `unwritten`: those of them, and of the ones that are wanted, that
+    /// the last sync could not write.
     pub fn lack<'a>(
         &self,
-        nodes: impl Iterator<Item = &'a NodeDigest>,
+        nodes: impl Iterator<Item = (&'a Arc<str>, Standing)> + Clone,
         unwritten: &BTreeSet<String>,
     ) -> Lack {
-        // In the order of names, as a rule already: so both are walked side by side.
-        let mut nodes: Vec<&NodeDigest> = nodes.collect();
-        nodes.sort_unstable_by(|one, other| one.key.name.cmp(&other.key.name));
-        let mut nodes = nodes.into_iter().peekable();
-        let mut behind = vec![];
-        let mut absent = vec![];
-        let mut look_at = |node: &NodeDigest, wanted: Option<&Wanted>| {
-            let name = &node.key.name;
-            let goes_for_good = node.deleting && wanted.is_none();
-            let is_behind =
-                || node.deleting || unwritten.contains(name) || self.holds_else(node, wanted);
-            if !goes_for_good && is_behind() {
-                behind.push(name.clone());
-            }
+        let is_behind = |(name, standing): &(&Arc<str>, Standing)| {
+            !standing.goes_for_good() && (standing.is_behind() || unwritten.contains(&***name))
         };
-        for (name, wanted) in &self.wanted {
-            while let Some(other) = nodes.next_if(|node| node.key.name < *name) {
-                look_at(other, None);
-            }
-            match nodes.next_if(|node| node.key.name == *name) {
-                Some(node) => look_at(node, Some(wanted)),
-                None => absent.push((name.clone(), wanted.group)),
+        let behind = nodes.clone().filter(is_behind);
+        let mut behind: BTreeSet<Arc<str>> = behind.map(|(name, _)| name.clone()).collect();
+        let there = nodes.clone().filter(|(_, standing)| standing.is_wanted);
+        let mut absent = BTreeMap::new();
+        // As a rule all of them are there, and the names need not be compared.
+        if there.count() < self.wanted.len() {
+            let mut there = nodes.map(|(name, _)| name).peekable();
+            for (name, wanted) in &self.wanted {
+                while there.next_if(|other| ***other < **name).is_some() {}
+                if there.next_if(|other| ***other == **name).is_none() {
+                    absent.insert(name.clone(), wanted.group);
+                }
             }
         }
-        nodes.for_each(|node| look_at(node, None));
-        let refused = absent.iter().filter(|(name, _)| unwritten.contains(name));
-        behind.extend(refused.map(|(name, _)| name.clone()));
+        let refused = absent.keys().filter(|name| unwritten.contains(*name));
+        behind.extend(refused.map(|name| Arc::from(name.as_str())));
         Lack {
-            unwritten: behind.into_iter().collect(),
-            absent: absent.into_iter().collect(),
+            unwritten: behind,
+            absent,
         }
     }
 }
@@ -182,8 +214,12 @@ mod tests {
             "left over and going",
             "away",
         ];
-        let lack = desired.lack(nodes.iter(), &refused.map(str::to_owned).into());
-        let unwritten: Vec<&str> = lack.unwritten.iter().map(String::as_str).collect();
+        let standing = |node: &NodeDigest| (Arc::from(&*node.key.name), desired.standing(node));
+        let mut standings: Vec<(Arc<str>, Standing)> = nodes.iter().map(standing).collect();
+        standings.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let standings = standings.iter().map(|(name, standing)| (name, *standing));
+        let lack = desired.lack(standings, &refused.map(str::to_owned).into());
+        let unwritten: Vec<&str> = lack.unwritten.iter().map(AsRef::as_ref).collect();
         let expected = [
             "going",
             "left over and changed",

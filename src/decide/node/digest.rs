@@ -286,6 +286,11 @@ impl NodeDigest {
         edited.map(|edited| edited || self.past_gate)
     }
 
+    /// It runs content that was changed since the hub wrote it.
+    pub fn runs_edit(&self) -> bool {
+        !self.held() && !self.deleting && self.is_edited() == Some(true)
+    }
+
     /// Somebody wants it as its hub renders it again.
     pub fn discards_edit(&self) -> bool {
         self.discard_edit && self.is_edited() == Some(true)

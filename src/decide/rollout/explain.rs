@@ -168,7 +168,7 @@ impl Asked<'_> {
     }
 
     fn of_held_node(&self, node: &NodeDigest) -> Explanation {
-        let reason = self.plan.waiting.get(&node.key.name);
+        let reason = self.plan.waiting.get(node.key.name.as_str());
         let what = match node.live {
             Live::None => {
                 "nothing of it was let go yet: none of it runs, unless an earlier node left it behind"
@@ -200,7 +200,7 @@ impl Asked<'_> {
                 .nodes
                 .get(*name)
                 .is_some_and(|n| n.form == node.form);
-            same_form && **name != node.key.name && **reason == Reason::Releasing
+            same_form && ***name != *node.key.name && **reason == Reason::Releasing
         });
         // If it waits for something else than the planner knows of, so may the others.
         let as_planned = reason.filter(|r| explanation.reason.as_deref() == Some(r.code()));

@@ -124,7 +124,7 @@ pub fn failed_nodes(
         let excused = |at| Some(at).max(excused_until(form, name, snapshot, at));
         match late_at.and_then(excused) {
             Some(at) if at > now => failed.wake_if(at, now),
-            Some(_) => failed.adrift.late += usize::from(!snapshot.unlooked.contains(name)),
+            Some(_) => failed.adrift.late += usize::from(!snapshot.unlooked.contains(&**name)),
             None => {}
         }
     }

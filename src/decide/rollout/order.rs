@@ -53,11 +53,11 @@ pub struct Turns(BTreeMap<String, Turn>);
 impl Turns {
     /// `slots`: the uids of the nodes whose slots are left.
     pub fn new(snapshot: &Snapshot, index: &Index, slots: &BTreeSet<&str>) -> Self {
-        let is_pending = |state: &Form, named: &Named| {
+        let is_pending = |named: &Named| {
             let node = named.node;
             let settled = node.settled_since.is_some() && !slots.contains(node.uid.as_str());
             // What could not be written yet may be what is to go first.
-            let unwritten = state.unwritten.contains(named.name);
+            let unwritten = named.unwritten;
             // What goes and is to be made anew is as good as not written.
             (!node.deleting || unwritten) && (named.held || !settled || unwritten)
         };
@@ -66,21 +66,21 @@ impl Turns {
             if order.is_empty() {
                 return None;
             }
-            let nodes = || index.all_of(form).filter(|named| is_pending(state, named));
+            let nodes = || index.all_of(form).filter(|named| is_pending(named));
             let groups = nodes().map(|named| named.node.group);
             let group = groups.chain(state.absent.values().copied()).min()?;
             let mut first: Vec<_> = nodes().filter(|named| named.node.group == group).collect();
             first.sort_by_key(|named| named.node.why.is_none());
             let absent = state.absent.iter().filter(|(_, of)| **of == group);
-            let pending = || first.iter().map(|named| named.name);
+            let pending = || first.iter().map(|named| named.name.as_ref());
             let told = Reason::GroupNotDone {
                 group: order.get(group).map(|group| group.name.clone())?,
-                pending: Names::of(pending().chain(absent.map(|(name, _)| name))),
+                pending: Names::of(pending().chain(absent.map(|(name, _)| name.as_str()))),
                 why: first.first().and_then(|named| why(state, named.node)),
             };
             let turn = Turn {
                 group,
-                pending: pending().cloned().collect(),
+                pending: pending().map(str::to_owned).collect(),
                 told,
             };
             Some((form.clone(), turn))
@@ -127,7 +127,8 @@ pub fn candidates<'a>(snapshot: &'a Snapshot, index: &Index<'a>) -> Vec<Candidat
     };
     let forms = snapshot.forms.iter().enumerate();
     let mut held: Vec<Candidate> = forms.flat_map(of_form).collect();
-    let ends = [snapshot.nodes.keys().next(), snapshot.nodes.keys().last()];
+    let mut names = snapshot.nodes.keys();
+    let ends = [names.next(), names.next_back()];
     let same = match ends {
         [Some(first), Some(last)] => Natural(first).same(Natural(last)).len(),
         _ => 0,

@@ -564,9 +564,10 @@ pub struct Names {
 impl Names {
     pub const SHOWN_MAX: usize = 5;
 
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a String>) -> Self {
+    pub fn of<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> Self {
         let mut names = names.into_iter();
-        let shown = names.by_ref().take(Self::SHOWN_MAX).cloned().collect();
+        let shown = names.by_ref().take(Self::SHOWN_MAX);
+        let shown = shown.map(|name| name.as_ref().to_owned()).collect();
         Names {
             shown,
             more: names.count(),

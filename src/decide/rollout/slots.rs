@@ -1,6 +1,7 @@
 //! The slots of the ledger, one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -87,13 +88,13 @@ impl Pass<'_> {
             return;
         };
         let uids = uids(slots);
-        let unsaid = |(name, node): (&String, &Node)| {
+        let unsaid = |(name, node): (&Arc<str>, &Node)| {
             let flight = node.flight.as_ref()?;
             let is_said = flight.watched || node.live == Live::Unknown;
             let unsaid = is_said && !flight.landed;
             let has_slot = uids.contains(node.uid.as_str());
             (unsaid && !has_slot).then(|| Freed {
-                node: name.clone(),
+                node: name.to_string(),
                 uid: node.uid.clone(),
                 release: flight.release.clone(),
             })
@@ -236,7 +237,7 @@ const MADE_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 /// is written, its tenant is as little ready as it was.
 pub fn made_until(snapshot: &Snapshot, slot: &Slot, now: Timestamp) -> Option<Timestamp> {
     let form = snapshot.forms.get(&slot.form)?;
-    let is_being_written = || form.outdated || form.unwritten.contains(&slot.node);
+    let is_being_written = || form.outdated || form.unwritten.contains(slot.node.as_str());
     let waits = form.absent.contains_key(&slot.node)
         || (successor(snapshot, slot).is_some() && is_being_written());
     let since = snapshot.missing.get(&slot.uid).copied().unwrap_or(now);

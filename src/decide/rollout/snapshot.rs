@@ -8,6 +8,7 @@ mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Not;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -108,7 +109,7 @@ pub struct Form {
     pub same_since: i64,
     /// Nodes that the newest content is not written to: not yet, or it is too large or refused, or their row is skipped.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub unwritten: BTreeSet<String>,
+    pub unwritten: BTreeSet<Arc<str>>,
     /// How many those are, as the process before this one told: which ones they are the first sync finds out.
     pub unwritten_before: i32,
     /// Nodes that its rows ask for and that are not there, with the numbers of their groups in its order.

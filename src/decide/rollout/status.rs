@@ -331,7 +331,7 @@ fn counted(
 
 fn not_written(form: &Form) -> i32 {
     let absent = form.absent.keys();
-    let absent = absent.filter(|name| !form.unwritten.contains(*name));
+    let absent = absent.filter(|name| !form.unwritten.contains(name.as_str()));
     (form.unwritten.len() + absent.count()) as i32
 }
 

@@ -504,7 +504,7 @@ proptest! {
             prop_assert!(taken == 0 || slots.len() <= width, "{} slots in a window of {}", slots.len(), width);
             let healthy = gated.iter().filter(|release| !broken(&snapshot.nodes[&release.node])).count();
             let new_slots: BTreeSet<&str> = slots.iter().map(|s| s.node.as_str()).collect();
-            let busy = snapshot.nodes.iter().filter(|(name, node)| broken(node) || new_slots.contains(name.as_str())).count();
+            let busy = snapshot.nodes.iter().filter(|(name, node)| broken(node) || new_slots.contains(&***name)).count();
             prop_assert!(healthy == 0 || busy <= width, "{} busy in a window of {}, {} before", busy, width, before);
         }
         // A slot goes only with a confirmation, and nothing that is not held is released.
@@ -524,7 +524,7 @@ proptest! {
     #[test]
     fn every_held_node_has_a_reason(snapshot in any_fleet()) {
         let plan = plan(&snapshot, at(1));
-        for (name, node) in &snapshot.nodes {
+        for (name, node) in snapshot.nodes.iter() {
             prop_assert_eq!(node.held(), plan.waiting.contains_key(name), "{}", name);
             prop_assert!(plan.waiting.get(name).is_none_or(|reason| !reason.summary().is_empty()));
         }

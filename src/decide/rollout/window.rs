@@ -36,7 +36,7 @@ enum Busy {
 
 #[derive(Clone, Copy)]
 struct Occupant<'a> {
-    name: &'a String,
+    name: &'a str,
     /// None where there is no node of the name.
     node: Option<&'a Node>,
     busy: Busy,
@@ -45,7 +45,7 @@ struct Occupant<'a> {
 
 impl Occupant<'_> {
     /// Of the first one it is said why: of who has been at it for longest, give or take, as it may be stuck.
-    fn rank(&self) -> (bool, Option<i64>, Natural<'_>, &String) {
+    fn rank(&self) -> (bool, Option<i64>, Natural<'_>, &str) {
         let untold = self.node.is_none_or(|node| node.why.is_none());
         let start = self.node.and_then(|node| node.start);
         let start = start.map(|at| at.as_second() / ABOUT);
@@ -191,7 +191,7 @@ impl<'a> Windows<'a> {
         self.hub.width
     }
 
-    pub fn take(&mut self, name: &'a String, node: &'a Node) {
+    pub fn take(&mut self, name: &'a str, node: &'a Node) {
         let busy = match node.non_ready() {
             true => Busy::NotReady,
             false => Busy::Releasing,

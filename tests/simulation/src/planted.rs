@@ -86,7 +86,7 @@ fn mistake(mutant: Plant, shared: &Shared, snapshot: &mut Snapshot) {
     }
     snapshot.ledger_lost &= mutant != Plant::TakeLostForEmpty;
     let world = lock(shared);
-    for (name, node) in &mut snapshot.nodes {
+    for (name, node) in snapshot.nodes.iter_mut() {
         match mutant {
             Plant::TakeOverUnseen if node.live == Live::Unknown => node.unchanged = Some(true),
             Plant::OldStatus if node.settled_since.is_none() && node.live != Live::None => {
@@ -303,7 +303,7 @@ fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
             continue;
         }
         ledger.push(Slot {
-            node: name.clone(),
+            node: name.to_string(),
             uid: node.uid.clone(),
             form: node.form.clone(),
             hash: node.desired.clone(),
@@ -313,7 +313,7 @@ fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
             min_ready_seconds: 0,
         });
         plan.releases.push(Release {
-            node: name.clone(),
+            node: name.to_string(),
             hash: node.desired.clone(),
             resource_version: node.resource_version.clone(),
             way: Way::Slot,

@@ -1,41 +1,49 @@
 //! The nodes of a snapshot. Two snapshots share the nodes that did not change between them.
 
-use std::borrow::Borrow;
-use std::collections::{BTreeMap, btree_map};
-use std::iter::Map;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::decide::rollout::Node;
 
-/// By name.
+/// In the order of their names. A sorted list, because each pass of the release loop makes one of a whole fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Nodes(BTreeMap<String, Arc<Node>>);
+pub struct Nodes(Vec<(Arc<str>, Arc<Node>)>);
 
 impl Nodes {
-    pub fn get<Q: Ord + ?Sized>(&self, name: &Q) -> Option<&Node>
-    where
-        String: Borrow<Q>,
-    {
-        self.0.get(name).map(Arc::as_ref)
+    fn place<Name: AsRef<str> + ?Sized>(&self, name: &Name) -> Result<usize, usize> {
+        let name = name.as_ref();
+        self.0
+            .binary_search_by(|(other, _)| other.as_ref().cmp(name))
+    }
+
+    pub fn get<Name: AsRef<str> + ?Sized>(&self, name: &Name) -> Option<&Node> {
+        let place = self.place(name).ok()?;
+        Some(&self.0[place].1)
     }
 
     /// A node that other snapshots share is copied first.
-    pub fn get_mut(&mut self, name: &str) -> Option<&mut Node> {
-        self.0.get_mut(name).map(Arc::make_mut)
+    pub fn get_mut<Name: AsRef<str> + ?Sized>(&mut self, name: &Name) -> Option<&mut Node> {
+        let place = self.place(name).ok()?;
+        Some(Arc::make_mut(&mut self.0[place].1))
     }
 
-    pub fn insert(&mut self, name: String, node: Node) {
-        self.0.insert(name, Arc::new(node));
+    pub fn insert(&mut self, name: impl Into<Arc<str>>, node: Node) {
+        let (name, node) = (name.into(), Arc::new(node));
+        match self.place(&*name) {
+            Ok(place) => self.0[place].1 = node,
+            Err(place) => self.0.insert(place, (name, node)),
+        }
     }
 
-    pub fn remove(&mut self, name: &str) -> Option<Node> {
-        self.0.remove(name).map(Arc::unwrap_or_clone)
+    pub fn remove<Name: AsRef<str> + ?Sized>(&mut self, name: &Name) -> Option<Node> {
+        let place = self.place(name).ok()?;
+        Some(Arc::unwrap_or_clone(self.0.remove(place).1))
     }
 
-    pub fn retain(&mut self, mut stays: impl FnMut(&String, &Node) -> bool) {
-        self.0.retain(|name, node| stays(name, node));
+    pub fn retain(&mut self, mut stays: impl FnMut(&str, &Node) -> bool) {
+        self.0.retain(|(name, node)| stays(name, node));
     }
 
     pub fn len(&self) -> usize {
@@ -46,82 +54,57 @@ impl Nodes {
         self.0.is_empty()
     }
 
-    pub fn iter(&self) -> Iter<'_> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&Arc<str>, &Node)> {
         self.0.iter().map(|(name, node)| (name, node.as_ref()))
     }
 
-    pub fn keys(&self) -> btree_map::Keys<'_, String, Arc<Node>> {
-        self.0.keys()
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &Arc<str>> {
+        self.0.iter().map(|(name, _)| name)
     }
 
     pub fn values(&self) -> impl Iterator<Item = &Node> {
-        self.0.values().map(Arc::as_ref)
+        self.0.iter().map(|(_, node)| node.as_ref())
     }
 
-    pub fn iter_mut(&mut self) -> IterMut<'_> {
-        self.0
-            .iter_mut()
-            .map(|(name, node)| (name, Arc::make_mut(node)))
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut Node)> {
+        let nodes = self.0.iter_mut();
+        nodes.map(|(name, node)| (&*name, Arc::make_mut(node)))
     }
 
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Node> {
-        self.0.values_mut().map(Arc::make_mut)
+        self.iter_mut().map(|(_, node)| node)
     }
 }
 
-pub type Iter<'a> = Map<
-    btree_map::Iter<'a, String, Arc<Node>>,
-    fn((&'a String, &'a Arc<Node>)) -> (&'a String, &'a Node),
->;
-pub type IterMut<'a> = Map<
-    btree_map::IterMut<'a, String, Arc<Node>>,
-    fn((&'a String, &'a mut Arc<Node>)) -> (&'a String, &'a mut Node),
->;
-
-impl<'a> IntoIterator for &'a mut Nodes {
-    type Item = (&'a String, &'a mut Node);
-    type IntoIter = IterMut<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter_mut()
+/// Of several nodes with one name it takes the last.
+impl FromIterator<(Arc<str>, Arc<Node>)> for Nodes {
+    fn from_iter<All: IntoIterator<Item = (Arc<str>, Arc<Node>)>>(all: All) -> Self {
+        let all: Vec<_> = all.into_iter().collect();
+        match all.is_sorted_by(|(one, _), (other, _)| one < other) {
+            true => Nodes(all),
+            false => Nodes(BTreeMap::from_iter(all).into_iter().collect()),
+        }
     }
 }
 
-impl<'a> IntoIterator for &'a Nodes {
-    type Item = (&'a String, &'a Node);
-    type IntoIter = Iter<'a>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl FromIterator<(String, Arc<Node>)> for Nodes {
-    fn from_iter<All: IntoIterator<Item = (String, Arc<Node>)>>(all: All) -> Self {
-        Nodes(all.into_iter().collect())
-    }
-}
-
-impl<Name: Ord + ?Sized> std::ops::Index<&Name> for Nodes
-where
-    String: Borrow<Name>,
-{
+impl<Name: AsRef<str> + ?Sized> std::ops::Index<&Name> for Nodes {
     type Output = Node;
 
     fn index(&self, name: &Name) -> &Node {
-        &self.0[name]
+        let name = name.as_ref();
+        (self.get(name)).unwrap_or_else(|| panic!("there is no node {name}"))
     }
 }
 
 impl Serialize for Nodes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self)
+        serializer.collect_map(self.iter())
     }
 }
 
 impl<'de> Deserialize<'de> for Nodes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let all = BTreeMap::<String, Node>::deserialize(deserializer)?;
+        let all = BTreeMap::<Arc<str>, Node>::deserialize(deserializer)?;
         let all = all.into_iter().map(|(name, node)| (name, Arc::new(node)));
         Ok(all.collect())
     }

@@ -36,12 +36,12 @@ impl Message<'_> {
             () if form.outdated => {
                 format!("the newest templates have not reached every node yet{SEE_WHY}")
             }
-            () if progress.unwritten.is_empty() && !progress.going.is_empty() => format!(
+            () if progress.unwritten == 0 && !progress.going.is_empty() => format!(
                 "being deleted, and made anew once gone: {}: see their finalizers, and the operator's log; {}",
-                Names::of(progress.going.iter().copied()),
+                Names::of(&progress.going),
                 self.of_phase()
             ),
-            () if !progress.unwritten.is_empty() => format!(
+            () if progress.unwritten > 0 => format!(
                 "the newest content is not written to {}: if that lasts, see the hub's conditions; {}",
                 Names::of(&form.unwritten),
                 self.of_phase()

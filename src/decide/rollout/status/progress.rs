@@ -1,7 +1,5 @@
 //! The nodes of one form: how many are how far, and the names of those that its status names.
 
-use std::collections::BTreeSet;
-
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::Slot;
 use crate::decide::rollout::Form;
@@ -17,9 +15,9 @@ pub struct FormProgress<'a> {
     pub updated: i32,
     pub ready_updated: i32,
     /// Nodes that are being deleted, and made anew once they are gone.
-    pub going: BTreeSet<&'a String>,
-    /// Other nodes to which the newest content is not written.
-    pub unwritten: BTreeSet<&'a String>,
+    pub going: Vec<&'a str>,
+    /// How many other nodes there are to which the newest content is not written.
+    pub unwritten: usize,
     pub with_slots: Names,
     /// Nodes at which this process has not looked yet.
     pub unlooked: Names,
@@ -41,7 +39,7 @@ impl<'a> FormProgress<'a> {
         let count =
             |f: &dyn Fn(&Named) -> bool| nodes.iter().filter(|named| f(named)).count() as i32;
         let is_ready = |named: &Named| named.node.settled_since.is_some() && named.node.ready;
-        let is_updated = |named: &&Named| !named.held && !form.unwritten.contains(named.name);
+        let is_updated = |named: &&Named| !named.held && !named.unwritten;
         let updated: Vec<&Named> = nodes.iter().filter(is_updated).collect();
         let ready_updated = updated.iter().filter(|named| is_ready(named)).count();
         let with_slots = with_slots(name, seen);
@@ -51,21 +49,20 @@ impl<'a> FormProgress<'a> {
             before.phase == Phase::Complete && before.target_generation == form.rendered_generation
         };
         let unlooked = nodes.iter().map(|named| named.name);
-        let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(*name)));
+        let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(&***name)));
         let unrendered = nodes
             .iter()
             .filter(|named| !named.held && named.node.settled_since.is_some() && !named.node.ready);
-        let (going, unwritten) = form
-            .unwritten
-            .iter()
-            .partition(|name| seen.snapshot.nodes.get(*name).is_some_and(|n| n.deleting));
+        let going = seen.index.all_of(name);
+        let going = going.filter(|named| named.node.deleting && named.unwritten);
+        let going: Vec<&str> = going.map(|named| named.name.as_ref()).collect();
         FormProgress {
             ready: count(&is_ready),
             held: count(&|named| named.held),
             updated: updated.len() as i32,
             ready_updated: ready_updated as i32,
+            unwritten: form.unwritten.len() - going.len(),
             going,
-            unwritten,
             done: ready_updated == nodes.len() && all_there && with_slots.is_empty(),
             looked: unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete),
             unrendered: Names::of(unrendered.map(|named| named.name)),

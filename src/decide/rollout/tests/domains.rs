@@ -117,14 +117,14 @@ proptest! {
         let plan = plan(&snapshot, at(1));
         let slots = plan.ledger.as_ref().unwrap_or(&snapshot.slots);
         for domain in ["a", "b"] {
-            let is_in = |name: &String| snapshot.nodes[name].domains[0] == domain;
+            let is_in = |name: &str| snapshot.nodes[name].domains[0] == domain;
             let has_slot = |slots: &[Slot], name: &str| slots.iter().any(|slot| slot.node == name);
             let with_slots = slots.iter().filter(|slot| is_in(&slot.node)).count();
             let taken = slots.iter().any(|slot| is_in(&slot.node) && !has_slot(&snapshot.slots, &slot.node));
             prop_assert!(!taken || with_slots <= width as usize, "{} slots in {}", with_slots, domain);
             let goes = |release: &&Release| release.way == Way::Slot && is_in(&release.node);
             let healthy = plan.releases.iter().filter(goes).any(|release| !snapshot.nodes[&release.node].non_ready());
-            let busy = |(name, node): &(&String, &Node)| is_in(name) && (node.non_ready() || has_slot(slots, name));
+            let busy = |(name, node): &(&Arc<str>, &Node)| is_in(name) && (node.non_ready() || has_slot(slots, name));
             let busy = snapshot.nodes.iter().filter(busy).count();
             prop_assert!(!healthy || busy <= width as usize, "{} busy in {}", busy, domain);
         }

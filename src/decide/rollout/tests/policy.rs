@@ -83,7 +83,7 @@ fn a_group_waits_for_those_before_it() {
     let mut goes = ordered("AAA", 3, "011");
     goes.nodes.get_mut("n0").unwrap().deleting = true;
     assert_eq!(released(&plan(&goes, at(1))), ["n1", "n2"]);
-    goes.forms.get_mut("web").unwrap().unwritten = ["n0".to_owned()].into();
+    goes.forms.get_mut("web").unwrap().unwritten = ["n0".into()].into();
     let waits = plan(&goes, at(1)).waiting;
     assert!(
         waits.values().all(|why| why.code() == "GroupNotDone"),
@@ -489,13 +489,13 @@ fn what_broke_since_its_slot_was_freed_gets_none_from_a_lost_ledger() {
         let mut snapshot = fleet("XXXXXX", 2);
         snapshot.forms.get_mut("web").unwrap().policy.skew_counts = counts;
         snapshot.ledger_lost = true;
-        for (name, node) in &mut snapshot.nodes {
+        for (name, node) in snapshot.nodes.iter_mut() {
             let flight = Flight {
                 hash: "new".into(),
                 release: "99".into(),
-                repair: name == "n5",
-                watched: name == "n4",
-                landed: name != "n5",
+                repair: &**name == "n5",
+                watched: &**name == "n4",
+                landed: &**name != "n5",
                 is_live: true,
             };
             node.flight = Some(flight);

@@ -125,7 +125,7 @@ fn a_refusal_of_other_content_is_not_told() {
 fn a_form_is_not_complete_whose_content_could_not_be_written() {
     let mut snapshot = fleet("yyy", 1);
     let form = snapshot.forms.get_mut("web").expect("the form");
-    form.unwritten = ["n2", "n7"].map(str::to_owned).into();
+    form.unwritten = ["n2", "n7"].map(Arc::from).into();
     let rollout = &plan(&snapshot, at(1)).forms["web"].rollout;
     assert_eq!((rollout.updated_nodes, rollout.held_nodes), (2, 0));
     assert_eq!(rollout.phase, Phase::InProgress);
@@ -143,7 +143,7 @@ fn a_form_is_not_complete_whose_content_could_not_be_written() {
 fn held_content_that_is_not_the_newest_is_not_released() {
     let mut snapshot = fleet("AA", 1);
     let form = snapshot.forms.get_mut("web").expect("the form");
-    form.unwritten.insert("n0".to_owned());
+    form.unwritten.insert("n0".into());
     for forced in [false, true] {
         snapshot.forced = forced;
         let plan = plan(&snapshot, at(1));

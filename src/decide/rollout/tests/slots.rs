@@ -29,7 +29,7 @@ fn the_slot_of_a_node_that_is_made_anew_is_its_successors() {
     assert_eq!(released(&plan(&snapshot, at(60))), ["n1"]);
     (anew.uid, anew.live) = ("uid-9".into(), Live::None);
     (anew.start, anew.resource_version) = (None, "200".into());
-    snapshot.nodes.insert("n0".into(), anew);
+    snapshot.nodes.insert("n0", anew);
     let form = snapshot.forms.get_mut("web").unwrap();
     form.absent.clear();
     form.unwritten.insert("n0".into());

@@ -58,7 +58,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
         (
             "nothing is held",
             &|s| {
-                s.nodes.retain(|name, _| name.as_str() < "n2");
+                s.nodes.retain(|name, _| name < "n2");
                 began(s, 0);
             },
             600,
@@ -66,14 +66,14 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
         ),
         (
             "nothing is held, and no rollout was ever told of",
-            &|s| s.nodes.retain(|name, _| name.as_str() < "n2"),
+            &|s| s.nodes.retain(|name, _| name < "n2"),
             600,
             false,
         ),
         (
             "nothing is held, and it was complete once",
             &|s| {
-                s.nodes.retain(|name, _| name.as_str() < "n2");
+                s.nodes.retain(|name, _| name < "n2");
                 s.slots.clear();
                 began(s, 0);
                 let form = s.forms.get_mut("web").unwrap();
@@ -86,7 +86,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
             "what went without a window",
             &|s| {
                 policy_of(s).max_skew = Skew::Count(0);
-                s.nodes.retain(|name, _| name.as_str() < "n2");
+                s.nodes.retain(|name, _| name < "n2");
                 s.slots.clear();
                 began(s, 0);
             },

@@ -203,7 +203,7 @@ fn what_does_not_go_on_by_itself_has_no_estimate() {
     fn other_form(s: &mut Snapshot, states: &str) {
         s.hub_skew = Skew::Count(2);
         s.forms.insert("api".into(), s.forms["web"].clone());
-        for (name, node) in &fleet(states, 2).nodes {
+        for (name, node) in fleet(states, 2).nodes.iter() {
             let (uid, form) = (format!("{}-api", node.uid), "api".to_owned());
             let node = Node {
                 uid,
@@ -215,7 +215,7 @@ fn what_does_not_go_on_by_itself_has_no_estimate() {
     }
     fn add_from(s: &mut Snapshot, first: &str, states: &str) {
         let more = fleet(states, 2).nodes;
-        for (name, node) in more.iter().filter(|(name, _)| name.as_str() >= first) {
+        for (name, node) in more.iter().filter(|(name, _)| &***name >= first) {
             s.nodes.insert(name.clone(), node.clone());
         }
     }
@@ -241,7 +241,7 @@ fn what_does_not_go_on_by_itself_has_no_estimate() {
             "deletions are held",
             &|s| {
                 s.deletions_held = true;
-                s.nodes.retain(|name, _| name.as_str() < "n2");
+                s.nodes.retain(|name, _| name < "n2");
                 add_from(s, "n2", "yyN");
             },
             false,
@@ -273,7 +273,7 @@ fn forms_share_the_hubs_window_in_the_estimate() {
     snapshot
         .forms
         .insert("api".into(), snapshot.forms["web"].clone());
-    snapshot.nodes.insert("n0-api".into(), other);
+    snapshot.nodes.insert("n0-api", other);
     assert_eq!(estimate(&snapshot), Some(at(104)), "a place for each");
 }
 

@@ -45,7 +45,7 @@ fn explain_says_why_what_is_rendered_no_more_is_not() {
 fn what_no_row_asks_for_waits_for_the_confirmation() {
     let mut snapshot = fleet("AA", 2);
     let form = snapshot.forms.get_mut("web").unwrap();
-    form.unwritten.insert("n0".to_owned());
+    form.unwritten.insert("n0".into());
     snapshot.deletions_held = true;
     let reason = |snapshot: &Snapshot| plan(snapshot, at(1)).waiting["n0"].clone();
     assert_eq!(reason(&snapshot).code(), "NotRendered", "a row asks for it");
