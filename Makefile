@@ -114,9 +114,9 @@ bench-rollout: cluster ## Roll 300 tenants through a window of 10, beside the sh
 	@cargo build --release --bins --example bench-rollout
 	@N=$(N) cargo run --quiet --release --example bench-rollout
 
-bench-fleet: cluster ## What fleets of 300 to 10,000 tenants cost: requests, processor, memory, time to the first release (N=300,1000 for these sizes alone; BYTES=5000 for larger objects)
+bench-fleet: cluster ## What fleets of 300 to 10,000 tenants cost: requests, processor, memory, time to the first release (N=300,1000 for these sizes alone; BYTES=5000 for larger objects, CHART=docs/fleet.svg for a chart)
 	@cargo build --release --bins --example bench-fleet
-	@N=$(N) BYTES=$(BYTES) cargo run --quiet --release --example bench-fleet
+	@N=$(N) BYTES=$(BYTES) CHART=$(CHART) cargo run --quiet --release --example bench-fleet
 
 bench-shards: cluster ## How three replicas share a fleet of 3,000, and what happens when one of them dies (N=600 for that size)
 	@cargo build --release --workspace --bins --example bench-shards

@@ -2,6 +2,8 @@
 //! of the leader. Run by `make bench-fleet`, with `N=300,1000` for these sizes alone, `BYTES=5000` for larger objects, and
 //! `CORRECTION=1` for a bad change and its correction alone.
 //!
+//! `CHART=docs/fleet.svg` draws what each tenant costs in fleets of these sizes.
+//!
 //! The requests are those of the API server's audit log, the times those of a client of its own that watches the objects.
 
 /// The harness of the tests. The path leads out of this directory; below it the files are found as usual.
@@ -12,6 +14,7 @@ mod harness {
     pub mod tenants;
 }
 
+mod chart;
 mod meter;
 
 use std::collections::BTreeMap;
@@ -28,6 +31,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use chart::{Line, Panel};
 use cluster::audit::AuditLog;
 use cluster::{Cluster, Options, wait};
 use operator::Operator;
@@ -40,6 +44,10 @@ const OBJECTS: usize = 4;
 const BYTES: usize = 600;
 const IDLE: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(1_800);
+const FIRST_SYNC: &str = "first sync";
+const CHANGE: &str = "change";
+const REST: &str = "correction of the rest";
+const COLD_START: &str = "cold start";
 const BAD: &str = "bad";
 /// The label of what a change changes.
 const CHANGED: &str = "bench-changed";
@@ -64,10 +72,52 @@ async fn main() -> Result<()> {
         "| tenants | what | took | first | requests | for each tenant | CPU | for each tenant | peak memory |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
+    let mut measured = vec![];
     for size in sizes {
-        Bench::of(size, bytes).await?;
+        measured.extend(Bench::of(size, bytes).await?);
+    }
+    if let Some(path) = std::env::var_os("CHART").filter(|path| !path.is_empty()) {
+        std::fs::write(path, chart::svg(&panels(&measured))).context("CHART")?;
     }
     Ok(())
+}
+
+/// A row of the table.
+struct Measured {
+    size: usize,
+    what: &'static str,
+    /// In milliseconds.
+    cpu_of_tenant: f64,
+    peak_mib: u64,
+}
+
+/// What is proportional to the fleet: a bad change and its correction reach a window of it.
+fn panels(measured: &[Measured]) -> [Panel; 2] {
+    let line = |what: &str, value: &dyn Fn(&Measured) -> f64| {
+        let rows = measured.iter().filter(|row| row.what == what);
+        Line {
+            name: what.to_owned(),
+            points: rows.map(|row| (row.size, value(row))).collect(),
+        }
+    };
+    let lines = |value: &dyn Fn(&Measured) -> f64| {
+        let drawn = [FIRST_SYNC, CHANGE, REST, COLD_START];
+        let drawn = drawn.map(|what| line(what, value));
+        drawn
+            .into_iter()
+            .filter(|line| !line.points.is_empty())
+            .collect()
+    };
+    [
+        Panel {
+            title: "CPU for each tenant, in ms, by tenants".to_owned(),
+            lines: lines(&|row| row.cpu_of_tenant),
+        },
+        Panel {
+            title: "Peak memory, in MB, by tenants".to_owned(),
+            lines: lines(&|row| row.peak_mib as f64),
+        },
+    ]
 }
 
 struct Bench {
@@ -76,10 +126,11 @@ struct Bench {
     cluster: Cluster,
     fleet: Fleet,
     audit: AuditLog,
+    measured: Vec<Measured>,
 }
 
 impl Bench {
-    async fn of(size: usize, bytes: usize) -> Result<()> {
+    async fn of(size: usize, bytes: usize) -> Result<Vec<Measured>> {
         let cluster = Cluster::start(Options::default()).await?;
         let mut operator = Operator::start(&cluster, "operator", &[]).await?;
         let fleet = Fleet::new(&cluster, "bench", 0).await?;
@@ -93,8 +144,10 @@ impl Bench {
             cluster,
             fleet,
             audit,
+            measured: vec![],
         };
-        bench.play(&mut operator).await
+        bench.play(&mut operator).await?;
+        Ok(bench.measured)
     }
 
     async fn play(&mut self, operator: &mut Operator) -> Result<()> {
@@ -107,7 +160,7 @@ impl Bench {
         self.fleet.apply(&self.form("v0", 0)).await?;
         self.fleet.complete(self.size, DEADLINE).await?;
         let first = witness.first("v0", meter.began);
-        self.row("first sync", &meter, first).await?;
+        self.row(FIRST_SYNC, &meter, first).await?;
 
         let meter = Meter::start(operator)?;
         sleep(IDLE).await;
@@ -122,7 +175,7 @@ impl Bench {
             self.fleet.apply(&self.form("v1", WINDOW)).await?;
             self.fleet.complete(self.size, DEADLINE).await?;
             let first = witness.first("v1", meter.began);
-            self.row("change", &meter, first).await?;
+            self.row(CHANGE, &meter, first).await?;
         }
 
         let meter = Meter::start(operator)?;
@@ -156,7 +209,7 @@ impl Bench {
         }
         let meter = Meter::start(operator)?;
         self.fleet.complete(self.size, DEADLINE).await?;
-        self.row("correction of the rest", &meter, None).await?;
+        self.row(REST, &meter, None).await?;
 
         operator.process.terminate(DEADLINE).await?;
         self.audit.read().await?;
@@ -167,7 +220,7 @@ impl Bench {
             ..Meter::start(operator)?
         };
         self.synced(operator).await?;
-        self.row("cold start", &meter, None).await?;
+        self.row(COLD_START, &meter, None).await?;
 
         let other = self.start("operator-other").await?;
         sleep(Duration::from_secs(5)).await;
@@ -223,7 +276,12 @@ impl Bench {
         })
     }
 
-    async fn row(&mut self, what: &str, meter: &Meter, first: Option<Duration>) -> Result<()> {
+    async fn row(
+        &mut self,
+        what: &'static str,
+        meter: &Meter,
+        first: Option<Duration>,
+    ) -> Result<()> {
         let took = meter.began.elapsed();
         let spent = meter.spent()?;
         let events = self.audit.read().await?;
@@ -252,6 +310,12 @@ impl Bench {
             .iter()
             .map(|(verb, n)| format!("{n} {verb}"))
             .collect();
+        let measured = Measured {
+            size: self.size,
+            what,
+            cpu_of_tenant: spent.cpu.as_secs_f64() * 1_000.0 / size,
+            peak_mib: spent.peak_kib / 1_024,
+        };
         println!(
             "| {} | {what} | {:.1} s | {first} | {requests}: {} | {:.2} | {:.1} s | {:.2} ms | {} MB |",
             self.size,
@@ -259,9 +323,10 @@ impl Bench {
             verbs.join(", "),
             requests as f64 / size,
             spent.cpu.as_secs_f64(),
-            spent.cpu.as_secs_f64() * 1_000.0 / size,
-            spent.peak_kib / 1_024,
+            measured.cpu_of_tenant,
+            measured.peak_mib,
         );
+        self.measured.push(measured);
         Ok(())
     }
 }
