@@ -261,18 +261,21 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     serve_probes(&arguments, not_ready, stop.clone()).await?;
     if let Some(listener) = metrics_listener(&arguments).await? {
         let app = metrics::router(registry).merge(state::router(recordings(&world)));
-        let certificate = metrics_certificate(&arguments)?;
-        let guard = arguments.metrics_secure.then(|| {
-            let tls = certificate.unwrap_or_else(|| certs.server_config());
-            (tls, objects.clone())
-        });
-        serve_metrics(listener, app, guard, reached(stop.clone(), Stage::Ended));
+        let stop = reached(stop.clone(), Stage::Ended);
+        match arguments.metrics_secure {
+            true => {
+                let tls = metrics_certificate(&arguments)?.unwrap_or_else(|| certs.server_config());
+                let app = access::guarded(app, objects.clone());
+                tokio::spawn(tls::serve(listener, tls, app, stop));
+            }
+            false => drop(tokio::spawn(probes::serve(listener, app, stop))),
+        }
     }
     let listener = listen("webhook-bind-address", &arguments.webhook_bind_address).await?;
     let webhooks = tokio::spawn(tls::serve(
         listener,
         certs.server_config(),
-        answering(&arguments, &world, operator, webhook_metrics),
+        webhook_router(&arguments, &world, operator, webhook_metrics),
         reached(stop, Stage::Settled),
     ));
 
@@ -308,7 +311,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     led
 }
 
-/// As in Lynq, an empty address is nowhere.
+/// Serves the probes, unless their address is 0 or, as in Lynq, empty.
 async fn serve_probes(
     arguments: &Arguments,
     not_ready: probes::NotReady,
@@ -324,7 +327,7 @@ async fn serve_probes(
     Ok(())
 }
 
-/// As in Lynq, an empty address is its library's default.
+/// None where the address is 0. As in Lynq, an empty one is the default of Lynq's library.
 async fn metrics_listener(arguments: &Arguments) -> Result<Option<TcpListener>, AnyError> {
     let address = match arguments.metrics_bind_address.as_str() {
         "0" => return Ok(None),
@@ -334,24 +337,8 @@ async fn metrics_listener(arguments: &Arguments) -> Result<Option<TcpListener>, 
     Ok(Some(listen("metrics-bind-address", address).await?))
 }
 
-/// `guard`: over TLS, to those whom the API server lets get the path; None for plain HTTP and everybody.
-fn serve_metrics(
-    listener: TcpListener,
-    app: Router,
-    guard: Option<(Arc<ServerConfig>, Objects)>,
-    stop: impl Future<Output = ()> + Send + 'static,
-) {
-    match guard {
-        Some((tls, objects)) => {
-            let app = access::guarded(app, objects);
-            drop(tokio::spawn(tls::serve(listener, tls, app, stop)));
-        }
-        None => drop(tokio::spawn(probes::serve(listener, app, stop))),
-    }
-}
-
 /// The webhooks of nodes and StatefulSets, and those of hubs and forms.
-fn answering(
+fn webhook_router(
     arguments: &Arguments,
     world: &Arc<World>,
     operator: String,

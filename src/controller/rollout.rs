@@ -58,8 +58,9 @@ pub struct RolloutMemory {
 }
 
 /// How long the release loop of a hub rests after a pass; the next pass handles all changes that arrive meanwhile. The rest grows
-/// with the square of the pass: 1 ms after 1 ms, 9 ms after 3 ms, 400 ms after 20 ms. So small fleets hardly wait, and the passes
-/// of large fleets take a twenty-fifth of a processor. After a pass that released nothing, somebody may wait for the first release.
+/// with the square of the pass: 1 ms after 1 ms, 9 ms after 3 ms, 400 ms after 20 ms; from 24 ms on it is 24 times the pass. So
+/// small fleets hardly wait, and the passes of large fleets take about a twenty-fifth of a processor. After a pass that released
+/// nothing, somebody may wait for the first release.
 fn rest_after(took: Duration, released: bool) -> Duration {
     const TIMES_MAX: f64 = 24.0;
     let longest = match released {
@@ -489,5 +490,30 @@ impl World {
     pub fn hold_of(&self, node: &NodeDigest) -> Option<HoldReason> {
         let plan = self.plans.lock().get(&node.hub_key())?.clone();
         plan.waiting.get(node.key.name.as_str()).map(shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_after_a_pass_has_its_limits() {
+        let after = |took: u64, released| {
+            let rest = rest_after(Duration::from_millis(took), released);
+            rest.as_millis()
+        };
+        for (took, released, nothing_released) in [
+            (0, 0, 0),
+            (1, 1, 1),
+            (3, 9, 9),
+            (20, 400, 400),
+            (24, 576, 500),
+            (40, 960, 500),
+            (500, 2_000, 500),
+        ] {
+            assert_eq!(after(took, true), released, "after {took} ms");
+            assert_eq!(after(took, false), nothing_released, "after {took} ms");
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! A chart of growth: what each tenant costs in fleets of several sizes, as an SVG. Costs that are proportional to the fleet are
-//! level lines.
+//! A chart of growth, as an SVG: lines over the sizes of fleets.
 
 use std::fmt::Write;
 
@@ -21,7 +20,7 @@ const TOP: f64 = 40.0;
 const PLOT_WIDTH: f64 = 340.0;
 const PLOT_HEIGHT: f64 = 160.0;
 const STEPS: u32 = 4;
-/// The colours of Okabe and Ito, which people tell apart who see few colours; and dashes for those who see none.
+/// The colours of Okabe and Ito, which people with colour blindness can distinguish, and a pattern of dashes for each.
 const STYLES: [(&str, &str); 4] = [
     ("#0072b2", "none"),
     ("#d55e00", "6 3"),

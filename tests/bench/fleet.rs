@@ -2,7 +2,7 @@
 //! of the leader. Run by `make bench-fleet`, with `N=300,1000` for these sizes alone, `BYTES=5000` for larger objects, and
 //! `CORRECTION=1` for a bad change and its correction alone.
 //!
-//! `CHART=docs/fleet.svg` draws what each tenant costs in fleets of these sizes.
+//! `CHART=docs/fleet.svg` draws the CPU for each tenant and the peak memory over the sizes of the fleets.
 //!
 //! The requests are those of the API server's audit log, the times those of a client of its own that watches the objects.
 

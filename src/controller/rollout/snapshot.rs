@@ -50,7 +50,6 @@ pub struct View {
 /// What the views of a form's nodes follow from, besides the nodes.
 struct Grounds {
     spec: Option<Arc<FormSpec>>,
-    policy: Option<Rollout>,
     desired: Option<Arc<Desired>>,
 }
 
@@ -116,10 +115,8 @@ impl Views {
             let rendered = seen
                 .rendered
                 .get(&(form.namespace.clone(), form.name.clone()));
-            let spec = form.spec.as_ref().ok().cloned();
             let grounds = Grounds {
-                policy: spec.as_ref().map(|spec| policy_of(spec)),
-                spec,
+                spec: form.spec.as_ref().ok().cloned(),
                 desired: rendered.and_then(|rendered| rendered.desired.clone()),
             };
             (form.name.clone(), grounds)
@@ -153,7 +150,8 @@ impl Views {
 
 impl View {
     fn of(digest: &Arc<NodeDigest>, grounds: Option<&Grounds>) -> Self {
-        let policy = grounds.and_then(|grounds| grounds.policy.as_ref());
+        // Without a policy there are neither groups nor domains.
+        let policy = grounds.and_then(|grounds| grounds.spec.as_ref()?.rollout.as_ref());
         let desired = grounds.and_then(|grounds| grounds.desired.as_deref());
         View {
             name: digest.key.name.as_str().into(),
@@ -166,10 +164,6 @@ impl View {
             digest: digest.clone(),
         }
     }
-}
-
-fn policy_of(spec: &FormSpec) -> Rollout {
-    spec.rollout.clone().unwrap_or_default()
 }
 
 fn node_view(node: &NodeDigest, policy: Option<&Rollout>, desired: Option<&Desired>) -> Node {
@@ -244,7 +238,7 @@ fn form_view(
             ..Lack::default()
         },
     };
-    let policy = policy_of(spec);
+    let policy = spec.rollout.clone().unwrap_or_default();
     let group_of = |(name, group): (String, Option<usize>)| {
         let labels = sync::labels(&form.hub_id, uid_of(&name, &form.name));
         let group = policy.group_of(&labels.into(), group);

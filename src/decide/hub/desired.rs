@@ -29,11 +29,13 @@ impl Wanted {
     }
 }
 
-/// What a node is to the rows, which changes with the node and with what the rows ask for.
+/// How a node compares with what the rows ask for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
+    /// A row asks for it.
     is_wanted: bool,
     is_deleting: bool,
+    /// See [`Desired::is_behind`].
     holds_else: bool,
 }
 
@@ -112,7 +114,7 @@ impl Desired {
         }
     }
 
-    /// Whether [`Self::lack`] finds anything among the nodes of the form, of which the last sync could write each.
+    /// Whether [`Self::lack`] finds anything, if the last sync could write all of these nodes of the form.
     pub fn lacks_any<'a>(&self, nodes: impl Iterator<Item = &'a NodeDigest>) -> bool {
         let mut there = 0;
         for standing in nodes.map(|node| self.standing(node)) {
