@@ -9,7 +9,7 @@ use kube::api::{
     Api, ApiResource, DeleteParams, GetParams, ListParams, ObjectMeta, Patch, PatchParams,
     PostParams, Preconditions, PropagationPolicy,
 };
-use kube::core::{GroupVersionKind, Request};
+use kube::core::{GroupVersionKind, ObjectList, Request};
 use kube::discovery::{self, Discovery, Scope as ApiScope};
 use serde_json::{Value, json};
 
@@ -201,16 +201,9 @@ impl Objects {
         params: ListParams,
         mut each: impl FnMut(Value),
     ) -> Result<(), ApiError> {
-        let api = self.api(kind, namespace).await?;
-        let mut params = params.limit(LIST_PAGE);
-        loop {
-            let page = timed(REQUEST_TIMEOUT, api.list(&params)).await?;
-            page.items.into_iter().for_each(|object| each(object.value));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(()),
-            }
-        }
+        let api = &self.api(kind, namespace).await?;
+        let page = |params| async move { api.list(&params).await };
+        pages(params, page, |object| each(object.value)).await
     }
 
     /// Hands over name and metadata of all objects of a kind that these labels select; the API server sends no more of them.
@@ -221,21 +214,15 @@ impl Objects {
         labels: &str,
         mut each: impl FnMut(&str, &Value),
     ) -> Result<(), ApiError> {
-        let api = self.api(kind, namespace).await?;
-        let mut params = ListParams::default().labels(labels).limit(LIST_PAGE);
-        loop {
-            let page = timed(REQUEST_TIMEOUT, api.list_metadata(&params)).await?;
-            for object in page.items {
-                let mut metadata = object.metadata;
-                metadata.managed_fields = None;
-                let name = metadata.name.clone().unwrap_or_default();
-                each(&name, &serde_json::to_value(metadata).expect("it is JSON"));
-            }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(()),
-            }
-        }
+        let api = &self.api(kind, namespace).await?;
+        let page = |params| async move { api.list_metadata(&params).await };
+        pages(ListParams::default().labels(labels), page, |object| {
+            let mut metadata = object.metadata;
+            metadata.managed_fields = None;
+            let name = metadata.name.clone().unwrap_or_default();
+            each(&name, &serde_json::to_value(metadata).expect("it is JSON"));
+        })
+        .await
     }
 
     /// The OpenAPI v3 document of the kind's group and version.
@@ -283,22 +270,18 @@ impl Objects {
         namespace: &str,
         owner: &str,
     ) -> Result<Vec<ObjectMeta>, ApiError> {
-        let api = self.api(kind, namespace).await?;
-        let mut params = ListParams::default().limit(LIST_PAGE);
+        let api = &self.api(kind, namespace).await?;
+        let page = |params| async move { api.list_metadata(&params).await };
         let mut owned = vec![];
-        loop {
-            let page = timed(REQUEST_TIMEOUT, api.list_metadata(&params)).await?;
-            let objects = page.items.into_iter().map(|object| object.metadata);
-            let is_owned = |object: &ObjectMeta| {
-                let mut owners = object.owner_references.iter().flatten();
-                object.deletion_timestamp.is_none() && owners.any(|other| other.uid == owner)
-            };
-            owned.extend(objects.filter(is_owned));
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(owned),
+        pages(ListParams::default(), page, |object| {
+            let metadata = object.metadata;
+            let mut owners = metadata.owner_references.iter().flatten();
+            if metadata.deletion_timestamp.is_none() && owners.any(|other| other.uid == owner) {
+                owned.push(metadata);
             }
-        }
+        })
+        .await?;
+        Ok(owned)
     }
 
     async fn api(&self, kind: &Kind, namespace: &str) -> Result<Api<JsonObject>, ApiError> {
@@ -529,6 +512,23 @@ fn url(resource: &ApiResource, namespace: &str) -> String {
         format!("namespaces/{namespace}/")
     };
     format!("/{group}/{}/{scope}{}", resource.version, resource.plural)
+}
+
+/// Hands over each object of a list, which is read page by page.
+async fn pages<T: Clone, F: Future<Output = Result<ObjectList<T>, kube::Error>>>(
+    params: ListParams,
+    page: impl Fn(ListParams) -> F,
+    mut each: impl FnMut(T),
+) -> Result<(), ApiError> {
+    let mut params = params.limit(LIST_PAGE);
+    loop {
+        let page = timed(REQUEST_TIMEOUT, page(params.clone())).await?;
+        page.items.into_iter().for_each(&mut each);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(()),
+        }
+    }
 }
 
 pub async fn timed<T>(

@@ -147,9 +147,8 @@ async fn carry(
         Verb::Watch => Ok(watch(shared, life, call)),
         Verb::List => {
             let mut world = lock(shared);
-            let events = world.listed(life, call);
-            let list = requests::list(&world.store, call, events);
-            Ok(whole(200, list.to_string().into()))
+            let list = world.list(life, call);
+            list.map(|list| whole(200, list.to_string().into()))
         }
         _ => {
             let mut world = lock(shared);

@@ -56,6 +56,7 @@ faults! {
     StatefulSets: "teams edit, pause, force and scale StatefulSets of their own, and their pods die",
     Maintenance: "people take Kubernetes nodes into maintenance, and budgets refuse evictions",
     Reviews: "people ask the webhooks of forms and hubs first, also about what they had better not write",
+    Pages: "a list comes in small pages, and its continue token expires",
     Shards: "the work is divided into shards, and the processes hand them over",
 }
 
@@ -83,8 +84,9 @@ impl Settings {
     /// Each class of faults is there or not. Teams of StatefulSets are seldom there: they need many requests.
     pub fn of(seed: u64) -> Self {
         let mut random = Random::stream(seed, 0);
-        // A stream of their own, so that a class more shifts no other.
+        // Streams of their own, so that a class more shifts no other.
         let mut apart = Random::stream(seed, 5);
+        let mut pages = Random::stream(seed, 6);
         let forms = 1 + usize::from(random.permille(300));
         let rows = (30 + random.below(4)).div_ceil(forms);
         let faults: BTreeSet<Fault> = Fault::ALL
@@ -95,6 +97,7 @@ impl Settings {
                 Fault::StatefulSets => apart.permille(150),
                 Fault::Maintenance | Fault::Reviews => apart.permille(150),
                 Fault::Shards => apart.permille(200),
+                Fault::Pages => pages.permille(300),
                 _ => random.permille(500),
             })
             .collect();

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
 use crate::admission::Gate;
-use crate::api::requests::{self, Call, Refused, Verb};
+use crate::api::requests::{self, Call, Page, Refused, Verb};
 use crate::api::store::{
     ACCESS_REVIEW, CONFIG_MAP, DEPLOYMENT, EVENT, FORM, HUB, KINDS, Key, LEASE, NODE,
     OWN_ACCESS_REVIEW, Object, STATEFUL_SET, Store,
@@ -248,8 +248,25 @@ impl World {
         Lag::Millis(1 + self.random.below(12) as u64)
     }
 
+    /// A page of a list.
+    pub fn list(&mut self, life: &Life, call: &Call) -> Result<Value, Refused> {
+        let at = match call.query.get("continue") {
+            None => {
+                let events = self.listed(life, call);
+                Page::first(&self.store, call, events)
+            }
+            Some(_) if self.strikes(Fault::Pages, 30) => return Err(requests::expired()),
+            Some(token) => Page::named(token).ok_or_else(requests::expired)?,
+        };
+        let most = match self.strikes(Fault::Pages, 300) {
+            true => 1 + self.draw(16),
+            false => usize::MAX,
+        };
+        requests::list(&self.store, call, &at, most)
+    }
+
     /// How many events ago a list is made.
-    pub fn listed(&mut self, life: &Life, call: &Call) -> usize {
+    fn listed(&mut self, life: &Life, call: &Call) -> usize {
         // What the loops list themselves is consistent: of one namespace, or, when they begin to lead, of hubs and forms.
         let is_first = life.lists(call.kind) == 0;
         let is_watchs = match call.kind {

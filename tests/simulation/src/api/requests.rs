@@ -523,39 +523,67 @@ fn orphan(store: &mut Store, owner: &str) {
     }
 }
 
-/// A page of a list, of the objects as they were so many events ago.
-pub fn list(store: &Store, call: &Call, events: usize) -> Value {
+/// Where a page of a list begins: after so many objects, of those that were there at a revision.
+pub struct Page {
+    revision: u64,
+    start: usize,
+}
+
+impl Page {
+    /// The first one, of the objects as they were so many events ago.
+    pub fn first(store: &Store, call: &Call, events: usize) -> Self {
+        let revision = store.before(call.kind, events);
+        Page { revision, start: 0 }
+    }
+
+    /// The one that a continue token names.
+    pub fn named(token: &str) -> Option<Self> {
+        let (revision, start) = token.split_once('-')?;
+        Some(Page {
+            revision: revision.parse().ok()?,
+            start: start.parse().ok()?,
+        })
+    }
+
+    fn token(&self) -> String {
+        format!("{}-{}", self.revision, self.start)
+    }
+}
+
+pub fn expired() -> Refused {
+    Refused::new(410, "Expired", "the provided continue parameter is too old")
+}
+
+/// A page of a list, with no more objects than this and than the call wants.
+pub fn list(store: &Store, call: &Call, at: &Page, most: usize) -> Result<Value, Refused> {
     let kind = &KINDS[call.kind];
-    let (objects, revision) = store.before(call.kind, events);
+    let objects = store.at(call.kind, at.revision).ok_or_else(expired)?;
     let selector = call.selector();
-    let start: usize = call
-        .query
-        .get("continue")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0);
-    let limit: usize = call
-        .query
-        .get("limit")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(usize::MAX);
+    let limit: Option<usize> = call.query.get("limit").and_then(|text| text.parse().ok());
+    // Who names no limit reads all at once.
+    let size = limit.map_or(usize::MAX, |limit| limit.min(most));
     let mut selected = objects
         .iter()
         .filter(|(key, object)| selector.has(key, object))
-        .skip(start);
+        .skip(at.start);
     let items: Vec<Value> = selected
         .by_ref()
-        .take(limit)
+        .take(size)
         .map(|(_, object)| match call.metadata_only {
             true => json!({"metadata": object.value["metadata"]}),
             false => object.value.clone(),
         })
         .collect();
+    let next = Page {
+        revision: at.revision,
+        start: at.start + items.len(),
+    };
     let more = match selected.next() {
-        Some(_) => (start + limit).to_string(),
+        Some(_) => next.token(),
         None => String::new(),
     };
-    json!({
+    Ok(json!({
         "apiVersion": kind.api_version(), "kind": format!("{}List", kind.kind), "items": items,
-        "metadata": {"resourceVersion": revision.to_string(), "continue": more},
-    })
+        "metadata": {"resourceVersion": at.revision.to_string(), "continue": more},
+    }))
 }

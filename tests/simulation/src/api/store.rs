@@ -211,17 +211,25 @@ impl Store {
         &self.objects[kind]
     }
 
-    /// The objects of a kind as they were before its last events, and at which revision that was.
-    pub fn before(&self, kind: usize, events: usize) -> (BTreeMap<Key, Arc<Object>>, u64) {
-        let (mut all, mut revision) = (self.objects[kind].clone(), self.revision);
-        for event in self.log[kind].events.iter().rev().take(events) {
+    /// At which revision the objects of a kind were as they were before its last events.
+    pub fn before(&self, kind: usize, events: usize) -> u64 {
+        let newest = self.log[kind].events.iter().rev();
+        let last = newest.take(events).last();
+        last.map_or(self.revision, |event| event.revision - 1)
+    }
+
+    /// The objects of a kind as they were at a revision; None where that is forgotten.
+    pub fn at(&self, kind: usize, revision: u64) -> Option<BTreeMap<Key, Arc<Object>>> {
+        let log = &self.log[kind];
+        let mut all = self.objects[kind].clone();
+        let later: Vec<_> = log.from(log.first_after(revision))?.collect();
+        for event in later.into_iter().rev() {
             match &event.before {
                 None => all.remove(&event.key),
                 Some(before) => all.insert(event.key.clone(), before.clone()),
             };
-            revision = event.revision - 1;
         }
-        (all, revision)
+        Some(all)
     }
 
     /// What is new of an object that is created.
