@@ -17,11 +17,11 @@ use crate::api::policy::{Creation, Rollout, Skew};
 use crate::decide::admission::Verdict;
 use crate::decide::admission::form::Change;
 use crate::decide::admission::review::{MESSAGE_MAX, WARNING_MAX};
-use crate::decide::admission::trial::deletions::{Confirmation, Deletions, TakenAway, Tenant};
+use crate::decide::admission::trial::deletions::{Confirmation, Deletions, TakenAway};
 use crate::decide::admission::trial::live::{LiveNode, LiveNodes};
 use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
 use crate::decide::admission::trial::refused::Findings;
-use crate::decide::admission::trial::rendered::{FormTrial, RenderedRow, Version};
+use crate::decide::admission::trial::rendered::{FormTrial, Place, TriedRow};
 use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::{Offer, Sample, Samples};
 use crate::decide::hub::rows::guard::{self, guard};
@@ -131,7 +131,7 @@ impl<'a> On<'a> {
     }
 }
 
-/// Rows that the threads render together. The contents of so many rows are in memory at once.
+/// Rows that the threads try together.
 const ROWS_AT_ONCE: usize = 128;
 
 /// `go_on` is asked before each row.
@@ -156,13 +156,15 @@ pub fn of(
         hub,
         form,
     };
-    let rows: Vec<&Row> = on.rows.rows.values().collect();
+    let rows: Vec<(usize, &Row)> = on.rows.rows.values().enumerate().collect();
     let mut across = AcrossRows::default();
     'all: for rows in rows.chunks(ROWS_AT_ONCE) {
-        let rendered = parallel::map(rows, |row| go_on().then(|| form.render(row)));
-        for row in rendered {
+        let tried = parallel::map(rows, |(number, row)| {
+            go_on().then(|| form.tried(*number, row))
+        });
+        for row in tried {
             let Some(row) = row else { break 'all };
-            trial.add(&form, &row, &mut across);
+            trial.add(&form, row, &mut across);
         }
     }
     if let Some(live) = on.live.filter(|_| !change.taken_away.is_empty()) {
@@ -183,98 +185,54 @@ struct AcrossRows<'a> {
 }
 
 impl Trial {
-    fn add<'a>(
-        &mut self,
-        form: &FormTrial<'a>,
-        row: &RenderedRow<'a>,
-        across: &mut AcrossRows<'a>,
-    ) {
-        let RenderedRow {
-            row: of_row,
-            home,
-            node,
-            is_made,
-            new,
-            old,
-            placed,
-            too_large,
-        } = row;
+    fn add<'a>(&mut self, form: &FormTrial<'a>, tried: TriedRow<'a>, across: &mut AcrossRows<'a>) {
+        let TriedRow { row, new, old, .. } = &tried;
+        let row: &'a Row = row;
+        let Place { home, node, inputs } = &tried.place;
         self.tried += 1;
         let is_old_broken = old.as_ref().is_some_and(|old| !old.errors.is_empty());
         self.broken_before += usize::from(is_old_broken);
         let was_broken = |id: &String| old.as_ref().is_some_and(|old| old.has_error(id));
         let fails = |id: &String| new.has_error(id) || was_broken(id);
-        if !form.change.taken_away.iter().any(|taken| fails(&taken.id)) {
-            across.decided.insert(&of_row.uid);
+        if tried.loses_data || !form.change.taken_away.iter().any(|taken| fails(&taken.id)) {
+            across.decided.insert(&row.uid);
         }
         let resource = new.errors.iter().find(|(id, _)| !was_broken(id));
         let resource = resource.map(|(id, cause)| format!("resource '{id}': {cause}"));
-        if let Ok((group, odd)) = placed {
+        if let Ok((group, odd)) = &tried.placed {
             self.groups.extend(*group);
-            let odd = || Some((of_row.uid.clone(), odd.clone()?));
+            let odd = || Some((row.uid.clone(), odd.clone()?));
             self.odd = self.odd.take().or_else(odd);
         }
-        let unwritten = placed.as_ref().err().or(too_large.as_ref());
+        let unwritten = tried.placed.as_ref().err().or(tried.too_large.as_ref());
         self.unwritten += usize::from(unwritten.is_some());
         let cause = resource.or(unwritten.cloned());
-        let broken = cause.map(|cause| (of_row.uid.clone(), cause));
+        let broken = cause.map(|cause| (row.uid.clone(), cause));
         self.broken.extend(broken);
-        let runs = |version: &Version| node.is_some_and(|node| node.live == version.hash.as_str());
-        let changed = match node {
-            Some(_) => !runs(new),
-            None => *is_made || old.as_ref().is_none_or(|old| old.hash != new.hash),
-        };
-        self.changed += usize::from(changed);
-        self.made += usize::from(*is_made);
-        self.kept += usize::from(node.is_some_and(|node| node.is_held) && runs(new));
-        // Also of a node of which something does not render, for it goes once that is corrected.
-        if let (Some(before), true) = (old, changed && !is_made)
-            && self.add_before(form, row, before)
-        {
-            across.decided.insert(&of_row.uid);
-        }
+        self.changed += usize::from(tried.changes);
+        self.made += usize::from(tried.is_made);
+        let is_kept = |node: &LiveNode| node.is_held && new.runs(node);
+        self.kept += usize::from(node.is_some_and(is_kept));
+        self.restarts.merge(tried.restarts);
+        self.deletions.merge(tried.deletions);
         if unwritten.is_none() {
+            let content = || form.content(row);
             let of_new = Rendering {
                 form: &form.change.new,
-                inputs: &new.inputs,
+                inputs: *inputs,
                 home,
             };
+            let object = |number: usize| of_new.described(&objects::named(content(), home)[number]);
             let claims = &mut across.claims;
-            self.objects.claim(of_row, &of_new, &new.named, claims);
-            across.samples.offer(&Offer {
-                row: &of_row.uid,
+            self.objects.claim(row, &tried.objects, claims, object);
+            across.samples.offer(Offer {
+                row: &row.uid,
                 node: home,
-                has_node: !is_made,
-                new: &new.content,
-                old: old.as_ref().map(|old| &old.content),
+                has_node: !tried.is_made,
+                shapes: tried.shapes,
+                content: &content,
             });
         }
-    }
-
-    /// Adds what the change deletes and restarts of a row's node; whether data goes.
-    fn add_before(&mut self, form: &FormTrial, row: &RenderedRow, before: &Version) -> bool {
-        // What runs may be neither the old content nor the new one.
-        let is_old = |node: &LiveNode| node.live == before.hash.as_str();
-        let runs_old = row.node.is_none_or(is_old);
-        let now = &row.new.named;
-        match runs_old {
-            true => self.restarts.add(&before.named, now),
-            false => self.restarts.add_in_doubt(&row.home, now),
-        }
-        let Some(old) = &form.change.old else {
-            return false;
-        };
-        let tenant = Tenant {
-            number: self.tried,
-            old: Rendering {
-                form: old,
-                inputs: &before.inputs,
-                home: &row.home,
-            },
-            runs_old,
-        };
-        let unrendered = row.new.errors.iter().map(|(id, _)| id.clone()).collect();
-        self.deletions.add(&tenant, &before.named, now, &unrendered)
     }
 }
 

@@ -127,6 +127,22 @@ impl Deletions {
         any_data
     }
 
+    /// Adds those of another row.
+    pub fn merge(&mut self, row: Deletions) {
+        for (of, mut deleted) in row.0 {
+            let all = self.0.entry(of).or_default();
+            all.count += deleted.count;
+            all.sheds = deleted.sheds;
+            all.holds_data |= deleted.holds_data;
+            all.tenants.append(&mut deleted.tenants);
+            let room = |most: usize, taken: usize| most.saturating_sub(taken);
+            let names = room(DENIED.names, all.names.len());
+            all.names.extend(deleted.names.into_iter().take(names));
+            let looks = room(LOOKS_MAX, all.looks.len());
+            all.looks.extend(deleted.looks.into_iter().take(looks));
+        }
+    }
+
     /// The live objects that show whether data goes. Until they are seen, it does.
     pub fn looks(&self) -> impl Iterator<Item = &ObjectKey> {
         self.0.values().flat_map(|deleted| &deleted.looks)

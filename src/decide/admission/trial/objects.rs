@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -24,37 +23,58 @@ pub struct Objects {
 
 /// Rows by a hash of what they name: a fleet has many objects.
 #[derive(Default)]
-pub struct Claims<'a>(BTreeMap<[u8; 32], &'a str>);
+pub struct Claims<'a>(BTreeMap<ObjectHash, &'a str>);
 
 /// A form and a row, and where the row's node is.
 pub struct Rendering<'a> {
     pub form: &'a CompiledForm,
-    pub inputs: &'a RowInputs<'a>,
+    pub inputs: RowInputs<'a>,
     pub home: &'a NodeKey,
 }
 
 impl Rendering<'_> {
-    /// What did not render has no name. Of the kinds that have no namespaces only Namespace is known.
-    pub fn objects(&self, content: &Value) -> Vec<(ObjectKey, Resource)> {
-        let lists = ARRAYS
-            .iter()
-            .filter_map(|array| content.get(array)?.as_array());
-        let all = lists
-            .flatten()
-            .filter_map(|resource| Resource::deserialize(resource).ok());
-        let rendered = all.filter(|resource| resource.render_error.is_empty());
-        let named = rendered.map(|resource| {
-            let key = object_key(&resource, self.home, scope(&resource));
-            (key, resource)
-        });
-        named.collect()
-    }
-
     /// None where a value of the row is in it that is not for everybody.
     pub fn shown(&self, resource: &Resource, text: &str) -> Option<String> {
-        let shown = self.form.shown(&resource.id, self.inputs, text);
+        let shown = self.form.shown(&resource.id, &self.inputs, text);
         Some(shown).filter(|shown| !shown.contains(HIDDEN))
     }
+
+    /// An object, in words.
+    pub fn described(&self, (key, resource): &(ObjectKey, Resource)) -> String {
+        let kind = &key.kind.kind;
+        match self.shown(resource, &key.name) {
+            Some(name) => format!("{kind} {name:?}"),
+            None => format!("the same {kind}"),
+        }
+    }
+}
+
+/// The resources of a content and their objects. What did not render has no name. Of the kinds that have no namespaces only Namespace is
+/// known.
+pub fn named(content: Value, home: &NodeKey) -> Vec<(ObjectKey, Resource)> {
+    let Value::Object(mut lists) = content else {
+        return vec![];
+    };
+    let lists = ARRAYS.iter().filter_map(|array| lists.remove(*array));
+    let all = lists.flat_map(|list| match list {
+        Value::Array(list) => list,
+        _ => vec![],
+    });
+    let resources = all.filter_map(|mut resource| {
+        // The manifest, which is most of it, is moved and not copied.
+        let manifest = resource.get_mut("spec").map(Value::take);
+        let resource: Resource = serde_json::from_value(resource).ok()?;
+        Some(Resource {
+            spec: manifest.unwrap_or_default(),
+            ..resource
+        })
+    });
+    let rendered = resources.filter(|resource| resource.render_error.is_empty());
+    let named = rendered.map(|resource| {
+        let key = object_key(&resource, home, scope(&resource));
+        (key, resource)
+    });
+    named.collect()
 }
 
 pub fn scope(resource: &Resource) -> Scope {
@@ -69,31 +89,31 @@ pub fn identity(key: &ObjectKey) -> [&str; 4] {
     [key.kind.group(), &key.kind.kind, &key.namespace, &key.name]
 }
 
+/// Stands for an object among those of a fleet.
+pub type ObjectHash = [u8; 32];
+
+pub fn hash(key: &ObjectKey) -> ObjectHash {
+    Sha256::digest(identity(key).join("\0")).into()
+}
+
 impl Objects {
-    /// Rows do not share an object, whatever their forms' policies.
+    /// Rows do not share an object, whatever their forms' policies. `what`: the row's object of this number, in words.
     pub fn claim<'a>(
         &mut self,
         row: &'a Row,
-        new: &Rendering,
-        named: &[(ObjectKey, Resource)],
+        objects: &[ObjectHash],
         claims: &mut Claims<'a>,
+        what: impl Fn(usize) -> String,
     ) {
         let row = row.uid.as_str();
-        for object in named {
-            let hash = Sha256::digest(identity(&object.0).join("\0"));
-            let first = *claims.0.entry(hash.into()).or_insert(row);
+        for (number, object) in objects.iter().enumerate() {
+            let first = *claims.0.entry(*object).or_insert(row);
             if first == row {
                 continue;
             }
             self.clashes += 1;
-            self.clash.get_or_insert_with(|| {
-                let kind = &object.0.kind.kind;
-                let what = match new.shown(&object.1, &object.0.name) {
-                    Some(name) => format!("{kind} {name:?}"),
-                    None => format!("the same {kind}"),
-                };
-                (first.to_owned(), row.to_owned(), what)
-            });
+            let clash = || (first.to_owned(), row.to_owned(), what(number));
+            self.clash.get_or_insert_with(clash);
         }
     }
 

@@ -1,14 +1,17 @@
-//! One row of a trial: rendered by the changed form and by the stored form. It needs no other row, so rows are rendered in parallel.
+//! One row of a trial: rendered by the changed form and by the stored form, and compared. It needs no other row, so rows are tried in
+//! parallel, and what was rendered is dropped where it was made: of the few rows that an answer needs whole, it is rendered again.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::resource::Resource;
 use crate::decide::admission::form::Change;
 use crate::decide::admission::trial::On;
+use crate::decide::admission::trial::deletions::{Deletions, Tenant};
 use crate::decide::admission::trial::live::LiveNode;
-use crate::decide::admission::trial::objects::Rendering;
-use crate::decide::child::{NodeKey, ObjectKey};
+use crate::decide::admission::trial::objects::{self, ObjectHash, Rendering};
+use crate::decide::admission::trial::restarts::Restarts;
+use crate::decide::admission::trial::sample::{self, Shape};
+use crate::decide::child::NodeKey;
 use crate::decide::hub::render::{CompiledForm, RowInputs};
 use crate::decide::hub::rows::Row;
 use crate::decide::hub::rows::names::node_name;
@@ -23,44 +26,67 @@ pub struct FormTrial<'a> {
     pub form: &'a str,
 }
 
-/// A row as the form renders it, and as it did.
-pub struct RenderedRow<'a> {
-    pub row: &'a Row,
+/// What a row is rendered with, and where its node is.
+pub struct Place<'a> {
     pub home: NodeKey,
     pub node: Option<&'a LiveNode>,
+    pub inputs: RowInputs<'a>,
+}
+
+/// A row as the form renders it, compared with how it did.
+pub struct TriedRow<'a> {
+    pub row: &'a Row,
+    pub place: Place<'a>,
     /// Its node is not there yet.
     pub is_made: bool,
-    pub new: Version<'a>,
+    pub new: Version,
     /// None where the form is new, or the row.
-    pub old: Option<Version<'a>>,
+    pub old: Option<Version>,
     /// The first group of the order that the row is in, and a condition that is neither true nor false; or why that is not known.
     pub placed: Result<(Option<usize>, Option<String>), String>,
     pub too_large: Option<String>,
+    /// The content of its node changes; one that is made included.
+    pub changes: bool,
+    pub restarts: Restarts,
+    pub deletions: Deletions,
+    /// What the change deletes of it holds data.
+    pub loses_data: bool,
+    pub objects: Vec<ObjectHash>,
+    /// Of the resources that change: id and shape.
+    pub shapes: Vec<(String, Shape)>,
 }
 
 /// One of the two.
-pub struct Version<'a> {
-    pub inputs: RowInputs<'a>,
-    pub content: Value,
-    pub errors: Vec<(String, String)>,
+pub struct Version {
     pub hash: Hash,
-    pub named: Vec<(ObjectKey, Resource)>,
+    pub errors: Vec<(String, String)>,
 }
 
-impl Version<'_> {
+impl Version {
+    fn of(content: &Value, errors: Vec<(String, String)>) -> Self {
+        Version {
+            hash: content::hash(Some(content)),
+            errors,
+        }
+    }
+
     pub fn has_error(&self, id: &String) -> bool {
         self.errors.iter().any(|(of, _)| of == id)
+    }
+
+    pub fn runs(&self, node: &LiveNode) -> bool {
+        node.live == self.hash.as_str()
     }
 }
 
 impl<'a> FormTrial<'a> {
-    pub fn render(&self, row: &'a Row) -> RenderedRow<'a> {
-        let FormTrial { change, on, .. } = *self;
+    pub fn place(&self, row: &'a Row) -> Place<'a> {
+        let live = self.on.live;
         let home = NodeKey {
             namespace: self.namespace.to_owned(),
             name: node_name(&row.uid, self.form),
         };
-        let node = on.live.and_then(|live| live.get(&home.name));
+        let node = live.and_then(|live| live.get(&home.name));
         let inputs = RowInputs {
             hub: self.hub,
             form: self.form,
@@ -68,41 +94,89 @@ impl<'a> FormTrial<'a> {
             first_seen: node
                 .and_then(|node| node.first_seen)
                 .unwrap_or(Timestamp::UNIX_EPOCH),
-            seed: on.live.and_then(|live| live.seed).unwrap_or_default(),
+            seed: live.and_then(|live| live.seed).unwrap_or_default(),
         };
-        let version = |form: &CompiledForm, inputs: RowInputs<'a>| {
+        Place { home, node, inputs }
+    }
+
+    /// What the changed form makes of a row.
+    pub fn content(&self, row: &'a Row) -> Value {
+        self.change.new.render(&self.place(row).inputs).0
+    }
+
+    /// What the form was, and the row as it was read then.
+    fn before(&self, row: &'a Row) -> Option<(&'a CompiledForm, &'a Row)> {
+        let row = match self.on.before {
+            Some(before) => before.rows.get(&row.uid)?,
+            None => row,
+        };
+        Some((self.change.old.as_ref()?, row))
+    }
+
+    /// `number`: of the row.
+    pub fn tried(&self, number: usize, row: &'a Row) -> TriedRow<'a> {
+        let form = &self.change.new;
+        let place = self.place(row);
+        let Place { home, node, inputs } = &place;
+        let is_made = self.on.live.is_some() && node.is_none();
+        let (content, errors) = form.render(inputs);
+        let new = Version::of(&content, errors);
+        let before = self.before(row).map(|(form, row)| {
+            let inputs = RowInputs { row, ..*inputs };
             let (content, errors) = form.render(&inputs);
-            let of = Rendering {
-                form,
-                inputs: &inputs,
-                home: &home,
-            };
-            Version {
-                hash: content::hash(Some(&content)),
-                named: of.objects(&content),
-                inputs,
-                content,
-                errors,
+            (Rendering { form, inputs, home }, content, errors)
+        });
+        let (mut before, old) = match before {
+            None => (None, None),
+            Some((old, content, errors)) => {
+                let version = Version::of(&content, errors);
+                (Some((old, content)), Some(version))
             }
         };
-        let new = version(&change.new, inputs);
-        let before = match on.before {
-            Some(before) => before.rows.get(&row.uid),
-            None => Some(row),
+        let changes = match node {
+            Some(node) => !new.runs(node),
+            None => is_made || old.as_ref().is_none_or(|old| old.hash != new.hash),
         };
-        let old = change.old.as_ref().zip(before);
-        let placed = change.new.group(&inputs);
-        let placed = placed.and_then(|placed| change.new.domains(&inputs).map(|_| placed));
-        let fits = content::check_size(Some(&new.content));
-        RenderedRow {
+        let placed = form.group(inputs);
+        let placed = placed.and_then(|placed| form.domains(inputs).map(|_| placed));
+        let fits = content::check_size(Some(&content));
+        let shapes = sample::shapes(&content, before.as_ref().map(|(_, content)| content));
+        let now = objects::named(content, home);
+        let (mut restarts, mut deletions) = (Restarts::default(), Deletions::default());
+        let mut loses_data = false;
+        // Also of a node of which something does not render, for it goes once that is corrected.
+        if let (true, Some((rendering, content)), Some(old)) =
+            (changes && !is_made, before.take(), &old)
+        {
+            let named = objects::named(content, home);
+            // What runs may be neither the old content nor the new one.
+            let runs_old = node.is_none_or(|node| old.runs(node));
+            match runs_old {
+                true => restarts.add(&named, &now),
+                false => restarts.add_in_doubt(home, &now),
+            }
+            let tenant = Tenant {
+                number,
+                old: rendering,
+                runs_old,
+            };
+            let unrendered = new.errors.iter().map(|(id, _)| id.clone()).collect();
+            loses_data = deletions.add(&tenant, &named, &now, &unrendered);
+        }
+        TriedRow {
             row,
-            node,
-            is_made: on.live.is_some() && node.is_none(),
-            old: old.map(|(form, row)| version(form, RowInputs { row, ..inputs })),
+            is_made,
+            changes,
+            old,
             new,
             placed,
             too_large: fits.err().map(|error| error.to_string()),
-            home,
+            restarts,
+            deletions,
+            loses_data,
+            objects: now.iter().map(|(key, _)| objects::hash(key)).collect(),
+            shapes,
+            place,
         }
     }
 }

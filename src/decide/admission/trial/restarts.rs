@@ -39,6 +39,14 @@ impl Restarts {
         }
     }
 
+    /// Adds those of another row.
+    pub fn merge(&mut self, row: Restarts) {
+        for (kind, count) in row.by_kind {
+            *self.by_kind.entry(kind).or_default() += count;
+        }
+        self.in_doubt.extend(row.in_doubt);
+    }
+
     /// The nodes that show what runs. Until they are seen, all of their workloads may restart.
     pub fn looks(&self) -> impl Iterator<Item = &NodeKey> {
         self.in_doubt.keys()

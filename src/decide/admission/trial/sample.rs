@@ -37,8 +37,10 @@ pub struct Offer<'a> {
     pub node: &'a NodeKey,
     /// The row's node is there: only then does the API server say what cannot be changed.
     pub has_node: bool,
-    pub new: &'a Value,
-    pub old: Option<&'a Value>,
+    /// Of the resources that change: id and shape.
+    pub shapes: Vec<(String, Shape)>,
+    /// Renders the row again.
+    pub content: &'a dyn Fn() -> Value,
 }
 
 /// What the rows offered so far are tried with.
@@ -57,15 +59,8 @@ struct Chosen {
 }
 
 impl Samples {
-    pub fn offer(&mut self, offer: &Offer) {
-        if self.is_full() {
-            return;
-        }
-        let changed = || resources(offer.new).filter(|resource| is_changed(resource, offer.old));
-        let shapes: Vec<(&Value, Shape)> = changed()
-            .map(|resource| (resource, Shape::of(resource)))
-            .collect();
-        if shapes.is_empty() {
+    pub fn offer(&mut self, offer: Offer) {
+        if self.is_full() || offer.shapes.is_empty() {
             return;
         }
         let is_first = match &self.first {
@@ -74,11 +69,9 @@ impl Samples {
         };
         let chosen = || self.first.iter().chain(&self.other_types);
         let is_news = |of: fn(&Shape) -> &[u8], known: &[&Chosen]| {
-            shapes.iter().any(|(resource, shape)| {
+            offer.shapes.iter().any(|(id, shape)| {
                 let mut known = known.iter().flat_map(|chosen| &chosen.tried);
-                !known.any(|(sample, known)| {
-                    resource["id"] == sample.resource.id.as_str() && of(known) == of(shape)
-                })
+                !known.any(|(sample, known)| *id == sample.resource.id && of(known) == of(shape))
             })
         };
         let by_type: Vec<&Chosen> = chosen().collect();
@@ -95,13 +88,9 @@ impl Samples {
         if list.as_ref().is_some_and(|list| list.len() >= ROWS_MAX - 1) {
             return;
         }
-        let tried = shapes.into_iter().filter_map(|(resource, shape)| {
-            let sample = offer.sample(resource)?;
-            Some((sample, shape))
-        });
         let chosen = Chosen {
             has_node: offer.has_node,
-            tried: tried.collect(),
+            tried: offer.tried(),
         };
         match list {
             None => self.first = Some(chosen),
@@ -131,31 +120,45 @@ impl Samples {
     }
 }
 
-/// What did not render is no manifest.
-fn is_changed(resource: &Value, old: Option<&Value>) -> bool {
-    let renders = resource["renderError"].as_str().is_none_or(str::is_empty);
-    let of_old = |old: &&Value| old["id"] == resource["id"];
-    renders && old.and_then(|old| resources(old).find(of_old)) != Some(resource)
+/// Id and shape of the resources that are others than they were. What did not render is no manifest.
+pub fn shapes(new: &Value, old: Option<&Value>) -> Vec<(String, Shape)> {
+    let renders = |resource: &&Value| resource["renderError"].as_str().is_none_or(str::is_empty);
+    let is_changed = |resource: &&Value| {
+        let of_old = |old: &&Value| old["id"] == resource["id"];
+        old.and_then(|old| resources(old).find(of_old)) != Some(*resource)
+    };
+    let changed = resources(new).filter(renders).filter(is_changed);
+    let shapes = changed.filter_map(|resource| {
+        let id = resource["id"].as_str()?.to_owned();
+        Some((id, Shape::of(resource)))
+    });
+    shapes.collect()
 }
 
 impl Offer<'_> {
-    fn sample(&self, resource: &Value) -> Option<Sample> {
-        let kind = kind_of(&resource["spec"]);
-        let resource = Resource::deserialize(resource).ok()?;
-        let namespace = object_key(&resource, self.node, Scope::Namespaced).namespace;
-        let makes = |other: &Value| {
-            let other = Resource::deserialize(other).ok()?;
-            let made = object_key(&other, self.node, Scope::Cluster);
-            (made.kind.kind == "Namespace").then_some(made.name == namespace)
-        };
-        let makes_namespace = resources(self.new).any(|other| makes(other) == Some(true));
-        Some(Sample {
-            row: self.row.to_owned(),
-            node: self.node.clone(),
-            brings_kind: resources(self.new).any(|other| defines(&other["spec"], &kind)),
-            makes_namespace,
-            resource,
-        })
+    fn tried(self) -> Vec<(Sample, Shape)> {
+        let content = (self.content)();
+        let all: Vec<Resource> = resources(&content)
+            .filter_map(|resource| Resource::deserialize(resource).ok())
+            .collect();
+        let tried = self.shapes.into_iter().filter_map(|(id, shape)| {
+            let resource = all.iter().find(|resource| resource.id == id)?;
+            let kind = kind_of(&resource.spec);
+            let namespace = object_key(resource, self.node, Scope::Namespaced).namespace;
+            let makes_namespace = |other: &Resource| {
+                let made = object_key(other, self.node, Scope::Cluster);
+                made.kind.kind == "Namespace" && made.name == namespace
+            };
+            let sample = Sample {
+                row: self.row.to_owned(),
+                node: self.node.clone(),
+                brings_kind: all.iter().any(|other| defines(&other.spec, &kind)),
+                makes_namespace: all.iter().any(makes_namespace),
+                resource: resource.clone(),
+            };
+            Some((sample, shape))
+        });
+        tried.collect()
     }
 }
 
@@ -169,7 +172,7 @@ fn defines(manifest: &Value, kind: &Kind) -> bool {
 
 /// The types of a resource's values in their order, and the kinds of characters of its texts.
 #[derive(PartialEq)]
-struct Shape {
+pub struct Shape {
     types: Vec<u8>,
     texts: Vec<u8>,
 }
@@ -250,10 +253,10 @@ mod tests {
                 row,
                 node: &node,
                 has_node: *has_node,
-                new,
-                old,
+                shapes: shapes(new, old),
+                content: &|| new.clone(),
             };
-            samples.offer(&offer);
+            samples.offer(offer);
         }
         let samples = samples.finish().into_iter();
         samples
@@ -325,11 +328,11 @@ mod tests {
             row: "a",
             node: &node,
             has_node: true,
-            new: &new,
-            old: None,
+            shapes: shapes(&new, None),
+            content: &|| new.clone(),
         };
         let mut samples = Samples::default();
-        samples.offer(&offer);
+        samples.offer(offer);
         let of = |f: fn(&Sample) -> bool| {
             let all = samples.first.iter().flat_map(|chosen| &chosen.tried);
             let all = all.filter(|(sample, _)| f(sample));
