@@ -129,6 +129,8 @@ pub struct World {
     node_memory: Mutex<BTreeMap<NodeKey, Box<node::NodeMemory>>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::HubMemory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::RolloutMemory>>,
+    /// The hubs for whose next pass of the release loop somebody waits.
+    hurried: Mutex<BTreeSet<HubKey>>,
     pub recordings: Recordings,
     pub shards: shards::Shards,
 }
@@ -224,6 +226,7 @@ impl World {
             node_memory: Mutex::default(),
             hub_memory: Mutex::default(),
             rollout_memory: Mutex::default(),
+            hurried: Mutex::default(),
             recordings: Recordings::default(),
             shards: shards::Shards::default(),
         })
@@ -377,6 +380,12 @@ impl World {
             rendered.remove(&(form.namespace.clone(), form.name.clone()));
         }
         self.databases.forget(key);
+    }
+
+    /// Somebody waits for the next pass of the hub's release loop: it comes at once, without a rest before it.
+    fn hurry(&self, hub: &HubKey) {
+        self.hurried.lock().insert(hub.clone());
+        self.rollout_queue.add(hub.clone());
     }
 
     /// Nothing is kept of a hub whose nodes another replica releases.

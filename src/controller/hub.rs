@@ -287,7 +287,7 @@ async fn reopen(world: &World, hub: &HubKey, desired: &BTreeMap<String, Arc<Desi
             next = world.forms_told.notified();
         }
     };
-    world.rollout_queue.add(hub.clone());
+    world.hurry(hub);
     if tokio::time::timeout(REOPENED_WITHIN, told).await.is_err() {
         tracing::warn!(
             ?hub,

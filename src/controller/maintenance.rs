@@ -85,6 +85,11 @@ pub async fn lead_with(world: Arc<World>, workers: Workers, maintenance: Option<
     }
 }
 
+/// Whether there is anything to do with it, or to take back.
+fn concerns(node: &KubernetesNode) -> bool {
+    node.request != Request::None || node.status.is_some()
+}
+
 impl Maintenance {
     pub fn new(world: Arc<World>, settings: Settings, metrics: Metrics) -> Arc<Self> {
         Arc::new(Maintenance {
@@ -126,8 +131,6 @@ impl Maintenance {
                 let node = KubernetesNode::of(&object).digest();
                 let name = node.name.clone();
                 let before = self.nodes.lock().insert(name.clone(), node.clone());
-                let concerns =
-                    |node: &KubernetesNode| node.request != Request::None || node.status.is_some();
                 // Somebody may remove the request and the status in one write.
                 let concerned = before.as_ref().is_some_and(concerns);
                 if before.as_ref() != Some(&node) && (concerns(&node) || concerned) {
@@ -143,6 +146,14 @@ impl Maintenance {
             Change::Restarted | Change::Listed | Change::Refused(_) => {}
         }
         self.metrics.count(self.nodes.lock().values());
+    }
+
+    /// A Lease that is open while nobody asks for maintenance: the request that opened it arrived after that had been taken back.
+    fn wake_forgotten(&self, open: &[String]) {
+        let nodes = self.nodes.lock();
+        let is_asked = |name: &&String| nodes.get(*name).is_some_and(concerns);
+        let forgotten = open.iter().filter(|name| !is_asked(name));
+        forgotten.for_each(|name| self.queue.add(name.clone()));
     }
 
     /// A place is free.
@@ -219,6 +230,7 @@ impl Maintenance {
         };
         if begins(&self.settings.policy, &observed) {
             observed.others = self.others(name).await?;
+            self.wake_forgotten(&observed.others);
             if observed.others.len() < self.settings.policy.nodes_max {
                 observed.full_windows = self.full_windows(name).await?;
             }

@@ -80,13 +80,14 @@ const REQUESTS_MAX: usize = 16;
 type RenderedForms = BTreeMap<(String, String), Rendered>;
 
 pub async fn reconcile(world: Arc<World>, key: HubKey) -> Option<Duration> {
+    let hurries = world.hurried.lock().remove(&key);
     if !world.leads(&key) {
         world.forget_rollout(&key);
         return None;
     }
     let memory = world.rollout_memory.lock().remove(&key).unwrap_or_default();
     let rest = memory.rests_until.map(|until| until - clock::instant());
-    if let Some(rest) = rest.filter(|rest| !rest.is_zero()) {
+    if let Some(rest) = rest.filter(|rest| !rest.is_zero() && !hurries) {
         world.rollout_memory.lock().insert(key, memory);
         return Some(rest);
     }

@@ -89,6 +89,7 @@ pub async fn write_nodes(
     let first = writes.iter().filter(|write| write.waits).take(IN_TURN);
     let in_turn: BTreeSet<&str> = first.map(|write| write.name.as_str()).collect();
     let mut running = FuturesUnordered::new();
+    let mut may_be_released = false;
     loop {
         let may_go = |write: &&NodeWrite, running: usize| match write.waits {
             true if in_turn.contains(write.name.as_str()) => running == 0,
@@ -124,6 +125,10 @@ pub async fn write_nodes(
             Ok(object) => {
                 let now = world.nodes.learn_new(&object, asked);
                 world.look_at(&now);
+                // The first one: who applied the change looks for it.
+                if now.held() && !std::mem::replace(&mut may_be_released, true) {
+                    world.hurry(hub);
+                }
                 // The gate lets a forced node go, whatever the write asks for.
                 let way = write.way.or(now.forced.then_some(Way::Forced));
                 if let Some(way) = way.filter(|_| !now.held())

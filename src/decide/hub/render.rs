@@ -41,6 +41,8 @@ pub struct CompiledForm {
 }
 
 struct CompiledResource {
+    /// Of everything that it is rendered from but the row.
+    source: String,
     /// Everything that is not a template.
     fixed: Resource,
     name: Template,
@@ -92,6 +94,9 @@ pub enum FormError {
     #[error("resource '{id}' has no {field}; every manifest needs one")]
     Incomplete { id: String, field: &'static str },
 }
+
+/// A form's resources with their templates filled in, or why one cannot be; in the form's order.
+pub struct Filled(Vec<Result<Resource, String>>);
 
 /// What a row brings to its templates.
 #[derive(Clone, Copy)]
@@ -175,18 +180,51 @@ impl CompiledForm {
         &self.hash
     }
 
+    /// What the templates of a row's resources give.
+    pub fn fill(&self, inputs: &RowInputs) -> Filled {
+        self.fill_all(inputs, |_| None)
+    }
+
+    /// The same, for a row that another form's templates were filled for: what both forms have is filled once.
+    pub fn fill_like(
+        &self,
+        inputs: &RowInputs,
+        (other, filled): (&CompiledForm, &Filled),
+    ) -> Filled {
+        let all = || other.resources.iter().zip(&filled.0);
+        self.fill_all(inputs, |source| {
+            let same = all().find(|((_, resource), _)| resource.source == source);
+            same.map(|(_, filled)| filled.clone())
+        })
+    }
+
+    fn fill_all(
+        &self,
+        inputs: &RowInputs,
+        known: impl Fn(&str) -> Option<Result<Resource, String>>,
+    ) -> Filled {
+        let variables = variables(inputs);
+        let of_row = Inputs::new(&variables, None, LIMITS).within(&row_budget());
+        let fill = |(_, resource): &(_, CompiledResource)| {
+            known(&resource.source).unwrap_or_else(|| {
+                let id = &resource.fixed.id;
+                let facts = facts::of(inputs.first_seen, inputs.seed, &inputs.row.uid, id);
+                resource.render(&of_row.clone().with_facts(facts))
+            })
+        };
+        Filled(self.resources.iter().map(fill).collect())
+    }
+
     /// The resource arrays, and the resources that did not render: id and why. Those are in the content too, without a
     /// manifest, so that nobody takes them for deleted.
     pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
-        let variables = variables(inputs);
-        let of_row = Inputs::new(&variables, None, LIMITS).within(&row_budget());
+        self.finish(inputs, self.fill(inputs))
+    }
+
+    /// The second half of [`render`](Self::render): whether each resource may be where its templates say.
+    pub fn finish(&self, inputs: &RowInputs, filled: Filled) -> (Value, Vec<(String, String)>) {
+        let Filled(rendered) = filled;
         let (mut arrays, mut errors) = (Map::new(), vec![]);
-        let mut rendered = vec![];
-        for (_, resource) in &self.resources {
-            let id = &resource.fixed.id;
-            let facts = facts::of(inputs.first_seen, inputs.seed, &inputs.row.uid, id);
-            rendered.push(resource.render(&of_row.clone().with_facts(facts)));
-        }
         let created = namespaces::created(rendered.iter().flatten());
         let allowed = namespaces::Allowed {
             listed: &self.allowed_namespaces,
@@ -223,7 +261,7 @@ impl CompiledForm {
                     _ => Ok(rendered),
                 })
                 .unwrap_or_else(|error| {
-                    let error = hinted(error, &variables);
+                    let error = hinted(error, &variables(inputs));
                     errors.push((resource.fixed.id.clone(), error.clone()));
                     resource.unrendered(error)
                 });
@@ -470,7 +508,12 @@ impl CompiledResource {
             "" => text("/metadata/namespace"),
             template => template,
         };
+        let source = match engine {
+            Engine::Go => json!(["go", resource]),
+            Engine::Jinja => json!(["jinja", resource]),
+        };
         Ok(CompiledResource {
+            source: content::hash_value(&source),
             fixed,
             name_is_chosen: is_template(name),
             namespace_is_chosen: is_template(chosen),

@@ -91,9 +91,9 @@ pub fn hash(spec: Option<&Value>) -> Hash {
     arrays.sort_unstable();
     let mut digest = ListsDigest::default();
     for array in arrays {
-        let list = spec.and_then(|spec| spec.get(array));
-        if let Some(list) = list.filter(|list| list.is_array()) {
-            digest.add(array, list).expect("a value can be read");
+        let list = spec.and_then(|spec| spec.get(array)?.as_array());
+        if let Some(list) = list {
+            digest.add_values(array, list);
         }
     }
     Hash::of(digest)

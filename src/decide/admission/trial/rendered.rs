@@ -119,13 +119,23 @@ impl<'a> FormTrial<'a> {
         let place = self.place(row);
         let Place { home, node, inputs } = &place;
         let is_made = self.on.live.is_some() && node.is_none();
-        let (content, errors) = form.render(inputs);
-        let new = Version::of(&content, errors);
-        let before = self.before(row).map(|(form, row)| {
-            let inputs = RowInputs { row, ..*inputs };
-            let (content, errors) = form.render(&inputs);
-            (Rendering { form, inputs, home }, content, errors)
+        let filled = form.fill(inputs);
+        let before = self.before(row).map(|(old, row)| {
+            let of_old = RowInputs { row, ..*inputs };
+            let filled = match self.on.before {
+                None => old.fill_like(&of_old, (form, &filled)),
+                Some(_) => old.fill(&of_old),
+            };
+            let (content, errors) = old.finish(&of_old, filled);
+            let rendering = Rendering {
+                form: old,
+                inputs: of_old,
+                home,
+            };
+            (rendering, content, errors)
         });
+        let (content, errors) = form.finish(inputs, filled);
+        let new = Version::of(&content, errors);
         let (mut before, old) = match before {
             None => (None, None),
             Some((old, content, errors)) => {

@@ -1,5 +1,5 @@
 //! The canonical form of JSON, of which hashes are made: sorted keys, and numbers as they are after one trip through the API server.
-//! Text and values are read by the same visitor, piece by piece, so that one form serves both and nothing is built in between.
+//! Of text nothing is built first: a visitor reads it piece by piece. Values, of which a sync and a trial hash very many, are walked.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -40,6 +40,23 @@ impl<'de> ListsDigest<'de> {
             ends: &mut ends,
         };
         resources.deserialize(list)?;
+        self.add_resources(name, &ends);
+        Ok(())
+    }
+
+    /// The same of a list that is a value.
+    pub fn add_values(&mut self, name: &str, list: &[Value]) {
+        self.form.text.clear();
+        let mut ends = vec![0];
+        for resource in list {
+            self.form.resource(resource);
+            ends.push(self.form.text.len());
+        }
+        self.add_resources(name, &ends);
+    }
+
+    /// `ends`: where in the text each resource ends.
+    fn add_resources(&mut self, name: &str, ends: &[usize]) {
         let text = &self.form.text;
         let mut resources: Vec<&[u8]> = ends.windows(2).map(|at| &text[at[0]..at[1]]).collect();
         resources.sort_unstable();
@@ -51,7 +68,6 @@ impl<'de> ListsDigest<'de> {
             self.digest.update((resource.len() as u64).to_be_bytes());
             self.digest.update(resource);
         }
-        Ok(())
     }
 
     /// In how many levels arrays and objects of a resource are nested at most, itself included.
@@ -67,11 +83,7 @@ impl<'de> ListsDigest<'de> {
 /// Digits of the hash of any JSON value.
 pub fn digits_of(value: &Value) -> String {
     let mut form = CanonicalText::default();
-    let piece = Piece {
-        form: &mut form,
-        is_resource: false,
-    };
-    piece.deserialize(value).expect("a value can be read");
+    form.value(value);
     digits(Sha256::new_with_prefix(&form.text))
 }
 
@@ -97,6 +109,64 @@ impl CanonicalText<'_> {
         }
         self.text.extend_from_slice(rest);
         self.text.push(b'"');
+    }
+
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.text.extend(b"null"),
+            Value::Bool(yes) => self.bool(*yes),
+            Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(number), _) => self.integer(number),
+                (None, double) => self.double(double.unwrap_or_default()),
+            },
+            Value::String(text) => self.string(text),
+            Value::Array(items) => {
+                self.open(b'[');
+                for item in items {
+                    self.value(item);
+                    self.text.push(b',');
+                }
+                self.close(b']');
+            }
+            Value::Object(fields) => {
+                self.open(b'{');
+                // In the order of their names, as the map has them.
+                for (name, value) in fields {
+                    self.string(name);
+                    self.text.push(b':');
+                    self.value(value);
+                    self.text.push(b',');
+                }
+                self.close(b'}');
+            }
+        }
+    }
+
+    /// An item of a list of resources.
+    fn resource(&mut self, resource: &Value) {
+        let Value::Object(fields) = resource else {
+            return self.value(resource);
+        };
+        // Before it, so that the sorted texts are in the order of ids.
+        self.value(fields.get("id").unwrap_or(&Value::Null));
+        self.open(b'{');
+        for (name, value) in fields {
+            let at = self.text.len();
+            self.string(name);
+            self.text.push(b':');
+            let value_at = self.text.len();
+            self.value(value);
+            match is_left_out(name, &self.text[value_at..]) {
+                true => self.text.truncate(at),
+                false => self.text.push(b','),
+            }
+        }
+        self.close(b'}');
+    }
+
+    fn bool(&mut self, yes: bool) {
+        let text: &[u8] = if yes { b"true" } else { b"false" };
+        self.text.extend(text);
     }
 
     fn integer(&mut self, number: i64) {
@@ -212,8 +282,7 @@ impl<'de> Visitor<'de> for Piece<'_, 'de> {
     }
 
     fn visit_bool<E>(self, yes: bool) -> Result<(), E> {
-        let text: &[u8] = if yes { b"true" } else { b"false" };
-        self.form.text.extend(text);
+        self.form.bool(yes);
         Ok(())
     }
 
