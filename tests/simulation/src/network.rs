@@ -100,6 +100,7 @@ fn author(shared: &Shared, life: &Life, call: &Call) -> Author {
         planned: views.planned,
         verb: call.verb,
         for_review: reviews::is_one(),
+        for_gone: false,
     }
 }
 

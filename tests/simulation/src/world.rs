@@ -335,7 +335,11 @@ impl World {
                 "namespaces {namespace:?} not found"
             )));
         }
-        let answer = self.write(OPERATOR, call, Some(*author))?;
+        let author = Author {
+            for_gone: call.kind == DEPLOYMENT && self.witness.is_for_gone(&call.body),
+            ..*author
+        };
+        let answer = self.write(OPERATOR, call, Some(author))?;
         let revision = self.store.revision;
         match (call.kind, call.verb) {
             (DEPLOYMENT, Verb::Get) if !author.for_review => {

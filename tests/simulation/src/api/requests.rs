@@ -109,6 +109,10 @@ impl Call {
         let kind = KINDS[self.kind].kind;
         let status = if self.of_status { " status" } else { "" };
         let body = match self.verb {
+            Verb::Apply if self.kind == DEPLOYMENT => {
+                let owner = &self.body["metadata"]["ownerReferences"][0]["uid"];
+                format!(" {} for {owner}", self.body["spec"]["image"])
+            }
             Verb::Get | Verb::List | Verb::Watch | Verb::Apply | Verb::Create => String::new(),
             _ => format!(" {}", self.body),
         };
