@@ -423,10 +423,13 @@ impl World {
         }
         for form in [before, now].into_iter().flatten() {
             let hub = (form.namespace.clone(), form.hub_id.clone());
-            self.rollout_queue.add(hub.clone());
             let same = matches!((before, now), (Some(a), Some(b)) if a.uid == b.uid && a.generation == b.generation && a.annotations == b.annotations);
-            if !same {
-                self.hub_queue.add(hub);
+            match same {
+                true => self.rollout_queue.add(hub),
+                false => {
+                    self.hurry(&hub);
+                    self.hub_queue.add(hub);
+                }
             }
         }
     }
@@ -447,10 +450,10 @@ impl World {
             self.metrics.forget_hub(&key);
             self.databases.forget(&key);
         }
-        if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout)
-            || before.map(|h| (h.generation, &h.annotations))
-                != now.map(|h| (h.generation, &h.annotations))
-        {
+        let said = |hub: &Hub| (hub.generation, hub.annotations.clone());
+        if before.map(said) != now.map(said) {
+            self.hurry(&key);
+        } else if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout) {
             self.rollout_queue.add(key);
         }
     }

@@ -182,6 +182,8 @@ async fn act(
     };
     let (mut source, mut plan, broken) = decide(world, (hub, spec), rows, memory, seed);
     source.keep_written(&plan.writes);
+    // A row counts as written only once its node holds what is here; what was rendered before is not needed any more.
+    memory.rendered = std::mem::take(&mut plan.rendered);
     let mut failures = vec![];
     let makes = plan.writes.iter().any(|write| write.makes);
     let waits = plan.creations_held.is_some();
@@ -219,7 +221,6 @@ async fn act(
     memory.failing = failing
         .map(|failure| (failure.name.clone(), failure.times))
         .collect();
-    memory.rendered = plan.rendered;
     for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
         memory.rendered.remove(write);
     }

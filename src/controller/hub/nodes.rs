@@ -89,7 +89,7 @@ pub async fn write_nodes(
     let first = writes.iter().filter(|write| write.waits).take(IN_TURN);
     let in_turn: BTreeSet<&str> = first.map(|write| write.name.as_str()).collect();
     let mut running = FuturesUnordered::new();
-    let mut may_be_released = false;
+    let mut has_hurried = false;
     loop {
         let may_go = |write: &&NodeWrite, running: usize| match write.waits {
             true if in_turn.contains(write.name.as_str()) => running == 0,
@@ -125,8 +125,9 @@ pub async fn write_nodes(
             Ok(object) => {
                 let now = world.nodes.learn_new(&object, asked);
                 world.look_at(&now);
-                // The first one: who applied the change looks for it.
-                if now.held() && !std::mem::replace(&mut may_be_released, true) {
+                // Whoever applied the change looks for the first node that is released.
+                if now.held() && !has_hurried {
+                    has_hurried = true;
                     world.hurry(hub);
                 }
                 // The gate lets a forced node go, whatever the write asks for.

@@ -132,7 +132,7 @@ impl<'a> On<'a> {
 }
 
 /// Rows that the threads try together.
-const ROWS_AT_ONCE: usize = 1_024;
+const ROWS_AT_ONCE: usize = 512;
 
 /// `go_on` is asked before each row.
 pub fn of(

@@ -185,7 +185,8 @@ impl CompiledForm {
         self.fill_all(inputs, |_| None)
     }
 
-    /// The same, for a row that another form's templates were filled for: what both forms have is filled once.
+    /// The same, for a row that another form's templates were filled for: what both forms have is filled once. Errors are not taken
+    /// over: the other form's templates may together have used up what a row may use.
     pub fn fill_like(
         &self,
         inputs: &RowInputs,
@@ -194,19 +195,15 @@ impl CompiledForm {
         let all = || other.resources.iter().zip(&filled.0);
         self.fill_all(inputs, |source| {
             let same = all().find(|((_, resource), _)| resource.source == source);
-            same.map(|(_, filled)| filled.clone())
+            same.and_then(|(_, filled)| filled.clone().ok())
         })
     }
 
-    fn fill_all(
-        &self,
-        inputs: &RowInputs,
-        known: impl Fn(&str) -> Option<Result<Resource, String>>,
-    ) -> Filled {
+    fn fill_all(&self, inputs: &RowInputs, known: impl Fn(&str) -> Option<Resource>) -> Filled {
         let variables = variables(inputs);
         let of_row = Inputs::new(&variables, None, LIMITS).within(&row_budget());
         let fill = |(_, resource): &(_, CompiledResource)| {
-            known(&resource.source).unwrap_or_else(|| {
+            known(&resource.source).map(Ok).unwrap_or_else(|| {
                 let id = &resource.fixed.id;
                 let facts = facts::of(inputs.first_seen, inputs.seed, &inputs.row.uid, id);
                 resource.render(&of_row.clone().with_facts(facts))

@@ -85,6 +85,29 @@ fn window(skew: u32) -> Rollout {
     }
 }
 
+/// What both forms have is rendered once, but not where the new form's templates left it nothing to be rendered with.
+#[test]
+fn a_resource_that_another_one_leaves_no_budget_did_render_before() {
+    let loops = r#"{{ range until 60000 }}{{ end }}x"#;
+    let resource = |id: &str| {
+        let name = format!("{{{{ .uid }}}}-{id}");
+        json!({"id": id, "nameTemplate": name, "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": loops}}})
+    };
+    let all = |ids: &[&str]| of_resources(ids.iter().map(|id| resource(id)).collect());
+    let rows = rows(&[("acme", "pro")]);
+    let old = all(&["last"]);
+    let before = tried(None, &old, &rows);
+    assert_eq!(before.broken(1), None);
+    let trial = tried(
+        Some(&old),
+        &all(&["a", "b", "c", "d", "e", "f", "last"]),
+        &rows,
+    );
+    let broken = trial.broken(1).unwrap_or_default();
+    assert!(broken.contains("'last'"), "{broken:?}");
+    assert!(broken.contains("steps for one row"), "{broken:?}");
+}
+
 #[test]
 fn a_change_says_how_far_it_reaches() {
     let rows = rows(&[("a", "pro"), ("b", "free"), ("c", "free")]);
