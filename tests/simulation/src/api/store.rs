@@ -214,7 +214,7 @@ impl Store {
     /// At which revision the objects of a kind were as they were before its last events.
     pub fn before(&self, kind: usize, events: usize) -> u64 {
         let newest = self.log[kind].events.iter().rev();
-        let last = newest.take(events).last();
+        let last = newest.take(events).next_back();
         last.map_or(self.revision, |event| event.revision - 1)
     }
 
