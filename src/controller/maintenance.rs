@@ -85,7 +85,7 @@ pub async fn lead_with(world: Arc<World>, workers: Workers, maintenance: Option<
     }
 }
 
-/// Whether there is anything to do with it, or to take back.
+/// Whether somebody asks for its maintenance, or a status of a maintenance is still on it.
 fn concerns(node: &KubernetesNode) -> bool {
     node.request != Request::None || node.status.is_some()
 }
@@ -148,11 +148,12 @@ impl Maintenance {
         self.metrics.count(self.nodes.lock().values());
     }
 
-    /// A Lease that is open while nobody asks for maintenance: the request that opened it arrived after that had been taken back.
+    /// Looks again at Kubernetes nodes whose Leases are open although nobody asks for their maintenance. The request that creates
+    /// a Lease may arrive after the user has taken the maintenance back.
     fn wake_forgotten(&self, open: &[String]) {
         let nodes = self.nodes.lock();
-        let is_asked = |name: &&String| nodes.get(*name).is_some_and(concerns);
-        let forgotten = open.iter().filter(|name| !is_asked(name));
+        let concerned = |name: &&String| nodes.get(*name).is_some_and(concerns);
+        let forgotten = open.iter().filter(|name| !concerned(name));
         forgotten.for_each(|name| self.queue.add(name.clone()));
     }
 

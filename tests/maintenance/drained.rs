@@ -235,6 +235,27 @@ async fn the_command_follows(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
+/// The request that creates a Lease may arrive after the user has taken the maintenance back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_nobody_asks_for_any_more_keeps_no_place() -> Result<()> {
+    let scene = Scene::start().await?;
+    scene.node("k8s-1", "one").await?;
+    scene.node("k8s-2", "two").await?;
+    let _operator = scene.operator("operator", &[]).await?;
+    let now = format!("{:.6}", Timestamp::now());
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "k8s-1", "namespace": "lynq-system"},
+        "spec": {"holderIdentity": "machine-remediation", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now},
+    });
+    scene.cluster.apply(&lease.to_string()).await?;
+    scene.ask("k8s-2", "600").await?;
+    scene.until("k8s-2", "active", "drained").await?;
+    let lease = scene.lease("k8s-1").await?;
+    ensure!(lease["spec"]["leaseDurationSeconds"].is_null(), "{lease}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_no_maintenance_is_installed_the_command_says_so() -> Result<()> {
     let cluster = crate::cluster::shared().await?;
