@@ -1,5 +1,6 @@
 //! Where the product decides: the witness looks on, and bugs are planted.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -32,7 +33,8 @@ impl Decisions for Watched {
         let view = world.view(&self.life);
         self.life.views.lock().expect("no panic under it").sync = view;
         world.deletions_held = plan.held.as_ref().map(|held| held.count);
-        let rows = seen.source.rows.rows.keys().cloned().collect();
+        let rows: BTreeSet<String> = seen.source.rows.rows.keys().cloned().collect();
+        world.witness.newest_rows.clone_from(&rows);
         world.witness.rows.insert(self.life.id(), rows);
         let (nodes, deletes) = (seen.nodes.len(), plan.deletes.len());
         world.witness.synced(nodes, deletes, view);

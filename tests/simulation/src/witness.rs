@@ -96,6 +96,8 @@ pub struct Witness {
     pub slots: Vec<Slot>,
     /// Which uids of rows a life's last sync saw.
     pub rows: BTreeMap<LifeId, BTreeSet<String>>,
+    /// Which of them the last sync of any life saw.
+    pub newest_rows: BTreeSet<String>,
     pub violation: Option<Violation>,
     pub figures: Figures,
     history: History,

@@ -49,11 +49,13 @@ impl Witness {
         node.map(|node| node.name.clone())
     }
 
-    /// No rollout is complete without a node that the rows of the last sync ask for.
+    /// No rollout is complete without a node that the rows of its process's last sync ask for. Another process may have read since that
+    /// such a row is gone, and deleted its node.
     fn misses_none(&mut self, plan: &Plan, life: LifeId) {
-        let Some(rows) = self.rows.get(&life).cloned() else {
+        let Some(rows) = self.rows.get(&life) else {
             return;
         };
+        let rows: Vec<String> = rows.intersection(&self.newest_rows).cloned().collect();
         for (form, state) in &plan.forms {
             if state.rollout.phase != Phase::Complete {
                 continue;
