@@ -129,7 +129,7 @@ pub struct World {
     node_memory: Mutex<BTreeMap<NodeKey, Box<node::NodeMemory>>>,
     hub_memory: Mutex<BTreeMap<HubKey, hub::HubMemory>>,
     rollout_memory: Mutex<BTreeMap<HubKey, rollout::RolloutMemory>>,
-    /// The hubs for whose next pass of the release loop somebody waits.
+    /// The hubs whose release loops do not rest before their next passes.
     hurried: Mutex<BTreeSet<HubKey>>,
     pub recordings: Recordings,
     pub shards: shards::Shards,
@@ -382,7 +382,7 @@ impl World {
         self.databases.forget(key);
     }
 
-    /// Somebody waits for the next pass of the hub's release loop: it comes at once, without a rest before it.
+    /// The next pass of the hub's release loop comes at once, without a rest before it, because somebody waits for it.
     fn hurry(&self, hub: &HubKey) {
         self.hurried.lock().insert(hub.clone());
         self.rollout_queue.add(hub.clone());
@@ -443,16 +443,13 @@ impl World {
                 && a.annotations == b.annotations
                 && a.deleting == b.deleting
         };
-        if !matches!((before, now), (Some(a), Some(b)) if unchanged(a, b)) {
-            self.hub_queue.add(key.clone());
-        }
         if now.is_none() {
             self.metrics.forget_hub(&key);
             self.databases.forget(&key);
         }
-        let said = |hub: &Hub| (hub.generation, hub.annotations.clone());
-        if before.map(said) != now.map(said) {
+        if !matches!((before, now), (Some(a), Some(b)) if unchanged(a, b)) {
             self.hurry(&key);
+            self.hub_queue.add(key);
         } else if before.map(|h| &h.status.rollout) != now.map(|h| &h.status.rollout) {
             self.rollout_queue.add(key);
         }

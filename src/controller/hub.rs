@@ -182,7 +182,7 @@ async fn act(
     };
     let (mut source, mut plan, broken) = decide(world, (hub, spec), rows, memory, seed);
     source.keep_written(&plan.writes);
-    // A row counts as written only once its node holds what is here; what was rendered before is not needed any more.
+    // Each sync looks at the nodes to find out what is written, so the renderings of the last sync can go before the writes.
     memory.rendered = std::mem::take(&mut plan.rendered);
     let mut failures = vec![];
     let makes = plan.writes.iter().any(|write| write.makes);

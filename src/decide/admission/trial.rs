@@ -21,7 +21,7 @@ use crate::decide::admission::trial::deletions::{Confirmation, Deletions, TakenA
 use crate::decide::admission::trial::live::{LiveNode, LiveNodes};
 use crate::decide::admission::trial::objects::{Claims, Objects, Rendering};
 use crate::decide::admission::trial::refused::Findings;
-use crate::decide::admission::trial::rendered::{FormTrial, Place, TriedRow};
+use crate::decide::admission::trial::rendered::{FormTrial, RowContext, TriedRow};
 use crate::decide::admission::trial::restarts::Restarts;
 use crate::decide::admission::trial::sample::{Offer, Sample, Samples};
 use crate::decide::hub::rows::guard::{self, guard};
@@ -160,7 +160,7 @@ pub fn of(
     let mut across = AcrossRows::default();
     'all: for rows in rows.chunks(ROWS_AT_ONCE) {
         let tried = parallel::map(rows, |(number, row)| {
-            go_on().then(|| form.tried(*number, row))
+            go_on().then(|| form.try_row(*number, row))
         });
         for row in tried {
             let Some(row) = row else { break 'all };
@@ -186,9 +186,8 @@ struct AcrossRows<'a> {
 
 impl Trial {
     fn add<'a>(&mut self, form: &FormTrial<'a>, tried: TriedRow<'a>, across: &mut AcrossRows<'a>) {
-        let TriedRow { row, new, old, .. } = &tried;
-        let row: &'a Row = row;
-        let Place { home, node, inputs } = &tried.place;
+        let (row, new, old) = (tried.row, &tried.new, &tried.old);
+        let RowContext { home, node, inputs } = &tried.context;
         self.tried += 1;
         let is_old_broken = old.as_ref().is_some_and(|old| !old.errors.is_empty());
         self.broken_before += usize::from(is_old_broken);

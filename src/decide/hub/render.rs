@@ -41,7 +41,7 @@ pub struct CompiledForm {
 }
 
 struct CompiledResource {
-    /// Of everything that it is rendered from but the row.
+    /// A hash of everything but the row that it is rendered from.
     source: String,
     /// Everything that is not a template.
     fixed: Resource,
@@ -185,8 +185,8 @@ impl CompiledForm {
         self.fill_all(inputs, |_| None)
     }
 
-    /// The same, for a row that another form's templates were filled for: what both forms have is filled once. Errors are not taken
-    /// over: the other form's templates may together have used up what a row may use.
+    /// The same for a row whose templates of another form are filled already. A resource that both forms have is taken from there, but
+    /// not its error: the other form's templates together may have used up what a row may use.
     pub fn fill_like(
         &self,
         inputs: &RowInputs,

@@ -49,8 +49,8 @@ impl Rendering<'_> {
     }
 }
 
-/// The resources of a content and their objects. What did not render has no name. Of the kinds that have no namespaces only Namespace is
-/// known.
+/// The resources of a content with the keys of their objects, without those that did not render. Namespace is the only kind that is known
+/// here to have no namespace.
 pub fn named(content: Value, home: &NodeKey) -> Vec<(ObjectKey, Resource)> {
     let Value::Object(mut lists) = content else {
         return vec![];

@@ -1,5 +1,5 @@
 //! One row of a trial: rendered by the changed form and by the stored form, and compared. It needs no other row, so rows are tried in
-//! parallel, and what was rendered is dropped where it was made: of the few rows that an answer needs whole, it is rendered again.
+//! parallel. The thread that renders a row also drops its contents; the few rows whose contents an answer needs are rendered again.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -26,8 +26,8 @@ pub struct FormTrial<'a> {
     pub form: &'a str,
 }
 
-/// What a row is rendered with, and where its node is.
-pub struct Place<'a> {
+/// The node that a row is rendered for, and what it is rendered with.
+pub struct RowContext<'a> {
     pub home: NodeKey,
     pub node: Option<&'a LiveNode>,
     pub inputs: RowInputs<'a>,
@@ -36,7 +36,7 @@ pub struct Place<'a> {
 /// A row as the form renders it, compared with how it did.
 pub struct TriedRow<'a> {
     pub row: &'a Row,
-    pub place: Place<'a>,
+    pub context: RowContext<'a>,
     /// Its node is not there yet.
     pub is_made: bool,
     pub new: Version,
@@ -49,10 +49,10 @@ pub struct TriedRow<'a> {
     pub changes: bool,
     pub restarts: Restarts,
     pub deletions: Deletions,
-    /// What the change deletes of it holds data.
+    /// The change deletes an object of it that holds data.
     pub loses_data: bool,
     pub objects: Vec<ObjectHash>,
-    /// Of the resources that change: id and shape.
+    /// The id and the shape of each resource that changes.
     pub shapes: Vec<(String, Shape)>,
 }
 
@@ -80,7 +80,7 @@ impl Version {
 }
 
 impl<'a> FormTrial<'a> {
-    pub fn place(&self, row: &'a Row) -> Place<'a> {
+    fn context(&self, row: &'a Row) -> RowContext<'a> {
         let live = self.on.live;
         let home = NodeKey {
             namespace: self.namespace.to_owned(),
@@ -96,12 +96,12 @@ impl<'a> FormTrial<'a> {
                 .unwrap_or(Timestamp::UNIX_EPOCH),
             seed: live.and_then(|live| live.seed).unwrap_or_default(),
         };
-        Place { home, node, inputs }
+        RowContext { home, node, inputs }
     }
 
     /// What the changed form makes of a row.
     pub fn content(&self, row: &'a Row) -> Value {
-        self.change.new.render(&self.place(row).inputs).0
+        self.change.new.render(&self.context(row).inputs).0
     }
 
     /// What the form was, and the row as it was read then.
@@ -114,10 +114,10 @@ impl<'a> FormTrial<'a> {
     }
 
     /// `number`: of the row.
-    pub fn tried(&self, number: usize, row: &'a Row) -> TriedRow<'a> {
+    pub fn try_row(&self, number: usize, row: &'a Row) -> TriedRow<'a> {
         let form = &self.change.new;
-        let place = self.place(row);
-        let Place { home, node, inputs } = &place;
+        let context = self.context(row);
+        let RowContext { home, node, inputs } = &context;
         let is_made = self.on.live.is_some() && node.is_none();
         let filled = form.fill(inputs);
         let before = self.before(row).map(|(old, row)| {
@@ -136,7 +136,7 @@ impl<'a> FormTrial<'a> {
         });
         let (content, errors) = form.finish(inputs, filled);
         let new = Version::of(&content, errors);
-        let (mut before, old) = match before {
+        let (before, old) = match before {
             None => (None, None),
             Some((old, content, errors)) => {
                 let version = Version::of(&content, errors);
@@ -155,9 +155,7 @@ impl<'a> FormTrial<'a> {
         let (mut restarts, mut deletions) = (Restarts::default(), Deletions::default());
         let mut loses_data = false;
         // Also of a node of which something does not render, for it goes once that is corrected.
-        if let (true, Some((rendering, content)), Some(old)) =
-            (changes && !is_made, before.take(), &old)
-        {
+        if let (true, Some((rendering, content)), Some(old)) = (changes && !is_made, before, &old) {
             let named = objects::named(content, home);
             // What runs may be neither the old content nor the new one.
             let runs_old = node.is_none_or(|node| old.runs(node));
@@ -186,7 +184,7 @@ impl<'a> FormTrial<'a> {
             loses_data,
             objects: now.iter().map(|(key, _)| objects::hash(key)).collect(),
             shapes,
-            place,
+            context,
         }
     }
 }

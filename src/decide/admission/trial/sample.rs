@@ -37,9 +37,9 @@ pub struct Offer<'a> {
     pub node: &'a NodeKey,
     /// The row's node is there: only then does the API server say what cannot be changed.
     pub has_node: bool,
-    /// Of the resources that change: id and shape.
+    /// The id and the shape of each resource that changes.
     pub shapes: Vec<(String, Shape)>,
-    /// Renders the row again.
+    /// Renders the row again, and returns its content.
     pub content: &'a dyn Fn() -> Value,
 }
 
@@ -90,7 +90,7 @@ impl Samples {
         }
         let chosen = Chosen {
             has_node: offer.has_node,
-            tried: offer.tried(),
+            tried: offer.samples(),
         };
         match list {
             None => self.first = Some(chosen),
@@ -120,7 +120,7 @@ impl Samples {
     }
 }
 
-/// Id and shape of the resources that are others than they were. What did not render is no manifest.
+/// The id and the shape of each resource that differs from what it was. A resource that did not render has no manifest to compare.
 pub fn shapes(new: &Value, old: Option<&Value>) -> Vec<(String, Shape)> {
     let renders = |resource: &&Value| resource["renderError"].as_str().is_none_or(str::is_empty);
     let is_changed = |resource: &&Value| {
@@ -136,7 +136,7 @@ pub fn shapes(new: &Value, old: Option<&Value>) -> Vec<(String, Shape)> {
 }
 
 impl Offer<'_> {
-    fn tried(self) -> Vec<(Sample, Shape)> {
+    fn samples(self) -> Vec<(Sample, Shape)> {
         let content = (self.content)();
         let all: Vec<Resource> = resources(&content)
             .filter_map(|resource| Resource::deserialize(resource).ok())
