@@ -154,7 +154,7 @@ pub struct Rendered {
     /// They are being written: what does not hold it yet is no reason for another sync.
     pub writing: bool,
     /// Nodes that could not be written from it, and will not be by trying again.
-    pub unwritten: BTreeSet<String>,
+    pub unwritten: BTreeSet<Arc<str>>,
     pub error: Option<String>,
 }
 
@@ -365,7 +365,7 @@ impl World {
         if node.deleting || !form.is_some_and(renders) {
             return false;
         }
-        let form = (node.key.namespace.clone(), node.form.clone());
+        let form = (node.key.namespace.to_string(), node.form.clone());
         let rendered = self.rendered.lock();
         let form = rendered.get(&form);
         form.is_some_and(|form| form.is_behind(node))

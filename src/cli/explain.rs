@@ -195,6 +195,8 @@ impl Found {
             .iter()
             .map(|object| Arc::new(NodeDigest::of(object, None)))
             .filter(|node| node.hub == hub_name);
+        let mut nodes: Vec<Arc<NodeDigest>> = nodes.collect();
+        nodes.sort_by(|one, other| one.key.cmp(&other.key));
         let forms: Vec<Arc<Form>> = list(objects, "LynqForm", namespace)
             .await?
             .iter()
@@ -203,7 +205,7 @@ impl Found {
             .collect();
         Ok(Found {
             rendered: rendered(hub.as_ref(), &forms, &node_objects),
-            nodes: nodes.collect(),
+            nodes,
             hub,
             forms,
         })
@@ -214,10 +216,9 @@ impl Found {
         let seen = snapshot::SnapshotInputs {
             hub: self.hub.as_ref(),
             forms: &self.forms,
-            nodes: &self.nodes,
             rendered: &self.rendered,
         };
-        let mut snapshot = snapshot::of(&seen, &mut snapshot::Views::default());
+        let mut snapshot = snapshot::of(&seen, self.nodes.iter(), &mut snapshot::Views::default());
         snapshot.deletions_held = self
             .hub
             .as_ref()

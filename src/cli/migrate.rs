@@ -71,7 +71,7 @@ impl NodeCheck {
     fn written(source: &RenderSource, write: NodeWrite) -> Self {
         let spec = source.object(&write)["spec"].take();
         NodeCheck {
-            name: write.name,
+            name: write.name.to_string(),
             form: write.form,
             spec: Some(spec),
         }
@@ -79,7 +79,7 @@ impl NodeCheck {
 
     fn waiting(node: &NodeDigest) -> Self {
         NodeCheck {
-            name: node.key.name.clone(),
+            name: node.key.name.to_string(),
             form: node.form.clone(),
             spec: None,
         }
@@ -178,14 +178,15 @@ async fn found(
     found.rows_skipped = some(plan.skipped.to_string());
     found.render_failed = some(plan.render_errors.to_string());
     for deletion in plan.deletes {
-        found.deletions.insert(deletion.name, deletion.reason);
+        let name = deletion.name.to_string();
+        found.deletions.insert(name, deletion.reason);
     }
     let terms = terms(world, hub, plan.held.is_some());
     let paused = terms
         .iter()
         .filter(|(_, terms)| terms.policy.paused && !terms.forced);
     found.paused_forms = paused.map(|(form, _)| form.clone()).collect();
-    let written: BTreeSet<String> = plan.writes.iter().map(|write| write.name.clone()).collect();
+    let written: BTreeSet<Arc<str>> = plan.writes.iter().map(|write| write.name.clone()).collect();
     let check = |write| NodeCheck::written(&source, write);
     let mut all: Vec<NodeCheck> = plan.writes.into_iter().map(check).collect();
     for node in of_hub {
@@ -196,7 +197,7 @@ async fn found(
                 false => found.goes_already(name),
             }
         } else if !written.contains(name)
-            && !found.deletions.contains_key(name)
+            && !found.deletions.contains_key(&**name)
             && node.held()
             && node.rendered_hash.is_some()
         {
@@ -206,10 +207,7 @@ async fn found(
     let total = all.len();
     let terms = &terms;
     let checks = all.into_iter().map(|check| async move {
-        let key = NodeKey {
-            namespace: hub.namespace.clone(),
-            name: check.name.clone(),
-        };
+        let key = NodeKey::new(hub.namespace.as_str(), check.name.as_str());
         let outcome = outcome(world, &check, nodes.get(&key), terms.get(&check.form)).await;
         let outcome = outcome.map_err(|reason| Error::Api {
             what: format!("the objects of lynqnode {key}"),

@@ -145,10 +145,7 @@ mod tests {
     #[test]
     fn who_waits_for_a_namespace_is_told_when_it_comes_and_when_it_goes() {
         let namespaces = Namespaces::default();
-        let node = NodeKey {
-            namespace: "tenants".into(),
-            name: "acme-web".into(),
-        };
+        let node = NodeKey::new("tenants", "acme-web");
         let object = |uid: &str| json!({"metadata": {"name": "other", "uid": uid}});
         let told = BTreeSet::from([node.clone()]);
         let nobody = BTreeSet::new();
@@ -177,10 +174,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_a_node_that_is_gone() {
         let namespaces = Namespaces::default();
-        let node = |name: &str| NodeKey {
-            namespace: "tenants".into(),
-            name: name.into(),
-        };
+        let node = |name: &str| NodeKey::new("tenants", name);
         let (gone, stays) = (node("gone"), node("stays"));
         for name in ["its own", "shared"] {
             namespaces.wait(name, &gone);

@@ -1,6 +1,6 @@
 //! The LynqNodes of the cluster, as digests kept by a watch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -16,6 +16,8 @@ use crate::decide::node::digest::{Declared, NodeDigest};
 /// Namespace and name of a hub.
 pub type HubKey = (String, String);
 
+pub type NodesOfHub<'a> = btree_map::Values<'a, Arc<str>, Arc<NodeDigest>>;
+
 /// Cheap to clone; all clones are one cache.
 #[derive(Clone, Default)]
 pub struct Nodes {
@@ -27,7 +29,7 @@ pub struct Nodes {
 struct Inner {
     nodes: Cache<NodeKey, NodeDigest>,
     /// By the node's name.
-    by_hub: BTreeMap<HubKey, BTreeMap<String, Arc<NodeDigest>>>,
+    by_hub: BTreeMap<HubKey, BTreeMap<Arc<str>, Arc<NodeDigest>>>,
     declared: Shared<Declared>,
     texts: Shared<str>,
 }
@@ -47,11 +49,18 @@ impl Nodes {
         self.inner.read().nodes.get(key).cloned()
     }
 
+    /// Reads the nodes of one hub, by name, without a copy of them. No node changes meanwhile.
+    pub fn with_hub<Read>(&self, hub: &HubKey, read: impl FnOnce(NodesOfHub) -> Read) -> Read {
+        let inner = self.inner.read();
+        let none = BTreeMap::new();
+        read(inner.by_hub.get(hub).unwrap_or(&none).values())
+    }
+
     /// The nodes of one hub, by name.
     pub fn of_hub(&self, hub: &HubKey) -> Vec<Arc<NodeDigest>> {
         let inner = self.inner.read();
-        let nodes = inner.by_hub.get(hub).into_iter().flatten();
-        nodes.map(|(_, node)| node.clone()).collect()
+        let nodes = inner.by_hub.get(hub).into_iter();
+        nodes.flat_map(BTreeMap::values).cloned().collect()
     }
 
     pub fn all(&self) -> Vec<Arc<NodeDigest>> {
@@ -89,8 +98,8 @@ impl Nodes {
         match change {
             Change::Restarted => inner.nodes.restarted(),
             Change::Applied(object) => {
-                let (key, digest) = inner.digest(&object);
-                let changed = inner.nodes.applied(key, digest);
+                let digest = inner.digest(&object);
+                let changed = inner.nodes.applied(digest.key.clone(), digest);
                 inner.index(&changed);
                 return vec![changed];
             }
@@ -112,9 +121,8 @@ impl Nodes {
 }
 
 impl Inner {
-    fn digest(&mut self, object: &Value) -> (NodeKey, Arc<NodeDigest>) {
-        let key = key_of(object);
-        let known = self.nodes.get(&key);
+    fn digest(&mut self, object: &Value) -> Arc<NodeDigest> {
+        let known = self.nodes.get(&key_of(object));
         let known = known.filter(|known| known.uid == identity(object).0);
         let mut digest = NodeDigest::of(object, known.map(|known| &**known));
         // None where they are those of the last digest.
@@ -127,12 +135,12 @@ impl Inner {
                 self.texts.share(&mut text.0);
             }
         }
-        (key, Arc::new(digest))
+        Arc::new(digest)
     }
 
     fn learn(&mut self, object: &Value, asked: Option<Asked>) -> Arc<NodeDigest> {
-        let (key, digest) = self.digest(object);
-        let changed = self.nodes.learn(key, digest.clone(), asked);
+        let digest = self.digest(object);
+        let changed = self.nodes.learn(digest.key.clone(), digest.clone(), asked);
         if let Some(changed) = &changed {
             self.index(changed);
         }
@@ -140,7 +148,11 @@ impl Inner {
     }
 
     fn index(&mut self, changed: &Changed<NodeDigest>) {
-        if let Some(before) = &changed.before {
+        let stays = |before: &&Arc<NodeDigest>| {
+            let now = changed.now.as_ref();
+            now.is_some_and(|now| now.key == before.key && now.hub == before.hub)
+        };
+        if let Some(before) = changed.before.as_ref().filter(|before| !stays(before)) {
             let hub = before.hub_key();
             if let Some(nodes) = self.by_hub.get_mut(&hub) {
                 nodes.remove(&before.key.name);
@@ -171,18 +183,12 @@ impl Changed<NodeDigest> {
 }
 
 fn key_of(object: &Value) -> NodeKey {
-    let text = |field: &str| {
-        let text = object["metadata"][field].as_str();
-        text.unwrap_or_default().to_owned()
-    };
-    NodeKey {
-        namespace: text("namespace"),
-        name: text("name"),
-    }
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    NodeKey::new(text("namespace"), text("name"))
 }
 
 impl NodeDigest {
     pub fn hub_key(&self) -> HubKey {
-        (self.key.namespace.clone(), self.hub.clone())
+        (self.key.namespace.to_string(), self.hub.clone())
     }
 }

@@ -130,8 +130,8 @@ async fn sync(
     let key = (hub.namespace.clone(), hub.name.clone());
     let (forms, _) = process::compute(|| compile_forms(world, &key, forced, memory));
     let node = |name: String| {
-        let namespace = hub.namespace.clone();
-        let node = world.nodes.get(&NodeKey { namespace, name })?;
+        let key = NodeKey::new(hub.namespace.as_str(), name);
+        let node = world.nodes.get(&key)?;
         (node.hub == hub.name).then_some(node)
     };
     let is_settled = |row: &Row| sync::is_settled(&forms, &memory.rendered, &node, row);
@@ -500,7 +500,7 @@ fn note_written(world: &World, hub: &HubKey, memory: &HubMemory, failures: &[Fai
             let node = failure.node.as_ref();
             node.is_some_and(|(form, _)| form == name)
         });
-        let refused = refused.map(|failure| failure.name.clone());
+        let refused = refused.map(|failure| failure.name.as_str().into());
         entry.unwritten.extend(refused);
     }
 }

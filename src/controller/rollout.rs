@@ -20,7 +20,7 @@ use crate::api::hub::Slot;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
-use crate::cluster::nodes::HubKey;
+use crate::cluster::nodes::{HubKey, NodesOfHub};
 use crate::cluster::objects::ApiError;
 use crate::cluster::process;
 use crate::controller::rollout::refused::{NotReleased, Refused};
@@ -57,10 +57,10 @@ pub struct RolloutMemory {
     rests_until: Option<Instant>,
 }
 
-/// How long the release loop of a hub rests after a pass; the next pass handles all changes that arrive meanwhile. The rest grows
-/// with the square of the pass: 1 ms after 1 ms, 9 ms after 3 ms, 400 ms after 20 ms; from 40 ms on it is 40 times the pass. So
-/// small fleets hardly wait, and the passes of large fleets take about a fortieth of a processor. Where somebody waits for a pass,
-/// there is [no rest](World::hurry) before it.
+/// How long the release loop of a hub rests after a reconciliation whose passes took so long; the next one handles all changes that
+/// arrive meanwhile. The rest grows with the square of that time: 1 ms after 1 ms, 9 ms after 3 ms, 400 ms after 20 ms; from 40 ms on
+/// it is 40 times as long. So small fleets hardly wait, and the passes of large fleets take about a fortieth of a processor. Where
+/// somebody waits for a pass, there is [no rest](World::hurry) before it.
 fn rest_after(took: Duration) -> Duration {
     const TIMES_MAX: f64 = 40.0;
     const LONGEST: Duration = Duration::from_secs(2);
@@ -68,8 +68,6 @@ fn rest_after(took: Duration) -> Duration {
     took.mul_f64(times).min(LONGEST)
 }
 
-/// Passes of one reconciliation; each sees what the one before it wrote.
-const PASSES_MAX: usize = 20;
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
 
@@ -171,8 +169,9 @@ struct RolloutReconciler<'a> {
 impl RolloutReconciler<'_> {
     async fn go(&mut self, written: &mut report::Written) -> Result<Option<Duration>, ApiError> {
         let mut confirmed = BTreeSet::new();
-        let mut unconfirmed = false;
-        for _ in 0..PASSES_MAX {
+        let mut spent = Duration::ZERO;
+        // The first pass reads the workloads whose slots look free. The second one, if there is any, frees those slots.
+        for reads in [true, false] {
             // First what was said, then what is decided on: whatever changes between the two is noticed.
             let said = self.world.said(&self.key);
             let hub = self.world.hubs.get(&self.key.0, &self.key.1);
@@ -184,12 +183,10 @@ impl RolloutReconciler<'_> {
                 false => None,
             };
             let began = clock::instant();
-            let (forms, nodes, rendered) = self.view();
             let confirmed_now = std::mem::take(&mut confirmed);
             // Of a large fleet it takes a while.
-            let mut snapshot = process::compute(|| {
-                self.snapshot(hub.as_deref(), (&forms, &nodes, &rendered), confirmed_now)
-            });
+            let (mut snapshot, forms) =
+                process::compute(|| self.snapshot(hub.as_deref(), confirmed_now));
             if let Some(listed) = listed {
                 snapshot
                     .nodes
@@ -208,12 +205,12 @@ impl RolloutReconciler<'_> {
             let plan = process::compute(|| self.world.decisions.releases(snapshot, now));
             let plan = self.remember_plan(plan);
             let ended = clock::instant();
-            self.memory.rests_until = Some(ended + rest_after(ended - began));
+            spent += ended - began;
+            self.memory.rests_until = Some(ended + rest_after(spent));
             for name in &plan.outrun {
-                self.world.node_queue.add(NodeKey {
-                    namespace: self.key.0.clone(),
-                    name: name.clone(),
-                });
+                self.world
+                    .node_queue
+                    .add(NodeKey::new(self.key.0.as_str(), name.as_str()));
             }
             let Some(hub) = hub.filter(releases) else {
                 return Ok(self.write_forms(&forms, &plan, written).await);
@@ -225,15 +222,19 @@ impl RolloutReconciler<'_> {
                 hub: &hub,
                 forms: &forms,
             };
+            let unread = plan.confirm.as_slice();
+            let (to_read, unread) = if reads {
+                (unread, &[][..])
+            } else {
+                (&[][..], unread)
+            };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
-            let (carried, confirmation) = join(
-                self.carry_out(&of_pass, written),
-                self.confirm(&plan.confirm),
-            )
-            .await;
+            let (carried, confirmation) =
+                join(self.carry_out(&of_pass, written), self.confirm(to_read)).await;
+            let unconfirmed;
             (confirmed, unconfirmed) = confirmation;
             let Some(carried) = carried? else {
-                continue;
+                return Ok(Some(Duration::ZERO));
             };
             let released = carried.sent.len() - carried.refused.len();
             self.remember_refused(&carried.sent, carried.refused);
@@ -243,20 +244,20 @@ impl RolloutReconciler<'_> {
             if let Some(error) = carried.interrupted {
                 return Err(error);
             }
-            if released == 0 && confirmed.is_empty() {
-                let wake = plan.wake_at.map(|at| {
-                    Duration::try_from(at.duration_since(clock::now())).unwrap_or_default()
-                });
-                let refused = (!plan.releases.is_empty()).then(|| self.back_off());
-                let retry = unconfirmed.then_some(Backoff::RELEASE.first).or(refused);
-                return Ok([carried.again, wake, retry].into_iter().flatten().min());
+            if !confirmed.is_empty() {
+                continue;
             }
+            if released > 0 || !unread.is_empty() {
+                break;
+            }
+            let wake = plan
+                .wake_at
+                .map(|at| Duration::try_from(at.duration_since(clock::now())).unwrap_or_default());
+            let refused = (!plan.releases.is_empty()).then(|| self.back_off());
+            let retry = unconfirmed.then_some(Backoff::RELEASE.first).or(refused);
+            return Ok([carried.again, wake, retry].into_iter().flatten().min());
         }
-        Ok(Some(if unconfirmed {
-            Backoff::RELEASE.first
-        } else {
-            Duration::ZERO
-        }))
+        Ok(Some(Duration::ZERO))
     }
 
     /// First the ledger, then the releases that stand in it, and the statuses beside those: also in a pass that another one
@@ -308,19 +309,6 @@ impl RolloutReconciler<'_> {
         }))
     }
 
-    /// The forms, their nodes, and what they were rendered to, of one moment: no sync begins or ends meanwhile.
-    fn view(&self) -> (Vec<Arc<Form>>, Vec<Arc<NodeDigest>>, RenderedForms) {
-        let world = self.world;
-        let rendered = world.rendered.lock();
-        let of_form = |form: &Arc<Form>| {
-            let key = (form.namespace.clone(), form.name.clone());
-            Some((key.clone(), rendered.get(&key)?.clone()))
-        };
-        let forms = world.forms_of(&self.key);
-        let rendered = forms.iter().filter_map(of_form).collect();
-        (forms, world.nodes.of_hub(&self.key), rendered)
-    }
-
     /// Without a ledger nothing but the nodes tells what is in flight, and what the watch has shown of them may be old. Whose
     /// one is its spec says; the label anybody may change. Returns the uids of all there are, and their hubs.
     async fn read_nodes(&self) -> Result<BTreeMap<String, String>, ApiError> {
@@ -336,29 +324,43 @@ impl RolloutReconciler<'_> {
         Ok(listed)
     }
 
+    /// The forms, their nodes, and what they were rendered to, are of one moment: no sync begins or ends meanwhile.
+    fn seen(&mut self, hub: Option<&Hub>) -> (Snapshot, Vec<Arc<Form>>, RenderedForms) {
+        let world = self.world;
+        let all_rendered = world.rendered.lock();
+        let of_form = |form: &Arc<Form>| {
+            let key = (form.namespace.clone(), form.name.clone());
+            Some((key.clone(), all_rendered.get(&key)?.clone()))
+        };
+        let forms = world.forms_of(&self.key);
+        let rendered = forms.iter().filter_map(of_form).collect();
+        let seen = snapshot::SnapshotInputs {
+            hub,
+            forms: &forms,
+            rendered: &rendered,
+        };
+        let views = &mut self.memory.views;
+        let of_nodes = |nodes: NodesOfHub| snapshot::of(&seen, nodes, views);
+        let snapshot = world.nodes.with_hub(&self.key, of_nodes);
+        (snapshot, forms, rendered)
+    }
+
     fn snapshot(
         &mut self,
         hub: Option<&Hub>,
-        (forms, nodes, rendered): (&[Arc<Form>], &[Arc<NodeDigest>], &RenderedForms),
         confirmed: BTreeSet<Confirmation>,
-    ) -> Snapshot {
-        let unlooked = self.unlooked(nodes);
-        let seen = snapshot::SnapshotInputs {
-            hub,
-            forms,
-            nodes,
-            rendered,
-        };
+    ) -> (Snapshot, Vec<Arc<Form>>) {
+        let (snapshot, forms, rendered) = self.seen(hub);
         let mut snapshot = Snapshot {
             confirmed,
-            unlooked,
+            unlooked: self.unlooked(),
             deletions_held: self.deletions_held(hub),
             refused: self.refused(),
             ledger_refused: self.ledger_refused(),
             maintained: self.world.maintained_of(&self.key),
-            ..snapshot::of(&seen, &mut self.memory.views)
+            ..snapshot
         };
-        for before in forms {
+        for before in &forms {
             let known = rendered.get(&(self.key.0.clone(), before.name.clone()));
             // Until its first sync only what was told before says how many nodes there should be, and only a node itself which
             // version of the form it has: whoever told may have seen older ones.
@@ -368,13 +370,15 @@ impl RolloutReconciler<'_> {
                 let is_older = |node: &&Arc<NodeDigest>| {
                     node.form == before.name && node.written_from != Some(before.generation)
                 };
-                for node in nodes.iter().filter(is_older) {
+                let nodes = self.memory.views.nodes().iter();
+                let nodes = nodes.map(|view| &view.digest);
+                for node in nodes.clone().filter(is_older) {
                     if let Some(node) = snapshot.nodes.get_mut(&node.key.name) {
                         node.unrendered = true;
                     }
                 }
                 let is_there = |n: &&Arc<NodeDigest>| n.form == before.name && !n.deleting;
-                let there = nodes.iter().filter(is_there).count();
+                let there = nodes.filter(is_there).count();
                 let there = i32::try_from(there).unwrap_or(i32::MAX);
                 form.unwritten_before = before.status.unwritten_or_gone(there);
                 form.outdated |= form.unwritten_before > 0;
@@ -391,8 +395,9 @@ impl RolloutReconciler<'_> {
                 planned.unchanged = unchanged.filter(|same| *same || planned.seen);
             }
         }
+        drop(unchanged);
         self.believe_looks(&mut snapshot);
-        snapshot
+        (snapshot, forms)
     }
 
     /// What the last sync found; after a restart, until there was one, what the one before it found.
@@ -466,11 +471,10 @@ impl RolloutReconciler<'_> {
                 last = Some((before, reason, is_news));
                 is_news
             });
-            if is_news && *reason != Reason::Releasing {
-                self.world.node_queue.add_last(NodeKey {
-                    namespace: self.key.0.clone(),
-                    name: name.to_string(),
-                });
+            if is_news && **reason != Reason::Releasing {
+                self.world
+                    .node_queue
+                    .add_last(NodeKey::new(self.key.0.as_str(), name.clone()));
             }
         }
         plan
@@ -486,7 +490,8 @@ impl World {
     /// Why the node is held, if the release planner has said so.
     pub fn hold_of(&self, node: &NodeDigest) -> Option<HoldReason> {
         let plan = self.plans.lock().get(&node.hub_key())?.clone();
-        plan.waiting.get(node.key.name.as_str()).map(shown)
+        let reason = plan.waiting.get(&node.key.name)?;
+        Some(shown(reason))
     }
 }
 

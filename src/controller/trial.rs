@@ -177,14 +177,11 @@ impl OnServer<'_> {
     /// The nodes of the samples; one that is not there yet as it will be, but for its uid.
     async fn nodes(&self, samples: &[Sample]) -> BTreeMap<NodeKey, Result<NodeDigest, String>> {
         let mut nodes = BTreeMap::new();
-        for NodeKey { namespace, name } in samples.iter().map(|sample| &sample.node) {
-            let key = NodeKey {
-                namespace: namespace.clone(),
-                name: name.clone(),
-            };
-            if nodes.contains_key(&key) {
+        for key in samples.iter().map(|sample| &sample.node) {
+            if nodes.contains_key(key) {
                 continue;
             }
+            let NodeKey { namespace, name } = key;
             let own = ObjectKey::own("LynqNode", namespace, name);
             let node = match self.objects.get(&own).await {
                 Ok(object) => Ok(NodeDigest::of(&object, None)),
@@ -194,7 +191,7 @@ impl OnServer<'_> {
                 }
                 Err(error) => Err(error.to_string()),
             };
-            nodes.insert(key, node);
+            nodes.insert(key.clone(), node);
         }
         nodes
     }
@@ -298,7 +295,7 @@ impl OnServer<'_> {
         key: ObjectKey,
     ) -> TrialOutcome {
         let here = ObjectKey {
-            namespace: node.key.namespace.clone(),
+            namespace: node.key.namespace.to_string(),
             ..key.clone()
         };
         match self.anew(node, sample, &here).await {

@@ -95,17 +95,26 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A LynqNode as its children name it.
+/// A LynqNode as its children name it. Many parts of the program have a copy of each node's key, so all copies share the texts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeKey {
     /// Empty where only an owner reference of a cluster-scoped object names it.
-    pub namespace: String,
-    pub name: String,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl NodeKey {
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        NodeKey {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
 }
 
 impl fmt::Display for NodeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.namespace.as_str() {
+        match &*self.namespace {
             "" => f.write_str(&self.name),
             namespace => write!(f, "{namespace}/{}", self.name),
         }
@@ -272,10 +281,7 @@ pub fn owner(object: &Value) -> Owner {
             Value::Null => &metadata["labels"][names::LABEL_NODE_NAMESPACE],
             namespace => namespace,
         };
-        let key = NodeKey {
-            namespace: text(namespace),
-            name: text(&reference["name"]),
-        };
+        let key = NodeKey::new(text(namespace), text(&reference["name"]));
         return Owner::Node {
             key,
             uid: Some(text(&reference["uid"])),
@@ -287,10 +293,7 @@ pub fn owner(object: &Value) -> Owner {
                 .as_str()
                 .map_or_else(|| text(&metadata["namespace"]), str::to_owned);
             Owner::Node {
-                key: NodeKey {
-                    namespace,
-                    name: name.to_owned(),
-                },
+                key: NodeKey::new(namespace, name),
                 uid: None,
             }
         }

@@ -9,7 +9,7 @@
 
 pub mod explain;
 pub mod failure;
-mod index;
+pub mod index;
 pub mod order;
 mod pace;
 pub mod reason;
@@ -36,7 +36,7 @@ use order::{Candidate, Turns, candidates};
 use reason::{Names, Reason};
 use slots::{Ledger, free_at, uids};
 pub use snapshot::{
-    Confirmation, Flight, Form, Live, Maintained, Node, Nodes, RefusedRelease, Snapshot,
+    Confirmation, Flight, Form, Live, Maintained, NamedNode, Node, Nodes, RefusedRelease, Snapshot,
 };
 use window::Windows;
 
@@ -163,7 +163,7 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub behind: Vec<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub waiting: BTreeMap<Arc<str>, Reason>,
+    pub waiting: BTreeMap<Arc<str>, Arc<Reason>>,
     /// Nodes that were not ready by their deadlines.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub failed: BTreeSet<String>,
@@ -204,6 +204,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         ledger_refused: snapshot.ledger_refused.as_deref().map(Arc::from),
         full: BTreeMap::new(),
         waiting: vec![None; snapshot.nodes.len()],
+        last: Arc::new(Reason::Releasing),
         plan: Plan::default(),
     };
     let kept = pass.free_slots();
@@ -226,7 +227,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         named, form_place, ..
     } in candidates
     {
-        reasons[form_place].extend(&pass.waiting[named.place]);
+        reasons[form_place].extend(pass.waiting[named.place].as_deref());
     }
     let states = snapshot.forms.iter().zip(&reasons);
     let states = states.map(|((name, form), reasons)| {
@@ -271,11 +272,11 @@ pub fn full_windows(snapshot: &Snapshot, now: Timestamp) -> BTreeSet<String> {
 fn plan_anew(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let slot = |(name, node): (&Arc<str>, &Node)| {
         let flight = node.flight.as_ref()?;
-        let form = snapshot.forms.get(&node.form);
+        let form = snapshot.forms.get(&*node.form);
         let slot = Slot {
             node: name.to_string(),
             uid: node.uid.clone(),
-            form: node.form.clone(),
+            form: node.form.to_string(),
             hash: flight.hash.clone(),
             resource_version: flight.release.clone(),
             repair: flight.repair,
@@ -307,13 +308,22 @@ struct Pass<'a> {
     /// Who is kept by a full window, and by what fills it, whatever is told; in forms with an order.
     full: BTreeMap<&'a str, Reason>,
     /// By the places of the nodes.
-    waiting: Vec<Option<Reason>>,
+    waiting: Vec<Option<Arc<Reason>>>,
+    /// What was noted last: most nodes of a form wait for the same.
+    last: Arc<Reason>,
     plan: Plan,
 }
 
 impl<'a> Pass<'a> {
     fn wake(&mut self, at: Option<Timestamp>) {
         self.plan.wake_at = [self.plan.wake_at, at].into_iter().flatten().min();
+    }
+
+    fn note(&mut self, named: Named, reason: Reason) {
+        if *self.last != reason {
+            self.last = Arc::new(reason);
+        }
+        self.waiting[named.place] = Some(self.last.clone());
     }
 
     /// Releases what may go; returns the ledger as it must be before that.
@@ -326,16 +336,16 @@ impl<'a> Pass<'a> {
     ) -> Vec<Slot> {
         for candidate in candidates {
             let reason = self.release_one(*candidate, Some(turns), &mut ledger, windows);
-            self.waiting[candidate.named.place] = Some(reason);
+            self.note(candidate.named, reason);
         }
         let stuck = turns.stuck(&self.full);
         for candidate in candidates.iter().filter(|_| !stuck.is_empty()) {
             let named = candidate.named;
             let waiting = &self.waiting[named.place];
-            let waits = matches!(waiting, Some(Reason::GroupNotDone { .. }));
-            if waits && named.non_ready && stuck.contains(&named.node.form) {
+            let waits = matches!(waiting.as_deref(), Some(Reason::GroupNotDone { .. }));
+            if waits && named.non_ready && stuck.contains(&*named.node.form) {
                 let reason = self.release_one(*candidate, None, &mut ledger, windows);
-                self.waiting[named.place] = Some(reason);
+                self.note(named, reason);
             }
         }
         ledger.into_slots()
@@ -423,11 +433,11 @@ impl<'a> Pass<'a> {
 
     /// Nobody releases a node whose form is gone, or cannot be read.
     fn note_formless(&mut self, index: &Index) {
-        let forms = index.forms().map(|(form, _)| form);
+        let forms = index.forms();
         for form in forms.filter(|form| !self.snapshot.forms.contains_key(*form)) {
-            for named in index.nodes_of(form).filter(|named| named.held) {
+            for named in index.nodes_of(form).iter().filter(|named| named.held) {
                 let form = form.to_owned();
-                self.waiting[named.place] = Some(Reason::NoForm { form });
+                self.note(*named, Reason::NoForm { form });
             }
         }
     }
@@ -435,7 +445,7 @@ impl<'a> Pass<'a> {
     /// What stops a node whatever the window says.
     fn stopped(&self, named: Named, form: &Form, way: Way) -> Option<Reason> {
         let (name, node) = (named.name, named.node);
-        let of = || node.form.clone();
+        let of = || node.form.to_string();
         let node_goes = node.unwanted;
         // The policy is the newest form's. Applied to content of an older one, it would let go what was held on
         // purpose, or what the newest form has just corrected; and a part of the nodes would go before the others are
@@ -474,7 +484,7 @@ impl<'a> Pass<'a> {
         }
         // Repairs go on: they cost nothing, and they are what ends the halt. And the budget is that of the window.
         let may_halt = way == Way::Slot && !node.non_ready();
-        let halted = self.halted.get(node.form.as_str());
+        let halted = self.halted.get(&*node.form);
         halted.filter(|_| may_halt).cloned()
     }
 }

@@ -367,8 +367,10 @@ pub fn fleet(nodes: usize, state: impl Fn(usize) -> State) -> Snapshot {
     }
     let old = "1.000000000000000000000000000000000000000000000000000000000000000a";
     let new = "1.000000000000000000000000000000000000000000000000000000000000000b";
+    let forms = fleet.forms.keys().map(|form| form.as_str().into());
+    let forms: Vec<Arc<str>> = forms.collect();
     for number in 0..nodes {
-        let form = format!("web-{}", number % FORMS);
+        let form = &forms[number % FORMS];
         let of_form = number / FORMS;
         let state = state(of_form);
         let live = if state == State::Held { old } else { new };

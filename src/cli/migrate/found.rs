@@ -192,7 +192,8 @@ impl MigrationReport {
         );
         for node in nodes {
             let why = "its hub is being deleted";
-            self.deletions.insert(node.key.name.clone(), why.to_owned());
+            self.deletions
+                .insert(node.key.name.to_string(), why.to_owned());
         }
     }
 }

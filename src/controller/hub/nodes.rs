@@ -87,12 +87,12 @@ pub async fn write_nodes(
 ) -> NodesWritten {
     let (mut written, mut left) = (NodesWritten::default(), writes.iter().peekable());
     let first = writes.iter().filter(|write| write.waits).take(IN_TURN);
-    let in_turn: BTreeSet<&str> = first.map(|write| write.name.as_str()).collect();
+    let in_turn: BTreeSet<&str> = first.map(|write| &*write.name).collect();
     let mut running = FuturesUnordered::new();
     let mut has_hurried = false;
     loop {
         let may_go = |write: &&NodeWrite, running: usize| match write.waits {
-            true if in_turn.contains(write.name.as_str()) => running == 0,
+            true if in_turn.contains(&*write.name) => running == 0,
             true => running < WAITING_MAX,
             false if write.way.is_none() => running < CORRECTIONS_MAX,
             false => running < REQUESTS_MAX,
@@ -103,10 +103,9 @@ pub async fn write_nodes(
             running.push(async move {
                 let key = ObjectKey::own("LynqNode", &hub.0, &write.name);
                 let asked = world.nodes.asked();
-                let before = world.nodes.get(&NodeKey {
-                    namespace: key.namespace.clone(),
-                    name: key.name.clone(),
-                });
+                let before = world
+                    .nodes
+                    .get(&NodeKey::new(hub.0.as_str(), write.name.clone()));
                 let mut object = process::compute(|| source.object(write));
                 let written = match &before {
                     Some(before) if before.holds_lynqs_templates() => {
@@ -135,7 +134,7 @@ pub async fn write_nodes(
                 if let Some(way) = way.filter(|_| !now.held())
                     && before.as_ref().is_none_or(|before| before.live != now.live)
                 {
-                    let hub = (now.key.namespace.clone(), now.hub.clone());
+                    let hub = now.hub_key();
                     let since =
                         before.and_then(|before| stamp::parse(before.held_since.as_deref()?));
                     world.metrics.released(&hub, &now.form, way, since);

@@ -2,16 +2,17 @@
 //! late because of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cluster::clock;
-use crate::cluster::nodes::HubKey;
+use crate::cluster::nodes::{HubKey, NodesOfHub};
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::maintenance::{Failed, Maintenance};
-use crate::controller::rollout::snapshot;
+use crate::controller::rollout::snapshot::{self, Views};
 use crate::decide::child::{NodeKey, ObjectKey, Owner, owner};
 use crate::decide::maintenance::Lease;
 use crate::decide::maintenance::drain::{Pod, controller_of};
@@ -54,7 +55,7 @@ impl Maintenance {
         for _ in 0..DEPTH_MAX {
             if key.kind == ObjectKey::own("LynqNode", "", "").kind {
                 let (namespace, name) = (key.namespace, key.name);
-                return Ok(Some(NodeKey { namespace, name }));
+                return Ok(Some(NodeKey::new(namespace, name)));
             }
             let metadata = match self.world.objects.metadata_of(&key).await {
                 Ok(metadata) => metadata,
@@ -161,11 +162,10 @@ impl World {
         let seen = snapshot::SnapshotInputs {
             hub: of_hub.as_deref(),
             forms: &forms,
-            nodes: &self.nodes.of_hub(hub),
             rendered: &rendered,
         };
-        let snapshot = snapshot::of(&seen, &mut snapshot::Views::default());
-        full_windows(&snapshot, clock::now())
+        let of_nodes = |nodes: NodesOfHub| snapshot::of(&seen, nodes, &mut Views::default());
+        full_windows(&self.nodes.with_hub(hub, of_nodes), clock::now())
     }
 
     fn remember_maintained(&self, name: &str, lease: &Lease, ended: Option<Timestamp>) {
@@ -178,10 +178,7 @@ impl World {
             let Some((namespace, node)) = tenant.split_once('/') else {
                 continue;
             };
-            let key = NodeKey {
-                namespace: namespace.to_owned(),
-                name: node.to_owned(),
-            };
+            let key = NodeKey::new(namespace, node);
             let before = self.maintained.lock().insert(key.clone(), of.clone());
             if before.as_ref() != Some(&of) {
                 self.maintenance_changed(&key);
@@ -204,15 +201,16 @@ impl World {
     fn maintenance_changed(&self, key: &NodeKey) {
         self.node_queue.add(key.clone());
         if let Some(node) = self.nodes.get(key) {
-            self.rollout_queue
-                .add((key.namespace.clone(), node.hub.clone()));
+            self.rollout_queue.add(node.hub_key());
         }
     }
 
     /// Of the nodes of a hub, by name.
-    pub fn maintained_of(&self, hub: &HubKey) -> BTreeMap<String, Maintained> {
+    pub fn maintained_of(&self, hub: &HubKey) -> BTreeMap<Arc<str>, Maintained> {
         let maintained = self.maintained.lock();
-        let of_namespace = maintained.iter().filter(|(key, _)| key.namespace == hub.0);
+        let of_namespace = maintained
+            .iter()
+            .filter(|(key, _)| *key.namespace == *hub.0);
         of_namespace
             .map(|(key, of)| (key.name.clone(), of.clone()))
             .collect()

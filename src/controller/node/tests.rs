@@ -31,10 +31,7 @@ fn world() -> Arc<World> {
 #[tokio::test]
 async fn nothing_is_kept_of_a_node_that_is_gone() {
     let world = world();
-    let key = NodeKey {
-        namespace: "tenants".to_owned(),
-        name: "acme-web".to_owned(),
-    };
+    let key = NodeKey::new("tenants", "acme-web");
     let looked = Looked {
         in_vain: None,
         since: Timestamp::UNIX_EPOCH,

@@ -49,10 +49,7 @@ impl RolloutReconciler<'_> {
                 uid,
                 resource_version,
             } => {
-                let key = NodeKey {
-                    namespace: self.key.0.clone(),
-                    name: node.clone(),
-                };
+                let key = NodeKey::new(self.key.0.as_str(), node.as_str());
                 let digest = self
                     .world
                     .nodes

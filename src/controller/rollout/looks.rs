@@ -78,7 +78,7 @@ impl RolloutReconciler<'_> {
     /// A node that was looked at in vain is not ready; and what one in flight was before the first look nobody has seen.
     pub fn believe_looks(&mut self, snapshot: &mut Snapshot) {
         let in_vain = self.world.in_vain.lock().clone();
-        let of_hub = in_vain.iter().filter(|key| key.namespace == self.key.0);
+        let of_hub = in_vain.iter().filter(|key| *key.namespace == *self.key.0);
         let looked = self.world.looked.lock();
         for key in of_hub {
             if let Some(looked) = looked.get(key)
@@ -97,10 +97,7 @@ impl RolloutReconciler<'_> {
         let mut before = std::mem::take(&mut self.memory.watched);
         let mut missing = std::mem::take(&mut self.memory.missing);
         for slot in &snapshot.slots {
-            let key = NodeKey {
-                namespace: self.key.0.clone(),
-                name: slot.node.clone(),
-            };
+            let key = NodeKey::new(self.key.0.as_str(), slot.node.as_str());
             let node = snapshot.nodes.get_mut(&slot.node);
             let Some(node) = node.filter(|node| node.uid == slot.uid) else {
                 let since = missing.remove(&slot.uid);
@@ -121,14 +118,15 @@ impl RolloutReconciler<'_> {
     }
 
     /// Nodes without a first look of this process; none any more once there were none.
-    pub fn unlooked(&mut self, nodes: &[Arc<NodeDigest>]) -> BTreeSet<String> {
+    pub fn unlooked(&mut self) -> BTreeSet<Arc<str>> {
         if self.memory.surveyed {
             return BTreeSet::new();
         }
         let looked = self.world.looked.lock();
         let unlooked = |node: &&Arc<NodeDigest>| !node.deleting && !looked.contains_key(&node.key);
-        let unlooked = nodes.iter().filter(unlooked);
-        let unlooked: BTreeSet<String> = unlooked.map(|node| node.key.name.clone()).collect();
+        let nodes = self.memory.views.nodes().iter().map(|view| &view.digest);
+        let unlooked = nodes.filter(unlooked);
+        let unlooked: BTreeSet<Arc<str>> = unlooked.map(|node| node.key.name.clone()).collect();
         self.memory.surveyed = unlooked.is_empty();
         unlooked
     }

@@ -99,7 +99,7 @@ impl RolloutReconciler<'_> {
         let forms = self.write_forms(forms, pass.plan, written).await;
         let nodes = self.memory.views.nodes();
         let ready = nodes.iter().filter(|node| node.is_ready).count() as i32;
-        let is_late = |node: &View| pass.plan.failed.contains(node.name.as_ref());
+        let is_late = |node: &View| pass.plan.failed.contains(&*node.digest.key.name);
         let failed = nodes.iter().filter(|node| node.has_failed || is_late(node));
         let failed = failed.count() as i32;
         if (hub.status.ready, hub.status.failed) == (Some(ready), Some(failed)) {
@@ -216,7 +216,7 @@ impl RolloutReconciler<'_> {
         let hub = self.world.hubs.get(&self.key.0, &self.key.1);
         // Where the hub is gone too, nobody is left to tell.
         for (name, reason) in plan.waiting.iter().filter(|_| hub.is_some()) {
-            if let Reason::NoForm { form } = reason {
+            if let Reason::NoForm { form } = &**reason {
                 formless.entry(form).or_default().push(name);
             }
         }
@@ -414,7 +414,7 @@ pub fn edited_of<'a>(nodes: impl Iterator<Item = &'a NodeDigest>) -> BTreeMap<St
     let mut edited: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for node in nodes.filter(|node| node.runs_edit()) {
         let of_form = edited.entry(node.form.clone()).or_default();
-        of_form.push(node.key.name.clone());
+        of_form.push(node.key.name.to_string());
     }
     edited
 }

@@ -47,10 +47,7 @@ impl RolloutReconciler<'_> {
     async fn release_one(&self, release: &Release, said: &Said) -> Result<(), NotReleased> {
         let key = ObjectKey::own("LynqNode", &self.key.0, &release.node);
         if release.way == Way::TakenOver {
-            let node = NodeKey {
-                namespace: self.key.0.clone(),
-                name: release.node.clone(),
-            };
+            let node = NodeKey::new(self.key.0.as_str(), release.node.as_str());
             match still_changes_nothing(self.world, &node).await {
                 Ok(true) if self.world.still_says(&self.key, said) => {}
                 Ok(_) => {
@@ -63,10 +60,10 @@ impl RolloutReconciler<'_> {
         let (marker, value) = release.marker();
         let patch = json!({"metadata": {"resourceVersion": release.resource_version, "annotations": {marker: value}}});
         // The watch may be faster than the reply.
-        let before = self.world.nodes.get(&NodeKey {
-            namespace: self.key.0.clone(),
-            name: release.node.clone(),
-        });
+        let before = self
+            .world
+            .nodes
+            .get(&NodeKey::new(self.key.0.as_str(), release.node.as_str()));
         match self.world.objects.merge(&key, &patch).await {
             Ok(object) => {
                 let node = self.world.nodes.learn(&object);
@@ -152,8 +149,8 @@ impl RolloutReconciler<'_> {
     pub(super) async fn say_freed(&self, freed: &[Freed]) {
         for some in freed.chunks(REQUESTS_MAX) {
             let said = some.iter().map(|Freed { node, uid, release }| async move {
-                let (namespace, name) = (self.key.0.clone(), node.clone());
-                let now = self.world.nodes.get(&NodeKey { namespace, name });
+                let key = NodeKey::new(self.key.0.as_str(), node.as_str());
+                let now = self.world.nodes.get(&key);
                 // One that was deleted and made again meanwhile must not inherit it.
                 let Some(now) = now.filter(|now| now.uid == *uid) else {
                     return;

@@ -13,13 +13,13 @@ use crate::decide::hub::desired::{Desired, Lack, Standing};
 use crate::decide::hub::rows::names::uid_of;
 use crate::decide::hub::sync::{self, rows_hash};
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::rollout::{self, Live, Node, Snapshot};
+use crate::decide::rollout::index::by_form;
+use crate::decide::rollout::{self, Live, NamedNode, Node, Nodes, Snapshot};
 
 pub struct SnapshotInputs<'a> {
     pub hub: Option<&'a Hub>,
     /// The hub's.
     pub forms: &'a [Arc<Form>],
-    pub nodes: &'a [Arc<NodeDigest>],
     /// What the hub loop made of each form, by namespace and name; without it the forms' own statuses tell.
     pub rendered: &'a BTreeMap<(String, String), Rendered>,
 }
@@ -28,16 +28,16 @@ pub struct SnapshotInputs<'a> {
 /// next pass as well.
 #[derive(Default)]
 pub struct Views {
-    grounds: BTreeMap<String, Grounds>,
+    /// By form.
+    grounds: BTreeMap<Arc<str>, Grounds>,
     /// By name.
     nodes: Vec<View>,
 }
 
 /// What a pass asks of a node, so that it need not read the digests of a fleet.
 pub struct View {
-    pub name: Arc<str>,
     pub digest: Arc<NodeDigest>,
-    node: Arc<Node>,
+    named: Arc<NamedNode>,
     /// None where it is not known what the rows ask for.
     standing: Option<Standing>,
     pub is_ready: bool,
@@ -66,22 +66,22 @@ fn is_same<T>(one: &Option<Arc<T>>, other: &Option<Arc<T>>) -> bool {
     }
 }
 
-/// `views`: those of the pass before; this pass's take their place.
-pub fn of(seen: &SnapshotInputs, views: &mut Views) -> Snapshot {
-    views.renew(seen);
+/// `nodes`: the hub's, by name. `views`: those of the pass before; this pass's take their place.
+pub fn of<'a>(
+    seen: &SnapshotInputs,
+    nodes: impl Iterator<Item = &'a Arc<NodeDigest>>,
+    views: &mut Views,
+) -> Snapshot {
+    views.renew(seen, nodes);
     let spec = seen.hub.and_then(|hub| hub.spec.as_ref().ok());
     let rows_hash = spec.map(|spec| rows_hash(spec));
-    let mut of_form: BTreeMap<&str, Vec<&View>> = BTreeMap::new();
-    for view in &views.nodes {
-        of_form.entry(&view.node.form).or_default().push(view);
-    }
+    let of_form = by_form(&views.nodes, |view| &view.named.node.form);
     let view = |form: &Arc<Form>| {
         let nodes = of_form.get(form.name.as_str());
         let nodes = nodes.map(Vec::as_slice).unwrap_or_default();
         let view = form_view(form, seen, nodes, &rows_hash)?;
         Some((form.name.clone(), view))
     };
-    let named = |view: &View| (view.name.clone(), view.node.clone());
     Snapshot {
         resource_version: seen
             .hub
@@ -98,7 +98,7 @@ pub fn of(seen: &SnapshotInputs, views: &mut Views) -> Snapshot {
             .and_then(|hub| hub.spec.as_ref().ok()?.rollout.as_ref())
             .map(|rollout| rollout.max_skew)
             .unwrap_or_default(),
-        nodes: views.nodes.iter().map(named).collect(),
+        nodes: Nodes::sorted(views.nodes.iter().map(|view| view.named.clone())),
         forced: seen.hub.is_some_and(|hub| is_forced(&hub.annotations)),
         forms: seen.forms.iter().filter_map(view).collect(),
         ..Snapshot::default()
@@ -110,7 +110,11 @@ impl Views {
         &self.nodes
     }
 
-    fn renew(&mut self, seen: &SnapshotInputs) {
+    fn renew<'a>(
+        &mut self,
+        seen: &SnapshotInputs,
+        nodes: impl Iterator<Item = &'a Arc<NodeDigest>>,
+    ) {
         let grounds = seen.forms.iter().map(|form| {
             let rendered = seen
                 .rendered
@@ -119,43 +123,51 @@ impl Views {
                 spec: form.spec.as_ref().ok().cloned(),
                 desired: rendered.and_then(|rendered| rendered.desired.clone()),
             };
-            (form.name.clone(), grounds)
+            (form.name.as_str().into(), grounds)
         });
-        let grounds: BTreeMap<String, Grounds> = grounds.collect();
-        let same = |(name, grounds): &(&String, &Grounds)| {
+        let grounds: BTreeMap<Arc<str>, Grounds> = grounds.collect();
+        let same = |(name, grounds): &(&Arc<str>, &Grounds)| {
             self.grounds
                 .get(*name)
                 .is_some_and(|before| before.are_same(grounds))
         };
         let same = grounds.iter().filter(same);
-        let same: BTreeSet<&str> = same.map(|(name, _)| name.as_str()).collect();
+        let same: BTreeSet<Arc<str>> = same.map(|(name, _)| name.clone()).collect();
         let mut before = std::mem::take(&mut self.nodes).into_iter().peekable();
         let view = |digest: &Arc<NodeDigest>| {
             let is_it = |view: &View| Arc::ptr_eq(&view.digest, digest);
             // Without reading either digest, where nothing came or went.
             if !before.peek().is_some_and(is_it) {
-                let name = digest.key.name.as_str();
-                while before.next_if(|view| *view.name < *name).is_some() {}
+                let name = &digest.key.name;
+                while before.next_if(|view| view.named.name < *name).is_some() {}
             }
             let known = before.next_if(is_it);
-            match known.filter(|view| same.contains(view.node.form.as_str())) {
+            match known.filter(|view| same.contains(&view.named.node.form)) {
                 Some(view) => view,
-                None => View::of(digest, grounds.get(&digest.form)),
+                None => View::of(digest, grounds.get_key_value(digest.form.as_str())),
             }
         };
-        self.nodes = seen.nodes.iter().map(view).collect();
+        self.nodes = nodes.map(view).collect();
         self.grounds = grounds;
     }
 }
 
 impl View {
-    fn of(digest: &Arc<NodeDigest>, grounds: Option<&Grounds>) -> Self {
+    /// `of_form`: its form's name, which all of the form's nodes share, and what follows from the form.
+    fn of(digest: &Arc<NodeDigest>, of_form: Option<(&Arc<str>, &Grounds)>) -> Self {
+        let grounds = of_form.map(|(_, grounds)| grounds);
         // Without a policy there are neither groups nor domains.
         let policy = grounds.and_then(|grounds| grounds.spec.as_ref()?.rollout.as_ref());
         let desired = grounds.and_then(|grounds| grounds.desired.as_deref());
+        let mut node = node_view(digest, policy, desired);
+        if let Some((form, _)) = of_form {
+            node.form = form.clone();
+        }
         View {
-            name: digest.key.name.as_str().into(),
-            node: Arc::new(node_view(digest, policy, desired)),
+            named: Arc::new(NamedNode {
+                name: digest.key.name.clone(),
+                node,
+            }),
             standing: desired.map(|desired| desired.standing(digest)),
             is_ready: digest.is_ready(),
             has_failed: digest.has_failed(),
@@ -203,7 +215,7 @@ fn form_view(
             let waits = || {
                 nodes
                     .iter()
-                    .any(|view| view.node.held() && !view.node.deleting)
+                    .any(|view| view.named.node.held() && !view.named.node.deleting)
             };
             rendered_generation != form.generation || (is_ordered(spec) && waits())
         }
@@ -226,20 +238,19 @@ fn form_view(
     let Lack { unwritten, absent } = match (known, desired) {
         (Some(known), Some(desired)) => {
             let standings = nodes.iter();
-            let standings = standings.filter_map(|view| Some((&view.name, view.standing?)));
+            let standings = standings.filter_map(|view| Some((&view.named.name, view.standing?)));
             desired.lack(standings, &known.unwritten)
         }
         (known, _) => Lack {
             unwritten: known
                 .into_iter()
-                .flat_map(|known| &known.unwritten)
-                .map(|name| name.as_str().into())
+                .flat_map(|known| known.unwritten.iter().cloned())
                 .collect(),
             ..Lack::default()
         },
     };
     let policy = spec.rollout.clone().unwrap_or_default();
-    let group_of = |(name, group): (String, Option<usize>)| {
+    let group_of = |(name, group): (Arc<str>, Option<usize>)| {
         let labels = sync::labels(&form.hub_id, uid_of(&name, &form.name));
         let group = policy.group_of(&labels.into(), group);
         (name, group)
@@ -312,7 +323,7 @@ mod tests {
                 rendered_hash: None,
                 group: None,
             };
-            desired.insert((*name).to_owned(), wanted);
+            desired.insert((*name).into(), wanted);
         }
         desired.note_seen(&node(2, "web", 1));
         let rendered = Rendered {
@@ -336,9 +347,10 @@ mod tests {
             by_name(web.chain(api).collect())
         };
         let (first, mut changed) = (all(1), all(1));
-        changed[5] = node(3, "web", 2);
+        let newer = node(3, "web", 2);
+        let place = changed.iter().position(|node| node.key == newer.key);
+        changed[place.expect("it is there")] = newer;
         changed.remove(9);
-        let changed = by_name(changed);
         let forms = |group: &str| vec![form("api", "t1"), form("web", group)];
         let (by_t1, by_t2) = (forms("t1"), forms("t2"));
         let (without, with, other) = (
@@ -365,11 +377,10 @@ mod tests {
             let seen = SnapshotInputs {
                 hub: None,
                 forms,
-                nodes,
                 rendered,
             };
-            let expected = of(&seen, &mut Views::default());
-            assert_eq!(of(&seen, &mut views), expected, "step {step}");
+            let expected = of(&seen, nodes.iter(), &mut Views::default());
+            assert_eq!(of(&seen, nodes.iter(), &mut views), expected, "step {step}");
         }
     }
 
@@ -382,10 +393,9 @@ mod tests {
             let seen = SnapshotInputs {
                 hub: None,
                 forms: &forms,
-                nodes,
                 rendered: &BTreeMap::new(),
             };
-            of(&seen, &mut views)
+            of(&seen, nodes.iter(), &mut views)
         };
         let before = pass(&nodes);
         nodes[1] = node(2, "web", 2);

@@ -55,10 +55,7 @@ fn resource(extra: Value) -> Resource {
 }
 
 fn node() -> NodeKey {
-    NodeKey {
-        namespace: "tenants".into(),
-        name: "acme-web".into(),
-    }
+    NodeKey::new("tenants", "acme-web")
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub struct Tie<'a> {
 impl Tie<'_> {
     /// An owner reference cannot cross namespaces, and the garbage collector would delete what is to be retained.
     fn by_reference(&self) -> bool {
-        self.namespace == self.node.namespace && self.policy == DeletionPolicy::Delete
+        *self.namespace == *self.node.namespace && self.policy == DeletionPolicy::Delete
     }
 
     /// Why the object cannot be tied to a node of this name.
@@ -106,8 +106,8 @@ impl Tie<'_> {
         let [managed, node, namespace] = LABELS;
         [
             (managed, Some(names::TRUE)),
-            (node, by_label.then_some(self.node.name.as_str())),
-            (namespace, by_label.then_some(self.node.namespace.as_str())),
+            (node, by_label.then_some(&*self.node.name)),
+            (namespace, by_label.then_some(&*self.node.namespace)),
             (names::LABEL_ORPHANED, None),
         ]
     }
@@ -167,10 +167,7 @@ mod tests {
     use super::*;
 
     fn node() -> NodeKey {
-        NodeKey {
-            namespace: "tenants".into(),
-            name: "acme-web".into(),
-        }
+        NodeKey::new("tenants", "acme-web")
     }
 
     /// What a merge patch of metadata makes of the object.
@@ -274,10 +271,7 @@ mod tests {
 
     #[test]
     fn a_name_that_no_label_takes_is_said_where_a_label_is_needed() {
-        let node = NodeKey {
-            namespace: "tenants".into(),
-            name: "x".repeat(64),
-        };
+        let node = NodeKey::new("tenants", "x".repeat(64));
         for (namespace, policy, possible) in [
             ("tenants", DeletionPolicy::Delete, true),
             ("tenants", DeletionPolicy::Retain, false),

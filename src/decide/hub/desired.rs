@@ -8,9 +8,9 @@ use crate::decide::node::digest::NodeDigest;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
     /// By name.
-    wanted: BTreeMap<String, Wanted>,
+    wanted: BTreeMap<Arc<str>, Wanted>,
     /// Nodes that were there and that no row asks for, and what they held: their rows are skipped, or they are to go.
-    others: BTreeMap<String, Option<Arc<str>>>,
+    others: BTreeMap<Arc<str>, Option<Arc<str>>>,
 }
 
 /// What one node is to be.
@@ -57,11 +57,11 @@ pub struct Lack {
     /// made anew.
     pub unwritten: BTreeSet<Arc<str>>,
     /// Nodes that are not there, and the groups of their rows.
-    pub absent: BTreeMap<String, Option<usize>>,
+    pub absent: BTreeMap<Arc<str>, Option<usize>>,
 }
 
 impl Desired {
-    pub fn insert(&mut self, name: String, wanted: Wanted) {
+    pub fn insert(&mut self, name: Arc<str>, wanted: Wanted) {
         self.wanted.insert(name, wanted);
     }
 
@@ -131,10 +131,10 @@ impl Desired {
     pub fn lack<'a>(
         &self,
         nodes: impl Iterator<Item = (&'a Arc<str>, Standing)> + Clone,
-        unwritten: &BTreeSet<String>,
+        unwritten: &BTreeSet<Arc<str>>,
     ) -> Lack {
         let is_behind = |(name, standing): &(&Arc<str>, Standing)| {
-            !standing.goes_for_good() && (standing.is_behind() || unwritten.contains(&***name))
+            !standing.goes_for_good() && (standing.is_behind() || unwritten.contains(*name))
         };
         let behind = nodes.clone().filter(is_behind);
         let mut behind: BTreeSet<Arc<str>> = behind.map(|(name, _)| name.clone()).collect();
@@ -144,14 +144,14 @@ impl Desired {
         if there.count() < self.wanted.len() {
             let mut there = nodes.map(|(name, _)| name).peekable();
             for (name, wanted) in &self.wanted {
-                while there.next_if(|other| ***other < **name).is_some() {}
-                if there.next_if(|other| ***other == **name).is_none() {
+                while there.next_if(|other| *other < name).is_some() {}
+                if there.next_if(|other| *other == name).is_none() {
                     absent.insert(name.clone(), wanted.group);
                 }
             }
         }
         let refused = absent.keys().filter(|name| unwritten.contains(*name));
-        behind.extend(refused.map(|name| Arc::from(name.as_str())));
+        behind.extend(refused.cloned());
         Lack {
             unwritten: behind,
             absent,
@@ -188,7 +188,7 @@ mod tests {
         ] {
             let rendered_hash = hash.map(Arc::from);
             desired.insert(
-                name.to_owned(),
+                name.into(),
                 Wanted {
                     rendered_hash,
                     group,
@@ -216,11 +216,11 @@ mod tests {
             "left over and going",
             "away",
         ];
-        let standing = |node: &NodeDigest| (Arc::from(&*node.key.name), desired.standing(node));
+        let standing = |node: &NodeDigest| (node.key.name.clone(), desired.standing(node));
         let mut standings: Vec<(Arc<str>, Standing)> = nodes.iter().map(standing).collect();
         standings.sort_by(|(one, _), (other, _)| one.cmp(other));
         let standings = standings.iter().map(|(name, standing)| (name, *standing));
-        let lack = desired.lack(standings, &refused.map(str::to_owned).into());
+        let lack = desired.lack(standings, &refused.map(Arc::from).into());
         let unwritten: Vec<&str> = lack.unwritten.iter().map(AsRef::as_ref).collect();
         let expected = [
             "going",
@@ -232,7 +232,7 @@ mod tests {
         ];
         assert_eq!(unwritten, expected);
         assert_eq!(desired.count(), 6);
-        let absent = [("gone".to_owned(), Some(2)), ("refused".to_owned(), None)];
+        let absent = [("gone".into(), Some(2)), ("refused".into(), None)];
         assert_eq!(lack.absent, absent.into());
     }
 }

@@ -194,7 +194,7 @@ pub struct SyncInputs<'a> {
 /// whole fleet is never there at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeWrite {
-    pub name: String,
+    pub name: Arc<str>,
     pub form: String,
     pub uid: String,
     /// The node is not there yet.
@@ -212,7 +212,7 @@ pub struct NodeWrite {
 /// One node to delete.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeDeletion {
-    pub name: String,
+    pub name: Arc<str>,
     pub uid: String,
     /// Why, for people.
     pub reason: String,
@@ -236,7 +236,7 @@ pub struct Plan {
     pub rendered: Rendered,
     /// Form and name of each node that the newest content of its form is not written to: it is too large, or the row is
     /// skipped and an older form made what is there.
-    pub unwritten: BTreeSet<(String, String)>,
+    pub unwritten: BTreeSet<(String, Arc<str>)>,
     /// A row that was settled when it was read is not any more: the rows are to be read again.
     pub reread: bool,
 }
@@ -261,7 +261,7 @@ impl Plan {
                 Some(wanted)
             }
             Err(error) => {
-                self.render_errors.add(Subject::Node, name, error);
+                self.render_errors.add(Subject::Node, &**name, error);
                 self.unwritten.insert((form, name.clone()));
                 None
             }
@@ -287,15 +287,20 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
     let existing: BTreeMap<&str, &Arc<NodeDigest>> = seen
         .nodes
         .iter()
-        .map(|node| (node.key.name.as_str(), node))
+        .map(|node| (&*node.key.name, node))
         .collect();
-    let key_of = |row: &Row, form: &str| NodeKey {
-        namespace: seen.source.hub.namespace.clone(),
-        name: node_name(&row.uid, form),
+    let namespace: Arc<str> = seen.source.hub.namespace.as_str().into();
+    let key_of = |row: &Row, form: &str| {
+        let name = node_name(&row.uid, form);
+        let node = existing.get(name.as_str());
+        node.map_or_else(
+            || NodeKey::new(namespace.clone(), name),
+            |node| node.key.clone(),
+        )
     };
     let is_new = |row: &&Row, form: &String| {
         let key = key_of(row, form);
-        !existing.contains_key(key.name.as_str())
+        !existing.contains_key(&*key.name)
             && !colliding.contains_key(&(row.uid.clone(), form.clone()))
             && (seen.foreign)(&key).is_none()
     };
@@ -325,7 +330,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
                 continue;
             }
             let key = key_of(row, form_name);
-            let node = existing.get(key.name.as_str()).copied();
+            let node = existing.get(&*key.name).copied();
             let waits = || plan.creations_held.is_some() && is_new(&row, form_name);
             if node.is_some_and(|node| node.deleting) || waits() {
                 plan.unwritten.insert((form_name.clone(), key.name.clone()));
@@ -337,7 +342,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
                 let unwritten = (form_name.clone(), key.name.clone());
                 plan.unwritten.insert(unwritten);
                 desired.insert(key.name.clone(), unrendered(row));
-                plan.skipped.add(Subject::Node, key.name, cause);
+                plan.skipped.add(Subject::Node, &*key.name, cause);
                 continue;
             }
             targets.push(RowNode {
@@ -376,7 +381,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
         .sort_by(|a, b| Natural(&a.name).cmp(&Natural(&b.name)));
     plan.writes.sort_by_cached_key(|write| {
         let policy = &seen.source.forms[&write.form].policy;
-        let node = existing.get(write.name.as_str()).copied();
+        let node = existing.get(&*write.name).copied();
         let group = match node {
             Some(node) => policy.group_of(&node.labels, write.group),
             None => policy.group_of(

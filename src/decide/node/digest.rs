@@ -115,6 +115,10 @@ impl NodeDigest {
     /// Reads the object; what the last digest of it already knew is shared, not computed again.
     pub fn of(object: &Value, previous: Option<&NodeDigest>) -> Self {
         let text = |place: &str| text_at(object, place).to_owned();
+        let (namespace, name) = (
+            text_at(object, "/metadata/namespace"),
+            text_at(object, "/metadata/name"),
+        );
         let label = |name: &str| {
             object["metadata"]["labels"][name]
                 .as_str()
@@ -123,10 +127,9 @@ impl NodeDigest {
         };
         let status: NodeStatus =
             serde_json::from_value(object["status"].clone()).unwrap_or_default();
-        let key = NodeKey {
-            namespace: text("/metadata/namespace"),
-            name: text("/metadata/name"),
-        };
+        let known = previous.map(|previous| &previous.key);
+        let known = known.filter(|key| (&*key.namespace, &*key.name) == (namespace, name));
+        let key = known.map_or_else(|| NodeKey::new(namespace, name), NodeKey::clone);
         let finalizers = object["metadata"]["finalizers"].as_array();
         let rebased = gate::rebased(object);
         let desired = match &rebased {
@@ -325,7 +328,7 @@ impl NodeDigest {
         rollout::Node {
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
-            form: self.form.clone(),
+            form: self.form.as_str().into(),
             desired: self.desired.clone(),
             live: self.live.clone(),
             start: self.start.as_deref().and_then(stamp::parse),

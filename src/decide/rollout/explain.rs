@@ -144,7 +144,7 @@ impl Asked<'_> {
         let broken = ready.is_some_and(|ready| ready.status == "False");
         let edited = || (node.is_edited() == Some(true)).then(|| next::TAKE_BACK.to_owned());
         let mut slots = self.snapshot.slots.iter();
-        let slot = slots.find(|slot| slot.node == node.key.name && broken);
+        let slot = slots.find(|slot| *slot.node == *node.key.name && broken);
         explanation.deadline = slot.and_then(|slot| self.deadline(slot));
         explanation.expected = explanation.deadline.map(|at| self.before(at));
         let late = explanation.deadline.is_some_and(|at| at <= self.now);
@@ -160,7 +160,7 @@ impl Asked<'_> {
         };
         if let Some(until) = self
             .state_of(&node.form)
-            .and_then(|f| f.watched.get(&node.key.name))
+            .and_then(|f| f.watched.get(&*node.key.name))
         {
             self.watch(&mut explanation, *until, &node.form);
         }
@@ -168,7 +168,7 @@ impl Asked<'_> {
     }
 
     fn of_held_node(&self, node: &NodeDigest) -> Explanation {
-        let reason = self.plan.waiting.get(node.key.name.as_str());
+        let reason = self.plan.waiting.get(&node.key.name);
         let what = match node.live {
             Live::None => {
                 "nothing of it was let go yet: none of it runs, unless an earlier node left it behind"
@@ -199,8 +199,8 @@ impl Asked<'_> {
                 .snapshot
                 .nodes
                 .get(*name)
-                .is_some_and(|n| n.form == node.form);
-            same_form && ***name != *node.key.name && **reason == Reason::Releasing
+                .is_some_and(|n| *n.form == *node.form);
+            same_form && **name != node.key.name && ***reason == Reason::Releasing
         });
         // If it waits for something else than the planner knows of, so may the others.
         let as_planned = reason.filter(|r| explanation.reason.as_deref() == Some(r.code()));

@@ -69,7 +69,7 @@ pub fn failed_nodes(
     (index, slot_uids): (&Index, &BTreeSet<&str>),
     now: Timestamp,
 ) -> Failed {
-    let total = index.nodes_of(form_name).count();
+    let total = index.nodes_of(form_name).len();
     let allowed = form
         .policy
         .max_failures
@@ -87,7 +87,7 @@ pub fn failed_nodes(
             continue;
         }
         // Nobody here has seen whether it is still so.
-        if snapshot.unlooked.contains(&slot.node) && !is_halted(form) {
+        if snapshot.unlooked.contains(slot.node.as_str()) && !is_halted(form) {
             continue;
         }
         if let Some(until) = excused_until(form, &slot.node, snapshot, deadline) {
@@ -113,7 +113,7 @@ pub fn failed_nodes(
         held,
         non_ready,
         ..
-    } in index.nodes_of(form_name)
+    } in index.nodes_of(form_name).iter().copied()
     {
         if held || !non_ready || slot_uids.contains(node.uid.as_str()) {
             continue;

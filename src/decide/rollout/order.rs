@@ -31,7 +31,7 @@ pub fn without_nodes(name: &str, form: &Form, index: &Index) -> String {
     if order.is_empty() || form.outdated || !form.unwritten.is_empty() {
         return String::new();
     }
-    let there = index.nodes_of(name).map(|named| named.node.group);
+    let there = index.nodes_of(name).iter().map(|named| named.node.group);
     let there: BTreeSet<usize> = there.chain(form.absent.values().copied()).collect();
     let empty = order.iter().enumerate();
     let empty = empty.filter(|(number, _)| !there.contains(number));
@@ -53,7 +53,7 @@ pub struct Turns(BTreeMap<String, Turn>);
 impl Turns {
     /// `slots`: the uids of the nodes whose slots are left.
     pub fn new(snapshot: &Snapshot, index: &Index, slots: &BTreeSet<&str>) -> Self {
-        let is_pending = |named: &Named| {
+        let is_pending = |named: &&Named| {
             let node = named.node;
             let settled = node.settled_since.is_some() && !slots.contains(node.uid.as_str());
             // What could not be written yet may be what is to go first.
@@ -70,12 +70,12 @@ impl Turns {
             let groups = nodes().map(|named| named.node.group);
             let group = groups.chain(state.absent.values().copied()).min()?;
             let mut first: Vec<_> = nodes().filter(|named| named.node.group == group).collect();
-            first.sort_by_key(|named| named.node.why.is_none());
+            first.sort_by_key(|named| (named.node.why.is_none(), named.place));
             let absent = state.absent.iter().filter(|(_, of)| **of == group);
             let pending = || first.iter().map(|named| named.name.as_ref());
             let told = Reason::GroupNotDone {
                 group: order.get(group).map(|group| group.name.clone())?,
-                pending: Names::of(pending().chain(absent.map(|(name, _)| name.as_str()))),
+                pending: Names::of(pending().chain(absent.map(|(name, _)| &**name))),
                 why: first.first().and_then(|named| why(state, named.node)),
             };
             let turn = Turn {
@@ -90,7 +90,7 @@ impl Turns {
 
     /// Why the node's turn has not come. What this rollout broke does not wait: its repair ends the halt.
     pub fn stop(&self, node: &Node, has_slot: bool) -> Option<Reason> {
-        let turn = self.0.get(&node.form)?;
+        let turn = self.0.get(&*node.form)?;
         let waits = node.group > turn.group && !(has_slot && node.non_ready());
         waits.then(|| turn.told.clone())
     }
@@ -118,9 +118,9 @@ pub struct Candidate<'a> {
 /// The held nodes: non-ready ones first, for a fix must reach them before anything else, then group by group, by name.
 pub fn candidates<'a>(snapshot: &'a Snapshot, index: &Index<'a>) -> Vec<Candidate<'a>> {
     let of_form = |(form_place, (name, form)): (usize, (&'a String, &'a Form))| {
-        let held = index.nodes_of(name).filter(|named| named.held);
+        let held = index.nodes_of(name).iter().filter(|named| named.held);
         held.map(move |named| Candidate {
-            named,
+            named: *named,
             form,
             form_place,
         })

@@ -162,7 +162,7 @@ pub struct Replayed {
     /// Between the recorded plan and the one made now.
     pub differences: Vec<Difference>,
     /// Why nodes wait, as planned now.
-    pub waiting: BTreeMap<Arc<str>, Reason>,
+    pub waiting: BTreeMap<Arc<str>, Arc<Reason>>,
 }
 
 /// `null` where there is nothing.

@@ -171,7 +171,7 @@ impl Ledger {
         self.slots.push(Slot {
             node: name.to_owned(),
             uid: node.uid.clone(),
-            form: node.form.clone(),
+            form: node.form.to_string(),
             hash: node.desired.clone(),
             resource_version: node.resource_version.clone(),
             repair: node.non_ready(),
@@ -238,7 +238,7 @@ const MADE_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 pub fn made_until(snapshot: &Snapshot, slot: &Slot, now: Timestamp) -> Option<Timestamp> {
     let form = snapshot.forms.get(&slot.form)?;
     let is_being_written = || form.outdated || form.unwritten.contains(slot.node.as_str());
-    let waits = form.absent.contains_key(&slot.node)
+    let waits = form.absent.contains_key(slot.node.as_str())
         || (successor(snapshot, slot).is_some() && is_being_written());
     let since = snapshot.missing.get(&slot.uid).copied().unwrap_or(now);
     let until = since.checked_add(MADE_WITHIN).ok()?;
@@ -261,6 +261,6 @@ pub fn of_successor(snapshot: &Snapshot, slot: &Slot, kept: &[Slot]) -> Option<S
 
 fn successor<'a>(snapshot: &'a Snapshot, slot: &Slot) -> Option<&'a Node> {
     let node = snapshot.nodes.get(&slot.node)?;
-    let succeeds = node.uid != slot.uid && node.form == slot.form;
+    let succeeds = node.uid != slot.uid && *node.form == *slot.form;
     (succeeds && node.is_new() && !node.deleting).then_some(node)
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::form::FormRolloutStatus;
 use crate::api::hub::Slot;
 use crate::api::policy::{Rollout, Skew};
-pub use nodes::Nodes;
+pub use nodes::{NamedNode, Nodes};
 
 /// Everything that one pass looks at.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,10 +52,10 @@ pub struct Snapshot {
     pub missing: BTreeMap<String, Timestamp>,
     /// Nodes that this process has not looked at yet: their statuses are those of another, and may be old.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub unlooked: BTreeSet<String>,
+    pub unlooked: BTreeSet<Arc<str>>,
     /// Nodes whose pods were evicted for the maintenance of a Kubernetes node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub maintained: BTreeMap<String, Maintained>,
+    pub maintained: BTreeMap<Arc<str>, Maintained>,
 }
 
 /// The maintenance of a Kubernetes node that a LynqNode had pods on.
@@ -114,7 +114,7 @@ pub struct Form {
     pub unwritten_before: i32,
     /// Nodes that its rows ask for and that are not there, with the numbers of their groups in its order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub absent: BTreeMap<String, usize>,
+    pub absent: BTreeMap<Arc<str>, usize>,
     /// The form's templates are newer than what its nodes were last written from: what is held is not what is wanted.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub outdated: bool,
@@ -144,7 +144,7 @@ pub enum Live {
 pub struct Node {
     pub uid: String,
     pub resource_version: String,
-    pub form: String,
+    pub form: Arc<str>,
     pub desired: String,
     pub live: Live,
     /// When the live content last changed.

@@ -172,13 +172,13 @@ impl<'a> Fleet<'a> {
             broken: BTreeMap::new(),
             under_way: slots.iter().map(|slot| slot.form.as_str()).collect(),
         };
-        for (form, nodes) in index.forms() {
+        for form in index.forms() {
             let is_broken = |named: &&Named| {
                 !named.held && named.non_ready && !with_slots.contains(named.node.uid.as_str())
             };
-            let broken = nodes.iter().filter(is_broken).count();
+            let broken = index.all_of(form).filter(is_broken).count();
             fleet.broken.insert(form, broken);
-            if nodes.iter().any(|named| named.held && !named.node.deleting) {
+            if index.nodes_of(form).iter().any(|named| named.held) {
                 fleet.under_way.insert(form);
             }
         }
@@ -200,7 +200,7 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
     };
     let mut rollout = counted(name, form, seen, &progress, force);
     let has_slots = !progress.with_slots.is_empty();
-    set_times(&mut rollout, form, &progress.nodes, has_slots, now);
+    set_times(&mut rollout, form, progress.nodes, has_slots, now);
     // What breaks after its rollout is no rollout, nor does anything stand still while something goes.
     let began = form
         .previous
@@ -248,7 +248,7 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
             || !progress.unrendered.is_empty()
             || stalled.is_some(),
     };
-    set_pace(&mut rollout, &progress.nodes, &pace);
+    set_pace(&mut rollout, progress.nodes, &pace);
     // What is over went as it went, whatever the window is by now.
     let over = form
         .previous
@@ -331,7 +331,7 @@ fn counted(
 
 fn not_written(form: &Form) -> i32 {
     let absent = form.absent.keys();
-    let absent = absent.filter(|name| !form.unwritten.contains(name.as_str()));
+    let absent = absent.filter(|name| !form.unwritten.contains(*name));
     (form.unwritten.len() + absent.count()) as i32
 }
 

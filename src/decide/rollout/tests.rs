@@ -294,7 +294,7 @@ fn paused_releases_nothing_and_says_so() {
     assert!(
         plan.waiting
             .values()
-            .all(|reason| matches!(reason, Reason::Paused { .. }))
+            .all(|reason| matches!(**reason, Reason::Paused { .. }))
             && plan.waiting.len() == 3
     );
 }
@@ -313,7 +313,7 @@ fn what_an_older_form_left_held_is_not_released_by_a_newer_policy() {
         assert!(
             plan.waiting
                 .values()
-                .all(|reason| matches!(reason, Reason::NotRendered { .. }))
+                .all(|reason| matches!(**reason, Reason::NotRendered { .. }))
                 && plan.waiting.len() == states.len(),
             "{name}: {:?}",
             plan.waiting

@@ -92,10 +92,10 @@ impl<'a> Windows<'a> {
         slots: &'a [Slot],
         now: Timestamp,
     ) -> Self {
-        let total = index.forms().map(|(form, _)| index.nodes_of(form).count());
+        let total = index.forms().map(|form| index.nodes_of(form).len());
         let total: usize = total.sum();
         let forms = snapshot.forms.iter().map(|(name, form)| {
-            let total = index.nodes_of(name).count();
+            let total = index.nodes_of(name).len();
             let (skew, counts) = (form.policy.max_skew, form.policy.skew_counts);
             let mut window = Window::new(skew, counts, total);
             if !form.policy.order.is_empty() || !form.policy.domains.is_empty() {
@@ -110,10 +110,10 @@ impl<'a> Windows<'a> {
             hub: Window::new(snapshot.hub_skew, SkewCounts::All, total),
             hub_skew: snapshot.hub_skew,
         };
-        for (form, nodes) in index.forms() {
+        for form in index.forms() {
             let rollout = snapshot.forms.get(form);
             let began = rollout.and_then(|form| form.previous.as_ref()?.start_time);
-            for named in nodes.iter().filter(|named| named.non_ready) {
+            for named in index.all_of(form).filter(|named| named.non_ready) {
                 let Named { name, node, .. } = *named;
                 // What is live came with the rollout that goes on now.
                 let is_of_rollout = !named.held && node.start >= began;
@@ -153,7 +153,7 @@ impl<'a> Windows<'a> {
 
     /// The release rule, for the form's window, those of the node's domains, and the hub's.
     pub fn admit(&mut self, node: &'a Node, policy: &Rollout) -> Result<(), Reason> {
-        let form = self.forms.get_mut(&node.form);
+        let form = self.forms.get_mut(&*node.form);
         if let Some((window, width)) = form.and_then(|form| Some((form.full_for(node)?, form))) {
             return Err(width.reason(node, window));
         }
@@ -278,7 +278,7 @@ impl<'a> Domains<'a> {
 fn keys(node: &Node) -> impl Iterator<Item = (&str, usize, &str)> {
     let domains = node.domains.iter().enumerate();
     let domains = domains.filter(|(_, value)| !value.is_empty());
-    domains.map(|(number, value)| (node.form.as_str(), number, value.as_str()))
+    domains.map(|(number, value)| (&*node.form, number, value.as_str()))
 }
 
 fn busy(snapshot: &Snapshot, slot: &Slot, node: &Node, now: Timestamp) -> Busy {

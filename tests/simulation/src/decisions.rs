@@ -76,7 +76,7 @@ impl Decisions for Watched {
     ) -> NodePlan {
         let view = lock(&self.shared).view(&self.life);
         let mut views = self.life.views.lock().expect("no panic under it");
-        views.nodes.insert(node.key.name.clone(), view);
+        views.nodes.insert(node.key.name.to_string(), view);
         drop(views);
         Decide.node(node, seen, rest, now)
     }

@@ -305,7 +305,7 @@ fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
         ledger.push(Slot {
             node: name.to_string(),
             uid: node.uid.clone(),
-            form: node.form.clone(),
+            form: node.form.to_string(),
             hash: node.desired.clone(),
             resource_version: node.resource_version.clone(),
             repair: true,
@@ -320,7 +320,7 @@ fn repair_uncounted(snapshot: &Snapshot, plan: &mut Plan) {
             repair: true,
             watched: false,
         });
-        plan.waiting.insert(name.clone(), Reason::Releasing);
+        plan.waiting.insert(name.clone(), Reason::Releasing.into());
     }
 }
 

@@ -303,7 +303,7 @@ impl Tenant<'_> {
     /// the row stands for them.
     fn shown(&self, key: &ObjectKey, resource: &Resource) -> String {
         let path = match key.namespace.as_str() {
-            namespace if namespace.is_empty() || *namespace == self.old.home.namespace => {
+            namespace if namespace.is_empty() || *namespace == *self.old.home.namespace => {
                 key.name.clone()
             }
             namespace => format!("{namespace}/{}", key.name),
@@ -354,10 +354,7 @@ fn listed(taken_away: &[TakenAway]) -> String {
 /// The resources of a form that may hold data and whose objects the new form does not name, names by another template, or scales down
 /// with their claims. `runs_old`: all nodes run what the old form says, so that what it retains is kept.
 pub fn taken_away(old: &FormSpec, new: &FormSpec, runs_old: bool) -> Vec<TakenAway> {
-    let home = NodeKey {
-        namespace: String::new(),
-        name: String::new(),
-    };
+    let home = NodeKey::new("", "");
     let key = |resource: &Resource| object_key(resource, &home, scope(resource));
     let now = new.content.iter().map(|resource| (key(resource), resource));
     let now: Vec<(ObjectKey, &Resource)> = now.collect();

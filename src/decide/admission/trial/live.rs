@@ -71,7 +71,7 @@ impl LiveNodes {
             first_seen: node.first_seen.as_deref().and_then(stamp::parse),
             live: live.to_owned(),
         };
-        self.nodes.insert(node.key.name.clone(), of_node);
+        self.nodes.insert(node.key.name.to_string(), of_node);
     }
 
     pub fn count(&self) -> usize {

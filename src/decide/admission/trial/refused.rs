@@ -230,10 +230,7 @@ mod tests {
         let resource = json!({"id": id, "spec": {"apiVersion": version, "kind": kind}});
         Sample {
             row: "acme".into(),
-            node: NodeKey {
-                namespace: "tenants".into(),
-                name: "acme-web".into(),
-            },
+            node: NodeKey::new("tenants", "acme-web"),
             resource: serde_json::from_value(resource).unwrap(),
             brings_kind: false,
             makes_namespace: false,

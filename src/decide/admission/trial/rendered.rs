@@ -82,10 +82,7 @@ impl Version {
 impl<'a> FormTrial<'a> {
     fn context(&self, row: &'a Row) -> RowContext<'a> {
         let live = self.on.live;
-        let home = NodeKey {
-            namespace: self.namespace.to_owned(),
-            name: node_name(&row.uid, self.form),
-        };
+        let home = NodeKey::new(self.namespace, node_name(&row.uid, self.form));
         let node = live.and_then(|live| live.get(&home.name));
         let inputs = RowInputs {
             hub: self.hub,

@@ -122,10 +122,7 @@ mod tests {
         assert_eq!(told(&restarts), "");
         restarts.add(&[app("web:1")], &[app("web:2")]);
         assert_eq!(told(&restarts), "up to 1 Deployment restart");
-        let nodes = ["a", "b", "c"].map(|name| NodeKey {
-            namespace: "tenants".into(),
-            name: name.into(),
-        });
+        let nodes = ["a", "b", "c"].map(|name| NodeKey::new("tenants", name));
         for node in &nodes {
             restarts.add_in_doubt(node, &[app("web:2")]);
         }

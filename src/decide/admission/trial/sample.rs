@@ -245,10 +245,7 @@ mod tests {
     fn tried(rows: &[(&str, bool, Value)], old: Option<&Value>) -> Vec<String> {
         let mut samples = Samples::default();
         for (row, has_node, new) in rows {
-            let node = NodeKey {
-                namespace: "tenants".into(),
-                name: (*row).into(),
-            };
+            let node = NodeKey::new("tenants", *row);
             let offer = Offer {
                 row,
                 node: &node,
@@ -320,10 +317,7 @@ mod tests {
             {"id": "gadget", "nameTemplate": "w", "spec": {"apiVersion": "example.com/v1", "kind": "Gadget"}},
             {"id": "map", "nameTemplate": "w", "targetNamespace": "team", "spec": {"apiVersion": "v1", "kind": "ConfigMap"}},
         ]});
-        let node = NodeKey {
-            namespace: "tenants".into(),
-            name: "a".into(),
-        };
+        let node = NodeKey::new("tenants", "a");
         let offer = Offer {
             row: "a",
             node: &node,

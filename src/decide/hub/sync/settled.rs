@@ -57,8 +57,9 @@ pub(super) fn plan(
         }
         let id = (form_name.clone(), uid.clone());
         let name = node_name(uid, form_name);
+        let node = existing.get(name.as_str());
+        let name = node.map_or_else(|| name.into(), |node| node.key.name.clone());
         let known = seen.rendered.get(&id).filter(|known| {
-            let node = existing.get(name.as_str());
             known.is_of(form) && node.is_some_and(|node| known.is_settled((form_name, uid), node))
         });
         let wanted = match known {
@@ -97,7 +98,7 @@ mod tests {
         rendered: &Rendered,
     ) -> RenderSource {
         let mut read = rows_of(uids);
-        let node = |name: String| nodes.iter().find(|node| node.key.name == name).cloned();
+        let node = |name: String| nodes.iter().find(|node| *node.key.name == *name).cloned();
         let all = std::mem::take(&mut read.rows);
         for (uid, row) in all {
             match is_settled(forms, rendered, &node, &row) {

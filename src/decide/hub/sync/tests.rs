@@ -140,10 +140,7 @@ pub fn written(forms: &BTreeMap<String, Form>, rows: &Rows, plan: &Plan) -> Vec<
 }
 
 fn unwritten(plan: &Plan) -> Vec<&str> {
-    plan.unwritten
-        .iter()
-        .map(|(_, node)| node.as_str())
-        .collect()
+    plan.unwritten.iter().map(|(_, node)| &**node).collect()
 }
 
 /// However many rows and versions of a form there were.
@@ -192,7 +189,7 @@ fn an_edit_is_written_over_when_it_is_to_be_discarded() {
         edited["metadata"]["annotations"][names::DISCARD_EDIT] = json!(discard);
         nodes[0] = Arc::new(NodeDigest::of(&edited, None));
         let plan = sync(&forms, &rows([0, 1]), &nodes, &before.rendered);
-        let writes: Vec<&str> = plan.writes.iter().map(|w| w.name.as_str()).collect();
+        let writes: Vec<&str> = plan.writes.iter().map(|w| &*w.name).collect();
         assert_eq!(writes, ["t0-web"][..usize::from(again)], "{discard:?}");
         // Until it is written it is not released.
         let is_behind = before.desired["web"].is_behind(&nodes[0]);
@@ -231,7 +228,7 @@ fn what_lynq_left_is_held_by_the_first_write() {
         .zip(objects(&forms, &all, &plan))
         .map(|(write, object)| {
             let marker = &object["metadata"]["annotations"][names::UNGATED];
-            (write.name.as_str(), write.way.is_some(), marker.is_string())
+            (&*write.name, write.way.is_some(), marker.is_string())
         })
         .collect();
     let expected = [("t0-web", false, false), ("t1-web", true, true)];
@@ -246,11 +243,7 @@ fn too_many_new_nodes_are_not_made_and_keep_no_other_waiting() {
     let nodes = written(&old, &rows([0, 1]), &before);
     let many = rows_of(&Vec::from_iter(0..152));
     let held = sync(&new, &many, &nodes, &before.rendered);
-    let written: Vec<&str> = held
-        .writes
-        .iter()
-        .map(|write| write.name.as_str())
-        .collect();
+    let written: Vec<&str> = held.writes.iter().map(|write| &*write.name).collect();
     assert_eq!(written, ["t0-web", "t1-web"]);
     assert!(held.writes.iter().all(|write| !write.makes));
     assert_eq!(
@@ -313,11 +306,11 @@ fn nodes_are_written_in_the_order_in_which_somebody_waits_for_them() {
     forms = form(2, "web:2");
     forms.get_mut("web").expect("the form").policy = policy;
     let plan = sync(&forms, &rows([1, 2, 3, 10, 20]), &nodes, &before.rendered);
-    let names: Vec<&str> = plan.writes.iter().map(|w| w.name.as_str()).collect();
+    let names: Vec<&str> = plan.writes.iter().map(|w| &*w.name).collect();
     assert_eq!(names, ["t3-web", "t10-web", "t1-web", "t2-web", "t20-web"]);
     forms.get_mut("web").expect("the form").policy.order.clear();
     let plan = sync(&forms, &rows([1, 2, 3, 10, 20]), &nodes, &before.rendered);
-    let names: Vec<&str> = plan.writes.iter().map(|w| w.name.as_str()).collect();
+    let names: Vec<&str> = plan.writes.iter().map(|w| &*w.name).collect();
     assert_eq!(names, ["t3-web", "t20-web", "t1-web", "t2-web", "t10-web"]);
 }
 

@@ -49,7 +49,7 @@ pub fn refused(
 fn elsewhere(child: &Child, node: &NodeDigest) -> Option<String> {
     let from = child.orphaned_from.as_deref()?;
     let (namespace, _) = from.split_once('/')?;
-    (namespace != node.key.namespace).then(|| {
+    (*namespace != *node.key.namespace).then(|| {
         format!(
             "lynqnode {from} of another namespace left it behind; conflictPolicy: Force takes it over"
         )

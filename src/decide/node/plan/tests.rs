@@ -59,10 +59,7 @@ fn declared(facts: Facts, change: impl FnOnce(&mut Declared)) -> Facts {
 }
 
 fn node(facts: Vec<Facts>) -> NodeDigest {
-    let key = NodeKey {
-        namespace: "tenants".into(),
-        name: "acme-web".into(),
-    };
+    let key = NodeKey::new("tenants", "acme-web");
     NodeDigest {
         key,
         uid: "node-uid".into(),
@@ -295,10 +292,7 @@ fn a_change_of_the_policy_reaches_what_is_left_alone() {
 #[test]
 fn somebody_elses_object_is_a_conflict_and_not_written() {
     let node = node(vec![facts("a", &[])]);
-    let another = NodeKey {
-        namespace: "tenants".into(),
-        name: "other-web".into(),
-    };
+    let another = NodeKey::new("tenants", "other-web");
     for (name, owner, said) in [
         (
             "another node's",

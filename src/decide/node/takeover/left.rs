@@ -151,7 +151,7 @@ fn named(resource: &Resource, node: &NodeDigest) -> Recorded {
         kind,
         api_versions: vec![api_version],
         namespace: match is_lynqs {
-            true => node.key.namespace.clone(),
+            true => node.key.namespace.to_string(),
             false => key.namespace,
         },
         name: key.name,

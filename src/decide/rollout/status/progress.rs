@@ -9,7 +9,7 @@ use crate::decide::rollout::reason::Names;
 use crate::decide::rollout::status::FormStatusInputs;
 
 pub struct FormProgress<'a> {
-    pub nodes: Vec<Named<'a>>,
+    pub nodes: &'a [Named<'a>],
     pub ready: i32,
     pub held: i32,
     pub updated: i32,
@@ -35,13 +35,16 @@ pub struct FormProgress<'a> {
 
 impl<'a> FormProgress<'a> {
     pub fn of(name: &'a str, form: &'a Form, seen: &FormStatusInputs<'a>) -> Self {
-        let nodes: Vec<_> = seen.index.nodes_of(name).collect();
-        let count =
-            |f: &dyn Fn(&Named) -> bool| nodes.iter().filter(|named| f(named)).count() as i32;
-        let is_ready = |named: &Named| named.node.settled_since.is_some() && named.node.ready;
-        let is_updated = |named: &&Named| !named.held && !named.unwritten;
-        let updated: Vec<&Named> = nodes.iter().filter(is_updated).collect();
-        let ready_updated = updated.iter().filter(|named| is_ready(named)).count();
+        let nodes = seen.index.nodes_of(name);
+        let (mut ready, mut held, mut updated, mut ready_updated) = (0, 0, 0, 0);
+        for named in nodes {
+            let is_ready = named.node.settled_since.is_some() && named.node.ready;
+            let is_updated = !named.held && !named.unwritten;
+            ready += i32::from(is_ready);
+            held += i32::from(named.held);
+            updated += i32::from(is_updated);
+            ready_updated += i32::from(is_ready && is_updated);
+        }
         let with_slots = with_slots(name, seen);
         let all_there = !form.outdated && form.unwritten.is_empty() && form.absent.is_empty();
         // What another process told of a node may have changed since; what it said of them all may stand that long.
@@ -49,24 +52,24 @@ impl<'a> FormProgress<'a> {
             before.phase == Phase::Complete && before.target_generation == form.rendered_generation
         };
         let unlooked = nodes.iter().map(|named| named.name);
-        let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(&***name)));
+        let unlooked = Names::of(unlooked.filter(|name| seen.snapshot.unlooked.contains(*name)));
         let unrendered = nodes
             .iter()
             .filter(|named| !named.held && named.node.settled_since.is_some() && !named.node.ready);
-        let going = seen.index.all_of(name);
-        let going = going.filter(|named| named.node.deleting && named.unwritten);
+        let going = seen.index.deleting_of(name).iter();
+        let going = going.filter(|named| named.unwritten);
         let going: Vec<&str> = going.map(|named| named.name.as_ref()).collect();
         FormProgress {
-            ready: count(&is_ready),
-            held: count(&|named| named.held),
-            updated: updated.len() as i32,
-            ready_updated: ready_updated as i32,
+            ready,
+            held,
+            updated,
+            ready_updated,
             unwritten: form.unwritten.len() - going.len(),
             going,
-            done: ready_updated == nodes.len() && all_there && with_slots.is_empty(),
+            done: ready_updated == nodes.len() as i32 && all_there && with_slots.is_empty(),
             looked: unlooked.is_empty() || form.previous.as_ref().is_some_and(was_complete),
             unrendered: Names::of(unrendered.map(|named| named.name)),
-            not_ready: not_ready(&nodes),
+            not_ready: not_ready(nodes),
             with_slots,
             unlooked,
             all_there,

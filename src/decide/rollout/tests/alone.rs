@@ -47,7 +47,7 @@ fn what_is_rolled_out_and_not_ready_is_not_complete() {
 #[test]
 fn nothing_takes_a_slot_before_every_node_was_looked_at() {
     let mut snapshot = fleet("AAX", 3);
-    snapshot.unlooked = ["n1".to_owned()].into();
+    snapshot.unlooked = ["n1".into()].into();
     let waits = plan(&snapshot, at(1));
     assert!(waits.releases.is_empty() && waits.ledger.is_none());
     assert!(waits.waiting.values().all(|why| why.code() == "Starting"));
@@ -496,7 +496,7 @@ fn what_gets_ready_too_late_counts_until_it_has_stayed_so() {
             }
         }
         let mut unseen = snapshot.clone();
-        unseen.unlooked = ["n0".to_owned()].into();
+        unseen.unlooked = ["n0".into()].into();
         node_of(&mut unseen, "n0").settled_since = None;
         assert_eq!(phase_of(&unseen, 721), Phase::Failed, "as was told");
         unseen.forms.get_mut("web").unwrap().previous = None;
@@ -504,7 +504,7 @@ fn what_gets_ready_too_late_counts_until_it_has_stayed_so() {
         let mut forgiven = snapshot.clone();
         forgiven.forms.get_mut("web").unwrap().resumed_at = Some(at(650));
         assert_eq!(phase_of(&forgiven, 750), Phase::InProgress);
-        let Reason::BudgetSpent { why, .. } = &soaks.waiting["n1"] else {
+        let Reason::BudgetSpent { why, .. } = &*soaks.waiting["n1"] else {
             panic!("{:?}", soaks.waiting);
         };
         let said = "it is ready, and has to stay so for a while";
@@ -526,7 +526,7 @@ fn what_somebody_has_seen_a_newer_version_of_is_read_first() {
     let first = plan(&snapshot, at(1));
     assert_eq!(first.behind, ["n0"]);
     assert_eq!(released(&first), ["n1"]);
-    assert_eq!(first.waiting["n0"], Reason::Releasing);
+    assert_eq!(*first.waiting["n0"], Reason::Releasing);
 }
 
 /// Whoever waits for Complete waits for all the tenants there are.
@@ -575,9 +575,9 @@ fn a_slot_is_watched_for_as_long_as_its_form_asked_for_when_that_is_gone() {
 fn nothing_gets_complete_before_every_node_was_looked_at() {
     let mut snapshot = fleet("yy", 1);
     assert_eq!(phase_of(&snapshot, 1), Phase::Complete);
-    snapshot.unlooked = ["another form's".to_owned()].into();
+    snapshot.unlooked = ["another form's".into()].into();
     assert_eq!(phase_of(&snapshot, 1), Phase::Complete);
-    snapshot.unlooked.insert("n1".to_owned());
+    snapshot.unlooked.insert("n1".into());
     let told = state_of(&snapshot, 1).rollout;
     assert_eq!(told.phase, Phase::InProgress);
     let text = "2/2 updated and ready, as was told before the operator started; it has not yet looked at n1";

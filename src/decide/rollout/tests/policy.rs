@@ -532,5 +532,5 @@ fn a_ledger_has_room_for_so_many_slots_whatever_the_forms_say() {
             }
         )
     };
-    assert!(plan.waiting.values().any(full));
+    assert!(plan.waiting.values().any(|reason| full(reason)));
 }

@@ -162,10 +162,10 @@ fn while_the_ledger_is_refused_all_that_need_a_slot_say_so() {
         assert_eq!(released(&plan).first(), Some(&"n0"), "it is tried again");
         plan.waiting.into_values().collect::<Vec<_>>()
     };
-    let refused = Reason::LedgerRefused { why: why.into() };
+    let refused = Arc::new(Reason::LedgerRefused { why: why.into() });
     assert_eq!(waits(&snapshot), vec![refused; 3]);
     snapshot.forms.get_mut("web").unwrap().forced = true;
-    assert_eq!(waits(&snapshot), vec![Reason::Releasing; 3]);
+    assert_eq!(waits(&snapshot), vec![Arc::new(Reason::Releasing); 3]);
 }
 
 /// It keeps its slot, for it fills the window anyway.

@@ -204,7 +204,7 @@ fn what_does_not_go_on_by_itself_has_no_estimate() {
         s.hub_skew = Skew::Count(2);
         s.forms.insert("api".into(), s.forms["web"].clone());
         for (name, node) in fleet(states, 2).nodes.iter() {
-            let (uid, form) = (format!("{}-api", node.uid), "api".to_owned());
+            let (uid, form) = (format!("{}-api", node.uid), "api".into());
             let node = Node {
                 uid,
                 form,

@@ -19,7 +19,7 @@ impl Witness {
         (life, view): (LifeId, View),
     ) {
         for (name, node) in snapshot.nodes.iter() {
-            let waits = node.held() && !node.deleting && snapshot.forms.contains_key(&node.form);
+            let waits = node.held() && !node.deleting && snapshot.forms.contains_key(&*node.form);
             self.expect(!waits || plan.waiting.contains_key(name), "reason", || {
                 format!("{name} is held, and the plan says no reason")
             });

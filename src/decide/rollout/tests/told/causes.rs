@@ -52,7 +52,7 @@ fn what_no_row_asks_for_waits_for_the_confirmation() {
     snapshot.nodes.get_mut("n0").unwrap().unwanted = true;
     let goes = reason(&snapshot);
     assert!(
-        matches!(goes, Reason::DeletionsHeld { goes: true, .. }),
+        matches!(*goes, Reason::DeletionsHeld { goes: true, .. }),
         "{goes}"
     );
     assert!(goes.to_string().starts_with("no row asks for n0"), "{goes}");
