@@ -150,7 +150,7 @@ fn same_content(a: &Value, b: &Value) -> bool {
     without(a) == without(b)
 }
 
-/// Maps are merged, finalizers and owners united, other lists replaced.
+/// Maps are merged, finalizers and owners united, other lists replaced. An object has one controller: another one takes its place.
 fn lay_over(target: &mut Value, applied: &Value) {
     fn over(target: &mut Value, applied: &Map<String, Value>) {
         if !target.is_object() {
@@ -168,6 +168,9 @@ fn lay_over(target: &mut Value, applied: &Value) {
                         *place = json!([]);
                     }
                     let known = place.as_array_mut().expect("it is one");
+                    if more.iter().any(|one| one["controller"] == true) {
+                        known.retain(|other| other["controller"] != true);
+                    }
                     for one in more {
                         let same = |other: &Value| match one.get("uid") {
                             Some(uid) => other.get("uid") == Some(uid),
