@@ -149,7 +149,7 @@ async fn carry(
         Verb::List => {
             let mut world = lock(shared);
             let list = world.list(life, call);
-            list.map(|list| whole(200, list.to_string().into()))
+            list.map(|list| whole(200, list.into()))
         }
         _ => {
             let mut world = lock(shared);

@@ -249,7 +249,7 @@ impl World {
     }
 
     /// A page of a list.
-    pub fn list(&mut self, life: &Life, call: &Call) -> Result<Value, Refused> {
+    pub fn list(&mut self, life: &Life, call: &Call) -> Result<String, Refused> {
         let at = match call.query.get("continue") {
             None => {
                 let events = self.listed(life, call);

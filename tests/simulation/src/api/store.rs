@@ -1,5 +1,6 @@
 //! What is stored: objects by kind, each write with a version of its own, and the log of all of them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
@@ -219,17 +220,20 @@ impl Store {
     }
 
     /// The objects of a kind as they were at a revision; None where that is forgotten.
-    pub fn at(&self, kind: usize, revision: u64) -> Option<BTreeMap<Key, Arc<Object>>> {
+    pub fn at(&self, kind: usize, revision: u64) -> Option<Cow<'_, BTreeMap<Key, Arc<Object>>>> {
         let log = &self.log[kind];
-        let mut all = self.objects[kind].clone();
         let later: Vec<_> = log.from(log.first_after(revision))?.collect();
+        if later.is_empty() {
+            return Some(Cow::Borrowed(&self.objects[kind]));
+        }
+        let mut all = self.objects[kind].clone();
         for event in later.into_iter().rev() {
             match &event.before {
                 None => all.remove(&event.key),
                 Some(before) => all.insert(event.key.clone(), before.clone()),
             };
         }
-        Some(all)
+        Some(Cow::Owned(all))
     }
 
     /// What is new of an object that is created.
