@@ -222,12 +222,7 @@ impl RolloutReconciler<'_> {
                 hub: &hub,
                 forms: &forms,
             };
-            let unread = plan.confirm.as_slice();
-            let (to_read, unread) = if reads {
-                (unread, &[][..])
-            } else {
-                (&[][..], unread)
-            };
+            let to_read = if reads { plan.confirm.as_slice() } else { &[] };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) =
                 join(self.carry_out(&of_pass, written), self.confirm(to_read)).await;
@@ -247,7 +242,7 @@ impl RolloutReconciler<'_> {
             if !confirmed.is_empty() {
                 continue;
             }
-            if released > 0 || !unread.is_empty() {
+            if released > 0 || to_read.len() < plan.confirm.len() {
                 break;
             }
             let wake = plan
