@@ -48,7 +48,7 @@ pub enum Failed {
         reason: replay::Unreadable,
     },
     #[error(
-        "{path}: the replica that answered leads no hub and has no passes; ask the holder of the lease {}",
+        "{path}: the replica that answered leads no hub and has no passes; ask the holder of the lease {} (with --shards, of the lease of the hub's shard)",
         names::LEADER_LEASE
     )]
     NotLeading { path: String },

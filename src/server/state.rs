@@ -38,8 +38,9 @@ fn answer(uri: &Uri, mut recordings: Option<Vec<Arc<Recording>>>) -> Response {
         if let Some(all) = &mut recordings {
             all.retain(|recording| recording.hub() == hub);
             if all.is_empty() {
-                let text =
-                    format!("no pass of LynqHub {hub} is recorded; check its namespace and name");
+                let text = format!(
+                    "no pass of LynqHub {hub} is recorded here; check its namespace and name, and with --shards ask the replica that leads its shard"
+                );
                 return (StatusCode::NOT_FOUND, text).into_response();
             }
         }

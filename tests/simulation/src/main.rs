@@ -71,7 +71,7 @@ enum Command {
     Mutants {
         #[arg(long, default_value_t = 3_000)]
         seeds: u64,
-        /// Leave out those that take more than a hundred seeds to find.
+        /// Leave out the rarest, which may take hundreds of seeds to find.
         #[arg(long)]
         common: bool,
     },
@@ -245,5 +245,21 @@ fn mutants(seeds: u64, common: bool) -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_trace_each_time() {
+        let settings = Settings {
+            steps: 40,
+            ..Settings::planted(7, None)
+        };
+        let first = run(&settings, true).lines;
+        assert!(first.len() > 100, "{first:?}");
+        assert_eq!(first, run(&settings, true).lines);
     }
 }

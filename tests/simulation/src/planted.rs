@@ -34,7 +34,7 @@ pub fn needs(mutant: Plant) -> &'static [Fault] {
     }
 }
 
-/// It takes more than a hundred seeds to find.
+/// It may take hundreds of seeds to find.
 pub fn is_rare(mutant: Plant) -> bool {
     matches!(
         mutant,

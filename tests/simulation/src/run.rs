@@ -19,7 +19,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::time::{Duration, Instant, sleep};
 
-use crate::api::store::{DEPLOYMENT, FORM, HUB, NODE};
+use crate::api::store::{DEPLOYMENT, FORM, HUB, KUBERNETES_NODE, NODE, STATEFUL_SET};
 use crate::decisions::Watched;
 use crate::life::Life;
 use crate::machines;
@@ -267,8 +267,11 @@ fn chaos(shared: &Shared) {
         let shared = shared.clone();
         tokio::spawn(async move { start(&shared, p) });
     }
-    let kinds = [NODE, HUB, FORM, DEPLOYMENT];
-    let kind = kinds[world.draw(4)];
+    // Those that the loops of this seed watch.
+    let mut kinds = vec![NODE, HUB, FORM, DEPLOYMENT];
+    kinds.extend(world.has(Fault::StatefulSets).then_some(STATEFUL_SET));
+    kinds.extend(world.has(Fault::Maintenance).then_some(KUBERNETES_NODE));
+    let kind = kinds[world.draw(kinds.len())];
     if world.strikes(Fault::Freeze, 4) {
         // Longer than a lease lasts, now and then.
         let longest = if world.draw(4) == 0 { 30_000 } else { 6_000 };
@@ -311,7 +314,7 @@ fn chaos(shared: &Shared) {
             (500, "InternalError"),
         ];
         let answer = answers[world.draw(answers.len())];
-        let (kind, of_status) = (kinds[world.draw(4)], world.draw(2) == 0);
+        let (kind, of_status) = (kinds[world.draw(kinds.len())], world.draw(2) == 0);
         let wait = world.draw(15_000);
         world.trace(|| {
             format!("writes of kind {kind} (status: {of_status}) are {answer:?} for {wait} ms")

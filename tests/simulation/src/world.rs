@@ -270,7 +270,7 @@ impl World {
         // What the loops list themselves is consistent: of one namespace, or, when they begin to lead, of hubs and forms.
         let is_first = life.lists(call.kind) == 0;
         let is_watchs = match call.kind {
-            NODE | DEPLOYMENT => call.key.0.is_empty(),
+            NODE | DEPLOYMENT | STATEFUL_SET => call.key.0.is_empty(),
             HUB | FORM => is_first,
             _ => false,
         };
