@@ -37,6 +37,7 @@ use crate::cluster::queue::Queue;
 use crate::cluster::vital::{self, Mutex};
 use crate::cluster::watch::{Change, Which, follow};
 use crate::controller::decisions::Decisions;
+use crate::controller::node::pods::PodLooks;
 use crate::controller::rollout::snapshot::is_forced;
 use crate::decide::child::{Kind, NodeKey};
 use crate::decide::hub::desired::Desired;
@@ -102,6 +103,7 @@ pub struct World {
     pub hubs: Catalog<HubSpec, HubStatus>,
     pub forms: Catalog<FormSpec, FormStatus>,
     pub node_queue: Queue<NodeKey>,
+    pub pod_looks: PodLooks,
     pub hub_queue: Queue<HubKey>,
     pub databases: hub::Databases,
     pub rollout_queue: Queue<HubKey>,
@@ -209,6 +211,7 @@ impl World {
             hubs: Catalog::default(),
             forms: Catalog::default(),
             node_queue,
+            pod_looks: PodLooks::default(),
             hub_queue: Queue::default(),
             databases,
             rollout_queue: Queue::default(),

@@ -50,6 +50,9 @@ const OF_THE_PROCESS: [(&str, &str); 9] = [
     ("spawn_blocking", "src/cluster/process.rs"),
 ];
 
+/// State that all processes of the simulation would share, so that they, and its seeds, would not be apart.
+const SHARED_STATE: [&str; 5] = ["Semaphore", "Mutex", "RwLock", "Atomic", "OnceLock"];
+
 /// What `decide` has no use for: an order that differs from run to run, and state that outlives a call.
 const NOT_IN_DECIDE: [&str; 6] = [
     "HashMap",
@@ -148,6 +151,12 @@ fn what_is_untidy_is_found() {
             "src/cluster/a.rs",
             "//! T.\nuse crate::datasource::mysql;\n",
             "must not know `datasource`",
+        ),
+        (
+            "state that processes share",
+            "src/controller/a.rs",
+            "//! T.\nstatic LOOKS: Semaphore = Semaphore::const_new(4);\n",
+            "belongs in its `World`",
         ),
         (
             "several layers in one use",
@@ -353,12 +362,17 @@ fn problems_of(path: &Path, text: &str) -> Vec<String> {
                 complain(format!("`{word}` belongs in {homes:?}"));
             }
         }
+        let is_simulated = ["cluster", "controller", "decide"].contains(&&*layer)
+            || path.starts_with("src/server/webhook");
         for (word, home) in OF_THE_PROCESS {
-            let is_simulated = ["cluster", "controller", "decide"].contains(&&*layer)
-                || path.starts_with("src/server/webhook");
             if is_simulated && line.contains(word) && path != Path::new(home) {
                 complain(format!("`{word}` belongs in {home:?}"));
             }
+        }
+        let code = line.trim_start().trim_start_matches("pub ");
+        let has_state = SHARED_STATE.iter().any(|word| code.contains(word));
+        if is_simulated && code.starts_with("static ") && has_state {
+            complain("the state of a process belongs in its `World`".to_owned());
         }
         for word in NOT_IN_DECIDE {
             if layer == "decide" && line.contains(word) && !is_parallel(path, word) {

@@ -8,7 +8,7 @@ mod kinds;
 mod left_over;
 mod memory;
 mod news;
-mod pods;
+pub mod pods;
 mod recreate;
 mod report;
 pub mod takeover;

@@ -31,8 +31,14 @@ const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// As a rule the workload changes when its pods do.
 const NEWS_AFTER: Duration = Duration::from_secs(10);
 
-/// A whole fleet may be down.
-static LOOKS: Semaphore = Semaphore::const_new(4);
+/// Room for looks at pods: a whole fleet may be down. Each process has its own, so that the simulation's do not wait for each other.
+pub struct PodLooks(Semaphore);
+
+impl Default for PodLooks {
+    fn default() -> Self {
+        PodLooks(Semaphore::new(4))
+    }
+}
 
 /// The obstacle is one of the first pods' as a rule, or of all.
 const PODS_MAX: u32 = 50;
@@ -69,7 +75,7 @@ impl PodsMemory {
             return false;
         }
         self.again_at = now + Backoff::UNASKED.first;
-        let Ok(_permit) = LOOKS.try_acquire() else {
+        let Ok(_permit) = world.pod_looks.0.try_acquire() else {
             return false;
         };
         let waited = now - self.since;
