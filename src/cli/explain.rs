@@ -195,6 +195,7 @@ impl Found {
             .iter()
             .map(|object| Arc::new(NodeDigest::of(object, None)))
             .filter(|node| node.hub == hub_name);
+        // A snapshot takes them in this order.
         let mut nodes: Vec<Arc<NodeDigest>> = nodes.collect();
         nodes.sort_by(|one, other| one.key.cmp(&other.key));
         let forms: Vec<Arc<Form>> = list(objects, "LynqForm", namespace)

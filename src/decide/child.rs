@@ -95,7 +95,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A LynqNode as its children name it. Many parts of the program have a copy of each node's key, so all copies share the texts.
+/// A LynqNode as its children name it. Clones share the texts, because many maps have a key for each node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeKey {
     /// Empty where only an owner reference of a cluster-scoped object names it.

@@ -31,7 +31,8 @@ const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// As a rule the workload changes when its pods do.
 const NEWS_AFTER: Duration = Duration::from_secs(10);
 
-/// Room for looks at pods: a whole fleet may be down. Each process has its own, so that the simulation's do not wait for each other.
+/// How many workloads' pods are read at a time: few, because a whole fleet may be down. A field of the `World` holds it, because
+/// the simulation runs several processes in one.
 pub struct PodLooks(Semaphore);
 
 impl Default for PodLooks {

@@ -290,17 +290,16 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
         .map(|node| (&*node.key.name, node))
         .collect();
     let namespace: Arc<str> = seen.source.hub.namespace.as_str().into();
-    let key_of = |row: &Row, form: &str| {
+    let node_of = |row: &Row, form: &str| {
         let name = node_name(&row.uid, form);
-        let node = existing.get(name.as_str());
-        node.map_or_else(
-            || NodeKey::new(namespace.clone(), name),
-            |node| node.key.clone(),
-        )
+        match existing.get(name.as_str()) {
+            Some(node) => (node.key.clone(), Some(*node)),
+            None => (NodeKey::new(namespace.clone(), name), None),
+        }
     };
     let is_new = |row: &&Row, form: &String| {
-        let key = key_of(row, form);
-        !existing.contains_key(&*key.name)
+        let (key, node) = node_of(row, form);
+        node.is_none()
             && !colliding.contains_key(&(row.uid.clone(), form.clone()))
             && (seen.foreign)(&key).is_none()
     };
@@ -329,8 +328,7 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
                     .add(Subject::Row, format!("{:?}", row.uid), reason);
                 continue;
             }
-            let key = key_of(row, form_name);
-            let node = existing.get(&*key.name).copied();
+            let (key, node) = node_of(row, form_name);
             let waits = || plan.creations_held.is_some() && is_new(&row, form_name);
             if node.is_some_and(|node| node.deleting) || waits() {
                 plan.unwritten.insert((form_name.clone(), key.name.clone()));
