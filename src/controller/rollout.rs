@@ -68,6 +68,11 @@ fn rest_after(took: Duration) -> Duration {
     took.mul_f64(times).min(LONGEST)
 }
 
+/// Passes of one reconciliation; each sees what the one before it wrote.
+const PASSES_MAX: usize = 20;
+/// Once the passes of a reconciliation took so long, another one frees what was read, and then the release loop rests. Passes over
+/// small fleets take less than that, and follow one another for as long as nodes get ready.
+const PASSES_WITHIN: Duration = Duration::from_millis(4);
 /// Requests that one pass may have under way.
 const REQUESTS_MAX: usize = 16;
 
@@ -170,8 +175,7 @@ impl RolloutReconciler<'_> {
     async fn go(&mut self, written: &mut report::Written) -> Result<Option<Duration>, ApiError> {
         let mut confirmed = BTreeSet::new();
         let mut spent = Duration::ZERO;
-        // The first pass reads the workloads whose slots look free. The second one, if there is any, frees those slots.
-        for reads in [true, false] {
+        for pass in 0..PASSES_MAX {
             // First what was said, then what is decided on: whatever changes between the two is noticed.
             let said = self.world.said(&self.key);
             let hub = self.world.hubs.get(&self.key.0, &self.key.1);
@@ -222,6 +226,8 @@ impl RolloutReconciler<'_> {
                 hub: &hub,
                 forms: &forms,
             };
+            // A pass frees the slots whose workloads the one before it has read.
+            let reads = pass == 0 || spent < PASSES_WITHIN;
             let to_read = if reads { plan.confirm.as_slice() } else { &[] };
             // The live reads depend on nothing that is written here; a slot that waits for both costs the rollout time.
             let (carried, confirmation) =
