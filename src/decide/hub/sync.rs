@@ -1,5 +1,6 @@
 //! One sync of a hub: which nodes are written, which go, and what is said about the rows that cannot be used.
 
+mod lookup;
 mod settled;
 mod write;
 
@@ -17,8 +18,8 @@ use crate::decide::hub::desired::{Desired, Wanted};
 use crate::decide::hub::findings::{Findings, Subject};
 use crate::decide::hub::render::{CompiledForm, RowInputs};
 use crate::decide::hub::rows::guard::{Asked, Direction, Held, Verdict, guard};
-use crate::decide::hub::rows::names::node_name;
 use crate::decide::hub::rows::{Row, Rows};
+use crate::decide::hub::sync::lookup::Lookup;
 pub use crate::decide::hub::sync::settled::is_settled;
 use crate::decide::hub::sync::write::{RowNode, rendered_hash};
 use crate::decide::node::digest::NodeDigest;
@@ -276,97 +277,13 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             .add(Subject::Row, row.name(), row.reason.to_string());
     }
     plan_deletions(seen, &mut plan);
-    let form_names: BTreeSet<&str> = seen.source.forms.keys().map(String::as_str).collect();
-    let colliding: BTreeMap<(String, String), String> = seen
-        .source
-        .rows
-        .skipped_nodes(&form_names)
-        .into_iter()
-        .map(|s| ((s.uid.clone(), s.form.clone()), s.cause()))
-        .collect();
-    let existing: BTreeMap<&str, &Arc<NodeDigest>> = seen
-        .nodes
-        .iter()
-        .map(|node| (&*node.key.name, node))
-        .collect();
-    let namespace: Arc<str> = seen.source.hub.namespace.as_str().into();
-    let node_of = |row: &Row, form: &str| {
-        let name = node_name(&row.uid, form);
-        match existing.get(name.as_str()) {
-            Some(node) => (node.key.clone(), Some(*node)),
-            None => (NodeKey::new(namespace.clone(), name), None),
-        }
-    };
-    let is_new = |row: &&Row, form: &String| {
-        let (key, node) = node_of(row, form);
-        node.is_none()
-            && !colliding.contains_key(&(row.uid.clone(), form.clone()))
-            && (seen.foreign)(&key).is_none()
-    };
-    let new_of = |form| {
-        let rows = seen.source.rows.rows.values();
-        rows.filter(|row| is_new(row, form)).count()
-    };
+    let lookup = Lookup::of(seen);
     let there = seen.nodes.iter().filter(|node| !node.deleting).count();
-    let new = seen.source.forms.keys().map(new_of).sum();
-    plan.creations_held = (seen.source.hub.creations).held(Direction::Creations, there, new);
+    let creations = &seen.source.hub.creations;
+    plan.creations_held = creations.held(Direction::Creations, there, lookup.new_nodes());
     let mut desired_nodes = BTreeMap::new();
     for (form_name, form) in &seen.source.forms {
-        let mut desired = Desired::default();
-        let mut targets = vec![];
-        // Where its row's own condition fails, it is as if it were to go first.
-        let unrendered = |row| Wanted {
-            rendered_hash: None,
-            group: form
-                .compiled
-                .group(&seen.source.inputs(form_name, row, now))
-                .map_or(Some(0), |(group, _)| group),
-        };
-        for row in seen.source.rows.rows.values() {
-            if let Some(reason) = colliding.get(&(row.uid.clone(), form_name.clone())) {
-                plan.skipped
-                    .add(Subject::Row, format!("{:?}", row.uid), reason);
-                continue;
-            }
-            let (key, node) = node_of(row, form_name);
-            let waits = || plan.creations_held.is_some() && is_new(&row, form_name);
-            if node.is_some_and(|node| node.deleting) || waits() {
-                plan.unwritten.insert((form_name.clone(), key.name.clone()));
-                desired.insert(key.name, unrendered(row));
-                continue;
-            }
-            let foreign = (seen.foreign)(&key);
-            if let Some(cause) = taken(&seen.source.hub, foreign, form_name, row, node) {
-                let unwritten = (form_name.clone(), key.name.clone());
-                plan.unwritten.insert(unwritten);
-                desired.insert(key.name.clone(), unrendered(row));
-                plan.skipped.add(Subject::Node, &*key.name, cause);
-                continue;
-            }
-            targets.push(RowNode {
-                form_name,
-                form,
-                row,
-                key,
-                node,
-            });
-        }
-        let held = plan.held.is_some();
-        let rendered = parallel::map(&targets, |target| RowRendering::of(seen, target, held, now));
-        for (target, rendering) in targets.into_iter().zip(rendered) {
-            let wanted = plan.take(&target, rendering);
-            let unrendered = || unrendered(target.row);
-            desired.insert(target.key.name, wanted.unwrap_or_else(unrendered));
-        }
-        let of_form = (form_name, form);
-        settled::plan(
-            seen,
-            &mut plan,
-            of_form,
-            &existing,
-            &colliding,
-            &mut desired,
-        );
+        let desired = plan_form(seen, &mut plan, &lookup, (form_name, form), now);
         desired_nodes.insert(form_name.clone(), desired);
     }
     for node in seen.nodes.iter().filter(|node| !node.deleting) {
@@ -375,11 +292,77 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
             desired.note_seen(node);
         }
     }
-    plan.writes
-        .sort_by(|a, b| Natural(&a.name).cmp(&Natural(&b.name)));
-    plan.writes.sort_by_cached_key(|write| {
+    sort(seen, &mut plan.writes, &lookup);
+    let desired_nodes = desired_nodes.into_iter();
+    plan.desired = desired_nodes
+        .map(|(form, nodes)| (form, Arc::new(nodes)))
+        .collect();
+    plan
+}
+
+/// Plans the node of each row, and returns what there should be of the form.
+fn plan_form(
+    seen: &SyncInputs,
+    plan: &mut Plan,
+    lookup: &Lookup,
+    (form_name, form): (&String, &Form),
+    now: Timestamp,
+) -> Desired {
+    let mut desired = Desired::default();
+    let mut targets = vec![];
+    // Where its row's own condition fails, it is as if it were to go first.
+    let unrendered = |row| Wanted {
+        rendered_hash: None,
+        group: form
+            .compiled
+            .group(&seen.source.inputs(form_name, row, now))
+            .map_or(Some(0), |(group, _)| group),
+    };
+    for row in seen.source.rows.rows.values() {
+        if let Some(cause) = lookup.collision(&row.uid, form_name) {
+            plan.skipped
+                .add(Subject::Row, format!("{:?}", row.uid), cause);
+            continue;
+        }
+        let (key, node) = lookup.node(row, form_name);
+        let waits = || plan.creations_held.is_some() && lookup.is_new(row, form_name);
+        if node.is_some_and(|node| node.deleting) || waits() {
+            plan.unwritten.insert((form_name.clone(), key.name.clone()));
+            desired.insert(key.name, unrendered(row));
+            continue;
+        }
+        let foreign = (seen.foreign)(&key);
+        if let Some(cause) = taken(&seen.source.hub, foreign, form_name, row, node) {
+            plan.unwritten.insert((form_name.clone(), key.name.clone()));
+            desired.insert(key.name.clone(), unrendered(row));
+            plan.skipped.add(Subject::Node, &*key.name, cause);
+            continue;
+        }
+        targets.push(RowNode {
+            form_name,
+            form,
+            row,
+            key,
+            node,
+        });
+    }
+    let held = plan.held.is_some();
+    let rendered = parallel::map(&targets, |target| RowRendering::of(seen, target, held, now));
+    for (target, rendering) in targets.into_iter().zip(rendered) {
+        let wanted = plan.take(&target, rendering);
+        let unrendered = || unrendered(target.row);
+        desired.insert(target.key.name, wanted.unwrap_or_else(unrendered));
+    }
+    settled::plan(seen, plan, lookup, (form_name, form), &mut desired);
+    desired
+}
+
+/// What waits for a correction comes first, then what goes live with its write, then what is released first.
+fn sort(seen: &SyncInputs, writes: &mut [NodeWrite], lookup: &Lookup) {
+    writes.sort_by(|a, b| Natural(&a.name).cmp(&Natural(&b.name)));
+    writes.sort_by_cached_key(|write| {
         let policy = &seen.source.forms[&write.form].policy;
-        let node = existing.get(&*write.name).copied();
+        let node = lookup.named(&write.name);
         let group = match node {
             Some(node) => policy.group_of(&node.labels, write.group),
             None => policy.group_of(
@@ -390,11 +373,6 @@ pub fn plan(seen: &SyncInputs, now: Timestamp) -> Plan {
         let is_broken = node.is_some_and(|node| node.is_broken());
         (!is_broken, write.waits, group)
     });
-    let desired_nodes = desired_nodes.into_iter();
-    plan.desired = desired_nodes
-        .map(|(form, nodes)| (form, Arc::new(nodes)))
-        .collect();
-    plan
 }
 
 /// Deletes the nodes without a row or a form, or none of them while there are too many.

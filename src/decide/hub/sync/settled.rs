@@ -8,6 +8,7 @@ use crate::decide::hub::desired::{Desired, Wanted};
 use crate::decide::hub::findings::Subject;
 use crate::decide::hub::rows::Row;
 use crate::decide::hub::rows::names::node_name;
+use crate::decide::hub::sync::lookup::Lookup;
 use crate::decide::hub::sync::{CachedRendering, Form, Plan, Rendered, SyncInputs};
 use crate::decide::node::digest::NodeDigest;
 
@@ -45,19 +46,18 @@ impl CachedRendering {
 pub(super) fn plan(
     seen: &SyncInputs,
     plan: &mut Plan,
+    lookup: &Lookup,
     (form_name, form): (&String, &Form),
-    existing: &BTreeMap<&str, &Arc<NodeDigest>>,
-    colliding: &BTreeMap<(String, String), String>,
     desired: &mut Desired,
 ) {
     for uid in &seen.source.rows.settled {
-        if let Some(reason) = colliding.get(&(uid.clone(), form_name.clone())) {
-            plan.skipped.add(Subject::Row, format!("{uid:?}"), reason);
+        if let Some(cause) = lookup.collision(uid, form_name) {
+            plan.skipped.add(Subject::Row, format!("{uid:?}"), cause);
             continue;
         }
         let id = (form_name.clone(), uid.clone());
         let name = node_name(uid, form_name);
-        let node = existing.get(name.as_str());
+        let node = lookup.named(&name);
         let name = node.map_or_else(|| name.into(), |node| node.key.name.clone());
         let known = seen.rendered.get(&id).filter(|known| {
             known.is_of(form) && node.is_some_and(|node| known.is_settled((form_name, uid), node))
