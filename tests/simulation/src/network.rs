@@ -50,6 +50,9 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
             let read = read.then(|| call.key.clone());
             let of_node = [NODE, DEPLOYMENT].contains(&call.kind) && !author.for_review;
             let of_node = of_node.then(|| call.key.1.clone());
+            let writes_node =
+                call.kind == NODE && matches!(call.verb, Verb::Merge | Verb::JsonPatch);
+            let tells_of_look = writes_node && !call.body.to_string().contains("LookFailed");
             // What is sent lands, whatever becomes of its sender.
             tokio::spawn(async move {
                 if let Some(answer) = carry(&shared, &of_sender, author, *call).await {
@@ -58,9 +61,19 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
                 }
             });
             let answer = reply.await;
-            let went_well = |(reply, _): &Answer| reply.as_ref().is_ok_and(is_sound);
-            if let Some(node) = of_node.filter(|_| !answer.as_ref().is_ok_and(went_well)) {
-                lock(&acknowledged).witness.request_failed(life.id(), node);
+            let replied = answer
+                .as_ref()
+                .ok()
+                .and_then(|(reply, _)| reply.as_ref().ok());
+            if let Some(node) = of_node {
+                let witness = &mut lock(&acknowledged).witness;
+                match replied.filter(|reply| is_sound(reply)) {
+                    None => witness.request_failed(life.id(), node),
+                    Some(reply) if tells_of_look && reply.status().is_success() => {
+                        witness.looked(life.id(), &node);
+                    }
+                    Some(_) => {}
+                }
             }
             let Ok((reply, hub)) = answer else {
                 // Nobody answers.
@@ -144,9 +157,11 @@ async fn carry(
         });
     }
     let mut hub = None;
-    let reply = match call.verb {
-        Verb::Watch => Ok(watch(shared, life, call)),
-        Verb::List => {
+    let refusal = lock(shared).refused(call);
+    let reply = match (call.verb, refusal) {
+        (Verb::Watch | Verb::List, Some(refusal)) => Err(refusal),
+        (Verb::Watch, None) => Ok(watch(shared, life, call)),
+        (Verb::List, None) => {
             let mut world = lock(shared);
             let list = world.list(life, call);
             list.map(|list| whole(200, list.into()))

@@ -31,7 +31,7 @@ use crate::settings::{Fault, Settings};
 use crate::users;
 use crate::witness::{Figures, Violation, Workload};
 use crate::workloads;
-use crate::world::{OPERATORS_NAMESPACE, Refusing, Replica, Shared, Stall, World, lock};
+use crate::world::{OPERATORS_NAMESPACE, Refusing, Replica, Requests, Shared, Stall, World, lock};
 
 /// Between two moments of chaos.
 const MOMENT: Duration = Duration::from_millis(40);
@@ -309,20 +309,21 @@ fn chaos(shared: &Shared) {
     if world.strikes(Fault::Refusals, 5) {
         let answers = [
             (403, "Forbidden"),
-            (422, "Invalid"),
             (429, "TooManyRequests"),
             (500, "InternalError"),
+            (422, "Invalid"),
         ];
-        let answer = answers[world.draw(answers.len())];
-        let (kind, of_status) = (kinds[world.draw(kinds.len())], world.draw(2) == 0);
+        let all = [Requests::Reads, Requests::Writes, Requests::StatusWrites];
+        let (kind, requests) = (kinds[world.draw(kinds.len())], all[world.draw(all.len())]);
+        // What is read is never invalid.
+        let possible = answers.len() - usize::from(requests == Requests::Reads);
+        let answer = answers[world.draw(possible)];
         let wait = world.draw(15_000);
-        world.trace(|| {
-            format!("writes of kind {kind} (status: {of_status}) are {answer:?} for {wait} ms")
-        });
+        world.trace(|| format!("{requests:?} of kind {kind} are {answer:?} for {wait} ms"));
         let until = now + millis(wait);
         world.refusing = Some(Refusing {
             kind,
-            of_status,
+            requests,
             answer,
             until,
         });

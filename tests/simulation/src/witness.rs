@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lynqgate::api::hub::Slot;
 use lynqgate::api::policy::{Rollout, Skew};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::api::requests::Verb;
 use crate::api::store::{DEPLOYMENT, FORM, HUB, NODE, Object};
@@ -111,8 +112,8 @@ pub struct Witness {
     unknown: BTreeSet<String>,
     /// What a life has read of a node's workload last: what it runs, and at which revision.
     read: BTreeMap<(LifeId, String), (u64, String)>,
-    /// Nodes about which a request of a life failed, and of which it has not written anything since; by name.
-    failed: BTreeSet<(LifeId, String)>,
+    /// Nodes about which a request of a life failed, by name; and when it heard of a write since, which says that it looked at them.
+    failed: BTreeMap<(LifeId, String), Option<Instant>>,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -155,14 +156,6 @@ impl Witness {
         let name = object.text_of("name").to_owned();
         match (kind, now) {
             (NODE, Some(now)) => {
-                if let Some(Author {
-                    life,
-                    verb: Verb::Merge | Verb::JsonPatch,
-                    ..
-                }) = author
-                {
-                    self.failed.remove(&(life, name.clone()));
-                }
                 self.nodes.insert(name, NodeView::of(now));
                 self.node_written(revision, before, now, author);
             }
@@ -482,7 +475,21 @@ impl Witness {
 
     /// A request about a node or its workload was not answered, or refused.
     pub fn request_failed(&mut self, life: LifeId, node: String) {
-        self.failed.insert((life, node));
+        self.failed.insert((life, node), None);
+    }
+
+    /// A write which says that a look at the node went well was accepted, and its sender hears of it now.
+    pub fn looked(&mut self, life: LifeId, node: &str) {
+        if let Some(heard) = self.failed.get_mut(&(life, node.to_owned())) {
+            *heard = Some(Instant::now());
+        }
+    }
+
+    /// Whether the life takes the node for not ready, whatever its status says: it could not look after it.
+    fn looked_in_vain(&self, life: LifeId, node: &str) -> bool {
+        let failed = self.failed.get(&(life, node.to_owned()));
+        // In the moment of an answer, other tasks of the process may run before the one that waits for it.
+        failed.is_some_and(|heard| heard.is_none_or(|at| at == Instant::now()))
     }
 
     /// Whether a workload is written for a node that is gone: a late request of its controller may follow it, also where a node of

@@ -67,18 +67,38 @@ pub struct Stall {
     pub breaks: bool,
 }
 
-/// The API server refuses the writes of a kind, or those of its status.
+/// The API server refuses some requests of a kind.
 pub struct Refusing {
     pub kind: usize,
-    pub of_status: bool,
+    pub requests: Requests,
     pub answer: (u16, &'static str),
     pub until: Instant,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requests {
+    /// Gets, lists, and the starts of watches.
+    Reads,
+    Writes,
+    StatusWrites,
+}
+
+impl Requests {
+    fn of(call: &Call) -> Self {
+        match (call.is_read(), call.of_status) {
+            (true, _) => Requests::Reads,
+            (false, true) => Requests::StatusWrites,
+            (false, false) => Requests::Writes,
+        }
+    }
+}
+
 impl Refusing {
-    fn has(&self, call: &Call) -> bool {
-        let is_it = call.kind == self.kind && call.of_status == self.of_status;
-        is_it && !call.is_read() && self.until > Instant::now()
+    pub fn refused(&self, call: &Call) -> Option<Refused> {
+        let is_it = call.kind == self.kind && Requests::of(call) == self.requests;
+        let (code, reason) = self.answer;
+        (is_it && self.until > Instant::now())
+            .then(|| Refused::new(code, reason, "refused by the simulation"))
     }
 }
 
@@ -293,6 +313,11 @@ impl World {
     }
 
     /// A request of the operator.
+    /// How the API server refuses this request, if it does.
+    pub fn refused(&self, call: &Call) -> Option<Refused> {
+        self.refusing.as_ref()?.refused(call)
+    }
+
     pub fn execute(&mut self, author: &Author, call: &Call) -> Result<Arc<Object>, Refused> {
         if [ACCESS_REVIEW, OWN_ACCESS_REVIEW].contains(&call.kind) {
             return Ok(reviews::access(self, call));
@@ -312,11 +337,8 @@ impl World {
         if call.kind == CONFIG_MAP && self.database_down_until > Instant::now() {
             return Err(Refused::unavailable());
         }
-        if let Some(refusing) = &self.refusing
-            && refusing.has(call)
-        {
-            let (code, reason) = refusing.answer;
-            return Err(Refused::new(code, reason, "refused by the simulation"));
+        if let Some(refused) = self.refused(call) {
+            return Err(refused);
         }
         if call.evicts && !machines::may_evict(self, call) {
             return Err(Refused {

@@ -160,18 +160,17 @@ impl Witness {
         let fits = going.iter().all(repaired) || slots.len() <= width;
         let busy = slots.union(&broken).count();
         // What cannot be looked after counts as not ready before its status says so.
-        let looked_in_vain = |name: &String| self.failed.contains(&(life, name.clone()));
-        let in_vain = nodes().filter(|node| looked_in_vain(&node.name));
+        let in_vain = nodes().filter(|node| self.looked_in_vain(life, &node.name));
         let in_vain: BTreeSet<&str> = in_vain.map(|node| node.uid.as_str()).collect();
-        let disturbs = going
-            .iter()
-            .any(|uid| !broken.contains(uid) && !in_vain.contains(uid));
+        let is_healthy = |uid: &&str| !broken.contains(uid) && !in_vain.contains(uid);
+        let healthy: Vec<&str> = going.iter().copied().filter(is_healthy).collect();
+        let healthy = healthy.join(", ");
         let count = slots.len();
         self.expect(fits, "window", || {
             format!("{count} nodes of form {form} have slots, and the window is {width}")
         });
-        self.expect(!disturbs || busy <= width, "window", || {
-            format!("a healthy node of form {form} is released while {busy} have slots or are not ready, and the window is {width}")
+        self.expect(healthy.is_empty() || busy <= width, "window", || {
+            format!("healthy nodes of form {form} ({healthy}) are released while {busy} have slots or are not ready, and the window is {width}")
         });
     }
 }
