@@ -168,7 +168,8 @@ pub fn heal(world: &mut World) {
     }
 }
 
-/// Somebody deletes the broken pod of which a StatefulSet says that it waits for that.
+/// Somebody deletes the broken pod of which a StatefulSet says that it waits for that; or forces the update, where the pod comes
+/// back with content that is never ready.
 pub fn repair(world: &mut World) {
     for name in world.names(STATEFUL_SET) {
         let set = world.get(STATEFUL_SET, &name).expect("it is there");
@@ -181,12 +182,22 @@ pub fn repair(world: &mut World) {
             continue;
         };
         // It comes back with what all pods were last, and takes its time.
-        let is_back = |object: &Arc<Object>| {
-            set.value["status"]["currentRevision"] == revision(&object.value)
-        };
+        let current = set.value["status"]["currentRevision"]
+            .as_str()
+            .unwrap_or_default();
+        let is_back = |object: &Arc<Object>| current == revision(&object.value);
         if !world.get(POD, pod).as_ref().is_some_and(is_back) {
             world.trace(|| format!("the team of {name} deletes {pod}"));
             world.delete(POD, pod);
+        } else if current.ends_with("never") {
+            world.trace(|| format!("the team of {name} forces it"));
+            annotate(
+                world,
+                STATEFUL_SET,
+                &name,
+                names::FORCE_ROLLOUT,
+                Some(names::TRUE),
+            );
         }
     }
 }
