@@ -474,9 +474,9 @@ impl World {
         Said(of_hub.into_iter().chain(of_forms).collect())
     }
 
-    /// Whether they say what was decided on.
+    /// Whether they say what was decided on, and this process still works on them.
     pub fn still_says(&self, hub: &HubKey, decided_on: &Said) -> bool {
-        self.decisions.still_says(decided_on, &self.said(hub))
+        self.leads(hub) && self.decisions.still_says(decided_on, &self.said(hub))
     }
 
     /// The forms that name this hub, by name.

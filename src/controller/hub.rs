@@ -5,6 +5,7 @@ mod nodes;
 mod report;
 pub mod seed;
 mod source;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,10 +34,11 @@ use crate::decide::hub::sync::{self, SyncInputs};
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::shared::backoff::Backoff;
 pub use asked::{check, rows_as, rows_now};
-use nodes::Failure;
+use nodes::{Ended, Failure};
 use report::Report;
 pub use source::Databases;
 use source::Problem;
+use turn::Turn;
 
 /// What the loop remembers of a hub between two syncs.
 #[derive(Default)]
@@ -66,6 +68,9 @@ struct Compiled {
 
 /// Rows are read at least once a week, whatever the hub says, unless it says never.
 const INTERVAL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// While nodes are written that only wait for their release, rows are read again no sooner than after this: each time all rows are
+/// read, and what they changed is rendered.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// A node that so many syncs could not write is not waited for.
 const LASTING: u32 = 3;
 /// The release loop says within this that a rollout goes on, or is not waited for.
@@ -144,7 +149,7 @@ async fn sync(
             return say_again.into_iter().chain(retry).min();
         }
     };
-    let _turn = turns.acquire().await.expect("it is never closed");
+    let turn = Turn::of(turns).await;
     // First what was said, then what is decided on: whatever changes between the two, and after them, is noticed.
     let said = world.said(&key);
     // The hub may have changed while the database answered.
@@ -153,7 +158,7 @@ async fn sync(
         return Some(Duration::ZERO);
     }
     world.metrics.synced("success");
-    let acted = act(world, (&current, &said), &spec, rows, memory).await;
+    let acted = act(world, (&current, &said), &spec, rows, memory, turn).await;
     world.metrics.reconciled("lynqhub", acted.is_ok());
     match acted {
         Ok(wait) => wait.into_iter().chain(interval).min(),
@@ -174,6 +179,7 @@ async fn act(
     spec: &HubSpec,
     rows: Rows,
     memory: &mut HubMemory,
+    mut turn: Turn<'_>,
 ) -> Result<Option<Duration>, ApiError> {
     let key = (hub.namespace.clone(), hub.name.clone());
     let seed = match memory.seed {
@@ -202,9 +208,13 @@ async fn act(
     if !plan.writes.is_empty() {
         reopen(world, &key, &plan.desired).await;
     }
-    let written = nodes::write_nodes(world, (&key, said), &source, &plan.writes).await;
+    let rows_due = interval(&spec.source.sync_interval)
+        .map(|interval| clock::instant() + interval.max(READ_AGAIN_AFTER));
+    let of_hub = (&key, said);
+    let written =
+        nodes::write_nodes(world, of_hub, &source, &plan.writes, &mut turn, rows_due).await;
     failures.extend(written.failures);
-    if written.finished {
+    if written.ended != Ended::Outdated {
         let (mut deletes, waits) = (plan.deletes.as_slice(), plan.held.is_some());
         let goes = !deletes.is_empty();
         let spent = nodes::spend(world, hub, names::CONFIRM_DELETIONS, waits, goes).await;
@@ -225,7 +235,7 @@ async fn act(
         memory.rendered.remove(write);
     }
     note_written(world, &key, memory, &failures);
-    if !written.finished {
+    if written.ended != Ended::Finished {
         return Ok(Some(Duration::ZERO));
     }
     let desired = plan.desired.values().map(|nodes| nodes.count()).sum();

@@ -235,6 +235,8 @@ impl RolloutReconciler<'_> {
             let unconfirmed;
             (confirmed, unconfirmed) = confirmation;
             let Some(carried) = carried? else {
+                // Nothing was released: somebody may wait for the next pass.
+                self.memory.rests_until = None;
                 return Ok(Some(Duration::ZERO));
             };
             let released = carried.sent.len() - carried.refused.len();

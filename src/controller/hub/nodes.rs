@@ -11,11 +11,13 @@ use crate::api::events::EventReason;
 use crate::api::names;
 use crate::api::stamp;
 use crate::cluster::catalog::Hub;
+use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::cluster::process;
 use crate::controller::hub::LASTING;
+use crate::controller::hub::turn::Turn;
 use crate::controller::{Said, World};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
@@ -71,35 +73,52 @@ impl Failure {
 }
 
 /// What came of a sync's writes.
-#[derive(Default)]
 pub struct NodesWritten {
     pub failures: Vec<Failure>,
-    /// The hub and its forms said the same all the time. Else the rest was not sent: another sync decides on it anew, with the
-    /// nodes first that wait for a correction.
-    pub finished: bool,
+    pub ended: Ended,
 }
 
+/// How the writes of a sync ended. What was not sent another sync decides on anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Finished,
+    /// The hub or its forms say something else, or another replica leads the hub.
+    Outdated,
+    /// The rows are to be read again, and the nodes that are left only wait.
+    RowsDue,
+}
+
+/// `rows_due`: when the rows are to be read again.
 pub async fn write_nodes(
     world: &World,
     (hub, said): (&HubKey, &Said),
     source: &RenderSource,
     writes: &[NodeWrite],
+    turn: &mut Turn<'_>,
+    rows_due: Option<Instant>,
 ) -> NodesWritten {
-    let (mut written, mut left) = (NodesWritten::default(), writes.iter().peekable());
+    let (mut failures, mut left) = (vec![], writes.iter().peekable());
     let first = writes.iter().filter(|write| write.waits).take(IN_TURN);
     let in_turn: BTreeSet<&str> = first.map(|write| &*write.name).collect();
     let mut running = FuturesUnordered::new();
     let mut has_hurried = false;
     loop {
-        let may_go = |write: &&NodeWrite, running: usize| match write.waits {
-            true if in_turn.contains(&*write.name) => running == 0,
-            true => running < WAITING_MAX,
-            false if write.way.is_none() => running < CORRECTIONS_MAX,
-            false => running < REQUESTS_MAX,
-        };
-        while world.still_says(hub, said)
-            && let Some(write) = left.next_if(|write| may_go(write, running.len()))
-        {
+        let is_due = rows_due.is_some_and(|due| due <= clock::instant());
+        while world.still_says(hub, said) {
+            let under_way = running.len();
+            let may_go = |write: &&NodeWrite| match write.waits {
+                true if is_due || !turn.allows_waiting() => false,
+                true if in_turn.contains(&*write.name) => under_way == 0,
+                true => under_way < WAITING_MAX,
+                false if write.way.is_none() => under_way < CORRECTIONS_MAX,
+                false => under_way < REQUESTS_MAX,
+            };
+            let Some(write) = left.next_if(may_go) else {
+                break;
+            };
+            if write.waits {
+                turn.wrote_waiting();
+            }
             running.push(async move {
                 let key = ObjectKey::own("LynqNode", &hub.0, &write.name);
                 let asked = world.nodes.asked();
@@ -117,15 +136,23 @@ pub async fn write_nodes(
             });
         }
         let Some((write, asked, before, result)) = running.next().await else {
-            written.finished = left.len() == 0;
-            return written;
+            let ended = match left.len() {
+                0 => Ended::Finished,
+                _ if !world.still_says(hub, said) => Ended::Outdated,
+                _ if is_due => Ended::RowsDue,
+                _ => {
+                    turn.next().await;
+                    continue;
+                }
+            };
+            return NodesWritten { failures, ended };
         };
         match result {
             Ok(object) => {
                 let now = world.nodes.learn_new(&object, asked);
                 world.look_at(&now);
-                // Whoever applied the change looks for the first node that is released.
-                if now.held() && !has_hurried {
+                // Whoever applied the change looks for the first node that is released, and for those that are broken.
+                if now.held() && !(write.waits && has_hurried) {
                     has_hurried = true;
                     world.hurry(hub);
                 }
@@ -144,10 +171,10 @@ pub async fn write_nodes(
                                (exclude lynqnodes.operator.lynq.sh from it), or their definition is Lynq's or an older one \
                                (install lynqgate's)";
                     let error = ApiError::Refused(why.to_owned());
-                    written.failures.push(Failure::of(write, &error));
+                    failures.push(Failure::of(write, &error));
                 }
             }
-            Err(error) => written.failures.push(Failure::of(write, &error)),
+            Err(error) => failures.push(Failure::of(write, &error)),
         }
     }
 }
@@ -225,7 +252,11 @@ pub async fn delete_nodes(world: &World, hub: &Hub, deletes: &[NodeDeletion]) ->
         }
     };
     let mut failures = vec![];
+    let key = (hub.namespace.clone(), hub.name.clone());
     for some in deletes.chunks(REQUESTS_MAX) {
+        if !world.leads(&key) {
+            break;
+        }
         let failed = join_all(some.iter().map(&delete)).await;
         failures.extend(failed.into_iter().flatten());
     }

@@ -32,7 +32,7 @@ impl RolloutReconciler<'_> {
             let sent = match self.world.still_says(&self.key, said) {
                 true => self.release_one(release, said).await,
                 false => {
-                    let why = "its form or hub has changed since";
+                    let why = "its form or hub has changed since, or another replica leads";
                     Err(NotReleased::Conflict(why.to_owned()))
                 }
             };
