@@ -29,6 +29,8 @@ pub use crate::cluster::api_error::ApiError;
 
 /// Objects of one page of a list, which is in memory at once.
 const LIST_PAGE: u32 = 100;
+/// The same where only their metadata is listed, which is 1 to 2 KB of each.
+const METADATA_PAGE: u32 = 1_000;
 
 /// A kind as the cluster serves it.
 #[derive(Clone, Debug)]
@@ -203,7 +205,7 @@ impl Objects {
     ) -> Result<(), ApiError> {
         let api = &self.api(kind, namespace).await?;
         let page = |params| async move { api.list(&params).await };
-        pages(params, page, |object| each(object.value)).await
+        pages(params.limit(LIST_PAGE), page, |object| each(object.value)).await
     }
 
     /// Hands over name and metadata of all objects of a kind that these labels select; the API server sends no more of them.
@@ -216,7 +218,8 @@ impl Objects {
     ) -> Result<(), ApiError> {
         let api = &self.api(kind, namespace).await?;
         let page = |params| async move { api.list_metadata(&params).await };
-        pages(ListParams::default().labels(labels), page, |object| {
+        let params = ListParams::default().limit(METADATA_PAGE);
+        pages(params.labels(labels), page, |object| {
             let mut metadata = object.metadata;
             metadata.managed_fields = None;
             let name = metadata.name.clone().unwrap_or_default();
@@ -273,7 +276,8 @@ impl Objects {
         let api = &self.api(kind, namespace).await?;
         let page = |params| async move { api.list_metadata(&params).await };
         let mut owned = vec![];
-        pages(ListParams::default(), page, |object| {
+        let params = ListParams::default().limit(METADATA_PAGE);
+        pages(params, page, |object| {
             let metadata = object.metadata;
             let mut owners = metadata.owner_references.iter().flatten();
             if metadata.deletion_timestamp.is_none() && owners.any(|other| other.uid == owner) {
@@ -516,11 +520,10 @@ fn url(resource: &ApiResource, namespace: &str) -> String {
 
 /// Hands over each object of a list, which is read page by page.
 async fn pages<T: Clone, F: Future<Output = Result<ObjectList<T>, kube::Error>>>(
-    params: ListParams,
+    mut params: ListParams,
     page: impl Fn(ListParams) -> F,
     mut each: impl FnMut(T),
 ) -> Result<(), ApiError> {
-    let mut params = params.limit(LIST_PAGE);
     loop {
         let page = timed(REQUEST_TIMEOUT, page(params.clone())).await?;
         page.items.into_iter().for_each(&mut each);
