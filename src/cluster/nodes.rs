@@ -84,34 +84,47 @@ impl Nodes {
 
     /// Takes a node that may be new.
     pub fn learn_new(&self, object: &Value, asked: Asked) -> Arc<NodeDigest> {
-        self.inner.write().learn(object, Some(asked))
+        let digest = self.digest(object);
+        self.inner.write().learn(digest, Some(asked))
     }
 
     /// Takes what the write of a known node returned: what we wrote ourselves is known without waiting for the watch.
     pub fn learn(&self, object: &Value) -> Arc<NodeDigest> {
-        self.inner.write().learn(object, None)
+        let digest = self.digest(object);
+        self.inner.write().learn(digest, None)
+    }
+
+    /// Its content is hashed, and nobody else waits for that.
+    fn digest(&self, object: &Value) -> NodeDigest {
+        let known = self.get(&key_of(object));
+        let known = known.filter(|known| known.uid == identity(object).0);
+        NodeDigest::of(object, known.as_deref())
     }
 
     /// Takes a watch event; returns the nodes whose digest changed, as they were before and are now.
     pub fn change(&self, change: Change) -> Vec<Changed<NodeDigest>> {
-        let mut inner = self.inner.write();
         match change {
-            Change::Restarted => inner.nodes.restarted(),
+            Change::Restarted => self.inner.write().nodes.restarted(),
             Change::Applied(object) => {
-                let digest = inner.digest(&object);
+                let digest = self.digest(&object);
+                let mut inner = self.inner.write();
+                let digest = inner.share(digest);
                 let changed = inner.nodes.applied(digest.key.clone(), digest);
                 inner.index(&changed);
                 return vec![changed];
             }
             Change::Deleted(object) => {
+                let mut inner = self.inner.write();
                 let before = inner.nodes.deleted(&key_of(&object), identity(&object));
                 return inner.removed(before).into_iter().collect();
             }
             Change::Refused(_) => {}
             Change::Listed => {
+                let mut inner = self.inner.write();
                 let gone = inner.nodes.listed().into_iter();
                 let changed = gone.filter_map(|(_, node)| inner.removed(Some(node)));
                 let changed = changed.collect();
+                drop(inner);
                 self.first_list.complete();
                 return changed;
             }
@@ -121,10 +134,8 @@ impl Nodes {
 }
 
 impl Inner {
-    fn digest(&mut self, object: &Value) -> Arc<NodeDigest> {
-        let known = self.nodes.get(&key_of(object));
-        let known = known.filter(|known| known.uid == identity(object).0);
-        let mut digest = NodeDigest::of(object, known.map(|known| &**known));
+    /// Keeps texts once that many nodes have.
+    fn share(&mut self, mut digest: NodeDigest) -> Arc<NodeDigest> {
         // None where they are those of the last digest.
         for facts in Arc::get_mut(&mut digest.facts).into_iter().flatten() {
             self.declared.share(&mut facts.declared);
@@ -138,8 +149,8 @@ impl Inner {
         Arc::new(digest)
     }
 
-    fn learn(&mut self, object: &Value, asked: Option<Asked>) -> Arc<NodeDigest> {
-        let digest = self.digest(object);
+    fn learn(&mut self, digest: NodeDigest, asked: Option<Asked>) -> Arc<NodeDigest> {
+        let digest = self.share(digest);
         let changed = self.nodes.learn(digest.key.clone(), digest.clone(), asked);
         if let Some(changed) = &changed {
             self.index(changed);

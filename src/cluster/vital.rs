@@ -31,8 +31,7 @@ pub fn end(why: &str) -> ! {
 }
 
 /// A lock around something that the process remembers. A panic under the lock may leave a change half made, and no decision may
-/// use that, so the process ends. Rendering, planning and requests run without a lock. Only the digest of an object is made under
-/// one: a memory that lacks an object is not true either.
+/// use that, so the process ends. Rendering, planning, requests and the digests of LynqNodes run without a lock.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 

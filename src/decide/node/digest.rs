@@ -208,7 +208,11 @@ impl NodeDigest {
             None if claimed == self.desired && !gate::bears_a_hold(object) => (claimed, spec),
             None => (claimed, &spec["released"]),
         };
-        if Hash::parse(&claimed).is_none() || content::hash(Some(source)).as_str() != claimed {
+        let is_hash_of = |source| content::hash(Some(source)).as_str() == claimed;
+        let was_hashed = previous.is_some_and(|p| {
+            p.has_content_of(self) && matches!(&p.live, Live::Hash(hash) if *hash == claimed)
+        });
+        if Hash::parse(&claimed).is_none() || !(was_hashed || is_hash_of(source)) {
             return;
         }
         self.live = Live::Hash(claimed);
@@ -247,14 +251,19 @@ impl NodeDigest {
         if lost && self.rendered_hash.is_some() {
             return true;
         }
-        let same = |p: &&NodeDigest| {
-            !p.past_gate && p.generation == self.generation && p.desired == self.desired
-        };
-        match previous.filter(same) {
+        match previous.filter(|previous| previous.has_content_of(self)) {
             Some(_) => false,
             None => claims(names::DESIRED_HASH)
                 .is_some_and(|claimed| content::hash(Some(&object["spec"])) != claimed),
         }
+    }
+
+    /// Whether the contents are those that this digest was made of: the API server counts their changes. So that they are not
+    /// hashed again when a status is written.
+    fn has_content_of(&self, now: &NodeDigest) -> bool {
+        !self.past_gate
+            && self.generation != 0
+            && (self.generation, &self.desired) == (now.generation, &now.desired)
     }
 
     /// The live content, where it is kept.
