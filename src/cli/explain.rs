@@ -159,7 +159,7 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
             .map(str::to_owned),
         unwritten: hub.and_then(|hub| says(hub, "WriteFailed", "True")),
         failed: &failed,
-        leader,
+        leader: &leader,
         now,
     };
     let explained = match is_node {
@@ -324,15 +324,25 @@ async fn leader(
     now: Timestamp,
 ) -> (Leader, Option<Timestamp>) {
     let first = lease_key(namespace, 0);
+    let mut key = first.clone();
     let read = match objects.get(&first).await {
         Ok(lease) => match shard_of(of, name, shards_of(&lease)) {
             0 => Ok(lease),
-            shard => objects.get(&lease_key(namespace, shard)).await,
+            shard => {
+                key = lease_key(namespace, shard);
+                objects.get(&key).await
+            }
         },
         failed => failed,
     };
+    let missing = |since| Leader::Missing {
+        lease: key.name.clone(),
+        since,
+    };
     let lease = match read {
         Ok(lease) => lease,
+        // There are shards, and no replica has ever led this one.
+        Err(ApiError::NotFound(_)) if key != first => return (missing(None), None),
         Err(ApiError::NotFound(_)) => {
             tell(format_args!(
                 "whether an operator runs is not known, and the answer supposes it: there is no lease {namespace}/{} \
@@ -345,7 +355,7 @@ async fn leader(
         Err(reason) => {
             tell(format_args!(
                 "whether an operator runs could not be read, and the answer supposes it: lease {namespace}/{}: {reason}",
-                first.name
+                key.name
             ));
             return (Leader::Leads, None);
         }
@@ -361,6 +371,6 @@ async fn leader(
     let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= 2 * seconds);
     match held && fresh {
         true => (Leader::Leads, time("acquireTime")),
-        false => (Leader::Missing(renewed), None),
+        false => (missing(renewed), None),
     }
 }

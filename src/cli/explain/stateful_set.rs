@@ -39,7 +39,7 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
         fault: version
             .ok()
             .and_then(|version| faulty(&version.git_version)),
-        leaderless: matches!(leader, Leader::Missing(_)),
+        leaderless: matches!(leader, Leader::Missing { .. }),
         ..Explanation::of(
             &namespace,
             (&observed.set, &observed.pods),

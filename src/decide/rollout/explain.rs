@@ -21,11 +21,14 @@ use crate::decide::rollout::{failure, order};
 pub use answer::Explanation;
 
 /// Whether anybody carries out what the planner says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leader {
     Leads,
-    /// Since the lease was renewed last, where there is one.
-    Missing(Option<Timestamp>),
+    /// `lease`: its name. `since`: when it was renewed last, where there is one.
+    Missing {
+        lease: String,
+        since: Option<Timestamp>,
+    },
 }
 
 /// Where the planner was asked.
@@ -33,7 +36,7 @@ pub struct Asked<'a> {
     pub namespace: &'a str,
     pub snapshot: &'a Snapshot,
     pub plan: &'a Plan,
-    pub leader: Leader,
+    pub leader: &'a Leader,
     /// The condition Held of each form, where it is true: the reason and the message that its operator wrote.
     pub told: &'a BTreeMap<String, (String, String)>,
     /// The condition Valid of each form, where it is false: the reason and the message that its operator wrote.
@@ -75,8 +78,11 @@ impl Asked<'_> {
 
     /// Where nobody leads, nothing else is to be waited for, and what was told may be old.
     fn led(&self, mut explanation: Explanation) -> Explanation {
-        if let Leader::Missing(since) = self.leader {
-            let reason = Reason::NoLeader { since };
+        if let Leader::Missing { lease, since } = self.leader {
+            let reason = Reason::NoLeader {
+                lease: lease.clone(),
+                since: *since,
+            };
             explanation.reason = Some(reason.code().to_owned());
             explanation.why = Some(reason.to_string());
             explanation.next = Some(reason.next().to_owned());

@@ -8,7 +8,6 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::api::conditions::ConditionReason;
-use crate::api::names;
 use crate::api::policy::WINDOW_MAX;
 
 /// Between what holds a node and what must happen.
@@ -105,6 +104,8 @@ pub enum Reason {
     },
     /// No operator leads, so that nothing is released at all. Only `explain` can find that.
     NoLeader {
+        /// The name of the lease that nobody renews.
+        lease: String,
         since: Option<Timestamp>,
     },
 }
@@ -440,13 +441,17 @@ impl fmt::Display for Reason {
                     "its form {form:?} is gone, cannot be read, or is another hub's, so that nobody releases it"
                 )
             }
-            Reason::NoLeader { since: Some(since) } => {
-                write!(
-                    f,
-                    "no operator has led since {since} (lease {}), so that nothing is rendered, applied or released",
-                    names::LEADER_LEASE
-                )
-            }
+            Reason::NoLeader {
+                lease,
+                since: Some(since),
+            } => write!(
+                f,
+                "no operator has led since {since} (lease {lease}), so that nothing is rendered, applied or released"
+            ),
+            Reason::NoLeader { lease, since: None } => write!(
+                f,
+                "no operator leads (lease {lease}), so that nothing is rendered, applied or released"
+            ),
             Reason::NotRendered { form } => {
                 write!(
                     f,
@@ -465,7 +470,7 @@ impl fmt::Display for Reason {
                 f,
                 "{node} is new, and new nodes wait while deletions of their hub are held"
             ),
-            Reason::Releasing | Reason::NoLeader { since: None } => f.write_str(self.summary()),
+            Reason::Releasing => f.write_str(self.summary()),
         }
     }
 }

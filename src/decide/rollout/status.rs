@@ -22,7 +22,7 @@ use crate::decide::rollout::slots::{free_at, uids};
 use crate::decide::rollout::stalled::stalled;
 use crate::decide::rollout::status::message::{Message, complete, with_force};
 use crate::decide::rollout::status::progress::FormProgress;
-use crate::decide::rollout::{Form, Snapshot, order};
+use crate::decide::rollout::{Form, Snapshot, order, window};
 
 /// The part of a form's status that the planner knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -223,6 +223,7 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
     }
     .text();
     let text = text + &order::without_nodes(name, form, seen.index);
+    let text = text + &window::without_domain(name, form, seen.index);
     rollout.message = with_force(text, force);
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
     // An order without maxSkew has only the ledger's room for a window.

@@ -10,7 +10,7 @@ use crate::api::policy::{Rollout, Skew, SkewCounts, WINDOW_MAX};
 use crate::decide::rollout::index::{Index, Named};
 use crate::decide::rollout::order::Natural;
 use crate::decide::rollout::reason::{Holders, Names, Reason};
-use crate::decide::rollout::{Node, Snapshot, free_at, is_ungated, put_off};
+use crate::decide::rollout::{Form, Node, Snapshot, free_at, is_ungated, put_off};
 
 /// A status that says nothing of the live content for this long is not just late.
 const UNSEEN_MAX: SignedDuration = SignedDuration::from_secs(30);
@@ -273,6 +273,31 @@ impl<'a> Domains<'a> {
         }
         Ok(())
     }
+}
+
+/// What is to be added about nodes that `rollout.domains` does not limit: as a rule they lack the label by mistake.
+pub fn without_domain(name: &str, form: &Form, index: &Index) -> String {
+    let nodes = index.nodes_of(name);
+    let told = form.policy.domains.iter().enumerate();
+    let told = told.filter_map(|(number, domain)| {
+        let is_outside = |named: &&Named| {
+            let value = named.node.domains.get(number);
+            value.is_none_or(String::is_empty)
+        };
+        let outside: Vec<&Named> = nodes.iter().filter(is_outside).collect();
+        let what = match domain.label {
+            Some(_) => "label",
+            None => "value of the variable",
+        };
+        Some(format!(
+            "; {} of {} nodes have no {what} {}, so that rollout.domains does not limit them: {} is one",
+            outside.len(),
+            nodes.len(),
+            domain.key(),
+            outside.first()?.name,
+        ))
+    });
+    told.collect()
 }
 
 fn keys(node: &Node) -> impl Iterator<Item = (&str, usize, &str)> {

@@ -88,6 +88,29 @@ fn who_waits_for_a_domain_says_for_which() {
     );
 }
 
+/// A label that is mistyped protects nothing.
+#[test]
+fn the_status_says_who_is_in_no_domain() {
+    for (domains, expected) in [
+        (
+            "a--",
+            Some(
+                "2 of 3 nodes have no value of the variable shard, so that rollout.domains does not limit them: n1 is one",
+            ),
+        ),
+        ("aab", None),
+    ] {
+        let plan = plan(&sharded("yAA", 4, domains, 1), at(1));
+        let said = &plan.forms["web"].rollout.message;
+        let (_, said) = said.split_once("; ").unzip();
+        assert_eq!(
+            said.filter(|said| said.contains("domain")),
+            expected,
+            "{domains}"
+        );
+    }
+}
+
 /// Its domain is unknown.
 #[test]
 fn the_slot_of_a_node_that_is_gone_fills_each_domain() {

@@ -34,7 +34,7 @@ pub fn ask(
         namespace: "tenants",
         snapshot,
         plan: &plan(snapshot, at(second)),
-        leader: Leader::Leads,
+        leader: &Leader::Leads,
         told: &BTreeMap::new(),
         invalid: &invalid
             .map(|said| ("web".to_owned(), told(said)))
@@ -490,7 +490,7 @@ fn edited_content_is_not_the_newest() {
         namespace: "tenants",
         snapshot: &snapshot,
         plan: &explained,
-        leader: Leader::Leads,
+        leader: &Leader::Leads,
         told: &BTreeMap::new(),
         invalid: &BTreeMap::new(),
         unread: None,
@@ -514,7 +514,10 @@ fn explain_says_first_that_nobody_leads() {
             namespace: "tenants",
             snapshot: &snapshot,
             plan: &plan(&snapshot, at(1)),
-            leader: Leader::Missing(None),
+            leader: &Leader::Missing {
+                lease: "f2130106.lynq.sh-2".to_owned(),
+                since: None,
+            },
             told: &BTreeMap::new(),
             invalid: &BTreeMap::new(),
             unread: None,
