@@ -37,6 +37,8 @@ struct Candidacy {
     renewed: Option<Instant>,
     /// The replica that gets the shard once this process has left it.
     successor: Option<String>,
+    /// The holder of which it was told that it has another number of shards.
+    disagrees: Option<String>,
 }
 
 /// Another replica leads what this process believed to lead.
@@ -66,6 +68,7 @@ impl Election {
             candidate: LeaderCandidate::default(),
             renewed: None,
             successor: None,
+            disagrees: None,
         };
         Election {
             objects,
@@ -182,6 +185,9 @@ impl Election {
         leader: &impl Leader,
     ) -> Result<(Option<Lease>, ShardLease), Failed> {
         let lease = self.read(shard).await?;
+        if let Some(lease) = &lease {
+            self.compare_shards(shard, lease);
+        }
         let of_shard = &mut self.shards[shard];
         let next = step(
             &self.me,
@@ -224,6 +230,25 @@ impl Election {
                 Ok((Some(lease), view(self.me.clone())))
             }
         }
+    }
+
+    /// Two numbers of shards give some hubs to two replicas, and others to none.
+    fn compare_shards(&mut self, shard: usize, lease: &Lease) {
+        let shards = self.shards.len();
+        let candidacy = &mut self.shards[shard];
+        let is_other = lease.shards != shards && ![&self.me, ""].contains(&lease.holder.as_str());
+        let disagrees = is_other.then(|| lease.holder.clone());
+        if candidacy.disagrees != disagrees
+            && let Some(holder) = &disagrees
+        {
+            let (lease, theirs) = (&candidacy.key, lease.shards);
+            tracing::warn!(
+                %lease, holder, theirs, shards,
+                "another replica has another --shards: some hubs have two leaders, others none, until all replicas have the same; see \
+                 kubectl rollout status"
+            );
+        }
+        candidacy.disagrees = disagrees;
     }
 
     async fn take(&mut self, shard: usize, lease: Option<&Lease>, leader: &impl Leader) {
@@ -340,6 +365,7 @@ fn lease_of(object: &Value) -> Lease {
         transitions: number("leaseTransitions"),
         duration_seconds: number("leaseDurationSeconds"),
         wanted_by: text(&metadata["annotations"][names::WANTED_BY]),
+        shards: shards_of(object),
     }
 }
 

@@ -105,6 +105,11 @@ impl World {
         assigned.led.contains(&assigned.shard_of(key))
     }
 
+    /// How many shards this process leads.
+    pub fn shards_led(&self) -> usize {
+        self.shards.assigned.read().led.len()
+    }
+
     /// Has all loops look at what is of the shard, or forget it; returns how many nodes that are.
     fn add_all_of(&self, shard: usize) -> usize {
         let assigned = self.shards.assigned.read();

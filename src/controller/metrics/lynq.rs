@@ -69,6 +69,7 @@ impl Collector for LynqMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         hubs(&self.world, &mut encoder)?;
         forms(&self.world, &mut encoder)?;
+        shards(&self.world, &mut encoder)?;
         queues(&self.world, &mut encoder)?;
         stuck(&self.world, &mut encoder)?;
         if self.nodes {
@@ -80,7 +81,8 @@ impl Collector for LynqMetrics {
 }
 
 fn hubs(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-    let hubs = world.hubs.all();
+    let mut hubs = world.hubs.all();
+    hubs.retain(|hub| world.leads(&(hub.namespace.clone(), hub.name.clone())));
     let mut of_hubs = |name, help, value: fn(&HubStatus) -> Option<i32>| {
         let series = hubs.iter().map(|hub| {
             let labels = [("hub", hub.name.as_str()), ("namespace", &hub.namespace)];
@@ -94,7 +96,8 @@ fn hubs(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error
 }
 
 fn forms(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-    let forms = world.forms.all();
+    let mut forms = world.forms.all();
+    forms.retain(|form| world.leads(&(form.namespace.clone(), form.hub_id.clone())));
     let mut of_forms = |name, help, value: fn(&FormRolloutStatus) -> i64| {
         let series = forms.iter().filter_map(|form| {
             let labels = [("form", form.name.as_str()), ("namespace", &form.namespace)];
@@ -120,6 +123,14 @@ fn forms(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Erro
             ready.checked_div(rollout.total_nodes.into()).unwrap_or(100)
         },
     )
+}
+
+fn shards(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let help =
+        "Shards that this replica leads; without --shards there is one, which the leader leads";
+    let led = i64::try_from(world.shards_led()).unwrap_or(i64::MAX);
+    let series = [([("", ""); 0], led)].into_iter();
+    gauge(encoder, "lynqgate_shards_led", help, series)
 }
 
 fn queues(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {

@@ -25,6 +25,8 @@ pub struct Lease {
     pub duration_seconds: i32,
     /// The replica that asks the holder to hand the lease over; empty if none does.
     pub wanted_by: String,
+    /// Into how many shards its holder divides the work.
+    pub shards: usize,
 }
 
 /// A replica that wants to lead, and what it remembers between two steps.
@@ -132,6 +134,7 @@ mod tests {
             transitions: 0,
             duration_seconds: 15,
             wanted_by: String::new(),
+            shards: 1,
         }
     }
 
