@@ -114,7 +114,7 @@ fn panels(measured: &[Measured]) -> [Panel; 2] {
             lines: lines(&|row| row.cpu_of_tenant),
         },
         Panel {
-            title: "Peak memory, in MB, by tenants".to_owned(),
+            title: "Peak memory, in MiB, by tenants".to_owned(),
             lines: lines(&|row| row.peak_mib as f64),
         },
     ]
@@ -193,6 +193,19 @@ impl Bench {
         .await?;
         let first = witness.first(BAD, meter.began);
         self.row("bad change", &meter, first).await?;
+
+        // Nobody corrects a change within seconds: by then all other nodes hold it.
+        let meter = Meter::start(operator)?;
+        wait::until("all other nodes are held", DEADLINE, async || {
+            let form = self.fleet.get("LynqForm", "web").await?;
+            let held = form["status"]["rollout"]["heldNodes"].as_u64();
+            let (held, left) = (held.unwrap_or_default(), self.size - broken);
+            ensure!(held >= left as u64, "{held} of {left}");
+            Ok(())
+        })
+        .await?;
+        self.row("bad change: all others are held", &meter, None)
+            .await?;
 
         let meter = Meter::start(operator)?;
         self.fleet.apply(&self.form("v2", WINDOW)).await?;
@@ -317,7 +330,7 @@ impl Bench {
             peak_mib: spent.peak_kib / 1_024,
         };
         println!(
-            "| {} | {what} | {:.1} s | {first} | {requests}: {} | {:.2} | {:.1} s | {:.2} ms | {} MB |",
+            "| {} | {what} | {:.1} s | {first} | {requests}: {} | {:.2} | {:.1} s | {:.2} ms | {} MiB |",
             self.size,
             took.as_secs_f64(),
             verbs.join(", "),
