@@ -259,7 +259,11 @@ impl OnServer<'_> {
         let live = self.objects.get(key).await?;
         let new = self.anew(node, sample, key).await?;
         if fits_alone(&strict, node, (&sample.resource, key), recorded).await? {
-            return Ok(TrialOutcome::Refused(beside_others(why, &live)));
+            // What is gone by now stands in nobody's way.
+            return Ok(match self.objects.get(key).await {
+                Err(ApiError::NotFound(_)) => TrialOutcome::NotNow(why.to_owned()),
+                _ => TrialOutcome::Refused(beside_others(why, &live)),
+            });
         }
         let kind = &key.kind;
         let fixed = immutable(kind, &live, &new).unwrap_or_else(|| why.to_owned());
