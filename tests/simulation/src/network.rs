@@ -50,9 +50,8 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
             let read = read.then(|| call.key.clone());
             let of_node = [NODE, DEPLOYMENT].contains(&call.kind) && !author.for_review;
             let of_node = of_node.then(|| call.key.1.clone());
-            let writes_node =
-                call.kind == NODE && matches!(call.verb, Verb::Merge | Verb::JsonPatch);
-            let tells_of_look = writes_node && !call.body.to_string().contains("LookFailed");
+            let tells_of_look = (call.kind, call.of_status) == (NODE, true)
+                && !call.body.to_string().contains("LookFailed");
             // What is sent lands, whatever becomes of its sender.
             tokio::spawn(async move {
                 if let Some(answer) = carry(&shared, &of_sender, author, *call).await {

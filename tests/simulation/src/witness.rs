@@ -273,6 +273,12 @@ impl Witness {
             self.expect(is == was, "gate", || {
                 format!("{} lost its live content", name)
             });
+            // What is live is let go once more, while no window applies.
+            if marked("ungated")
+                && let Some(flight) = self.flights.get_mut(&uid)
+            {
+                flight.cause = Cause::Ungated;
+            }
             return;
         }
         self.unknown.remove(&uid);
@@ -473,9 +479,14 @@ impl Witness {
         read.is_some_and(|(at, runs)| *at >= planned && Some(runs) == image.as_ref())
     }
 
-    /// A request about a node or its workload was not answered, or refused.
+    /// A request about a node or its workload was not answered, or refused; or, where it names none, one about all of them.
     pub fn request_failed(&mut self, life: LifeId, node: String) {
-        self.failed.insert((life, node), None);
+        let nodes = match node.is_empty() {
+            true => self.nodes.keys().cloned().collect(),
+            false => vec![node],
+        };
+        let failed = nodes.into_iter().map(|node| ((life, node), None));
+        self.failed.extend(failed);
     }
 
     /// A write which says that a look at the node went well was accepted, and its sender hears of it now.

@@ -37,7 +37,7 @@ impl Witness {
                     format!("form {name} is said to be Complete, and {node} is held or not ready")
                 });
             }
-            self.follows_the_rule(revision, plan, name, life);
+            self.follows_the_rule(revision, (snapshot, plan), name, life);
         }
     }
 
@@ -116,7 +116,13 @@ impl Witness {
     }
 
     /// On a view that misses nothing: slots and non-ready nodes after the plan, against the window.
-    fn follows_the_rule(&mut self, revision: u64, plan: &Plan, form: &str, life: LifeId) {
+    fn follows_the_rule(
+        &mut self,
+        revision: u64,
+        (snapshot, plan): (&Snapshot, &Plan),
+        form: &str,
+        life: LifeId,
+    ) {
         let Some(width) = self.history.widths(form, revision).0 else {
             return;
         };
@@ -165,12 +171,18 @@ impl Witness {
         let is_healthy = |uid: &&str| !broken.contains(uid) && !in_vain.contains(uid);
         let healthy: Vec<&str> = going.iter().copied().filter(is_healthy).collect();
         let healthy = healthy.join(", ");
+        // For the message alone: what the operator sees otherwise.
+        let planned = snapshot.nodes.iter().map(|(_, node)| node);
+        let planned =
+            planned.filter(|node| broken.contains(node.uid.as_str()) && !node.non_ready());
+        let planned: Vec<&str> = planned.map(|node| node.uid.as_str()).collect();
+        let planned = planned.join(", ");
         let count = slots.len();
         self.expect(fits, "window", || {
             format!("{count} nodes of form {form} have slots, and the window is {width}")
         });
         self.expect(healthy.is_empty() || busy <= width, "window", || {
-            format!("healthy nodes of form {form} ({healthy}) are released while {busy} have slots or are not ready, and the window is {width}")
+            format!("healthy nodes of form {form} ({healthy}) are released while {busy} have slots or are not ready, and the window is {width}; taken for ready: {planned}")
         });
     }
 }
