@@ -94,7 +94,7 @@ impl Nodes {
         self.inner.write().learn(digest, None)
     }
 
-    /// Its content is hashed, and nobody else waits for that.
+    /// Made without the lock: its content is hashed, and nobody else has to wait for that.
     fn digest(&self, object: &Value) -> NodeDigest {
         let known = self.get(&key_of(object));
         let known = known.filter(|known| known.uid == identity(object).0);

@@ -29,7 +29,7 @@ pub use crate::cluster::api_error::ApiError;
 
 /// Objects of one page of a list, which is in memory at once.
 const LIST_PAGE: u32 = 100;
-/// The same where only their metadata is listed, which is 1 to 2 KB of each.
+/// The same where only their metadata is listed, and no content.
 const METADATA_PAGE: u32 = 1_000;
 
 /// A kind as the cluster serves it.

@@ -3,7 +3,7 @@
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Nodes that only wait for their release, and are written in one turn while other hubs wait for theirs.
-const WAITING_MAX: usize = 32;
+const NODES_MAX: usize = 32;
 
 pub struct Turn<'a> {
     turns: &'a Semaphore,
@@ -28,7 +28,7 @@ impl<'a> Turn<'a> {
         self.held = None;
         let held = self.turns.acquire().await;
         self.held = Some(held.expect("it is never closed"));
-        self.left = WAITING_MAX;
+        self.left = NODES_MAX;
     }
 
     /// Whether one more node that only waits may be written.
@@ -64,18 +64,18 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        join!(write("large", 3 * WAITING_MAX), write("small", 1));
+        join!(write("large", 3 * NODES_MAX), write("small", 1));
         let order = order.into_inner().expect("no panic");
         let small = order.iter().position(|hub| *hub == "small");
-        assert_eq!(small, Some(WAITING_MAX));
-        assert_eq!(order.len(), 3 * WAITING_MAX + 1);
+        assert_eq!(small, Some(NODES_MAX));
+        assert_eq!(order.len(), 3 * NODES_MAX + 1);
     }
 
     #[tokio::test]
     async fn a_turn_goes_on_while_nobody_waits() {
         let turns = Semaphore::new(2);
         let mut turn = Turn::of(&turns).await;
-        (0..WAITING_MAX).for_each(|_| turn.wrote_waiting());
+        (0..NODES_MAX).for_each(|_| turn.wrote_waiting());
         assert!(turn.allows_waiting());
         let _other = Turn::of(&turns).await;
         assert!(!turn.allows_waiting());

@@ -50,8 +50,6 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
             let read = read.then(|| call.key.clone());
             let of_node = [NODE, DEPLOYMENT].contains(&call.kind) && !author.for_review;
             let of_node = of_node.then(|| call.key.1.clone());
-            let tells_of_look = (call.kind, call.of_status) == (NODE, true)
-                && !call.body.to_string().contains("LookFailed");
             // What is sent lands, whatever becomes of its sender.
             tokio::spawn(async move {
                 if let Some(answer) = carry(&shared, &of_sender, author, *call).await {
@@ -60,19 +58,9 @@ pub fn client(shared: &Shared, life: &Arc<Life>) -> kube::Client {
                 }
             });
             let answer = reply.await;
-            let replied = answer
-                .as_ref()
-                .ok()
-                .and_then(|(reply, _)| reply.as_ref().ok());
-            if let Some(node) = of_node {
-                let witness = &mut lock(&acknowledged).witness;
-                match replied.filter(|reply| is_sound(reply)) {
-                    None => witness.request_failed(life.id(), node),
-                    Some(reply) if tells_of_look && reply.status().is_success() => {
-                        witness.looked(life.id(), &node);
-                    }
-                    Some(_) => {}
-                }
+            let went_well = |(reply, _): &Answer| reply.as_ref().is_ok_and(is_sound);
+            if let Some(node) = of_node.filter(|_| !answer.as_ref().is_ok_and(went_well)) {
+                lock(&acknowledged).witness.request_failed(life.id(), node);
             }
             let Ok((reply, hub)) = answer else {
                 // Nobody answers.

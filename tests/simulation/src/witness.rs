@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use lynqgate::api::hub::Slot;
 use lynqgate::api::policy::{Rollout, Skew};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::api::requests::Verb;
 use crate::api::store::{DEPLOYMENT, FORM, HUB, NODE, Object};
@@ -112,8 +111,8 @@ pub struct Witness {
     unknown: BTreeSet<String>,
     /// What a life has read of a node's workload last: what it runs, and at which revision.
     read: BTreeMap<(LifeId, String), (u64, String)>,
-    /// Nodes about which a request of a life failed, by name; and when it heard of a write since, which says that it looked at them.
-    failed: BTreeMap<(LifeId, String), Option<Instant>>,
+    /// Nodes about which a request of a life failed, by name.
+    failed: BTreeSet<(LifeId, String)>,
     /// By uid of the node.
     flights: BTreeMap<String, Flight>,
     /// Every content that was ever live on a node, by uid.
@@ -485,22 +484,8 @@ impl Witness {
             true => self.nodes.keys().cloned().collect(),
             false => vec![node],
         };
-        let failed = nodes.into_iter().map(|node| ((life, node), None));
-        self.failed.extend(failed);
-    }
-
-    /// A write which says that a look at the node went well was accepted, and its sender hears of it now.
-    pub fn looked(&mut self, life: LifeId, node: &str) {
-        if let Some(heard) = self.failed.get_mut(&(life, node.to_owned())) {
-            *heard = Some(Instant::now());
-        }
-    }
-
-    /// Whether the life takes the node for not ready, whatever its status says: it could not look after it.
-    fn looked_in_vain(&self, life: LifeId, node: &str) -> bool {
-        let failed = self.failed.get(&(life, node.to_owned()));
-        // In the moment of an answer, other tasks of the process may run before the one that waits for it.
-        failed.is_some_and(|heard| heard.is_none_or(|at| at == Instant::now()))
+        self.failed
+            .extend(nodes.into_iter().map(|node| (life, node)));
     }
 
     /// Whether a workload is written for a node that is gone: a late request of its controller may follow it, also where a node of

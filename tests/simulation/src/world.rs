@@ -312,12 +312,12 @@ impl World {
         behind
     }
 
-    /// A request of the operator.
     /// How the API server refuses this request, if it does.
     pub fn refused(&self, call: &Call) -> Option<Refused> {
         self.refusing.as_ref()?.refused(call)
     }
 
+    /// A request of the operator.
     pub fn execute(&mut self, author: &Author, call: &Call) -> Result<Arc<Object>, Refused> {
         if [ACCESS_REVIEW, OWN_ACCESS_REVIEW].contains(&call.kind) {
             return Ok(reviews::access(self, call));

@@ -165,8 +165,14 @@ impl Witness {
         let repaired = |uid: &&str| first.contains(uid) && broken.contains(uid);
         let fits = going.iter().all(repaired) || slots.len() <= width;
         let busy = slots.union(&broken).count();
-        // What cannot be looked after counts as not ready before its status says so.
-        let in_vain = nodes().filter(|node| self.looked_in_vain(life, &node.name));
+        // What cannot be looked after counts as not ready, whatever its status says: the plan must give that reason, and there must be
+        // a request that failed.
+        let says_so = |name: &str| {
+            let why = snapshot.nodes.get(name).and_then(|node| node.why.as_ref());
+            why.is_some_and(|why| why.starts_with("lynqgate cannot look after it"))
+        };
+        let has_failed = |node: &&NodeView| self.failed.contains(&(life, node.name.clone()));
+        let in_vain = nodes().filter(|node| says_so(&node.name) && has_failed(node));
         let in_vain: BTreeSet<&str> = in_vain.map(|node| node.uid.as_str()).collect();
         let is_healthy = |uid: &&str| !broken.contains(uid) && !in_vain.contains(uid);
         let healthy: Vec<&str> = going.iter().copied().filter(is_healthy).collect();
