@@ -64,7 +64,7 @@ async fn errors_are_what_their_fields_say() -> Result<()> {
     let applied = objects.apply(&gone, &other, true).await;
     is("one that is gone", applied, is_conflict)?;
     let elsewhere = ObjectKey {
-        namespace: "nowhere".to_owned(),
+        namespace: "nowhere".to_owned().into(),
         ..key.clone()
     };
     let mut homeless = map(json!({}));

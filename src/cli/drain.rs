@@ -223,8 +223,8 @@ fn of_api(key: &ObjectKey, reason: ApiError) -> Error {
 
 fn key(api_version: &str, kind: &str, name: &str) -> ObjectKey {
     ObjectKey {
-        kind: Kind::new(api_version, kind),
-        namespace: String::new(),
+        kind: Kind::new(api_version, kind).into(),
+        namespace: "".into(),
         name: name.to_owned(),
     }
 }

@@ -31,6 +31,7 @@ struct Inner {
     /// Jobs that had completed when they went, until their node is looked at: it may not have seen them so.
     ended: BTreeMap<NodeKey, Vec<(ObjectKey, Arc<Child>)>>,
     texts: Shared<str>,
+    shared_kinds: Shared<Kind>,
     owners: Shared<Owner>,
     readiness: Shared<Readiness>,
 }
@@ -202,8 +203,15 @@ impl Inner {
         Arc::new(child)
     }
 
+    fn key(&mut self, object: &Value) -> Arc<ObjectKey> {
+        let mut key = key_of(object);
+        self.shared_kinds.share(&mut key.kind);
+        self.texts.share(&mut key.namespace);
+        Arc::new(key)
+    }
+
     fn learn(&mut self, object: &Value, asked: Asked) -> Arc<Child> {
-        let (key, child) = (Arc::new(key_of(object)), self.child(object));
+        let (key, child) = (self.key(object), self.child(object));
         let of_kind = self.of_kind(&key.kind);
         let Some(changed) = of_kind.learn(key.clone(), child.clone(), Some(asked)) else {
             return child;
@@ -216,7 +224,7 @@ impl Inner {
         match change {
             Change::Restarted => self.of_kind(kind).restarted(),
             Change::Applied(object) => {
-                let (key, child) = (Arc::new(key_of(&object)), self.child(&object));
+                let (key, child) = (self.key(&object), self.child(&object));
                 let changed = self.of_kind(kind).applied(key.clone(), child);
                 return self.put(&key, &changed);
             }

@@ -267,7 +267,7 @@ impl About {
 
     /// Where its events are: those of what has no namespace are in `default`.
     fn namespace(&self) -> &str {
-        match self.key.namespace.as_str() {
+        match &*self.key.namespace {
             "" => "default",
             namespace => namespace,
         }
@@ -278,7 +278,7 @@ impl About {
         ObjectReference {
             api_version: Some(key.kind.api_version.clone()),
             kind: Some(key.kind.kind.clone()),
-            namespace: (!key.namespace.is_empty()).then(|| key.namespace.clone()),
+            namespace: (!key.namespace.is_empty()).then(|| key.namespace.to_string()),
             name: Some(key.name.clone()),
             uid: Some(self.uid.clone()),
             ..ObjectReference::default()

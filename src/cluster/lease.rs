@@ -52,7 +52,8 @@ pub fn lease_key(namespace: &str, shard: usize) -> ObjectKey {
         kind: Kind {
             api_version: "coordination.k8s.io/v1".into(),
             kind: "Lease".into(),
-        },
+        }
+        .into(),
         namespace: namespace.into(),
         name: match shard {
             0 => names::LEADER_LEASE.to_owned(),

@@ -139,6 +139,7 @@ impl Inner {
         // None where they are those of the last digest.
         for facts in Arc::get_mut(&mut digest.facts).into_iter().flatten() {
             self.declared.share(&mut facts.declared);
+            self.texts.share(&mut facts.namespace);
         }
         if let Some(status) = Arc::get_mut(&mut digest.status) {
             status.conditions.shrink_to_fit();

@@ -64,7 +64,7 @@ impl Unmanaged {
     fn list(&self, key: &ObjectKey) -> Arc<tokio::sync::Mutex<List>> {
         let now = clock::instant();
         let mut lists = self.lists.lock();
-        let of = (key.kind.clone(), key.namespace.clone());
+        let of = ((*key.kind).clone(), key.namespace.to_string());
         let is_believed = |place: &Place| now - place.began < BELIEVED;
         if let Some(place) = lists.get(&of).filter(|place| is_believed(place)) {
             return place.list.clone();

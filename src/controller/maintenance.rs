@@ -332,8 +332,8 @@ impl Maintenance {
 
     fn lease_key(&self, name: &str) -> ObjectKey {
         ObjectKey {
-            kind: Kind::new(API_VERSION, "Lease"),
-            namespace: self.world.namespace.clone(),
+            kind: Kind::new(API_VERSION, "Lease").into(),
+            namespace: self.world.namespace.clone().into(),
             name: name.to_owned(),
         }
     }
@@ -361,8 +361,8 @@ impl Maintenance {
 
 fn node_key(name: &str) -> ObjectKey {
     ObjectKey {
-        kind: Kind::new("v1", "Node"),
-        namespace: String::new(),
+        kind: Kind::new("v1", "Node").into(),
+        namespace: "".into(),
         name: name.to_owned(),
     }
 }

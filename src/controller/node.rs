@@ -212,6 +212,7 @@ impl NodeReconciler<'_> {
                 };
                 let unseen = children.iter().flatten().any(is_unseen);
                 let due = self.report(node, status, unseen, now).await?;
+                self.forget_told_record();
                 self.note_looked(node, None);
                 if kinds.unknown {
                     // The next look goes the same way.
@@ -377,6 +378,15 @@ impl NodeReconciler<'_> {
         record.clone()
     }
 
+    /// What the status says is not remembered beside it: nodes are many.
+    fn forget_told_record(&mut self) {
+        let told = self.world.nodes.get(&self.key);
+        let told = told.map(|node| Record::of(&node.status));
+        self.memory
+            .record
+            .take_if(|record| told.as_ref() == Some(record));
+    }
+
     /// What says that it is the node's own, and is not in the live content.
     fn others(&self, keys: &[Key]) -> BTreeMap<ObjectKey, Child> {
         let named = |key: &ObjectKey| keys.iter().flatten().any(|known| known.is_same(key));
@@ -537,14 +547,12 @@ fn min_delay(world: &World, node: &NodeDigest) -> Option<SignedDuration> {
 type Key = Result<ObjectKey, String>;
 
 fn key_in(facts: &Facts, scope: Scope) -> ObjectKey {
-    let namespace = if scope == Scope::Cluster {
-        String::new()
-    } else {
-        facts.namespace.clone()
-    };
     ObjectKey {
         kind: facts.kind.clone(),
-        namespace,
+        namespace: match scope {
+            Scope::Cluster => "".into(),
+            Scope::Namespaced => facts.namespace.clone(),
+        },
         name: facts.name.clone(),
     }
 }

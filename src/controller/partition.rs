@@ -314,7 +314,7 @@ async fn act(
         }
         Some(Effect::DeletePod { name, uid }) => {
             let pod = ObjectKey {
-                kind: Kind::new("v1", "Pod"),
+                kind: Kind::new("v1", "Pod").into(),
                 namespace: key.namespace.clone(),
                 name: name.clone(),
             };

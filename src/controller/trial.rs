@@ -299,7 +299,7 @@ impl OnServer<'_> {
         key: ObjectKey,
     ) -> TrialOutcome {
         let here = ObjectKey {
-            namespace: node.key.namespace.to_string(),
+            namespace: node.key.namespace.clone(),
             ..key.clone()
         };
         match self.anew(node, sample, &here).await {

@@ -34,11 +34,12 @@ pub enum Scope {
     Cluster,
 }
 
-/// One object of the cluster; the namespace is empty for cluster-scoped kinds.
+/// One object of the cluster; the namespace is empty for cluster-scoped kinds. What many objects have in common is behind an
+/// `Arc`, so that a cache can share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    pub kind: Kind,
-    pub namespace: String,
+    pub kind: Arc<Kind>,
+    pub namespace: Arc<str>,
     pub name: String,
 }
 
@@ -50,8 +51,8 @@ impl ObjectKey {
             kind: kind.to_owned(),
         };
         ObjectKey {
-            kind,
-            namespace: namespace.to_owned(),
+            kind: kind.into(),
+            namespace: namespace.into(),
             name: name.to_owned(),
         }
     }
@@ -66,8 +67,8 @@ impl ObjectKey {
     /// Why no object can have this name and namespace; in a request's path they would name something else.
     pub fn impossible(&self) -> Option<String> {
         for (what, text, may_be_empty) in [
-            ("name", &self.name, false),
-            ("namespace", &self.namespace, true),
+            ("name", &*self.name, false),
+            ("namespace", &*self.namespace, true),
         ] {
             let strange = |c: char| "/%?#\\".contains(c) || c.is_whitespace() || c.is_control();
             let dots = text == "." || text == "..";
@@ -88,7 +89,7 @@ impl fmt::Display for ObjectKey {
             namespace,
             name,
         } = self;
-        match namespace.as_str() {
+        match &**namespace {
             "" => write!(f, "{}/{name}", kind.kind),
             namespace => write!(f, "{}/{namespace}/{name}", kind.kind),
         }
@@ -251,8 +252,9 @@ pub fn key_of(object: &Value) -> ObjectKey {
         kind: Kind {
             api_version: text("/apiVersion"),
             kind: text("/kind"),
-        },
-        namespace: text("/metadata/namespace"),
+        }
+        .into(),
+        namespace: text("/metadata/namespace").into(),
         name: text("/metadata/name"),
     }
 }
@@ -315,8 +317,8 @@ pub fn object_key(resource: &Resource, node: &NodeKey, scope: Scope) -> ObjectKe
         Scope::Namespaced => text("/metadata/namespace").unwrap_or(&node.namespace),
     };
     ObjectKey {
-        kind: kind_of(&resource.spec),
-        namespace: namespace.to_owned(),
+        kind: kind_of(&resource.spec).into(),
+        namespace: namespace.into(),
         name: name.to_owned(),
     }
 }
@@ -427,7 +429,7 @@ pub fn manifest(
     }
     let mut metadata = Map::from_iter([("name".to_owned(), Value::from(key.name))]);
     if scope == Scope::Namespaced {
-        metadata.insert("namespace".into(), key.namespace.as_str().into());
+        metadata.insert("namespace".into(), (*key.namespace).into());
     }
     let finalizers = object.pointer("/metadata/finalizers");
     if let Some(finalizers) = finalizers.filter(|f| f.as_array().is_some_and(|f| !f.is_empty())) {

@@ -88,8 +88,8 @@ pub fn without_field(fields: &Value) -> Value {
 /// The key of a StatefulSet.
 pub fn key(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey {
-        kind: Kind::new("apps/v1", "StatefulSet"),
-        namespace: namespace.to_owned(),
+        kind: Kind::new("apps/v1", "StatefulSet").into(),
+        namespace: namespace.into(),
         name: name.to_owned(),
     }
 }

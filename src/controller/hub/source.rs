@@ -416,7 +416,7 @@ fn key_of(kind: &str, namespace: &str, name: &str) -> ObjectKey {
         kind: kind.into(),
     };
     ObjectKey {
-        kind,
+        kind: kind.into(),
         namespace: namespace.into(),
         name: name.into(),
     }

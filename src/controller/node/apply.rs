@@ -99,7 +99,7 @@ pub async fn dry_run_anew(
 ) -> Result<Value, ApiError> {
     let (mut resource, mut key) = (resource.clone(), key.clone());
     NO_OBJECT.clone_into(&mut resource.name_template);
-    resource.target_namespace.clone_from(&key.namespace);
+    resource.target_namespace = key.namespace.to_string();
     NO_OBJECT.clone_into(&mut key.name);
     let target = Target {
         resource: &resource,

@@ -33,7 +33,7 @@ impl Kinds {
         lasting: bool,
     ) -> Result<Option<Kinds>, ApiError> {
         let rendered = node.facts.iter().filter(|f| f.render_error.is_none());
-        let wanted: BTreeSet<&Kind> = rendered.map(|f| &f.kind).chain(record.kinds()).collect();
+        let wanted: BTreeSet<&Kind> = rendered.map(|f| &*f.kind).chain(record.kinds()).collect();
         let mut kinds = Kinds {
             scopes: BTreeMap::new(),
             with_status: BTreeSet::new(),

@@ -22,7 +22,7 @@ const UNSEEN_PATIENCE: SignedDuration = SignedDuration::from_millis(300);
 #[derive(Default)]
 pub struct ReportMemory {
     written: Option<Timestamp>,
-    /// Since when the node is held for no reason that is worth a write.
+    /// Since when there is something new of the hold that is not worth a write.
     hold_since: Option<Timestamp>,
     /// When it is worth one all the same.
     hold_at: Option<Timestamp>,
@@ -73,7 +73,7 @@ impl NodeReconciler<'_> {
     pub fn hold(&mut self, node: &NodeDigest, now: Timestamp) -> Option<HoldReason> {
         let hold = self.world.hold_of(node);
         let memory = &mut self.memory.report;
-        let patience = status::patience(hold);
+        let patience = status::patience(hold, status::told_hold(&node.status));
         // Where what runs is not known, the window waits for the status.
         if node.held() && node.live != Live::Unknown && !patience.is_zero() {
             let since = *memory.hold_since.get_or_insert(now);
@@ -148,7 +148,8 @@ impl NodeReconciler<'_> {
             let events = &self.world.events;
             events.tell(&about, EventReason::Edited, news.to_owned());
         }
-        self.memory.report.written = Some(now);
+        let memory = &mut self.memory.report;
+        (memory.written, memory.hold_since) = (Some(now), None);
         self.world.nodes.learn(&written);
         self.world.rollout_queue.add(node.hub_key());
         Ok(None)

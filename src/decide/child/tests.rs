@@ -21,7 +21,8 @@ fn names_that_no_object_can_have() {
             kind: Kind {
                 api_version: "v1".into(),
                 kind: "ConfigMap".into(),
-            },
+            }
+            .into(),
             namespace: namespace.into(),
             name: name.into(),
         };
@@ -105,7 +106,7 @@ fn elsewhere_and_retained_children_have_labels_instead() {
             object["metadata"].get("ownerReferences").is_none(),
             "{name}"
         );
-        assert_eq!(key_of(&object).namespace, namespace, "{name}");
+        assert_eq!(key_of(&object).namespace, namespace.into(), "{name}");
         assert_eq!(
             *Child::of(&object).owner,
             Owner::Node {

@@ -96,8 +96,9 @@ pub fn controller_of(metadata: &Value) -> Option<ObjectKey> {
         kind: Kind {
             api_version: text(&owner["apiVersion"]),
             kind: text(&owner["kind"]),
-        },
-        namespace: text(&metadata["namespace"]),
+        }
+        .into(),
+        namespace: text(&metadata["namespace"]).into(),
         name: text(&owner["name"]),
     })
 }

@@ -30,7 +30,7 @@ use crate::decide::shared::version;
 pub struct Facts {
     pub name: String,
     /// Its namespace, were its kind namespaced.
-    pub namespace: String,
+    pub namespace: Arc<str>,
     pub hash: Arc<str>,
     pub declared: Arc<Declared>,
 }
@@ -39,7 +39,7 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Declared {
     pub id: String,
-    pub kind: Kind,
+    pub kind: Arc<Kind>,
     pub depend_ids: Vec<String>,
     pub namespace_from: String,
     pub skip_on_dependency_failure: bool,

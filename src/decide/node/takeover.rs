@@ -87,7 +87,7 @@ impl Recorded {
         keys.iter().any(|key| {
             key.kind.kind == self.kind
                 && key.name == self.name
-                && (key.namespace.is_empty() || key.namespace == self.namespace)
+                && (key.namespace.is_empty() || *key.namespace == *self.namespace)
         })
     }
 
@@ -98,8 +98,8 @@ impl Recorded {
         };
         let name = self.name.clone();
         ObjectKey {
-            kind,
-            namespace,
+            kind: kind.into(),
+            namespace: namespace.into(),
             name,
         }
     }
@@ -314,7 +314,8 @@ mod tests {
             kind: Kind {
                 api_version: "apps/v1".into(),
                 kind: "Deployment".into(),
-            },
+            }
+            .into(),
             namespace: namespace.into(),
             name: name.into(),
         };

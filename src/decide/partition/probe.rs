@@ -67,8 +67,8 @@ impl OfWhole {
             .unwrap_or_default();
         Ok(OfWhole {
             key: ObjectKey {
-                kind: Kind { api_version, kind },
-                namespace: namespace.to_owned(),
+                kind: Kind { api_version, kind }.into(),
+                namespace: namespace.into(),
                 name,
             },
             probe: Probe::parse(&probe)?,

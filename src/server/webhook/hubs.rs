@@ -102,8 +102,8 @@ impl Definitions {
             kind: "Namespace".to_owned(),
         };
         let key = ObjectKey {
-            kind,
-            namespace: String::new(),
+            kind: kind.into(),
+            namespace: "".into(),
             name: namespace.to_owned(),
         };
         let found = timeout(PATIENCE, self.objects.get(&key)).await;

@@ -302,7 +302,7 @@ impl Tenant<'_> {
     /// Its name, with its namespace where that is not the form's own. Where a value of the row is in them that is not for everybody,
     /// the row stands for them.
     fn shown(&self, key: &ObjectKey, resource: &Resource) -> String {
-        let path = match key.namespace.as_str() {
+        let path = match &*key.namespace {
             namespace if namespace.is_empty() || *namespace == *self.old.home.namespace => {
                 key.name.clone()
             }

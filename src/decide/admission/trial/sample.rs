@@ -147,7 +147,7 @@ impl Offer<'_> {
             let namespace = object_key(resource, self.node, Scope::Namespaced).namespace;
             let makes_namespace = |other: &Resource| {
                 let made = object_key(other, self.node, Scope::Cluster);
-                made.kind.kind == "Namespace" && made.name == namespace
+                made.kind.kind == "Namespace" && *made.name == *namespace
             };
             let sample = Sample {
                 row: self.row.to_owned(),

@@ -86,7 +86,7 @@ impl Record {
         let (kind, id) = (&declared.kind, &declared.id);
         let entry = format!("{}/{namespace}/{name}@{id}", kind.kind);
         insert(&mut self.entries, entry);
-        insert(&mut self.kinds, kind.clone());
+        insert(&mut self.kinds, (**kind).clone());
     }
 
     pub fn names(&self, key: &ObjectKey) -> bool {
@@ -103,7 +103,7 @@ impl Record {
             let named = entry
                 .strip_prefix(&beginning)
                 .and_then(|rest| rest.split_once('/'))
-                .filter(|(namespace, _)| key.namespace.is_empty() || *namespace == key.namespace)
+                .filter(|(namespace, _)| key.namespace.is_empty() || **namespace == *key.namespace)
                 .and_then(|(_, rest)| rest.strip_prefix(&key.name));
             named.is_some_and(|id| id.starts_with('@'))
         })
@@ -160,8 +160,8 @@ fn insert<T: Ord>(sorted: &mut Vec<T>, value: T) {
 
 pub fn key_of(facts: &Facts) -> ObjectKey {
     ObjectKey {
-        kind: facts.kind.clone(),
-        namespace: facts.namespace.clone(),
+        kind: facts.kind.clone().into(),
+        namespace: facts.namespace.clone().into(),
         name: facts.name.clone(),
     }
 }

@@ -62,7 +62,7 @@ pub fn of_node(
         freed_release: node.status.freed_release.clone(),
         conditions: node.status.conditions.clone(),
     };
-    let states = states(node, &status, seen, plan, hold);
+    let states = conditions_of(node, &status, seen, plan, hold);
     conditions::merge(&mut status.conditions, &states, Some(node.generation), now);
     if conditions::is_true(&status.conditions, "Rolled") {
         let release = node.release.as_ref();
@@ -131,19 +131,34 @@ fn not_ready(node: &NodeDigest, reason: ConditionReason, why: &str, now: Timesta
 /// How often a status that says the same in other words is written: the texts of a rollout change with every pod.
 const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 
-/// How long a hold is not yet worth a write: the release planner says at once, as a rule, why the node waits or that it
-/// does not, and until a new form is rendered for all nodes every one of them waits for just that.
-pub fn patience(hold: Option<HoldReason>) -> SignedDuration {
-    match hold {
-        None => SignedDuration::from_secs(1),
-        // What every node of a form waits for, until its newest content has reached them all; and what is over in a moment: a
-        // status that is written meanwhile is a conflict for the release.
-        Some((ConditionReason::NotRendered | ConditionReason::Releasing, _)) => {
-            SignedDuration::from_secs(10)
-        }
-        Some(_) => SignedDuration::ZERO,
+/// How long what is new of a hold is not yet worth a write. `told` is the reason that the status gives already.
+///
+/// The release planner says at once, as a rule, why the node waits or that it does not. NotRendered is what every node of a
+/// form waits for until its newest content has reached them all, and Releasing is over in a moment: a status that is written
+/// meanwhile is a conflict for the release. A node that says why it is held says nothing new with either, nor with the same
+/// reason for a newer generation; a correction writes both to all nodes that hold the bad change.
+pub fn patience(hold: Option<HoldReason>, told: Option<&str>) -> SignedDuration {
+    let passing = matches!(
+        hold,
+        Some((ConditionReason::NotRendered | ConditionReason::Releasing, _))
+    );
+    match (hold, told) {
+        (None, None) => SignedDuration::from_secs(1),
+        (Some(_), None) if passing => SignedDuration::from_secs(10),
+        (None, Some(_)) => NOTHING_NEW,
+        (Some((reason, _)), Some(told)) if passing || reason.as_str() == told => NOTHING_NEW,
+        (Some(_), _) => SignedDuration::ZERO,
     }
 }
+
+/// The reason for which the status says that the node is held.
+pub fn told_hold(status: &NodeStatus) -> Option<&str> {
+    let mut held = status.conditions.iter().filter(|c| c.type_ == "Held");
+    let told = held.find(|c| c.status == "True")?;
+    Some(&told.reason)
+}
+
+const NOTHING_NEW: SignedDuration = SignedDuration::from_secs(60);
 
 /// When to write `new` in the place of `old`; None while they are the same. Every change of a state is worth a write at
 /// once. `written` is the time of the last write; `hold_at` is when the hold is worth one.
@@ -158,26 +173,34 @@ pub fn due(
         return None;
     }
     if let Some(at) = hold_at.filter(|at| *at > now)
-        && (old.conditions.is_empty() || states_in(old, "Held") == states_in(new, "Held"))
+        && (old.conditions.is_empty() || but_hold(old) == but_hold(new))
     {
         return Some(at);
     }
     if let Some(written) = written.filter(|written| *written <= now)
         && old.observed_generation == new.observed_generation
-        && states_in(old, "") == states_in(new, "")
+        && states(old) == states(new)
     {
         return written.checked_add(TEXT_EVERY).ok();
     }
     Some(now)
 }
 
-/// The status without its texts and generations, and without this condition.
-fn states_in(status: &NodeStatus, without: &str) -> NodeStatus {
-    let mut states = status.clone();
-    states.observed_generation = None;
-    states.conditions.retain(|c| c.type_ != without);
-    for condition in &mut states.conditions {
+/// What the status says of anything but the hold, for whichever generation.
+fn but_hold(status: &NodeStatus) -> NodeStatus {
+    let mut rest = status.clone();
+    rest.observed_generation = None;
+    rest.conditions.retain(|c| c.type_ != "Held");
+    for condition in &mut rest.conditions {
         condition.observed_generation = None;
+    }
+    rest
+}
+
+/// The status without its texts.
+fn states(status: &NodeStatus) -> NodeStatus {
+    let mut states = status.clone();
+    for condition in &mut states.conditions {
         condition.message = Text::default();
     }
     states
@@ -187,7 +210,7 @@ fn is_failed(outcome: &ResourceOutcome) -> bool {
     outcome.step == StepKind::Go && matches!(outcome.state, State::ApplyFailed | State::Failed)
 }
 
-fn states(
+fn conditions_of(
     node: &NodeDigest,
     status: &NodeStatus,
     seen: &[ObservedResource],
@@ -443,7 +466,7 @@ fn delete_command(key: &ObjectKey) -> String {
         "" => kind,
         group => format!("{kind}.{group}"),
     };
-    let namespace = match key.namespace.as_str() {
+    let namespace = match &*key.namespace {
         "" => String::new(),
         namespace => format!(" -n {namespace}"),
     };

@@ -28,7 +28,8 @@ fn facts(id: &str, depends: &[&str]) -> Facts {
         kind: Kind {
             api_version: "v1".into(),
             kind: "Thing".into(),
-        },
+        }
+        .into(),
         depend_ids: depends.iter().map(ToString::to_string).collect(),
         namespace_from: String::new(),
         skip_on_dependency_failure: true,
@@ -131,7 +132,8 @@ fn key(name: &str) -> ObjectKey {
         kind: Kind {
             api_version: "v1".into(),
             kind: "Thing".into(),
-        },
+        }
+        .into(),
         namespace: "tenants".into(),
         name: name.into(),
     }

@@ -152,7 +152,7 @@ fn named(resource: &Resource, node: &NodeDigest) -> Recorded {
         api_versions: vec![api_version],
         namespace: match is_lynqs {
             true => node.key.namespace.to_string(),
-            false => key.namespace,
+            false => key.namespace.to_string(),
         },
         name: key.name,
     }

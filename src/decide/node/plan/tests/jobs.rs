@@ -5,7 +5,7 @@ use crate::decide::node::plan::status;
 
 fn job(id: &str) -> Facts {
     declared(facts(id, &[]), |job| {
-        job.kind = Kind::new("batch/v1", "Job")
+        job.kind = Kind::new("batch/v1", "Job").into()
     })
 }
 

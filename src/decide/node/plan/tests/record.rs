@@ -7,7 +7,8 @@ fn key_of(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectK
         kind: Kind {
             api_version: api_version.into(),
             kind: kind.into(),
-        },
+        }
+        .into(),
         namespace: namespace.into(),
         name: name.into(),
     }
@@ -150,7 +151,7 @@ fn what_is_still_there_stays_in_the_record() {
         ..a.clone()
     };
     let old = |child: &Child| BTreeMap::from([(key("old"), child.clone())]);
-    let thing = || BTreeSet::from([key("old").kind]);
+    let thing = || BTreeSet::from([Kind::clone(&key("old").kind)]);
     let nothing = BTreeSet::new;
     let (all, no_old, no_b) = (&["a", "b", "old"][..], &["a", "b"][..], &["a", "old"][..]);
     for (name, second, others, unlisted, recorded_before, expected) in [

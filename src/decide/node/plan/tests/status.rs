@@ -317,6 +317,12 @@ fn a_status_is_written_when_it_is_worth_it() {
         Some((ConditionReason::WindowFull, "waits")),
     );
     let broken = status_of(&node, waits("x"), None);
+    node.generation = 5;
+    let newer = status_of(
+        &node,
+        Readiness::Ready,
+        Some((ConditionReason::WindowFull, "waits")),
+    );
     let never = NodeStatus::default();
     for (name, old, new, written, hold_at, due) in [
         ("the same", &ready, &ready, None, None, None),
@@ -348,6 +354,14 @@ fn a_status_is_written_when_it_is_worth_it() {
             Some(6),
         ),
         ("the reason", &ready, &explained, Some(4), None, Some(5)),
+        (
+            "a hold of a newer generation",
+            &explained,
+            &newer,
+            Some(-50),
+            Some(9),
+            Some(9),
+        ),
         (
             "a hold and another state",
             &ready,
@@ -573,8 +587,18 @@ fn what_keeps_a_node_that_goes_is_named() {
 
 #[test]
 fn a_status_does_not_come_between_a_node_and_its_release() {
-    let patience = |reason: Held| status::patience(Some((reason.word(), reason.summary())));
-    assert!(patience(Held::Releasing) > status::patience(None));
-    let form = "web".to_owned();
-    assert!(patience(Held::Paused { form }).is_zero());
+    let patience = |reason: Held, told: Option<&str>| {
+        status::patience(Some((reason.word(), reason.summary())), told)
+    };
+    let paused = || Held::Paused { form: "web".into() };
+    assert!(patience(Held::Releasing, None) > status::patience(None, None));
+    assert!(patience(paused(), None).is_zero());
+    assert!(
+        patience(paused(), Some("WindowFull")).is_zero(),
+        "another reason"
+    );
+    let nothing_new = patience(Held::Releasing, Some("Paused"));
+    assert!(nothing_new > patience(Held::Releasing, None));
+    assert_eq!(patience(paused(), Some("Paused")), nothing_new);
+    assert_eq!(status::patience(None, Some("Paused")), nothing_new);
 }
