@@ -441,7 +441,10 @@ impl NodeReconciler<'_> {
         untold: SignedDuration,
     ) -> ObservedResource<'b> {
         let memory = self.memory.resource(&facts.id);
-        let namespace = self.world.namespaces.wait(&facts.namespace, &self.key);
+        // Its own is there as long as the node is.
+        let is_other = facts.namespace != self.key.namespace;
+        let wait = || self.world.namespaces.wait(&facts.namespace, &self.key);
+        let namespace = is_other.then(wait).flatten();
         ObservedResource {
             facts,
             unavailable: key.as_ref().err().map(String::as_str),

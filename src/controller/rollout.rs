@@ -29,7 +29,7 @@ use crate::controller::{Rendered, Said, World, panic_text};
 use crate::decide::child::NodeKey;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
-use crate::decide::node::plan::status::HoldReason;
+use crate::decide::node::plan::status::Hold;
 use crate::decide::rollout::reason::Reason;
 use crate::decide::rollout::{self, Confirmation, Freed, Live, Plan, Release, Snapshot, Way};
 use crate::decide::shared::backoff::Backoff;
@@ -470,7 +470,8 @@ impl RolloutReconciler<'_> {
             let before = before.next_if(|(other, _)| *other == name);
             let is_news = before.is_none_or(|(_, before)| {
                 let known = last.filter(|known| (known.0, known.1) == (before, reason));
-                let is_news = known.map_or_else(|| shown(before) != shown(reason), |known| known.2);
+                let is_news =
+                    known.map_or_else(|| Hold::of(before) != Hold::of(reason), |known| known.2);
                 last = Some((before, reason, is_news));
                 is_news
             });
@@ -484,17 +485,12 @@ impl RolloutReconciler<'_> {
     }
 }
 
-/// What a node's status says of it.
-fn shown(reason: &Reason) -> HoldReason {
-    (reason.word_of_node(), reason.summary())
-}
-
 impl World {
     /// Why the node is held, if the release planner has said so.
-    pub fn hold_of(&self, node: &NodeDigest) -> Option<HoldReason> {
+    pub fn hold_of(&self, node: &NodeDigest) -> Option<Hold> {
         let plan = self.plans.lock().get(&node.hub_key())?.clone();
         let reason = plan.waiting.get(&node.key.name)?;
-        Some(shown(reason))
+        Some(Hold::of(reason))
     }
 }
 

@@ -24,7 +24,7 @@ pub use crate::decide::child::managers::fields_hash;
 use crate::decide::child::tie::Tie;
 use crate::decide::partition;
 use crate::decide::readiness::{Readiness, is_completed_job, readiness};
-use crate::decide::shared::content::hash_value;
+use crate::decide::shared::content::{hash_number, hash_value};
 use crate::decide::shared::fields::{at, text_at};
 
 /// Where objects of a kind live.
@@ -142,7 +142,7 @@ pub struct Child {
     pub uid: String,
     pub resource_version: String,
     /// Changes with every write but a status's.
-    pub written: String,
+    pub written: u64,
     pub owner: Arc<Owner>,
     /// Hash of the resource that was last applied.
     pub applied_hash: Option<Arc<str>>,
@@ -236,14 +236,14 @@ fn applied_at(object: &Value) -> Option<Timestamp> {
 }
 
 /// The generation counts the changes of the spec, and nothing those of the metadata. Without one the version must do.
-fn written(object: &Value) -> String {
+fn written(object: &Value) -> u64 {
     let metadata = &object["metadata"];
     let version = match &metadata["generation"] {
         Value::Null => &metadata["resourceVersion"],
         generation => generation,
     };
     let fields = ["labels", "annotations", "ownerReferences", "finalizers"];
-    hash_value(&json!([version, fields.map(|field| &metadata[field])]))
+    hash_number(&json!([version, fields.map(|field| &metadata[field])]))
 }
 
 pub fn key_of(object: &Value) -> ObjectKey {

@@ -12,7 +12,7 @@ use crate::cluster::objects::ApiError;
 use crate::controller::node::NodeReconciler;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::plan::status;
-use crate::decide::node::plan::status::HoldReason;
+use crate::decide::node::plan::status::Hold;
 use crate::decide::rollout::{Live, Way};
 
 /// A controller mostly answers at once, and what it says is worth more than that it has not yet.
@@ -70,7 +70,7 @@ impl NodeReconciler<'_> {
     }
 
     /// Why the node is held, if the release planner has said so.
-    pub fn hold(&mut self, node: &NodeDigest, now: Timestamp) -> Option<HoldReason> {
+    pub fn hold(&mut self, node: &NodeDigest, now: Timestamp) -> Option<Hold> {
         let hold = self.world.hold_of(node);
         let memory = &mut self.memory.report;
         let patience = status::patience(hold, status::told_hold(&node.status));

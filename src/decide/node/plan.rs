@@ -44,7 +44,7 @@ pub struct Premise {
     /// When the content went live: a policy may have changed with it that the object does not show.
     pub start: Option<String>,
     /// The object's uid, and what changes when it is written.
-    pub object: Option<(String, String)>,
+    pub object: Option<(String, u64)>,
     /// The uid of its namespace, and whether that is being deleted.
     pub namespace: Option<(String, bool)>,
 }
@@ -53,7 +53,7 @@ impl Premise {
     pub fn of(node: &NodeDigest, child: Option<&Child>, namespace: Option<(String, bool)>) -> Self {
         Premise {
             start: node.start.clone(),
-            object: child.map(|child| (child.uid.clone(), child.written.clone())),
+            object: child.map(|child| (child.uid.clone(), child.written)),
             namespace,
         }
     }

@@ -104,6 +104,11 @@ pub fn hash_value(value: &Value) -> String {
     canonical::digits_of(value)
 }
 
+/// The same in fewer digits, for what is compared within one process, of very many objects.
+pub fn hash_number(value: &Value) -> u64 {
+    u64::from_str_radix(&hash_value(value)[..16], 16).expect("they are hex digits")
+}
+
 /// Content that is too large to be held. Names the largest resource, for that is where to cut.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -160,8 +160,8 @@ fn insert<T: Ord>(sorted: &mut Vec<T>, value: T) {
 
 pub fn key_of(facts: &Facts) -> ObjectKey {
     ObjectKey {
-        kind: facts.kind.clone().into(),
-        namespace: facts.namespace.clone().into(),
+        kind: facts.kind.clone(),
+        namespace: facts.namespace.clone(),
         name: facts.name.clone(),
     }
 }

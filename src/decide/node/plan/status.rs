@@ -15,15 +15,40 @@ use crate::decide::node::plan::{
 use crate::decide::rollout::Live;
 use crate::decide::rollout::reason::Reason;
 
-/// Why the node is held, as the release planner says it: word and sentence.
-pub type HoldReason = (ConditionReason, &'static str);
+/// Why the node is held, as the release planner says it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hold {
+    pub reason: ConditionReason,
+    pub summary: &'static str,
+    /// It lasts until somebody does something.
+    pub needs_somebody: bool,
+}
+
+impl Hold {
+    pub fn of(reason: &Reason) -> Self {
+        Hold {
+            reason: reason.word_of_node(),
+            summary: reason.summary(),
+            needs_somebody: reason.needs_somebody(),
+        }
+    }
+
+    /// What every node of a form waits for until its newest content has reached them all; and what is over in a moment: a
+    /// status that is written meanwhile is a conflict for the release.
+    fn is_brief(self) -> bool {
+        matches!(
+            self.reason,
+            ConditionReason::NotRendered | ConditionReason::Releasing
+        )
+    }
+}
 
 /// The status to write; equal to the present one where nothing changed.
 pub fn of_node(
     node: &NodeDigest,
     seen: &[ObservedResource],
     plan: &NodePlan,
-    hold: Option<HoldReason>,
+    hold: Option<Hold>,
     now: Timestamp,
 ) -> NodeStatus {
     let count =
@@ -131,23 +156,20 @@ fn not_ready(node: &NodeDigest, reason: ConditionReason, why: &str, now: Timesta
 /// How often a status that says the same in other words is written: the texts of a rollout change with every pod.
 const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 
-/// How long what is new of a hold is not yet worth a write. `told` is the reason that the status gives already.
+/// How long what is new of a hold is not yet worth a write: the release planner says at once, as a rule, why the node waits or
+/// that it does not. `told` is the reason that the status gives already.
 ///
-/// The release planner says at once, as a rule, why the node waits or that it does not. NotRendered is what every node of a
-/// form waits for until its newest content has reached them all, and Releasing is over in a moment: a status that is written
-/// meanwhile is a conflict for the release. A node that says why it is held says nothing new with either, nor with the same
-/// reason for a newer generation; a correction writes both to all nodes that hold the bad change.
-pub fn patience(hold: Option<HoldReason>, told: Option<&str>) -> SignedDuration {
-    let passing = matches!(
-        hold,
-        Some((ConditionReason::NotRendered | ConditionReason::Releasing, _))
-    );
+/// Where the status says that the node is held, another reason is news at once if somebody must act, and else it can wait: the
+/// form's status has it. A correction would else write two or three statuses of each node that holds the bad change.
+pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
     match (hold, told) {
         (None, None) => SignedDuration::from_secs(1),
-        (Some(_), None) if passing => SignedDuration::from_secs(10),
-        (None, Some(_)) => NOTHING_NEW,
-        (Some((reason, _)), Some(told)) if passing || reason.as_str() == told => NOTHING_NEW,
-        (Some(_), _) => SignedDuration::ZERO,
+        (Some(hold), None) if hold.is_brief() => SignedDuration::from_secs(10),
+        (Some(hold), Some(told)) if hold.needs_somebody && hold.reason.as_str() != told => {
+            SignedDuration::ZERO
+        }
+        (Some(_), None) => SignedDuration::ZERO,
+        (_, Some(_)) => SignedDuration::from_mins(2),
     }
 }
 
@@ -157,8 +179,6 @@ pub fn told_hold(status: &NodeStatus) -> Option<&str> {
     let told = held.find(|c| c.status == "True")?;
     Some(&told.reason)
 }
-
-const NOTHING_NEW: SignedDuration = SignedDuration::from_secs(60);
 
 /// When to write `new` in the place of `old`; None while they are the same. Every change of a state is worth a write at
 /// once. `written` is the time of the last write; `hold_at` is when the hold is worth one.
@@ -215,7 +235,7 @@ fn conditions_of(
     status: &NodeStatus,
     seen: &[ObservedResource],
     plan: &NodePlan,
-    hold: Option<HoldReason>,
+    hold: Option<Hold>,
 ) -> Vec<ConditionState> {
     let conflicts = status.conflicted_resources;
     let failed = status.failed_resources;
@@ -250,7 +270,7 @@ fn conditions_of(
     let starts = plan.outcomes.iter().any(|o| o.state == State::Waiting);
     let working = matches!(node.live, Live::Hash(_)) && !rolled && (starts || !degraded);
     let (held_reason, held_message) = match hold {
-        Some(hold) if node.held() => hold,
+        Some(hold) if node.held() => (hold.reason, hold.summary),
         _ if node.held() => (Reason::Releasing.word(), Reason::Releasing.summary()),
         _ => (ConditionReason::NotHeld, "the desired content is live"),
     };

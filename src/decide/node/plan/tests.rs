@@ -100,7 +100,7 @@ fn child(facts: &Facts, owner: &NodeDigest) -> Child {
     Child {
         uid: format!("uid of {}", facts.id),
         resource_version: "5".into(),
-        written: "1".into(),
+        written: 1,
         owner: Arc::new(Owner::Node {
             key: owner.key.clone(),
             uid: Some(owner.uid.clone()),
@@ -364,7 +364,7 @@ fn a_failure_is_tried_again_at_once_when_what_it_met_is_another() {
         premise: Premise::of(&fleet_node, Some(&conflicted), None),
     };
     let written = Child {
-        written: "2".into(),
+        written: 2,
         ..conflicted.clone()
     };
     let unready = Child {

@@ -291,7 +291,7 @@ fn what_is_skipped_because_of_a_render_error_counts_like_it() {
 #[test]
 fn a_status_is_written_when_it_is_worth_it() {
     let mut node = node(vec![facts("a", &[])]);
-    let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::HoldReason>| {
+    let status_of = |node: &NodeDigest, readiness: Readiness, hold: Option<status::Hold>| {
         let object = Child {
             readiness: readiness.into(),
             ..child(&node.facts[0], node)
@@ -311,18 +311,15 @@ fn a_status_is_written_when_it_is_worth_it() {
     node.desired = "newer".into();
     node.generation = 4;
     let held = status_of(&node, Readiness::Ready, None);
-    let explained = status_of(
-        &node,
-        Readiness::Ready,
-        Some((ConditionReason::WindowFull, "waits")),
-    );
+    let window_full = status::Hold {
+        reason: ConditionReason::WindowFull,
+        summary: "waits",
+        needs_somebody: false,
+    };
+    let explained = status_of(&node, Readiness::Ready, Some(window_full));
     let broken = status_of(&node, waits("x"), None);
     node.generation = 5;
-    let newer = status_of(
-        &node,
-        Readiness::Ready,
-        Some((ConditionReason::WindowFull, "waits")),
-    );
+    let newer = status_of(&node, Readiness::Ready, Some(window_full));
     let never = NodeStatus::default();
     for (name, old, new, written, hold_at, due) in [
         ("the same", &ready, &ready, None, None, None),
@@ -587,18 +584,14 @@ fn what_keeps_a_node_that_goes_is_named() {
 
 #[test]
 fn a_status_does_not_come_between_a_node_and_its_release() {
-    let patience = |reason: Held, told: Option<&str>| {
-        status::patience(Some((reason.word(), reason.summary())), told)
-    };
+    let patience =
+        |reason: Held, told: Option<&str>| status::patience(Some(status::Hold::of(&reason)), told);
     let paused = || Held::Paused { form: "web".into() };
     assert!(patience(Held::Releasing, None) > status::patience(None, None));
     assert!(patience(paused(), None).is_zero());
-    assert!(
-        patience(paused(), Some("WindowFull")).is_zero(),
-        "another reason"
-    );
-    let nothing_new = patience(Held::Releasing, Some("Paused"));
-    assert!(nothing_new > patience(Held::Releasing, None));
-    assert_eq!(patience(paused(), Some("Paused")), nothing_new);
-    assert_eq!(status::patience(None, Some("Paused")), nothing_new);
+    assert!(patience(paused(), Some("WindowFull")).is_zero());
+    let told = patience(Held::Releasing, Some("Paused"));
+    assert!(told > patience(Held::Releasing, None));
+    assert_eq!(patience(paused(), Some("Paused")), told, "the same");
+    assert_eq!(status::patience(None, Some("Paused")), told);
 }
