@@ -36,6 +36,8 @@ macro_rules! goldens {
         /// file, and let `UPDATE_GOLDENS=1` fill it.
         const fn code(reason: &Reason) -> &'static str {
             match reason {
+                // It is over in a moment, and its form's status is written after it.
+                Reason::Releasing => "Releasing",
                 $(Reason::$variant { .. } => stringify!($variant),)*
             }
         }
@@ -56,7 +58,6 @@ macro_rules! shared {
 }
 
 goldens! {
-    Releasing ["t0-web"] => Scene::Alone,
     ReleaseRefused ["t0-web", "no changes on a Friday"] => shared!(shared::release_refused),
     LedgerRefused ["the books are closed", "hub"] => shared!(shared::ledger_refused),
     SlotReserved ["t0-web", "t1-web", "maxSkew"] => shared!(shared::slot_reserved),
@@ -66,7 +67,7 @@ goldens! {
     BrokenBefore ["t0-web", "Deployment t0-app", "its image"] => shared!(shared::broken_before),
     HubWindowFull ["t0-web", "Deployment t0-app", "its image", "hub"] => shared!(shared::hub_window_full),
     DomainFull ["t0-web", "plan \"pro\"", "its image"] => shared!(shared::domain_full),
-    BudgetSpent ["t0-web", "Deployment t0-app", "its image", "maxFailures"] => shared!(shared::budget_spent),
+    RolloutFailed ["t0-web", "Deployment t0-app", "its image", "maxFailures"] => shared!(shared::rollout_failed),
     GroupNotDone ["t0-web", "its image", "canaries"] => shared!(shared::group_not_done),
     NotRendered ["form \"web\"", "unclosed action"] => shared!(shared::not_rendered),
     Paused ["form \"web\""] => shared!(shared::paused),

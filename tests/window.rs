@@ -119,7 +119,7 @@ async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals
     told(&fleet, "WindowFull", "the window of 3 is full").await?;
     told(
         &fleet,
-        "BudgetSpent",
+        "RolloutFailed",
         "halted (maxFailures 1): not ready in time: ",
     )
     .await?;
@@ -134,7 +134,7 @@ async fn a_never_ready_change_stops_after_the_window_and_the_corrected_one_heals
     ] {
         counted(operator, &fleet, name, "", value).await?;
     }
-    let of_reason = ",reason=\"BudgetSpent\"";
+    let of_reason = ",reason=\"RolloutFailed\"";
     counted(operator, &fleet, "waiting_nodes", of_reason, 5).await?;
 
     fleet.apply(&fleet.form("web:3", json!(3), 0)).await?;

@@ -145,7 +145,7 @@ impl EventReason {
             Self::MaintenanceFailed => ("MaintenanceFailed", WARNING),
 
             Self::Of(
-                reason @ (ConditionReason::BudgetSpent
+                reason @ (ConditionReason::RolloutFailed
                 | ConditionReason::LedgerRefused
                 | ConditionReason::ReleaseRefused
                 | ConditionReason::ValidationFailed

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::conditions::Condition;
 use crate::api::policy::Rollout;
 use crate::api::resource::ResourceArrays;
+use crate::api::text::Text;
 
 /// Templates of the resources that every active row of a hub gets.
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -195,7 +196,32 @@ pub struct FormRolloutStatus {
     /// evenly. Absent while it does not go on by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_completion: Option<jiff::Timestamp>,
+    /// How many nodes may be non-ready at a time: the narrower of the form's window and the hub's. Absent where none applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<i32>,
+    /// When the first of the nodes that are on their way counts as failed, unless it is ready before (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<jiff::Timestamp>,
+    /// Why held nodes wait: an entry for each reason, what stops most of the others first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<WaitingNodes>,
     /// What it waits for, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+/// Held nodes that wait for the same reason.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingNodes {
+    /// Why they wait, as one CamelCase word for programs.
+    pub reason: Text,
+    /// How many nodes wait for it.
+    pub count: i32,
+    /// Three of them, those that are released first.
+    pub nodes: Vec<String>,
+    /// Why they wait, in a sentence for people.
+    pub message: String,
+    /// What ends the wait, or what somebody can do about it.
+    pub next: String,
 }

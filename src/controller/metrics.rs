@@ -14,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::api::conditions::ConditionReason;
 use crate::api::resource::ConflictPolicy;
 use crate::cluster::clock;
 use crate::cluster::nodes::HubKey;
@@ -322,7 +323,11 @@ impl Metrics {
         set(&inner.non_ready, state.non_ready.into());
         set(&inner.forced, state.rollout.forced_nodes.into());
         set(&inner.window, state.window.unwrap_or_default() as i64);
-        inner.set_waiting(&form, &state.waiting);
+        let waiting = state.rollout.waiting.iter().filter_map(|nodes| {
+            let reason = ConditionReason::named(&nodes.reason)?;
+            Some((reason.as_str(), nodes.count.into()))
+        });
+        inner.set_waiting(&form, &waiting.collect());
         // From 0 on: an increase of what was not there before is none.
         drop(inner.halts.get_or_create(&form));
     }

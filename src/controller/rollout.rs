@@ -34,8 +34,6 @@ use crate::decide::rollout::reason::Reason;
 use crate::decide::rollout::{self, Confirmation, Freed, Live, Plan, Release, Snapshot, Way};
 use crate::decide::shared::backoff::Backoff;
 
-pub use report::edited_of;
-
 /// What the loop remembers of a hub between two passes.
 #[derive(Default)]
 pub struct RolloutMemory {

@@ -10,6 +10,7 @@
 pub mod explain;
 pub mod failure;
 pub mod index;
+pub mod not_reached;
 pub mod order;
 mod pace;
 pub mod reason;
@@ -188,7 +189,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let failed: BTreeMap<&str, failure::Failed> = failed.collect();
     let halted = failed.iter().filter(|(_, failed)| failed.spent());
     let halted = halted.map(|(name, failed)| {
-        let reason = Reason::BudgetSpent {
+        let reason = Reason::RolloutFailed {
+            form: (*name).to_owned(),
             failed: Names::of(&failed.names),
             why: failed.why(&snapshot.forms[*name], snapshot),
             allowed: failed.allowed,
@@ -222,12 +224,13 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     pass.note_formless(&index);
     pass.plan.hub_window = windows.hub_width().filter(|_| !snapshot.forced);
     let fleet = status::Fleet::of(&index, &slots, &pass.failed);
-    let mut reasons: Vec<Vec<&Reason>> = vec![vec![]; snapshot.forms.len()];
+    let mut reasons: Vec<Vec<(&str, &Reason)>> = vec![vec![]; snapshot.forms.len()];
     for Candidate {
         named, form_place, ..
     } in candidates
     {
-        reasons[form_place].extend(pass.waiting[named.place].as_deref());
+        let reason = pass.waiting[named.place].as_deref();
+        reasons[form_place].extend(reason.map(|reason| (&**named.name, reason)));
     }
     let states = snapshot.forms.iter().zip(&reasons);
     let states = states.map(|((name, form), reasons)| {

@@ -23,7 +23,7 @@ fn a_state_is_planned_again_and_what_differs_is_said() -> Result<()> {
     let said = succeeded(&same)?;
     let first = said.lines().next().context("a line")?;
     ensure!(first.ends_with(": the same plan"), "{first}");
-    ensure!(said.contains(" waits: BudgetSpent: halted"), "{said}");
+    ensure!(said.contains(" waits: RolloutFailed: halted"), "{said}");
 
     document["hubs"][0]["plan"]["failed"] = json!(["nobody-web"]);
     document["lynqgate"] = json!("0.0.9");

@@ -32,7 +32,7 @@ fn form(fleet: &Fleet, image: &str, rollout: Value) -> Value {
 fn waits<'a>(node: &'a str, code: &'a str) -> View<'a> {
     View {
         form: Some(code),
-        node: (node, Some(code)),
+        node: (node, code),
     }
 }
 
@@ -40,7 +40,7 @@ fn waits<'a>(node: &'a str, code: &'a str) -> View<'a> {
 fn waits_for_a_slot<'a>(node: &'a str, code: &'a str) -> View<'a> {
     View {
         form: Some(code),
-        node: (node, Some("WindowFull")),
+        node: (node, "WindowFull"),
     }
 }
 
@@ -69,9 +69,9 @@ pub async fn window_full(cluster: &Cluster) -> Result<()> {
     behind_a_broken_one(cluster, "WindowFull", json!({})).await
 }
 
-pub async fn budget_spent(cluster: &Cluster) -> Result<()> {
+pub async fn rollout_failed(cluster: &Cluster) -> Result<()> {
     let soon = json!({"progressDeadlineSeconds": 60});
-    behind_a_broken_one(cluster, "BudgetSpent", soon).await
+    behind_a_broken_one(cluster, "RolloutFailed", soon).await
 }
 
 pub async fn hub_window_full(cluster: &Cluster) -> Result<()> {
@@ -206,7 +206,7 @@ pub async fn no_form(cluster: &Cluster) -> Result<()> {
         .await?;
     let view = View {
         form: None,
-        node: ("t0-web", Some("NoForm")),
+        node: ("t0-web", "NoForm"),
     };
     shows(cluster, &fleet, "NoForm", view).await?;
     fleet.retire().await

@@ -15,8 +15,8 @@ use crate::tenants::{Fleet, SOON, condition};
 pub struct View<'a> {
     /// The word in the form's condition; None where the form has nothing to say.
     pub form: Option<&'a str>,
-    /// The held node, and the word in its condition; None where only `explain` can tell.
-    pub node: (&'a str, Option<&'a str>),
+    /// The held node, and the word in its condition.
+    pub node: (&'a str, &'a str),
 }
 
 /// kubectl and `explain` are processes: not all scenes at once.
@@ -28,9 +28,7 @@ pub async fn shows(cluster: &Cluster, fleet: &Fleet, code: &str, view: View<'_>)
     if let Some(form_code) = view.form {
         until_held(fleet, "LynqForm", "web", form_code).await?;
     }
-    if let Some(node_code) = node_code {
-        until_held(fleet, "LynqNode", node, node_code).await?;
-    }
+    until_held(fleet, "LynqNode", node, node_code).await?;
     let _turn = CAMERA.acquire().await?;
     let kubeconfig = cluster.kubeconfig_for(&operator::identity()).await?;
     let kubeconfig = kubeconfig.to_str().context("a path is text")?;
@@ -79,14 +77,12 @@ async fn read(
         let form = fleet.get("LynqForm", "web").await?;
         text += &format!("LynqForm web, condition Held:\n{}\n\n", held(&form)?);
     }
-    let (node, code) = view.node;
-    if code.is_some() {
-        let arguments = ["get", "lynqnode", node, "-n", &fleet.namespace];
-        let table = cluster.kubectl(&arguments, None).await?.expect_success()?;
-        let object = fleet.get("LynqNode", node).await?;
-        text += &format!("$ kubectl get lynqnode {node}\n{}\n", columns(&table)?);
-        text += &format!("LynqNode {node}, condition Held:\n{}\n\n", held(&object)?);
-    }
+    let (node, _) = view.node;
+    let arguments = ["get", "lynqnode", node, "-n", &fleet.namespace];
+    let table = cluster.kubectl(&arguments, None).await?.expect_success()?;
+    let object = fleet.get("LynqNode", node).await?;
+    text += &format!("$ kubectl get lynqnode {node}\n{}\n", columns(&table)?);
+    text += &format!("LynqNode {node}, condition Held:\n{}\n\n", held(&object)?);
     let output = tokio::process::Command::new(operator::program("lynqgate")?)
         .args(["explain", "node", node, "--namespace", &fleet.namespace])
         .args(["--kubeconfig", kubeconfig])

@@ -32,7 +32,7 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
     };
     let now = clock::now();
     let of_set = (namespace.as_str(), arguments.name.as_str());
-    let (leader, _) = leader(&objects, &arguments.operator_namespace, of_set, now).await;
+    let leader = leader(&objects, &arguments.operator_namespace, of_set, now).await;
     let version = objects.client.apiserver_version().await;
     let step = walk::step(&observed.set, &observed.pods, &around, now);
     Ok(Explanation {

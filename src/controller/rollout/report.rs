@@ -8,7 +8,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::conditions::{self, ConditionReason, ConditionState};
+use crate::api::conditions::{self, Condition, ConditionReason, ConditionState};
 use crate::api::events::EventReason;
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase};
 use crate::cluster::catalog::Form;
@@ -22,6 +22,7 @@ use crate::controller::rollout::{Pass, REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Plan;
+use crate::decide::rollout::not_reached;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::status::{FormState, ROLLOUT_COMPLETE};
 use crate::decide::shared::backoff::Backoff;
@@ -134,6 +135,8 @@ impl RolloutReconciler<'_> {
         let edited = self.memory.views.nodes().iter();
         let edited = edited.filter(|node| node.runs_edit);
         let edited = edited_of(edited.map(|node| node.digest.as_ref()));
+        let hub = self.world.hubs.get(&self.key.0, &self.key.1);
+        let of_hub = hub.as_ref().map(|hub| hub.status.conditions.as_slice());
         let mut again: Option<Duration> = None;
         let mut due = vec![];
         for form in forms {
@@ -149,7 +152,8 @@ impl RolloutReconciler<'_> {
             let of_form = edited.get(&form.name);
             let with_edited = of_form.and_then(|names| Some(state?.clone().with_edited(names)));
             let told = with_edited.as_ref().or(state);
-            let status = form_status(&form, told, error, clock::now());
+            let of_hub = of_hub.unwrap_or_default();
+            let status = form_status(&form, told, error, of_hub, clock::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
             if status == form.status {
                 turn.conflicts = 0;
@@ -260,6 +264,9 @@ impl RolloutReconciler<'_> {
             .map(|fields| fields.entry("rollout").or_insert(Value::Null));
         if let Some(Value::Object(rollout)) = patch.pointer_mut("/status/rollout") {
             for field in [
+                "waiting",
+                "window",
+                "deadline",
                 "wavesDone",
                 "wavesLeft",
                 "startTime",
@@ -386,7 +393,7 @@ impl RolloutReconciler<'_> {
             && let Some(blocked) = state.and_then(|state| state.blocked.as_ref())
         {
             let (word, told) = (EventReason::Of(blocked.word()), blocked.announcement());
-            self.world.events.tell(&about, word, told);
+            self.world.events.tell(&about, word, told.to_string());
         }
         if let Some(state) = state
             && is_throttled(state.blocked.as_ref().map(Reason::word))
@@ -410,7 +417,7 @@ impl RolloutReconciler<'_> {
 }
 
 /// The nodes of each form that run content which was changed since the hub wrote it.
-pub fn edited_of<'a>(nodes: impl Iterator<Item = &'a NodeDigest>) -> BTreeMap<String, Vec<String>> {
+fn edited_of<'a>(nodes: impl Iterator<Item = &'a NodeDigest>) -> BTreeMap<String, Vec<String>> {
     let mut edited: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for node in nodes.filter(|node| node.runs_edit()) {
         let of_form = edited.entry(node.form.clone()).or_default();
@@ -467,6 +474,7 @@ fn form_status(
     form: &Form,
     state: Option<&FormState>,
     error: Option<(ConditionReason, String)>,
+    of_hub: &[Condition],
     now: Timestamp,
 ) -> FormStatus {
     let mut status = form.status.clone();
@@ -479,6 +487,9 @@ fn form_status(
         let windowed =
             form.spec.as_ref().is_ok_and(|spec| spec.rollout.is_some()) || state.is_told();
         status.rollout = windowed.then(|| state.rollout.clone());
+        if let Some(rollout) = &mut status.rollout {
+            not_reached::add_cause(&mut rollout.waiting, error.as_ref(), of_hub);
+        }
         states.clone_from(&state.conditions);
     }
     // Nobody makes a node of it, or changes one, whatever there is to read of them.

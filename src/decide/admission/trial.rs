@@ -30,6 +30,8 @@ use crate::decide::shared::parallel;
 
 /// How many rows an answer names.
 const ROWS_SHOWN: usize = 5;
+/// Above so many nodes somebody who sets no window is told that nothing protects them.
+const UNPROTECTED_MAX: usize = 10;
 
 /// What the trial found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -432,6 +434,10 @@ impl Trial {
             None if !policy.domains.is_empty() => {
                 said.push("no maxSkew: as many at a time as rollout.domains allows".to_owned());
             }
+            None if self.rows > UNPROTECTED_MAX => said.push(
+                "no maxSkew: all at once, and nothing protects them from a bad change; set rollout.maxSkew"
+                    .to_owned(),
+            ),
             None => said.push("no maxSkew: all at once".to_owned()),
             _ if at_once && policy.order.is_empty() => {
                 said.push("creation Immediate: all at once".to_owned())

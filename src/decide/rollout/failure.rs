@@ -19,8 +19,10 @@ pub struct Failed {
     pub adrift: Adrift,
     /// How many of them halt the rollout.
     pub allowed: usize,
-    /// When the next one would fail.
+    /// When this is to be looked at again.
     pub next_at: Option<Timestamp>,
+    /// When the first node in flight would fail.
+    pub deadline: Option<Timestamp>,
 }
 
 /// Nodes that run the newest content without a slot, and are not ready.
@@ -84,6 +86,9 @@ pub fn failed_nodes(
         };
         if deadline > now {
             failed.wake(deadline);
+            if may_fail(form, slot, &snapshot.nodes[&slot.node], now) {
+                failed.deadline = failed.deadline.into_iter().chain([deadline]).min();
+            }
             continue;
         }
         // Nobody here has seen whether it is still so.
@@ -134,7 +139,7 @@ pub fn failed_nodes(
 /// Until when the slot's node has to be ready; None where it is, and where the slot is not for what is live. What was ready, and
 /// breaks while it is still watched, has as long once more; but not for longer than it would be watched. In a rollout that is
 /// halted nothing has: there it is past its deadline also when it got ready after that.
-pub fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
+fn deadline(form: &Form, slot: &Slot, snapshot: &Snapshot) -> Option<Timestamp> {
     let node = snapshot.nodes.get(&slot.node)?;
     // A slot that is for other content, and was not used, is still the one by which what is live went.
     let by_slot = |flight: &Flight| flight.is_live && !flight.landed;
@@ -188,7 +193,7 @@ fn is_halted(form: &Form) -> bool {
 }
 
 /// A repair never counts as a failure, nor does what somebody has forgiven: whatever was to be ready by then.
-pub fn may_fail(form: &Form, slot: &Slot, node: &Node, now: Timestamp) -> bool {
+fn may_fail(form: &Form, slot: &Slot, node: &Node, now: Timestamp) -> bool {
     let due = node.start.and_then(|start| due(form, start));
     let forgiven = |at| at <= now && due.is_some_and(|due| due <= at);
     !slot.repair && !form.resumed_at.is_some_and(forgiven)

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
+use jiff::SignedDuration;
+
 use crate::decide::rollout::index::{Index, Named};
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot};
@@ -19,8 +21,17 @@ struct Turn {
 
 /// Why the node is not done.
 pub fn why(form: &Form, node: &Node) -> Option<String> {
-    let soaks = !node.held() && node.settled_since.is_some() && form.policy.min_ready_seconds > 0;
-    let soaks = || soaks.then(|| "it is ready, and has to stay so for a while".to_owned());
+    let soak = form.policy.min_ready_seconds;
+    let soaks = || {
+        let since = node.settled_since.filter(|_| !node.held() && soak > 0)?;
+        let until = since
+            .checked_add(SignedDuration::from_secs(soak.into()))
+            .ok()?;
+        let until = until.strftime("%H:%M:%S UTC");
+        Some(format!(
+            "it is ready, and has to stay so until {until} at least"
+        ))
+    };
     node.why.clone().or_else(soaks)
 }
 

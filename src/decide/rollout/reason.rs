@@ -1,5 +1,8 @@
 //! Why a held node waits. Feeds the node's condition, the form's condition and message, events, metrics and `explain`.
 
+mod holders;
+
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,9 +12,25 @@ use serde::{Serialize, Serializer};
 
 use crate::api::conditions::ConditionReason;
 use crate::api::policy::WINDOW_MAX;
+pub use holders::{Because, Holders, Names};
 
 /// Between what holds a node and what must happen.
 pub const NEXT: &str = ". Next: ";
+
+/// Why nothing goes on, and what must happen so that it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Advice {
+    pub why: String,
+    pub next: String,
+}
+
+/// For those who read no more than this.
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{NEXT}{}", self.why, self.next)
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -64,7 +83,8 @@ pub enum Reason {
         window: usize,
         holders: Arc<Holders>,
     },
-    BudgetSpent {
+    RolloutFailed {
+        form: String,
         failed: Names,
         /// Why the first of them is not ready.
         why: Option<String>,
@@ -104,7 +124,7 @@ pub enum Reason {
     },
     /// No operator leads, so that nothing is released at all. Only `explain` can find that.
     NoLeader {
-        /// The name of the lease that nobody renews.
+        /// Namespace and name of the lease that nobody renews.
         lease: String,
         since: Option<Timestamp>,
     },
@@ -128,7 +148,7 @@ impl Reason {
             Reason::BrokenBefore { .. } => ConditionReason::BrokenBefore,
             Reason::HubWindowFull { .. } => ConditionReason::HubWindowFull,
             Reason::DomainFull { .. } => ConditionReason::DomainFull,
-            Reason::BudgetSpent { .. } => ConditionReason::BudgetSpent,
+            Reason::RolloutFailed { .. } => ConditionReason::RolloutFailed,
             Reason::GroupNotDone { .. } => ConditionReason::GroupNotDone,
             Reason::NotRendered { .. } => ConditionReason::NotRendered,
             Reason::Paused { .. } => ConditionReason::Paused,
@@ -143,12 +163,7 @@ impl Reason {
     /// The word in the node's own condition. Who fills the window may change with every pod, and a node's status is not
     /// written for that: else the writes of one rollout would grow with the square of the fleet.
     pub fn word_of_node(&self) -> ConditionReason {
-        match self {
-            Reason::Soaking { .. }
-            | Reason::ReadinessUnknown { .. }
-            | Reason::BrokenBefore { .. } => ConditionReason::WindowFull,
-            other => other.word(),
-        }
+        of_nodes(self.word())
     }
 
     /// Nothing is on its way that would make room.
@@ -180,7 +195,7 @@ impl Reason {
             Reason::LedgerRefused { .. }
                 | Reason::Paused { .. }
                 | Reason::DeletionsHeld { .. }
-                | Reason::BudgetSpent { .. }
+                | Reason::RolloutFailed { .. }
                 | Reason::NoForm { .. }
                 | Reason::NoLeader { .. }
         );
@@ -188,8 +203,8 @@ impl Reason {
     }
 
     /// What must happen, or what somebody can do, so that it goes on.
-    pub fn next(&self) -> &'static str {
-        match self {
+    pub fn next(&self) -> Cow<'static, str> {
+        let next = match self {
             Reason::Releasing => {
                 "nothing, if it is live within a minute; else the operator's log names the node"
             }
@@ -231,10 +246,13 @@ impl Reason {
                 "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form: they get the \
                  correction first; or remove what stands in their way, or raise maxSkew of that domain in rollout.domains"
             }
-            Reason::BudgetSpent { .. } => {
-                "correct the form: the failed nodes get the correction first; or remove what stands in their way, and it goes on \
-                 once they have been ready for rollout.minReadySeconds; or, to go on all the same, annotate the form with lynq.sh/resume=$(date -u +%FT%TZ), and raise maxSkew, where there is \
-                 one: the failed nodes fill the window still, and in a form with an order their group is still to be done"
+            Reason::RolloutFailed { form, .. } => {
+                return format!(
+                    "(1) correct the form: the failed nodes get the correction first; or (2) remove what stands in their way: it \
+                     goes on once they have been ready for rollout.minReadySeconds; or (3) go on without them, though they still \
+                     take their places of the window: kubectl annotate lynqform {form} --overwrite lynq.sh/resume=$(date -u +%FT%TZ)"
+                )
+                .into();
             }
             Reason::GroupNotDone { .. } => {
                 "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate explain \
@@ -262,21 +280,28 @@ impl Reason {
                 "bring the form back to this hub, or correct it; or let the node go: the hub's condition DeletionsHeld says how, \
                  if that is what keeps it"
             }
-            Reason::NoLeader { .. } => {
-                "start the operator: kubectl get pods -A -l control-plane=controller-manager,app.kubernetes.io/name=lynqgate; one \
-                 that runs without --leader-elect renews no lease: delete what is left of it"
+            Reason::NoLeader { lease, .. } => {
+                return format!(
+                    "start the operator: kubectl get pods -A -l control-plane=controller-manager,app.kubernetes.io/name=lynqgate; \
+                     if it runs without --leader-elect, delete Lease {lease}"
+                )
+                .into();
             }
-        }
+        };
+        next.into()
     }
 
-    /// For those who read no more than this: the whole story, and what must happen.
-    pub fn advice(&self) -> String {
-        format!("{self}{NEXT}{}", self.next())
+    /// The whole story, and what must happen.
+    pub fn advice(&self) -> Advice {
+        Advice {
+            why: self.to_string(),
+            next: self.next().into_owned(),
+        }
     }
 
     /// What is told when it begins: at that moment the causes of those that fill a window are mostly that their updates have
     /// just begun.
-    pub fn announcement(&self) -> String {
+    pub fn announcement(&self) -> Advice {
         let mut told = self.clone();
         match &mut told {
             Reason::WindowFull { holders, .. }
@@ -317,7 +342,7 @@ impl Reason {
             Reason::DomainFull { .. } => {
                 "waits for a slot: as many nodes of its domain are non-ready as rollout.domains of the form allows; the form's condition Held has their names"
             }
-            Reason::BudgetSpent { .. } => {
+            Reason::RolloutFailed { .. } => {
                 "the rollout is halted: released nodes failed, and the form's condition Held has their names; correct the form, and they are repaired first"
             }
             Reason::GroupNotDone { .. } => {
@@ -349,6 +374,20 @@ impl Reason {
             }
         }
     }
+}
+
+fn of_nodes(word: ConditionReason) -> ConditionReason {
+    match word {
+        ConditionReason::Soaking
+        | ConditionReason::ReadinessUnknown
+        | ConditionReason::BrokenBefore => ConditionReason::WindowFull,
+        other => other,
+    }
+}
+
+/// The word in the conditions of the nodes that wait for this reason.
+pub fn word_of_nodes(reason: &str) -> &str {
+    ConditionReason::named(reason).map_or(reason, |word| of_nodes(word).as_str())
 }
 
 /// The word and the whole story.
@@ -405,10 +444,11 @@ impl fmt::Display for Reason {
                 f,
                 "the window of {window} for nodes with {domain} {value:?} is full; {holders}"
             ),
-            Reason::BudgetSpent {
+            Reason::RolloutFailed {
                 failed,
                 why,
                 allowed,
+                ..
             } => write!(
                 f,
                 "halted (maxFailures {allowed}): not ready in time: {}",
@@ -472,124 +512,5 @@ impl fmt::Display for Reason {
             ),
             Reason::Releasing => f.write_str(self.summary()),
         }
-    }
-}
-
-/// Some nodes, and why the first of them is not ready.
-pub struct Because<'a>(pub &'a Names, pub Option<&'a str>);
-
-impl fmt::Display for Because<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Because(names, why) = self;
-        match (why, &*names.shown) {
-            (None, _) => write!(f, "{names}"),
-            (Some(why), [first, _, ..]) => write!(f, "{names} ({first}: {why})"),
-            (Some(why), _) => write!(f, "{names} ({why})"),
-        }
-    }
-}
-
-/// Who fills a window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holders {
-    /// Why the first of those that are not ready is not: of those in flight, else of those that are not reported on, else of
-    /// those that were broken before.
-    pub why: Option<String>,
-    /// They have a slot, and are not released yet.
-    pub releasing: Names,
-    /// They have a slot, and the API server did not take their release, which is tried again.
-    pub refused: Names,
-    pub unknown: Names,
-    pub not_ready: Names,
-    /// They are ready, and are to be read from the API server once more before their slots are free.
-    pub confirming: Names,
-    pub soaking: Names,
-    /// When the first of those has soaked.
-    pub soaked_at: Option<Timestamp>,
-    /// When so many of them have soaked that a place is free.
-    pub free_at: Option<Timestamp>,
-    /// Not ready, and not by this change.
-    pub broken: Names,
-}
-
-impl fmt::Display for Holders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts = vec![];
-        let why = self.why.as_deref();
-        if !self.not_ready.is_empty() {
-            parts.push(format!("not ready: {}", Because(&self.not_ready, why)));
-        }
-        if !self.unknown.is_empty() {
-            let why = why.filter(|_| self.not_ready.is_empty());
-            parts.push(format!(
-                "released, and not reported on since: {}",
-                Because(&self.unknown, why)
-            ));
-        }
-        if !self.releasing.is_empty() {
-            parts.push(format!("about to be released: {}", self.releasing));
-        }
-        if !self.refused.is_empty() {
-            parts.push(format!(
-                "the API server does not take their release: {}",
-                self.refused
-            ));
-        }
-        if let Some(at) = self.soaked_at.filter(|_| !self.soaking.is_empty()) {
-            let until = at.strftime("%H:%M:%S");
-            parts.push(format!(
-                "ready, and watched until {until} UTC at least: {}",
-                self.soaking
-            ));
-        }
-        if !self.confirming.is_empty() {
-            parts.push(format!(
-                "ready, and looked at once more: {}",
-                self.confirming
-            ));
-        }
-        if !self.broken.is_empty() {
-            let why = why.filter(|_| self.not_ready.is_empty() && self.unknown.is_empty());
-            parts.push(format!(
-                "not ready, and not by this change: {}",
-                Because(&self.broken, why)
-            ));
-        }
-        f.write_str(&parts.join("; "))
-    }
-}
-
-/// A few names, and how many more there are: a reason is kept for every node that waits. Cheap to clone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
-    pub shown: Arc<[String]>,
-    pub more: usize,
-}
-
-impl Names {
-    pub const SHOWN_MAX: usize = 5;
-
-    pub fn of<Name: AsRef<str>>(names: impl IntoIterator<Item = Name>) -> Self {
-        let mut names = names.into_iter();
-        let shown = names.by_ref().take(Self::SHOWN_MAX);
-        let shown = shown.map(|name| name.as_ref().to_owned()).collect();
-        Names {
-            shown,
-            more: names.count(),
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.shown.is_empty()
-    }
-}
-
-impl fmt::Display for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown.join(", "))?;
-        if self.more > 0 {
-            write!(f, " and {} more", self.more)?;
-        }
-        Ok(())
     }
 }

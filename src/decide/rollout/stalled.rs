@@ -2,7 +2,7 @@
 
 use crate::api::policy::SkewCounts;
 use crate::decide::rollout::Form;
-use crate::decide::rollout::reason::{NEXT, Reason};
+use crate::decide::rollout::reason::{Advice, Reason};
 use crate::decide::rollout::status::FormStatusInputs;
 
 /// Why nothing goes on by itself: whatever keeps the rest waiting is past its deadline, but is not as much as maxFailures asks for,
@@ -14,7 +14,7 @@ pub fn stalled(
     seen: &FormStatusInputs,
     blocked: Option<&Reason>,
     not_ready: Option<&str>,
-) -> Option<String> {
+) -> Option<Advice> {
     let own = seen.failed;
     let slots = || {
         let of_form = seen.slots.iter().filter(|slot| slot.form == form_name);
@@ -43,9 +43,7 @@ pub fn stalled(
     }
     let counted = match own.names.len() {
         _ if late > own.late() => "some of it of other forms".to_owned(),
-        0 => "and none of it counts as a failure: it went without a window, was ready first and broke later, was not ready \
-              before, is being deleted, or lynq.sh/resume forgave it"
-            .to_owned(),
+        0 => "and none of it counts as a failure".to_owned(),
         n => format!(
             "and maxFailures ({}) halts only at more failures than these {n}",
             own.allowed
@@ -58,8 +56,13 @@ pub fn stalled(
         Some(reason) => (reason.to_string(), "; or raise maxSkew"),
         None => (format!("not ready: {}", not_ready?), ""),
     };
-    Some(format!(
-        "stalled: {what}; whatever is in flight or broke since is past its deadline, {counted}{NEXT}correct the form: those nodes \
-         get the correction first; or remove what stands in their way, such as finalizers of what is being deleted{or}"
-    ))
+    Some(Advice {
+        why: format!(
+            "stalled: {what}; whatever is in flight or broke since is past its deadline, {counted}"
+        ),
+        next: format!(
+            "correct the form: those nodes get the correction first; or remove what stands in their way, such as finalizers of \
+             what is being deleted{or}"
+        ),
+    })
 }

@@ -10,14 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::api::conditions::{ConditionReason, ConditionState};
-use crate::api::form::{FormRolloutStatus, Phase};
+use crate::api::form::{FormRolloutStatus, Phase, WaitingNodes};
 use crate::api::hub::Slot;
 use crate::api::names;
 use crate::api::policy::{Skew, SkewCounts};
 use crate::decide::rollout::failure::Failed;
 use crate::decide::rollout::index::{Index, Named};
 use crate::decide::rollout::pace::{Pace, set_pace, set_times};
-use crate::decide::rollout::reason::{Names, Reason};
+use crate::decide::rollout::reason::{Advice, Names, Reason};
 use crate::decide::rollout::slots::{free_at, uids};
 use crate::decide::rollout::stalled::stalled;
 use crate::decide::rollout::status::message::{Message, complete, with_force};
@@ -41,7 +41,7 @@ pub struct FormState {
     /// Nodes that are ready and keep their slots for rollout.minReadySeconds, and until when.
     pub watched: BTreeMap<String, Timestamp>,
     /// Why nothing goes on without a correction although the failure budget is not spent, and what must happen.
-    pub stalled: Option<String>,
+    pub stalled: Option<Advice>,
     /// Nodes that run content which was changed since the hub wrote it: not the planner knows them, but [`Self::with_edited`].
     #[serde(skip)]
     pub edited: Names,
@@ -49,8 +49,6 @@ pub struct FormState {
     pub unrendered: bool,
     pub rollout: FormRolloutStatus,
     pub conditions: Vec<ConditionState>,
-    /// Held nodes, by the reason why they wait.
-    pub waiting: BTreeMap<&'static str, i64>,
     /// Why the first in turn of those that do not go by themselves waits.
     pub blocked: Option<Reason>,
     /// When a node's deadline passes.
@@ -102,9 +100,11 @@ impl FormState {
 
     /// What an event on the hub says of a window that is full, in Lynq's words.
     pub fn throttled(&self) -> String {
-        let releasing = self.waiting.get(Reason::Releasing.code());
-        let releasing = releasing.copied().unwrap_or_default();
-        let held = self.waiting.values().sum::<i64>() - releasing;
+        let waiting = self.rollout.waiting.iter();
+        let (releasing, held): (Vec<&WaitingNodes>, Vec<_>) =
+            waiting.partition(|nodes| nodes.reason == *Reason::Releasing.code());
+        let count = |all: &[&WaitingNodes]| all.iter().map(|nodes| i64::from(nodes.count)).sum();
+        let (releasing, held): (i64, i64) = (count(&releasing), count(&held));
         // Those that are still to be written are held then.
         let FormRolloutStatus {
             total_nodes,
@@ -144,8 +144,8 @@ pub struct FormStatusInputs<'a> {
     pub slots: &'a [Slot],
     pub failed: &'a Failed,
     pub fleet: &'a Fleet<'a>,
-    /// Why the form's held nodes wait, in their turn.
-    pub reasons: &'a [&'a Reason],
+    /// Why each of the form's held nodes waits, in their turn.
+    pub reasons: &'a [(&'a str, &'a Reason)],
     /// The form's window; None where there is none.
     pub window: Option<usize>,
     /// The hub's, over all of its forms; None where there is none.
@@ -189,10 +189,6 @@ impl<'a> Fleet<'a> {
 pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp) -> FormState {
     let progress = FormProgress::of(name, form, seen);
     let blocked = most_urgent(seen.reasons);
-    let mut waiting = BTreeMap::new();
-    for reason in seen.reasons {
-        *waiting.entry(reason.code()).or_default() += 1;
-    }
     let force = match () {
         () if form.forced => Some(Force::Form),
         () if seen.snapshot.forced => Some(Force::Hub),
@@ -209,7 +205,7 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
     let stands_still = rollout.phase == Phase::InProgress
         && rollout.completion_time.is_none()
         && (blocked.is_some() || began)
-        && !waiting.contains_key(Reason::Releasing.code());
+        && !(seen.reasons.iter()).any(|(_, reason)| **reason == Reason::Releasing);
     let stalled = stands_still
         .then(|| stalled(name, form, seen, blocked, progress.not_ready.as_deref()))
         .flatten();
@@ -219,21 +215,24 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
         progress: &progress,
         rollout: &rollout,
         blocked,
-        stalled: stalled.as_deref(),
+        stalled: stalled.as_ref(),
     }
     .text();
     let text = text + &order::without_nodes(name, form, seen.index);
     let text = text + &window::without_domain(name, form, seen.index);
     rollout.message = with_force(text, force);
+    rollout.waiting = waiting(seen.reasons, blocked, stalled.as_ref());
     let applies = |window: Option<usize>| window.filter(|_| force.is_none());
     // An order without maxSkew has only the ledger's room for a window.
     let own = seen
         .window
         .filter(|_| form.policy.max_skew != Skew::Count(0));
     let (window, hub_window) = (applies(own), applies(seen.hub_window));
+    let narrower = window.into_iter().chain(hub_window).min();
+    rollout.window = narrower.and_then(|width| i32::try_from(width).ok());
     let watched = watched(name, form, seen, now);
     let pace = Pace {
-        width: window.into_iter().chain(hub_window).min(),
+        width: narrower,
         soak: SignedDuration::from_secs(form.policy.min_ready_seconds.into()),
         watched: watched.len(),
         places: match rollout.phase {
@@ -266,7 +265,7 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
             progress.ready,
             (progress.going.len(), form.absent.len()),
             blocked,
-            stalled.as_deref(),
+            stalled.as_ref(),
         ),
         non_ready: progress.count(|named| named.non_ready),
         window,
@@ -276,7 +275,6 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
         unrendered: !progress.unrendered.is_empty(),
         stalled,
         edited: Names::default(),
-        waiting,
         blocked: blocked.cloned(),
         rollout,
         wake_at: seen.failed.next_at,
@@ -285,17 +283,53 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
 
 /// A repair that waits comes first in turn, and must not hide what halts all the others, nor why an order's first group
 /// does not go; nor must who waits hide what is refused, and is tried by turns.
-fn most_urgent<'a>(reasons: &[&'a Reason]) -> Option<&'a Reason> {
-    let waiting = reasons.iter().copied();
+fn most_urgent<'a>(reasons: &[(&str, &'a Reason)]) -> Option<&'a Reason> {
+    let waiting = reasons.iter().map(|(_, reason)| *reason);
     waiting
         .filter(|reason| **reason != Reason::Releasing)
         .min_by_key(|reason| match reason {
-            Reason::BudgetSpent { .. } => 0,
+            Reason::RolloutFailed { .. } => 0,
             Reason::ReleaseRefused { .. } => 1,
             Reason::GroupNotDone { .. } => 3,
             _ => 2,
         })
 }
+
+/// An entry for each reason: of that why the rollout is blocked first, of the others as they come in turn.
+fn waiting(
+    reasons: &[(&str, &Reason)],
+    blocked: Option<&Reason>,
+    stalled: Option<&Advice>,
+) -> Vec<WaitingNodes> {
+    let mut all: Vec<WaitingNodes> = vec![];
+    let entry = |reason: &Reason, advice: Advice| WaitingNodes {
+        reason: reason.code().into(),
+        count: 0,
+        nodes: vec![],
+        message: advice.why,
+        next: advice.next,
+    };
+    all.extend(blocked.map(|blocked| {
+        let advice = stalled.cloned().unwrap_or_else(|| blocked.advice());
+        entry(blocked, advice)
+    }));
+    for (name, reason) in reasons {
+        let place = all.iter().position(|nodes| nodes.reason == *reason.code());
+        let place = place.unwrap_or_else(|| {
+            all.push(entry(reason, reason.advice()));
+            all.len() - 1
+        });
+        let nodes = &mut all[place];
+        nodes.count += 1;
+        if nodes.nodes.len() < WAITING_SHOWN {
+            nodes.nodes.push((*name).to_owned());
+        }
+    }
+    all
+}
+
+/// So many names of nodes that wait for the same stand in the status.
+const WAITING_SHOWN: usize = 3;
 
 /// The phase and the counts; what follows from them is still missing.
 fn counted(
@@ -326,6 +360,9 @@ fn counted(
         start_time: None,
         completion_time: None,
         estimated_completion: None,
+        window: None,
+        deadline: seen.failed.deadline,
+        waiting: vec![],
         message: String::new(),
     }
 }
@@ -388,7 +425,7 @@ fn conditions(
     ready: i32,
     (going, absent): (usize, usize),
     blocked: Option<&Reason>,
-    stalled: Option<&str>,
+    stalled: Option<&Advice>,
 ) -> Vec<ConditionState> {
     let total = rollout.total_nodes;
     let counts = format!("{ready}/{total} nodes ready");
@@ -429,8 +466,8 @@ fn conditions(
         ConditionState::new(ROLLOUT_COMPLETE, complete, reason, rollout.message.clone()),
         match blocked {
             Some(reason) => {
-                let text = stalled.map_or_else(|| reason.advice(), str::to_owned);
-                ConditionState::new("Held", true, reason.word(), text)
+                let advice = stalled.cloned().unwrap_or_else(|| reason.advice());
+                ConditionState::new("Held", true, reason.word(), advice.to_string())
             }
             None => ConditionState::new(
                 "Held",

@@ -2,6 +2,7 @@
 
 mod alone;
 mod domains;
+mod explained;
 mod policy;
 mod refusals;
 mod replayed;
@@ -379,13 +380,13 @@ fn a_failure_halts_all_but_repairs() {
     );
     let halted = plan(&snapshot, at(600));
     assert_eq!(released(&halted), ["n3"]);
-    assert_eq!(halted.waiting["n1"].code(), "BudgetSpent");
+    assert_eq!(halted.waiting["n1"].code(), "RolloutFailed");
     assert_eq!(halted.forms["web"].rollout.phase, Phase::Failed);
     assert!(
         halted.forms["web"]
             .rollout
             .message
-            .contains("halted (maxFailures 1): not ready in time: n0. Next: correct the form"),
+            .contains("halted (maxFailures 1): not ready in time: n0. Next: (1) correct the form"),
         "{}",
         halted.forms["web"].rollout.message
     );

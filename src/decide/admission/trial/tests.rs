@@ -130,6 +130,13 @@ fn a_change_says_how_far_it_reaches() {
             "changes 2 of 3 nodes (1 identical); no maxSkew: all at once; up to 2 Deployments restart"
         ]
     );
+    let large = Trial {
+        rows: 11,
+        ..trial.clone()
+    };
+    let unprotected =
+        "no maxSkew: all at once, and nothing protects them from a bad change; set rollout.maxSkew";
+    assert!(large.reached(&window(0), false)[0].contains(unprotected));
     let of_hub = |own, hub| {
         let hub = HubSays {
             skew: hub,

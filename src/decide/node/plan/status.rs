@@ -20,8 +20,6 @@ use crate::decide::rollout::reason::Reason;
 pub struct Hold {
     pub reason: ConditionReason,
     pub summary: &'static str,
-    /// It lasts until somebody does something.
-    pub needs_somebody: bool,
 }
 
 impl Hold {
@@ -29,7 +27,6 @@ impl Hold {
         Hold {
             reason: reason.word_of_node(),
             summary: reason.summary(),
-            needs_somebody: reason.needs_somebody(),
         }
     }
 
@@ -159,17 +156,17 @@ const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 /// How long what is new of a hold is not yet worth a write: the release planner says at once, as a rule, why the node waits or
 /// that it does not. `told` is the reason that the status gives already.
 ///
-/// Where the status says that the node is held, another reason is news at once if somebody must act, and else it can wait: the
-/// form's status has it. A correction would else write two or three statuses of each node that holds the bad change.
+/// A node that says why it is held says little new with a brief reason, and nothing with the same for a newer generation. A
+/// correction would else write both to all nodes that hold the bad change.
 pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
+    let is_news = |hold: Hold, told: &str| !hold.is_brief() && hold.reason.as_str() != told;
     match (hold, told) {
         (None, None) => SignedDuration::from_secs(1),
         (Some(hold), None) if hold.is_brief() => SignedDuration::from_secs(10),
-        (Some(hold), Some(told)) if hold.needs_somebody && hold.reason.as_str() != told => {
-            SignedDuration::ZERO
-        }
         (Some(_), None) => SignedDuration::ZERO,
-        (_, Some(_)) => SignedDuration::from_mins(2),
+        (Some(hold), Some(told)) if is_news(hold, told) => SignedDuration::ZERO,
+        (Some(hold), Some(_)) if !hold.is_brief() => SignedDuration::from_secs(30),
+        (_, Some(_)) => SignedDuration::from_mins(1),
     }
 }
 

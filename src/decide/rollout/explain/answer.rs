@@ -5,7 +5,10 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::api::conditions::{Condition, ConditionReason};
+use crate::api::form::WaitingNodes;
 use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::explain::next;
 
 /// The answer, in the order in which it is read.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -25,9 +28,6 @@ pub struct Explanation {
     /// The whole reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Of a held node: how many others of its form are released now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub waits_behind: Option<usize>,
     /// What must happen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -40,15 +40,33 @@ pub struct Explanation {
     /// Of a held node: since when.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_since: Option<Timestamp>,
-    /// Of a live node that is on its way: when it counts as failed, unless it is ready before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<Timestamp>,
     /// Of a form: the nodes in flight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub in_flight: Vec<String>,
+    /// Of a form: what other nodes of it wait for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<WaitingNodes>,
 }
 
 impl Explanation {
+    /// Of a form, or of one of these nodes.
+    pub fn wait(&mut self, nodes: &WaitingNodes) {
+        self.reason = Some(nodes.reason.to_string());
+        self.why = Some(nodes.message.clone());
+        self.next = Some(nodes.next.clone());
+    }
+
+    /// `told`: why the form is not valid, if it is not.
+    pub fn invalid(mut self, told: Option<&Condition>) -> Self {
+        if let Some(told) = told {
+            let next = ConditionReason::named(&told.reason).map(next::correction);
+            self.reason = Some(told.reason.to_string());
+            self.why = Some(told.message.to_string());
+            self.next = next.map(str::to_owned);
+        }
+        self
+    }
+
     pub fn within(mut self, node: &NodeDigest) -> Self {
         self.form = Some(node.form.clone());
         self.hub = Some(node.hub.clone());
@@ -63,13 +81,12 @@ impl Explanation {
             state,
             reason: None,
             why: None,
-            waits_behind: None,
             next: None,
             expected: None,
             estimated_completion: None,
             held_since: None,
-            deadline: None,
             in_flight: vec![],
+            waiting: vec![],
         }
     }
 }
@@ -83,13 +100,11 @@ impl fmt::Display for Explanation {
             Some(reason) => format!("{reason}: {why}"),
             None => why.clone(),
         });
-        let behind = self.waits_behind.map(|n| format!("{n} that go now"));
         let in_flight = (!self.in_flight.is_empty()).then(|| self.in_flight.join(", "));
         for (name, value) in [
             ("of", within),
             ("state", Some(self.state.clone())),
             ("why", why),
-            ("behind", behind.filter(|_| self.waits_behind != Some(0))),
             ("in flight", in_flight),
             ("next", self.next.clone()),
             ("expected", self.expected.clone()),
@@ -97,6 +112,24 @@ impl fmt::Display for Explanation {
             if let Some(value) = value {
                 writeln!(f, "  {name:<10} {value}")?;
             }
+        }
+        for nodes in &self.waiting {
+            let others = match usize::try_from(nodes.count) {
+                Ok(count) if count > nodes.nodes.len() => ", ...",
+                _ => "",
+            };
+            let WaitingNodes {
+                reason,
+                count,
+                message,
+                ..
+            } = nodes;
+            let names = nodes.nodes.join(", ");
+            writeln!(
+                f,
+                "  {:<10} {reason} ({count}: {names}{others}): {message}",
+                "also"
+            )?;
         }
         Ok(())
     }

@@ -18,15 +18,9 @@ pub const MEND: &str = "nothing, if those nodes become ready soon (kubectl descr
 pub const MEND_FAILED: &str =
     "correct the form, or remove what stands in the way of the nodes that failed";
 
-/// What is left to do about a node that failed, however long anybody waits: the same without that.
-pub fn without_waiting(next: &str) -> &str {
-    match next.split_once("; else ") {
-        Some((wait, other)) if wait.starts_with("nothing, if ") => other,
-        _ => next,
-    }
-}
-
 pub const UNREAD: &str = "mend what keeps the hub from its rows: they are read again within a minute, and what waits goes on";
+
+pub const WRITE_FAILED: &str = "mend what keeps the hub from writing those nodes: the writes are tried again, at the latest after 30 s";
 
 /// Of a node that no row asks for.
 pub const CONFIRM: &str =
@@ -45,23 +39,23 @@ pub const UNRENDERED: &str = "correct the form or the rows: the hub's condition 
 pub const GOING: &str = "nothing, if it is gone soon; else see its finalizers and the objects that it is to take along (kubectl describe lynqnode); the operator's log \
                      says what it cannot delete";
 
+pub const UNTOLD: &str = "nothing, if that is over within seconds; else see the operator's log";
+
 pub const STAYS_READY: &str = "nothing, as long as it stays ready";
 
 pub const NO_NODES: &str = "nothing, if rows are to come, or were read a moment ago; else see the table, and the hub's \
                         conditions (kubectl describe lynqhub): Ready, RowsSkipped, RenderFailed, WriteFailed, CreationsHeld";
 
 /// What is left to do, by the reason of the form's condition Valid.
-pub fn correction(code: &str) -> &'static str {
-    match ConditionReason::named(code) {
-        Some(ConditionReason::HubNotFound) => {
+pub fn correction(reason: ConditionReason) -> &'static str {
+    match reason {
+        ConditionReason::HubNotFound => {
             "create the hub; or delete the form, and make it anew for another one (a form's hubId cannot be changed); until then nothing of it changes"
         }
-        Some(ConditionReason::HubGoing) => {
+        ConditionReason::HubGoing => {
             "wait until the hub is gone; if it is not, see its finalizers and its nodes'; until then nothing of the form changes"
         }
-        Some(ConditionReason::HubInvalid) => {
-            "correct the hub; until then nothing of the form changes"
-        }
+        ConditionReason::HubInvalid => "correct the hub; until then nothing of the form changes",
         _ => "correct the form and apply it",
     }
 }

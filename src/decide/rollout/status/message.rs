@@ -3,7 +3,7 @@
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::decide::rollout::Form;
 use crate::decide::rollout::index::Named;
-use crate::decide::rollout::reason::{Because, Names, Reason};
+use crate::decide::rollout::reason::{Advice, Because, Names, Reason};
 use crate::decide::rollout::status::progress::FormProgress;
 use crate::decide::rollout::status::{Force, FormStatusInputs};
 
@@ -14,7 +14,7 @@ pub struct Message<'a> {
     pub progress: &'a FormProgress<'a>,
     pub rollout: &'a FormRolloutStatus,
     pub blocked: Option<&'a Reason>,
-    pub stalled: Option<&'a str>,
+    pub stalled: Option<&'a Advice>,
 }
 
 const SEE_WHY: &str =

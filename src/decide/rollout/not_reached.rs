@@ -1,0 +1,30 @@
+//! Why the newest templates of a form have not reached every node, as far as its conditions and its hub's tell.
+
+use crate::api::conditions::{Condition, ConditionReason};
+use crate::api::form::WaitingNodes;
+use crate::decide::rollout::explain::next;
+
+/// `invalid`: why the form cannot be rendered, if it cannot. `hub`: the conditions of its hub.
+pub fn add_cause(
+    waiting: &mut [WaitingNodes],
+    invalid: Option<&(ConditionReason, String)>,
+    hub: &[Condition],
+) {
+    let of_hub = |type_: &str, status: &str| {
+        let told = hub
+            .iter()
+            .find(|c| c.type_ == *type_ && c.status == *status);
+        told.map(|told| told.message.as_str())
+    };
+    let invalid = invalid.map(|(reason, text)| (text.as_str(), next::correction(*reason)));
+    let unread = || Some((of_hub("Ready", "False")?, next::UNREAD));
+    let unwritten = || Some((of_hub("WriteFailed", "True")?, next::WRITE_FAILED));
+    let Some((why, next)) = invalid.or_else(unread).or_else(unwritten) else {
+        return;
+    };
+    let is_it = |nodes: &&mut WaitingNodes| nodes.reason == *ConditionReason::NotRendered.as_str();
+    for nodes in waiting.iter_mut().filter(is_it) {
+        nodes.message = format!("{}: {why}", nodes.message);
+        nodes.next = next.to_owned();
+    }
+}
