@@ -106,6 +106,11 @@ pub fn merge(
     }
 }
 
+/// The condition of this type, whatever its status.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.type_ == *type_)
+}
+
 /// True when the condition is there and True.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     conditions

@@ -6,7 +6,7 @@ pub mod next;
 
 use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
 
-use crate::api::conditions::{Condition, ConditionReason};
+use crate::api::conditions::{self, Condition, ConditionReason};
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase, WaitingNodes};
 use crate::api::hub::{HubStatus, Slot};
 use crate::api::{names, stamp};
@@ -92,7 +92,7 @@ impl Asked<'_> {
     }
 
     fn of_live_node(&self, node: &NodeDigest) -> Explanation {
-        let ready = condition(&node.status.conditions, "Ready");
+        let ready = conditions::find(&node.status.conditions, "Ready");
         let mut state = match ready.filter(|_| node.status_is_current()) {
             Some(ready) if ready.status == "True" => "live and ready".to_owned(),
             Some(ready) => format!("live, and not ready: {}", ready.message),
@@ -172,7 +172,8 @@ impl Asked<'_> {
         };
         let mut explanation = Explanation::of(subject(node), state).within(node);
         explanation.held_since = since;
-        let told = condition(&node.status.conditions, "Held").filter(|told| told.status == "True");
+        let told =
+            conditions::find(&node.status.conditions, "Held").filter(|told| told.status == "True");
         let no_form = Reason::NoForm {
             form: node.form.clone(),
         };
@@ -214,7 +215,7 @@ impl Asked<'_> {
             conditions,
             ..
         } = form.status;
-        let invalid = condition(conditions, "Valid").filter(|valid| valid.status == "False");
+        let invalid = conditions::find(conditions, "Valid").filter(|valid| valid.status == "False");
         let Some(rollout) = rollout else {
             let state = match form.status.total_nodes {
                 Some(total) => format!(
@@ -233,7 +234,7 @@ impl Asked<'_> {
             explanation = explanation.invalid(invalid);
         } else {
             explanation.why = Some(rollout.message.clone());
-            let stalled = condition(conditions, "RolloutComplete")
+            let stalled = conditions::find(conditions, "RolloutComplete")
                 .is_some_and(|told| told.reason == *ConditionReason::Stalled.as_str());
             let next = match rollout.phase {
                 // Its message ends with it.
@@ -289,7 +290,8 @@ impl Asked<'_> {
     fn behind(&self, node: &NodeDigest, form: FormTold) -> String {
         let is_behind =
             !form.status.all_written(form.generation) && node.written_from != Some(form.generation);
-        let invalid = condition(&form.status.conditions, "Valid").filter(|c| c.status == "False");
+        let invalid =
+            conditions::find(&form.status.conditions, "Valid").filter(|c| c.status == "False");
         match invalid {
             _ if !is_behind => String::new(),
             Some(invalid) => format!("; nothing is rendered for it: {}", invalid.message),
@@ -302,7 +304,7 @@ impl Asked<'_> {
 
     /// What says that deletions of the hub wait for the user.
     fn kept(&self) -> Option<&Condition> {
-        let held = condition(&self.hub?.conditions, "DeletionsHeld");
+        let held = conditions::find(&self.hub?.conditions, "DeletionsHeld");
         held.filter(|held| held.status == "True")
     }
 
@@ -359,17 +361,11 @@ impl Asked<'_> {
 fn going(node: &NodeDigest) -> Explanation {
     let mut explanation =
         Explanation::of(subject(node), "is being deleted".to_owned()).within(node);
-    let told = condition(&node.status.conditions, "Ready");
+    let told = conditions::find(&node.status.conditions, "Ready");
     let told = told.filter(|told| told.reason == *ConditionReason::Deleting.as_str());
     explanation.why = told.map(|told| told.message.to_string());
     explanation.next = Some(next::GOING.to_owned());
     explanation
-}
-
-fn condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
-    conditions
-        .iter()
-        .find(|condition| condition.type_ == *type_)
 }
 
 fn short(duration: SignedDuration) -> String {

@@ -1,6 +1,6 @@
 //! Why the newest templates of a form have not reached every node, as far as its conditions and its hub's tell.
 
-use crate::api::conditions::{Condition, ConditionReason};
+use crate::api::conditions::{self, Condition, ConditionReason};
 use crate::api::form::WaitingNodes;
 use crate::decide::rollout::explain::next;
 
@@ -11,9 +11,7 @@ pub fn add_cause(
     hub: &[Condition],
 ) {
     let of_hub = |type_: &str, status: &str| {
-        let told = hub
-            .iter()
-            .find(|c| c.type_ == *type_ && c.status == *status);
+        let told = conditions::find(hub, type_).filter(|told| told.status == *status);
         told.map(|told| told.message.as_str())
     };
     let invalid = invalid.map(|(reason, text)| (text.as_str(), next::correction(*reason)));

@@ -172,9 +172,8 @@ pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
 
 /// The reason for which the status says that the node is held.
 pub fn told_hold(status: &NodeStatus) -> Option<&str> {
-    let mut held = status.conditions.iter().filter(|c| c.type_ == "Held");
-    let told = held.find(|c| c.status == "True")?;
-    Some(&told.reason)
+    let told = conditions::find(&status.conditions, "Held").filter(|told| told.status == "True");
+    Some(&told?.reason)
 }
 
 /// When to write `new` in the place of `old`; None while they are the same. Every change of a state is worth a write at
