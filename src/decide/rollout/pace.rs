@@ -10,6 +10,9 @@ use crate::decide::rollout::{Form, Node};
 /// How far the clocks may be apart of who lets a node go and who sees it ready.
 const CLOCKS_APART_MAX: SignedDuration = SignedDuration::from_mins(10);
 
+/// So many nodes say how long one takes: the first ones have images to pull.
+const SETTLED_MIN: usize = 3;
+
 /// What the pace of a rollout follows from, besides its nodes.
 pub struct Pace {
     /// The narrower of the windows that apply.
@@ -103,7 +106,7 @@ pub fn set_pace(rollout: &mut FormRolloutStatus, nodes: &[Named], pace: &Pace) {
     rollout.waves_done = Some(waves as i32);
     rollout.waves_left = Some((left + pace.watched).div_ceil(width) as i32);
     let goes_on = rollout.completion_time.is_none() && pace.places > 0 && !pace.stopped;
-    if rollout.phase == Phase::InProgress && settled > 0 && goes_on {
+    if rollout.phase == Phase::InProgress && settled >= SETTLED_MIN && goes_on {
         // As full places go on: the first groups of an order fill only a part of them.
         let each = spent / settled as f64;
         let more = SignedDuration::try_from_secs_f64(each * left as f64 / pace.places as f64);

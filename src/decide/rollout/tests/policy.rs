@@ -319,15 +319,17 @@ fn the_status_estimates_the_end_from_what_went_through() {
     );
     assert_eq!(later, status(90), "it does not move by itself");
 
-    // One canary alone took as long as a full window does.
-    let canary = &mut snapshot;
-    for i in 1..4 {
-        let node = canary.nodes.get_mut(&format!("n{i}")).unwrap();
+    let mut without = |i: usize| {
+        let node = snapshot.nodes.get_mut(&format!("n{i}")).unwrap();
         node.live = Live::Hash("old".into());
         (node.start, node.settled_since) = (Some(at(-100)), Some(at(-90)));
-    }
-    let early = plan(canary, at(12)).forms["web"].rollout.clone();
-    assert_eq!(early.estimated_completion, Some(at(46)), "7 * 10 s / 2");
+        plan(&snapshot, at(22)).forms["web"].rollout.clone()
+    };
+    // One alone took as long as a full window does.
+    let estimated = without(3).estimated_completion;
+    assert_eq!(estimated, Some(at(46)), "5 * 10 s / 2, from 21 on");
+    let estimated = without(2).estimated_completion;
+    assert_eq!(estimated, None, "two say too little");
 }
 
 #[test]

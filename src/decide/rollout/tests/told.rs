@@ -61,17 +61,17 @@ fn the_hubs_window_is_told_by_a_form_without_one() {
     }
 }
 
-/// Two of four are live and ready, and keep their slots for half a minute.
+/// Three of six are live and ready, and keep their slots for half a minute.
 fn soaking() -> Snapshot {
-    let mut snapshot = fleet("AAAA", 2);
+    let mut snapshot = fleet("AAAAAA", 3);
     policy_of(&mut snapshot).min_ready_seconds = 30;
     let began = state_of(&snapshot, 1).rollout;
     snapshot.forms.get_mut("web").unwrap().previous = Some(began);
-    settle(&mut snapshot, [0, 1], 6);
+    settle(&mut snapshot, [0, 1, 2], 6);
     snapshot
 }
 
-fn settle(snapshot: &mut Snapshot, nodes: [usize; 2], second: i64) {
+fn settle(snapshot: &mut Snapshot, nodes: [usize; 3], second: i64) {
     for i in nodes {
         let node = snapshot.nodes.get_mut(&format!("n{i}")).unwrap();
         node.live = Live::Hash("new".into());
@@ -104,12 +104,12 @@ fn the_estimate_counts_the_time_that_a_node_is_watched() {
     assert_eq!(
         pace(&snapshot, 10),
         first,
-        "34 s for each, the first two until 36"
+        "34 s for each, the first three until 36"
     );
     assert_eq!(pace(&snapshot, 30), first, "it does not move by itself");
     snapshot.slots.clear();
     assert_eq!(pace(&snapshot, 36), (Some(1), Some(1), Some(at(70))));
-    settle(&mut snapshot, [2, 3], 41);
+    settle(&mut snapshot, [3, 4, 5], 41);
     assert_eq!(
         pace(&snapshot, 42),
         (Some(1), Some(1), Some(at(71))),
@@ -121,7 +121,7 @@ fn the_estimate_counts_the_time_that_a_node_is_watched() {
 fn what_does_not_go_on_by_itself_has_no_estimate() {
     type Change = dyn Fn(&mut Snapshot);
     fn other_form(s: &mut Snapshot, states: &str) {
-        s.hub_skew = Skew::Count(2);
+        s.hub_skew = Skew::Count(3);
         s.forms.insert("api".into(), s.forms["web"].clone());
         for (name, node) in fleet(states, 2).nodes.iter() {
             let (uid, form) = (format!("{}-api", node.uid), "api".into());
@@ -142,14 +142,14 @@ fn what_does_not_go_on_by_itself_has_no_estimate() {
     let cases: [(&str, &Change, bool); 8] = [
         ("it goes on", &|_| {}, true),
         (
-            "half of the window is broken",
+            "a third of the window is broken",
             &|s| other_form(s, "x"),
             true,
         ),
-        ("all of it is broken", &|s| other_form(s, "xx"), false),
+        ("all of it is broken", &|s| other_form(s, "xxx"), false),
         (
             "a node of its own is broken",
-            &|s| add_from(s, "n4", "yyyyx"),
+            &|s| add_from(s, "n6", "yyyyyyx"),
             true,
         ),
         (
@@ -161,8 +161,8 @@ fn what_does_not_go_on_by_itself_has_no_estimate() {
             "deletions are held",
             &|s| {
                 s.deletions_held = true;
-                s.nodes.retain(|name, _| name < "n2");
-                add_from(s, "n2", "yyN");
+                s.nodes.retain(|name, _| name < "n3");
+                add_from(s, "n3", "yyyN");
             },
             false,
         ),
@@ -187,7 +187,7 @@ fn what_does_not_go_on_by_itself_has_no_estimate() {
 #[test]
 fn forms_share_the_hubs_window_in_the_estimate() {
     let mut snapshot = soaking();
-    snapshot.hub_skew = Skew::Count(2);
+    snapshot.hub_skew = Skew::Count(3);
     let estimate = |snapshot: &Snapshot| state_of(snapshot, 10).rollout.estimated_completion;
     assert_eq!(estimate(&snapshot), Some(at(70)), "it has it for itself");
     let mut other = fleet("A", 2).nodes.remove("n0").unwrap();
@@ -196,7 +196,7 @@ fn forms_share_the_hubs_window_in_the_estimate() {
         .forms
         .insert("api".into(), snapshot.forms["web"].clone());
     snapshot.nodes.insert("n0-api", other);
-    assert_eq!(estimate(&snapshot), Some(at(104)), "a place for each");
+    assert_eq!(estimate(&snapshot), Some(at(87)), "two places for each");
 }
 
 /// A tenant whose node does not go is not there, whatever the others are.
