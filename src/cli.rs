@@ -3,6 +3,7 @@
 // These panic where nobody reads any more: see `output`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod connection;
 mod drain;
 mod eval;
 mod explain;
@@ -15,6 +16,8 @@ mod render;
 mod replay;
 mod run;
 mod schema;
+mod status;
+mod steer;
 pub mod webhooks;
 
 use std::ffi::OsString;
@@ -22,6 +25,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use steer::{Verb, steer};
 
 /// One set of Kubernetes resources per database row, and changes to them that cannot break everybody at once.
 #[derive(Parser)]
@@ -35,8 +40,23 @@ struct Arguments {
 enum Command {
     /// Run the operator: the webhooks, and, as the leader, the loops.
     Run(Box<run::Arguments>),
+    /// Say how far the hubs and forms of a namespace are. Exit status 0: complete; 1: progressing; 2: degraded; 3: halted; 4: the
+    /// statuses could not be read.
+    Status(status::Arguments),
     /// Tell why a node or a form waits, what must happen, and when that may be.
     Explain(explain::Arguments),
+    /// Release no more nodes of a form, until `resume`.
+    Pause(steer::OfForm),
+    /// End a pause.
+    Resume(steer::OfForm),
+    /// Go on with a halted rollout without the nodes that failed.
+    Retry(steer::OfForm),
+    /// Release one held node now, whatever it waits for.
+    Release(steer::OfNode),
+    /// Release everything of a hub, a form, a node or a StatefulSet at once, without a window, until `--off`.
+    Force(steer::Force),
+    /// Agree to the deletions and creations that a hub holds back.
+    Confirm(steer::OfHub),
     /// Plan again what the release loops saw (/debug/state), and say what differs and why nodes wait. Exit status 1: a plan
     /// differs; 2: nothing could be planned.
     Replay(replay::Arguments),
@@ -54,6 +74,8 @@ enum Command {
 
 /// The exit status of a command that stopped waiting. (1 is a failure, and 2 wrong arguments.)
 const UNFINISHED: u8 = 3;
+/// That of a status that could not be read.
+const UNREAD: u8 = 4;
 /// That of a replay of what cannot be replayed: with 1 a plan differs.
 const NOT_REPLAYED: u8 = 2;
 
@@ -92,7 +114,17 @@ fn as_lynqs(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 pub fn main() -> ExitCode {
     let done = match Arguments::parse_from(as_lynqs(std::env::args_os())).command {
         Command::Run(arguments) => run::run(*arguments),
+        Command::Status(arguments) => match status::status(&arguments) {
+            Ok(verdict) => return ExitCode::from(verdict.exit_status()),
+            Err(error) => Err(error.into()),
+        },
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Pause(form) => steer(&Verb::Pause(&form)),
+        Command::Resume(form) => steer(&Verb::Resume(&form)),
+        Command::Retry(form) => steer(&Verb::Retry(&form)),
+        Command::Release(node) => steer(&Verb::Release(&node)),
+        Command::Force(what) => steer(&Verb::Force(&what)),
+        Command::Confirm(hub) => steer(&Verb::Confirm(&hub)),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Render(arguments) => render::render(&arguments),
         Command::Eval(arguments) => eval::eval(&arguments),
@@ -106,6 +138,7 @@ pub fn main() -> ExitCode {
             output::tell(format_args!("lynqgate: {error}"));
             match () {
                 () if error.is::<drain::Unfinished>() => ExitCode::from(UNFINISHED),
+                () if error.is::<status::Unread>() => ExitCode::from(UNREAD),
                 () if error.is::<replay::Failed>() => ExitCode::from(NOT_REPLAYED),
                 () => ExitCode::FAILURE,
             }

@@ -360,8 +360,26 @@ impl World {
         }
     }
 
+    /// Whether a node of the hub [is behind](Self::is_behind).
+    fn has_behind(&self, hub: &HubKey) -> bool {
+        let forms = self.forms_of(hub);
+        let forms = forms.iter().filter(|form| form.spec.is_ok());
+        let rendered = self.rendered.lock();
+        let of_form = |form: &'_ Arc<Form>| {
+            let key = (form.namespace.clone(), form.name.clone());
+            Some((form.name.clone(), rendered.get(&key)?))
+        };
+        let forms: BTreeMap<String, &Rendered> = forms.filter_map(of_form).collect();
+        self.nodes.with_hub(hub, |mut nodes| {
+            nodes.any(|node| {
+                let form = forms.get(&node.form).filter(|_| !node.deleting);
+                form.is_some_and(|form| form.is_behind(node))
+            })
+        })
+    }
+
     /// Whether the node holds something else than was rendered for it: a write that was late, or a copy of an older time.
-    pub fn is_behind(&self, node: &NodeDigest) -> bool {
+    fn is_behind(&self, node: &NodeDigest) -> bool {
         let form = self.forms.get(&node.key.namespace, &node.form);
         let renders =
             |form: Arc<Form>| form.spec.is_ok() && form.hub_id == node.hub && !form.deleting;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::stamp;
 use crate::api::text::Text;
 
+pub mod kstatus;
 mod reason;
 
 pub use reason::ConditionReason;

@@ -40,6 +40,8 @@ pub fn definitions() -> [Value; 3] {
             .and_then(Value::as_object_mut)
         {
             root.remove("required");
+            // What no operator has seen yet is in progress for kstatus, and not current.
+            root["properties"]["status"]["default"] = json!({"observedGeneration": -1});
         }
     }
     [hub, form, node]

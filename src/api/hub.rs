@@ -315,6 +315,12 @@ pub struct HubStatus {
     /// Rows that were left out because they cannot be a tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped_rows: Option<i32>,
+    /// Nodes that wait for their deletion until somebody confirms it: see the condition DeletionsHeld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_deletions: Option<i32>,
+    /// Nodes that wait to be made until somebody confirms it: see the condition CreationsHeld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_creations: Option<i32>,
     /// Hash of what of the spec makes rows (source and mappings), as the nodes were last written from it: what waits of another one
     /// is not released.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,8 @@ pub const STATUS_MANAGER: &str = "lynq-operator-status";
 pub const PARTITION_MANAGER: &str = "lynqgate-partition";
 /// Field manager of `lynqgate drain`: a person's request, and not a write of the operator.
 pub const DRAIN_MANAGER: &str = "lynqgate-drain";
+/// Field manager of the commands with which a person steers a rollout.
+pub const CLI_MANAGER: &str = "lynqgate-cli";
 /// Leader election lease; of the first shard, where the work is divided.
 pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
 /// Annotation of a lease: how many shards its holder divides the work into.

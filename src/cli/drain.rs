@@ -94,7 +94,7 @@ fn interval(text: &str) -> Result<i32, String> {
 async fn run(arguments: &Arguments) -> Result<(), AnyError> {
     let path = arguments.kubeconfig.as_ref();
     let path = path.map(|path| path.display().to_string());
-    let (kube, _) = client::connect(path.as_deref()).await?;
+    let (kube, _) = client::connect(path.as_deref(), None).await?;
     let objects = Objects::new(kube);
     let of_node = key("v1", "Node", &arguments.node);
     is_on(&objects).await?;

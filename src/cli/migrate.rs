@@ -93,7 +93,7 @@ pub fn migrate(arguments: &Arguments) -> Result<(), AnyError> {
 async fn look(arguments: &Arguments) -> Result<(), AnyError> {
     let path = arguments.kubeconfig.as_ref();
     let path = path.map(|path| path.display().to_string());
-    let (kube, _) = client::connect(path.as_deref()).await?;
+    let (kube, _) = client::connect(path.as_deref(), None).await?;
     let objects = Objects::new(kube.clone()).dry_run();
     let events = Events::start(kube, None);
     let world = World::new(

@@ -128,7 +128,7 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             nodes: &[],
             foreign: &|_| None,
             moved: &|_| None,
-            rendered: &BTreeMap::new(),
+            rendered: &sync::Rendered::new(),
         },
         clock::now(),
     );

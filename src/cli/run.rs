@@ -210,7 +210,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     let (stop_sender, stop) = watch::channel(Stage::Running);
     let kubeconfig = flags::given(&arguments.kubeconfig);
     let kubeconfig = kubeconfig.map(|path| path.display().to_string());
-    let (kube, user) = client::connect(kubeconfig.as_deref()).await?;
+    let (kube, user) = client::connect(kubeconfig.as_deref(), None).await?;
     let hosts = Hosts {
         listed: arguments.allow_datasource_hosts.clone(),
         api_server: client::addresses(kubeconfig.as_deref()).await?,

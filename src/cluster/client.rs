@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kube::client::ClientBuilder;
-use kube::config::{Config, InferConfigError};
+use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig};
 use kube::core::Request;
 use serde_json::{Value, json};
 use tower::util::MapResponseLayer;
@@ -24,7 +24,7 @@ pub enum ConnectError {
         "no way to the API server: {0}; run inside a cluster, or point KUBECONFIG or --kubeconfig to a file"
     )]
     NoConfig(Box<InferConfigError>),
-    #[error("the kubeconfig {path} cannot be used: {reason}")]
+    #[error("kubeconfig {path}: {reason}")]
     BadFile { path: String, reason: String },
     #[error("the API server at {url} cannot be used: {reason}")]
     Unusable { url: String, reason: String },
@@ -32,7 +32,7 @@ pub enum ConnectError {
 
 /// The addresses of the API server, as the operator reaches it.
 pub async fn addresses(kubeconfig: Option<&str>) -> Result<Vec<SocketAddr>, ConnectError> {
-    let url = configuration(kubeconfig).await?.cluster_url;
+    let url = configuration(kubeconfig, None).await?.cluster_url;
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let port = match url.port_u16() {
         Some(port) => port,
@@ -43,27 +43,39 @@ pub async fn addresses(kubeconfig: Option<&str>) -> Result<Vec<SocketAddr>, Conn
     Ok(found.into_iter().flatten().collect())
 }
 
-async fn configuration(kubeconfig: Option<&str>) -> Result<Config, ConnectError> {
-    Ok(match kubeconfig {
-        None => Config::infer()
-            .await
-            .map_err(|e| ConnectError::NoConfig(Box::new(e)))?,
-        Some(path) => {
-            let bad = |reason: String| ConnectError::BadFile {
-                path: path.to_owned(),
-                reason,
-            };
-            let file = kube::config::Kubeconfig::read_from(path).map_err(|e| bad(e.to_string()))?;
-            Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
-                .await
-                .map_err(|e| bad(e.to_string()))?
-        }
-    })
+async fn configuration(
+    kubeconfig: Option<&str>,
+    context: Option<&str>,
+) -> Result<Config, ConnectError> {
+    if (kubeconfig, context) == (None, None) {
+        let inferred = Config::infer().await;
+        return inferred.map_err(|e| ConnectError::NoConfig(Box::new(e)));
+    }
+    let bad = |reason: kube::config::KubeconfigError| ConnectError::BadFile {
+        path: kubeconfig
+            .unwrap_or("(KUBECONFIG or ~/.kube/config)")
+            .to_owned(),
+        reason: reason.to_string(),
+    };
+    let file = match kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let config = Config::from_custom_kubeconfig(file.map_err(bad)?, &options).await;
+    config.map_err(bad)
 }
 
-/// A client, and the user name that its requests have.
-pub async fn connect(kubeconfig: Option<&str>) -> Result<(kube::Client, String), ConnectError> {
-    let mut config = configuration(kubeconfig).await?;
+/// A client, and the user name that its requests have. Without a kubeconfig that of the KUBECONFIG variable or the home directory,
+/// or the service account of a pod; without a context the current one.
+pub async fn connect(
+    kubeconfig: Option<&str>,
+    context: Option<&str>,
+) -> Result<(kube::Client, String), ConnectError> {
+    let mut config = configuration(kubeconfig, context).await?;
     let url = config.cluster_url.to_string();
     let unusable = |reason: String| ConnectError::Unusable {
         url: url.clone(),

@@ -134,12 +134,10 @@ async fn sync(
     let forced = is_forced(&hub.annotations);
     let key = (hub.namespace.clone(), hub.name.clone());
     let (forms, _) = process::compute(|| compile_forms(world, &key, forced, memory));
-    let node = |name: String| {
-        let key = NodeKey::new(hub.namespace.as_str(), name);
-        let node = world.nodes.get(&key)?;
-        (node.hub == hub.name).then_some(node)
-    };
-    let is_settled = |row: &Row| sync::is_settled(&forms, &memory.rendered, &node, row);
+    // Where a node changes while the rows are read, the plan sees that its row is not settled any more.
+    let nodes = world.nodes.of_hub(&key).into_iter();
+    let nodes = nodes.map(|node| (node.key.name.clone(), node)).collect();
+    let is_settled = |row: &Row| sync::is_settled(&forms, &memory.rendered, &nodes, row);
     let limits = Limits::default();
     let rows = match source::read_rows(world, (hub, true), &spec, &limits, &is_settled).await {
         Ok(rows) => rows,
@@ -203,8 +201,7 @@ async fn act(
         report::forget_rows(world, hub, &rows_hash).await?;
     }
     note_planned(world, &key, memory, &plan, &rows_hash);
-    let held = plan.held.as_ref().map(ToString::to_string);
-    (world.deletions_held.lock()).insert(key.clone(), held.is_some());
+    (world.deletions_held.lock()).insert(key.clone(), plan.held.is_some());
     if !plan.writes.is_empty() {
         reopen(world, &key, &plan.desired).await;
     }
@@ -231,8 +228,8 @@ async fn act(
     memory.failing = failing
         .map(|failure| (failure.name.clone(), failure.times))
         .collect();
-    for write in failures.iter().filter_map(|failure| failure.node.as_ref()) {
-        memory.rendered.remove(write);
+    for failure in failures.iter().filter(|failure| failure.form.is_some()) {
+        memory.rendered.remove(failure.name.as_str());
     }
     note_written(world, &key, memory, &failures);
     if written.ended != Ended::Finished {
@@ -241,8 +238,8 @@ async fn act(
     let desired = plan.desired.values().map(|nodes| nodes.count()).sum();
     let report = Report {
         source: spec.source.type_,
-        deletions_held: held,
-        creations_held: plan.creations_held.as_ref().map(ToString::to_string),
+        deletions_held: plan.held.as_ref(),
+        creations_held: plan.creations_held.as_ref(),
         skipped_rows: source.rows.skipped.len(),
         skipped: &plan.skipped,
         render_errors: &plan.render_errors,
@@ -251,8 +248,7 @@ async fn act(
         forms: source.forms.len() + broken.len(),
     };
     let say_again = report::synced(world, hub, memory, &report).await;
-    let of_hub = key.clone();
-    world.rollout_queue.add(key);
+    world.rollout_queue.add(key.clone());
     let waits = failures.iter().map(|failure| {
         let backoff = match failure.retry {
             true => Backoff::HUB,
@@ -261,12 +257,7 @@ async fn act(
         backoff.after(failure.times)
     });
     // Seen while they were being written, it was no reason for another sync.
-    let behind = world
-        .nodes
-        .of_hub(&of_hub)
-        .iter()
-        .any(|node| world.is_behind(node));
-    let behind = behind.then_some(Backoff::HUB.first);
+    let behind = world.has_behind(&key).then_some(Backoff::HUB.first);
     let reread = plan.reread.then_some(Duration::ZERO);
     Ok(waits.chain(behind).chain(say_again).chain(reread).min())
 }
@@ -486,7 +477,10 @@ fn note_planned(
             continue;
         };
         entry.writing = plan.writes.iter().any(|write| write.form == *name);
-        entry.desired = Some(desired.clone());
+        // The release loop sees again only the nodes of which something else is known.
+        if entry.desired.as_ref() != Some(desired) {
+            entry.desired = Some(desired.clone());
+        }
         let unwritten = plan.unwritten.iter().filter(|(form, _)| form == name);
         entry.unwritten = unwritten.map(|(_, node)| node.clone()).collect();
         entry.generation = compiled.generation;
@@ -506,10 +500,8 @@ fn note_written(world: &World, hub: &HubKey, memory: &HubMemory, failures: &[Fai
             continue;
         };
         entry.writing = false;
-        let refused = failures.iter().filter(|failure| {
-            let node = failure.node.as_ref();
-            node.is_some_and(|(form, _)| form == name)
-        });
+        let refused = failures.iter();
+        let refused = refused.filter(|failure| failure.form.as_ref() == Some(name));
         let refused = refused.map(|failure| failure.name.as_str().into());
         entry.unwritten.extend(refused);
     }

@@ -12,6 +12,7 @@ pub mod failure;
 pub mod index;
 pub mod not_reached;
 pub mod order;
+pub mod overview;
 mod pace;
 pub mod reason;
 pub mod replay;
@@ -19,6 +20,7 @@ mod slots;
 mod snapshot;
 mod stalled;
 pub mod status;
+pub mod steer;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};

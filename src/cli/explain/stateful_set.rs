@@ -1,6 +1,7 @@
 //! `lynqgate explain statefulset`: looks at a StatefulSet and its pods once, and says which pod is updated next, or why none is.
 
-use crate::cli::explain::{AnyError, Arguments, Error, leader};
+use crate::cli::connection::{AnyError, Error};
+use crate::cli::explain::Arguments;
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::cluster::objects::{ApiError, Objects};
@@ -14,25 +15,25 @@ use crate::decide::partition::walk::{self, Around};
 use crate::decide::rollout::explain::Leader;
 
 pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
-    let (objects, namespace) = arguments.connect().await?;
-    let key = partition::key(&namespace, &arguments.name);
-    let observed = ObservedSet::at(&objects, &key)
+    let cluster = arguments.connection.connect().await?;
+    let (objects, namespace) = (&cluster.objects, &cluster.namespace);
+    let key = partition::key(namespace, &arguments.name);
+    let observed = ObservedSet::at(objects, &key)
         .await
         .map_err(|reason| match reason {
-            ApiError::NotFound(_) => Error::not_found("StatefulSet", &namespace, &arguments.name),
+            ApiError::NotFound(_) => Error::not_found("StatefulSet", namespace, &arguments.name),
             reason => Error::Api {
                 what: key.to_string(),
                 reason,
             },
         })?;
     let around = Around {
-        forced: forces(&objects, &observed).await,
+        forced: forces(objects, &observed).await,
         node: None,
-        probe: observed.unmet_probe(&objects).await,
+        probe: observed.unmet_probe(objects).await,
     };
     let now = clock::now();
-    let of_set = (namespace.as_str(), arguments.name.as_str());
-    let leader = leader(&objects, &arguments.operator_namespace, of_set, now).await;
+    let leader = cluster.leader(&arguments.name, now).await;
     let version = objects.client.apiserver_version().await;
     let step = walk::step(&observed.set, &observed.pods, &around, now);
     Ok(Explanation {
@@ -41,7 +42,7 @@ pub(super) async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> 
             .and_then(|version| faulty(&version.git_version)),
         leaderless: matches!(leader, Leader::Missing { .. }),
         ..Explanation::of(
-            &namespace,
+            namespace,
             (&observed.set, &observed.pods),
             &step,
             waits_of(&observed.object),

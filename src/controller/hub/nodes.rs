@@ -41,8 +41,8 @@ const IN_TURN: usize = 32;
 pub struct Failure {
     pub name: String,
     pub message: String,
-    /// Form and uid of the node that was to be written.
-    pub node: Option<(String, String)>,
+    /// Form of the node that was to be written.
+    pub form: Option<String>,
     /// It may go through when it is tried again soon.
     pub retry: bool,
     /// In how many syncs in a row.
@@ -51,16 +51,15 @@ pub struct Failure {
 
 impl Failure {
     fn of(write: &NodeWrite, error: &ApiError) -> Self {
-        let node = (write.form.clone(), write.uid.clone());
-        Failure::new(&write.name, Some(node), error)
+        Failure::new(&write.name, Some(write.form.clone()), error)
     }
 
-    fn new(name: &str, node: Option<(String, String)>, error: &ApiError) -> Self {
+    fn new(name: &str, form: Option<String>, error: &ApiError) -> Self {
         let retry = error.may_pass();
         Failure {
             name: name.to_owned(),
             message: error.to_string(),
-            node,
+            form,
             retry,
             times: 1,
         }

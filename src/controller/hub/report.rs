@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::api::conditions::{self, ConditionReason, ConditionState};
+use crate::api::conditions::{self, ConditionReason, ConditionState, kstatus};
 use crate::api::events::EventReason;
 use crate::api::hub::SourceType;
 use crate::cluster::catalog::Hub;
@@ -17,6 +17,7 @@ use crate::controller::hub::nodes::Failure;
 use crate::controller::hub::source::{Problem, rows_read};
 use crate::decide::child::ObjectKey;
 use crate::decide::hub::findings::{Findings, Subject};
+use crate::decide::hub::rows::guard::Held;
 use crate::decide::hub::sync::rows_hash;
 use crate::decide::shared::backoff::Backoff;
 
@@ -24,8 +25,8 @@ use crate::decide::shared::backoff::Backoff;
 pub struct Report<'a> {
     pub source: SourceType,
     /// Why deletions, or creations, wait, if they do.
-    pub deletions_held: Option<String>,
-    pub creations_held: Option<String>,
+    pub deletions_held: Option<&'a Held>,
+    pub creations_held: Option<&'a Held>,
     pub skipped_rows: usize,
     pub skipped: &'a Findings,
     pub render_errors: &'a Findings,
@@ -122,16 +123,20 @@ pub async fn synced(
         states.push(complaint.state(&findings.to_string()));
     }
     for (complaint, held) in [
-        (DELETIONS, &report.deletions_held),
-        (CREATIONS, &report.creations_held),
+        (DELETIONS, report.deletions_held),
+        (CREATIONS, report.creations_held),
     ] {
+        let held = held.map(Held::to_string);
         say(world, hub, memory, &complaint, held.clone());
-        states.push(complaint.state(held.as_deref().unwrap_or_default()));
+        states.push(complaint.state(&held.unwrap_or_default()));
     }
+    let count = |held: &Held| i32::try_from(held.count).unwrap_or(i32::MAX);
     let counts = Counts {
         forms: report.forms as i32,
         desired: report.desired as i32,
         skipped: report.skipped_rows as i32,
+        held_deletions: report.deletions_held.map(count),
+        held_creations: report.creations_held.map(count),
         rows_hash: match &hub.spec {
             Ok(spec) if !report.failures.iter().any(Failure::is_fleeting) => Some(rows_hash(spec)),
             _ => None,
@@ -205,6 +210,8 @@ struct Counts {
     forms: i32,
     desired: i32,
     skipped: i32,
+    held_deletions: Option<i32>,
+    held_creations: Option<i32>,
     /// None where some of the nodes are still to be written.
     rows_hash: Option<String>,
 }
@@ -248,12 +255,16 @@ async fn write_status(
         .filter(|now| now.uid == hub.uid);
     let hub = hub?;
     let mut status = hub.status.clone();
-    conditions::merge(&mut status.conditions, &states, generation, clock::now());
+    let now = clock::now();
+    conditions::merge(&mut status.conditions, &states, generation, now);
+    kstatus::summarize(&mut status.conditions, kstatus::of_hub, now);
     status.observed_generation = generation;
     if let Some(counts) = counts {
         status.referencing_templates = Some(counts.forms);
         status.desired = Some(counts.desired);
         status.skipped_rows = Some(counts.skipped);
+        status.held_deletions = counts.held_deletions;
+        status.held_creations = counts.held_creations;
         status.rows_hash = counts.rows_hash.or(status.rows_hash);
     }
     if status == hub.status {
@@ -264,6 +275,8 @@ async fn write_status(
         "referencingTemplates": status.referencing_templates,
         "desired": status.desired,
         "skippedRows": status.skipped_rows,
+        "heldDeletions": status.held_deletions,
+        "heldCreations": status.held_creations,
         "rowsHash": status.rows_hash,
         "conditions": status.conditions,
     }});

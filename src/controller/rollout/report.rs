@@ -8,7 +8,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::conditions::{self, Condition, ConditionReason, ConditionState};
+use crate::api::conditions::{self, Condition, ConditionReason, ConditionState, kstatus};
 use crate::api::events::EventReason;
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase};
 use crate::cluster::catalog::Form;
@@ -518,5 +518,6 @@ fn form_status(
     };
     states.push(valid);
     conditions::merge(&mut status.conditions, &states, Some(generation), now);
+    kstatus::summarize_form(&mut status.conditions, now);
     status
 }

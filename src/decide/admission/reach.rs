@@ -37,7 +37,9 @@ pub fn warnings(
         .values()
         .partition(|row| tenants.contains_key(row.uid.as_str()));
     let is_other = |uid: &str, hash: String| tenants[uid] != Some(hash.as_str());
-    let changed = old.iter().filter(|row| is_other(&row.uid, row.hash()));
+    let changed = old
+        .iter()
+        .filter(|row| is_other(&row.uid, row.hash().to_string()));
     let changed: Vec<&str> = changed.map(|row| row.uid.as_str()).collect();
     let new: Vec<&str> = new.iter().map(|row| row.uid.as_str()).collect();
     let parts = [("deletes", gone), ("makes", new), ("changes", changed)];
@@ -112,7 +114,7 @@ mod tests {
         let node = |(uid, row): (&String, &Row)| NodeRow {
             name: format!("{uid}-web"),
             uid: uid.clone(),
-            hash: Some(row.hash()),
+            hash: Some(row.hash().to_string()),
         };
         of.rows.iter().map(node).collect()
     }

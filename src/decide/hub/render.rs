@@ -7,7 +7,7 @@ mod syntax;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -28,7 +28,7 @@ use tree::Tree;
 
 /// A form whose templates are parsed; rendered for thousands of rows.
 pub struct CompiledForm {
-    hash: String,
+    hash: Arc<str>,
     /// Name of the array, and the resource.
     resources: Vec<(&'static str, CompiledResource)>,
     /// The groups of the order that go by the row: number and condition.
@@ -158,7 +158,7 @@ impl CompiledForm {
             allowed_namespaces
         ]);
         Ok(CompiledForm {
-            hash: content::hash_value(&of_all),
+            hash: content::hash_value(&of_all).into(),
             allowed_namespaces,
             own_namespace: String::new(),
             resources,
@@ -176,7 +176,7 @@ impl CompiledForm {
     }
 
     /// Changes exactly when the form would render differently.
-    pub fn hash(&self) -> &str {
+    pub fn hash(&self) -> &Arc<str> {
         &self.hash
     }
 

@@ -11,7 +11,7 @@ pub mod reason;
 pub mod uid;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -101,9 +101,20 @@ pub struct Row {
     pub variables: Texts,
 }
 
+/// Tells whether a row changed, without its values. Written as `1:` and 32 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowHash([u8; 16]);
+
+impl Display for RowHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("1:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 impl Row {
-    /// `1:` and 32 hex digits over uid and variables: tells whether the row changed, without its values.
-    pub fn hash(&self) -> String {
+    /// Over uid and variables.
+    pub fn hash(&self) -> RowHash {
         let mut sha = Sha256::new();
         let mut field = |text: &str| {
             sha.update((text.len() as u64).to_be_bytes());
@@ -114,11 +125,9 @@ impl Row {
             field(name);
             field(value);
         }
-        let mut hash = "1:".to_owned();
-        for byte in &sha.finalize()[..16] {
-            write!(hash, "{byte:02x}").expect("writing to a String succeeds");
-        }
-        hash
+        let mut hash = [0; 16];
+        hash.copy_from_slice(&sha.finalize()[..16]);
+        RowHash(hash)
     }
 }
 

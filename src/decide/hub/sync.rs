@@ -18,7 +18,7 @@ use crate::decide::hub::desired::{Desired, Wanted};
 use crate::decide::hub::findings::{Findings, Subject};
 use crate::decide::hub::render::{CompiledForm, RowInputs};
 use crate::decide::hub::rows::guard::{Asked, Direction, Held, Verdict, guard};
-use crate::decide::hub::rows::{Row, Rows};
+use crate::decide::hub::rows::{Row, RowHash, Rows};
 use crate::decide::hub::sync::lookup::Lookup;
 pub use crate::decide::hub::sync::settled::is_settled;
 use crate::decide::hub::sync::write::{RowNode, rendered_hash};
@@ -128,24 +128,39 @@ pub struct Form {
     pub compiled: Arc<CompiledForm>,
 }
 
-/// What was rendered before, by form and uid.
-pub type Rendered = BTreeMap<(String, String), Arc<CachedRendering>>;
+/// What was rendered before, by the node's name.
+pub type Rendered = BTreeMap<Arc<str>, Arc<CachedRendering>>;
 
 /// One rendering that need not be done again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedRendering {
-    /// What it was made from.
-    source: String,
+    source: RenderedFrom,
     /// What came out.
     wanted: Wanted,
     /// Resources that did not render, and why.
     errors: Vec<(String, String)>,
 }
 
+/// What a rendering was made from.
+#[derive(Clone, Debug, PartialEq)]
+struct RenderedFrom {
+    form: Arc<str>,
+    row: RowHash,
+}
+
+impl RenderedFrom {
+    fn of(form: &Form, row: &Row) -> Self {
+        RenderedFrom {
+            form: form.compiled.hash().clone(),
+            row: row.hash(),
+        }
+    }
+}
+
 impl CachedRendering {
     /// Whether it is what this form, as it is now, makes of some row.
     fn is_of(&self, form: &Form) -> bool {
-        self.source.starts_with(form.compiled.hash())
+        self.source.form == *form.compiled.hash()
     }
 }
 
@@ -252,17 +267,18 @@ impl Plan {
 
     /// Returns what the node is to be; None where it cannot be written.
     fn take(&mut self, target: &RowNode, rendering: RowRendering) -> Option<Wanted> {
-        let (form, name) = (target.form_name.to_owned(), &target.key.name);
+        let name = &target.key.name;
         self.complain(name, &rendering.errors);
         self.writes.extend(rendering.write);
         match rendering.node {
             Ok(node) => {
                 let wanted = node.wanted.clone();
-                self.rendered.insert((form, target.row.uid.clone()), node);
+                self.rendered.insert(name.clone(), node);
                 Some(wanted)
             }
             Err(error) => {
                 self.render_errors.add(Subject::Node, &**name, error);
+                let form = target.form_name.to_owned();
                 self.unwritten.insert((form, name.clone()));
                 None
             }
@@ -319,12 +335,12 @@ fn plan_form(
             .map_or(Some(0), |(group, _)| group),
     };
     for row in seen.source.rows.rows.values() {
-        if let Some(cause) = lookup.collision(&row.uid, form_name) {
+        let (key, node) = lookup.node(row, form_name);
+        if let Some(cause) = lookup.collision(&key.name, &row.uid) {
             plan.skipped
                 .add(Subject::Row, format!("{:?}", row.uid), cause);
             continue;
         }
-        let (key, node) = lookup.node(row, form_name);
         let waits = || plan.creations_held.is_some() && lookup.is_new(row, form_name);
         if node.is_some_and(|node| node.deleting) || waits() {
             plan.unwritten.insert((form_name.clone(), key.name.clone()));
@@ -432,27 +448,25 @@ fn taken(
 
 /// What is not rendered now, and stays, is remembered for what it was rendered from.
 fn keep(seen: &SyncInputs, plan: &mut Plan, node: &NodeDigest) {
-    let id = (node.form.clone(), node.row_uid.clone());
-    let going = is_gone(seen, node);
-    if plan.rendered.contains_key(&id) {
+    let name = &node.key.name;
+    if plan.rendered.contains_key(name) {
         return;
     }
     let Some(form) = seen.source.forms.get(&node.form) else {
         return;
     };
-    let known = seen.rendered.get(&id);
+    let known = seen.rendered.get(name);
     // What is to go, and may not yet or does not, stays behind what the form says now.
     let is_current = match known {
         // Somebody else may have written another version to it since.
         Some(known) => known.is_of(form) && known.wanted.is_held_by(node),
-        None => form.all_written && !going,
+        None => form.all_written && !is_gone(seen, node),
     };
     if !is_current {
-        let name = node.key.name.clone();
-        plan.unwritten.insert((node.form.clone(), name));
+        plan.unwritten.insert((node.form.clone(), name.clone()));
     }
     if let Some(known) = known {
-        plan.rendered.insert(id, known.clone());
+        plan.rendered.insert(name.clone(), known.clone());
     }
 }
 
@@ -496,12 +510,12 @@ impl RowRendering {
             form_name,
             form,
             row,
+            ref key,
             node,
-            ..
         } = *target;
-        let source = settled::source_of(form, row);
+        let source = RenderedFrom::of(form, row);
         let is_written = |wanted: &Wanted| node.is_some_and(|node| wanted.is_held_by(node));
-        let known = seen.rendered.get(&(form_name.to_owned(), row.uid.clone()));
+        let known = seen.rendered.get(&key.name);
         let is_same = |known: &&Arc<CachedRendering>| known.source == source;
         if let Some(known) = known.filter(is_same)
             && is_written(&known.wanted)

@@ -368,7 +368,7 @@ fn going(node: &NodeDigest) -> Explanation {
     explanation
 }
 
-fn short(duration: SignedDuration) -> String {
+pub fn short(duration: SignedDuration) -> String {
     let seconds = SignedDurationRound::new().smallest(Unit::Second);
     let rounded = duration.abs().round(seconds).unwrap_or(duration);
     format!("{rounded:#}")

@@ -13,7 +13,7 @@ pub struct Lookup<'a> {
     seen: &'a SyncInputs<'a>,
     namespace: Arc<str>,
     by_name: BTreeMap<&'a str, &'a Arc<NodeDigest>>,
-    /// Why a row has no node of a form, by the row's uid and the form's name.
+    /// Why a row has no node of a name, by that name and the row's uid.
     collisions: BTreeMap<(String, String), String>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Lookup<'a> {
             namespace: source.hub.namespace.as_str().into(),
             by_name: nodes.map(|node| (&*node.key.name, node)).collect(),
             collisions: skipped
-                .map(|s| ((s.uid.clone(), s.form.clone()), s.cause()))
+                .map(|s| ((node_name(&s.uid, &s.form), s.uid.clone()), s.cause()))
                 .collect(),
         }
     }
@@ -46,15 +46,18 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    pub fn collision(&self, uid: &str, form: &str) -> Option<&str> {
-        let id = (uid.to_owned(), form.to_owned());
+    pub fn collision(&self, name: &str, uid: &str) -> Option<&str> {
+        if self.collisions.is_empty() {
+            return None;
+        }
+        let id = (name.to_owned(), uid.to_owned());
         self.collisions.get(&id).map(String::as_str)
     }
 
     pub fn is_new(&self, row: &Row, form: &str) -> bool {
         let (key, node) = self.node(row, form);
         node.is_none()
-            && self.collision(&row.uid, form).is_none()
+            && self.collision(&key.name, &row.uid).is_none()
             && (self.seen.foreign)(&key).is_none()
     }
 

@@ -9,29 +9,25 @@ use crate::decide::hub::findings::Subject;
 use crate::decide::hub::rows::Row;
 use crate::decide::hub::rows::names::node_name;
 use crate::decide::hub::sync::lookup::Lookup;
-use crate::decide::hub::sync::{CachedRendering, Form, Plan, Rendered, SyncInputs};
+use crate::decide::hub::sync::{CachedRendering, Form, Plan, Rendered, RenderedFrom, SyncInputs};
 use crate::decide::node::digest::NodeDigest;
 
-/// Whether all nodes of the row hold what was rendered from it before. `node`: of the hub, by name.
+/// Whether all nodes of the row hold what was rendered from it before. `nodes`: those of the hub, by name.
 pub fn is_settled(
     forms: &BTreeMap<String, Form>,
     rendered: &Rendered,
-    node: &dyn Fn(String) -> Option<Arc<NodeDigest>>,
+    nodes: &BTreeMap<Arc<str>, Arc<NodeDigest>>,
     row: &Row,
 ) -> bool {
-    forms.iter().all(|(name, form)| {
-        let known = rendered.get(&(name.clone(), row.uid.clone()));
-        let known = known.filter(|known| known.source == source_of(form, row));
-        known.is_some_and(|known| {
-            let node = node(node_name(&row.uid, name));
-            node.is_some_and(|node| known.is_settled((name, &row.uid), &node))
-        })
+    forms.iter().all(|(form_name, form)| {
+        let name = node_name(&row.uid, form_name);
+        let known = rendered.get(name.as_str());
+        let known = known.filter(|known| known.source == RenderedFrom::of(form, row));
+        let node = nodes.get(name.as_str());
+        known
+            .zip(node)
+            .is_some_and(|(known, node)| known.is_settled((form_name, &row.uid), node))
     })
-}
-
-/// Changes with the row and with what the form makes of it.
-pub(super) fn source_of(form: &Form, row: &Row) -> String {
-    format!("{} {}", form.compiled.hash(), row.hash())
 }
 
 impl CachedRendering {
@@ -51,21 +47,20 @@ pub(super) fn plan(
     desired: &mut Desired,
 ) {
     for uid in &seen.source.rows.settled {
-        if let Some(cause) = lookup.collision(uid, form_name) {
+        let name = node_name(uid, form_name);
+        if let Some(cause) = lookup.collision(&name, uid) {
             plan.skipped.add(Subject::Row, format!("{uid:?}"), cause);
             continue;
         }
-        let id = (form_name.clone(), uid.clone());
-        let name = node_name(uid, form_name);
         let node = lookup.named(&name);
         let name = node.map_or_else(|| name.into(), |node| node.key.name.clone());
-        let known = seen.rendered.get(&id).filter(|known| {
+        let known = seen.rendered.get(&name).filter(|known| {
             known.is_of(form) && node.is_some_and(|node| known.is_settled((form_name, uid), node))
         });
         let wanted = match known {
             Some(known) => {
                 plan.complain(&name, &known.errors);
-                plan.rendered.insert(id, known.clone());
+                plan.rendered.insert(name.clone(), known.clone());
                 known.wanted.clone()
             }
             None => {
@@ -98,10 +93,13 @@ mod tests {
         rendered: &Rendered,
     ) -> RenderSource {
         let mut read = rows_of(uids);
-        let node = |name: String| nodes.iter().find(|node| *node.key.name == *name).cloned();
+        let nodes = nodes
+            .iter()
+            .map(|node| (node.key.name.clone(), node.clone()));
+        let nodes = nodes.collect();
         let all = std::mem::take(&mut read.rows);
         for (uid, row) in all {
-            match is_settled(forms, rendered, &node, &row) {
+            match is_settled(forms, rendered, &nodes, &row) {
                 true => drop(read.settled.insert(uid)),
                 false => drop(read.rows.insert(uid, row)),
             }

@@ -150,9 +150,9 @@ fn what_is_remembered_is_of_the_rows_and_forms_there_are() {
     for i in 0..20 {
         let forms = form(i as i64, &format!("web:{i}"));
         rendered = sync(&forms, &rows([i, i + 1, i + 2]), &[], &rendered).rendered;
-        let uids: Vec<&str> = rendered.keys().map(|(_, uid)| uid.as_str()).collect();
-        assert_eq!(uids.len(), 3, "{uids:?}");
-        assert!(uids.contains(&&*format!("t{}", i + 2)), "{uids:?}");
+        let names: Vec<&str> = rendered.keys().map(|name| &**name).collect();
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(names.contains(&&*format!("t{}-web", i + 2)), "{names:?}");
     }
     let none = sync(&BTreeMap::new(), &rows([0, 1, 2]), &[], &rendered);
     assert!(none.rendered.is_empty());

@@ -103,7 +103,7 @@ impl RenderSource {
                 json!(form.generation.to_string()),
             ),
             (names::RENDERED_HASH.to_owned(), json!(rendered_hash)),
-            (names::ROW_HASH.to_owned(), json!(row.hash())),
+            (names::ROW_HASH.to_owned(), json!(row.hash().to_string())),
             (names::FIRST_SEEN.to_owned(), json!(write.first_seen)),
         ]);
         if let Some(group) = write.group {

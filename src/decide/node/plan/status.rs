@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::conditions::{self, ConditionReason, ConditionState};
+use crate::api::conditions::{self, ConditionReason, ConditionState, kstatus};
 use crate::api::node::NodeStatus;
 use crate::api::text::Text;
 use crate::api::{names, stamp};
@@ -86,6 +86,7 @@ pub fn of_node(
     };
     let states = conditions_of(node, &status, seen, plan, hold);
     conditions::merge(&mut status.conditions, &states, Some(node.generation), now);
+    kstatus::summarize(&mut status.conditions, kstatus::of_node, now);
     if conditions::is_true(&status.conditions, "Rolled") {
         let release = node.release.as_ref();
         status.landed_release = release.map(|release| release.resource_version.clone());
@@ -139,6 +140,7 @@ pub fn going(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
         "it is being deleted",
     );
     conditions::merge(&mut status.conditions, &[held], Some(node.generation), now);
+    kstatus::summarize(&mut status.conditions, kstatus::of_node, now);
     status
 }
 
@@ -147,6 +149,7 @@ fn not_ready(node: &NodeDigest, reason: ConditionReason, why: &str, now: Timesta
     let says = |type_: &'static str| ConditionState::new(type_, false, reason, why);
     let states = [says("Ready"), says("Rolled")];
     conditions::merge(&mut status.conditions, &states, Some(node.generation), now);
+    kstatus::summarize(&mut status.conditions, kstatus::of_node, now);
     status
 }
 
@@ -165,8 +168,7 @@ pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
         (Some(hold), None) if hold.is_brief() => SignedDuration::from_secs(10),
         (Some(_), None) => SignedDuration::ZERO,
         (Some(hold), Some(told)) if is_news(hold, told) => SignedDuration::ZERO,
-        (Some(hold), Some(_)) if !hold.is_brief() => SignedDuration::from_secs(30),
-        (_, Some(_)) => SignedDuration::from_mins(1),
+        (_, Some(_)) => SignedDuration::from_mins(10),
     }
 }
 
@@ -206,7 +208,8 @@ pub fn due(
 fn but_hold(status: &NodeStatus) -> NodeStatus {
     let mut rest = status.clone();
     rest.observed_generation = None;
-    rest.conditions.retain(|c| c.type_ != "Held");
+    rest.conditions
+        .retain(|c| c.type_ != "Held" && !kstatus::is_summary(&c.type_));
     for condition in &mut rest.conditions {
         condition.observed_generation = None;
     }

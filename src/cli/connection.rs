@@ -1,0 +1,174 @@
+//! How a command reaches the cluster, and what several of them read there.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::cli::output::tell;
+use crate::cluster::client;
+use crate::cluster::lease::{lease_key, shards_of};
+use crate::cluster::objects::{ApiError, Objects};
+use crate::decide::child::ObjectKey;
+use crate::decide::operator::shards::shard_of;
+use crate::decide::rollout::explain::Leader;
+
+#[derive(clap::Args)]
+pub struct Connection {
+    /// Namespace of what is named. Default: that of the kubeconfig's context.
+    #[arg(short, long)]
+    namespace: Option<String>,
+    /// Kubeconfig to use. Default: the KUBECONFIG variable, or ~/.kube/config.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig to use. Default: the current one.
+    #[arg(long)]
+    context: Option<String>,
+    /// Namespace of the operator.
+    #[arg(long, default_value = "lynq-system")]
+    operator_namespace: String,
+}
+
+/// The cluster, the namespace that is asked about, and the operator's.
+pub struct Connected {
+    pub objects: Objects,
+    pub namespace: String,
+    operator_namespace: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no {kind} {name:?} in namespace {namespace:?}; give another with -n{hint}")]
+    NotFound {
+        kind: &'static str,
+        name: String,
+        namespace: String,
+        hint: &'static str,
+    },
+    #[error("{what}: {reason}")]
+    Api { what: String, reason: ApiError },
+}
+
+pub type AnyError = Box<dyn std::error::Error>;
+
+impl Error {
+    pub fn not_found(kind: &'static str, namespace: &str, name: &str) -> Self {
+        Error::NotFound {
+            kind,
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            hint: match kind {
+                "LynqForm" => "; of a form that is gone its nodes tell: lynqgate explain node",
+                _ => "",
+            },
+        }
+    }
+}
+
+impl Connection {
+    pub async fn connect(&self) -> Result<Connected, AnyError> {
+        let path = self.kubeconfig.as_ref();
+        let path = path.map(|path| path.display().to_string());
+        let (kube, _) = client::connect(path.as_deref(), self.context.as_deref()).await?;
+        let of_context = kube.default_namespace().to_owned();
+        Ok(Connected {
+            objects: Objects::new(kube),
+            namespace: self.namespace.clone().unwrap_or(of_context),
+            operator_namespace: self.operator_namespace.clone(),
+        })
+    }
+}
+
+impl Connected {
+    /// One of the three kinds.
+    pub async fn get(&self, kind: &'static str, name: &str) -> Result<Value, Error> {
+        let key = ObjectKey::own(kind, &self.namespace, name);
+        self.read(kind, &key).await
+    }
+
+    pub async fn read(&self, kind: &'static str, key: &ObjectKey) -> Result<Value, Error> {
+        let read = self.objects.get(key).await;
+        read.map_err(|reason| match reason {
+            ApiError::NotFound(_) => Error::not_found(kind, &key.namespace, &key.name),
+            reason => Error::Api {
+                what: format!("{kind} {}", key.name),
+                reason,
+            },
+        })
+    }
+
+    /// All of one of the three kinds.
+    pub async fn list(&self, kind: &'static str) -> Result<Vec<Value>, Error> {
+        let mut all = vec![];
+        let of_kind = ObjectKey::own(kind, "", "").kind;
+        let listed = (self.objects).list(&of_kind, &self.namespace, |object| all.push(object));
+        listed.await.map_err(|reason| Error::Api {
+            what: format!("{kind}s of namespace {}", self.namespace),
+            reason,
+        })?;
+        Ok(all)
+    }
+
+    /// Around what is asked about, an object may be gone.
+    pub async fn find(&self, kind: &'static str, name: &str) -> Result<Option<Value>, Error> {
+        match self.get(kind, name).await {
+            Err(Error::NotFound { .. }) => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// Whether a replica leads the shard of the hub, or of the StatefulSet, of this name. An operator that runs without leader
+    /// election has no lease, nor has one in another namespace there: then somebody leads, as far as one can tell.
+    pub async fn leader(&self, of: &str, now: Timestamp) -> Leader {
+        let namespace = &self.operator_namespace;
+        let first = lease_key(namespace, 0);
+        let mut key = first.clone();
+        let read = match self.objects.get(&first).await {
+            Ok(lease) => match shard_of(&self.namespace, of, shards_of(&lease)) {
+                0 => Ok(lease),
+                shard => {
+                    key = lease_key(namespace, shard);
+                    self.objects.get(&key).await
+                }
+            },
+            failed => failed,
+        };
+        let missing = |since| Leader::Missing {
+            lease: format!("{namespace}/{}", key.name),
+            since,
+        };
+        let lease = match read {
+            Ok(lease) => lease,
+            // There are shards, and no replica has ever led this one.
+            Err(ApiError::NotFound(_)) if key != first => return missing(None),
+            Err(ApiError::NotFound(_)) => {
+                tell(format_args!(
+                    "whether an operator runs is not known, and the answer supposes it: there is no lease {namespace}/{} \
+                 (--operator-namespace names the operator's namespace)",
+                    first.name
+                ));
+                return Leader::Leads;
+            }
+            // Who looks after a tenant need not be allowed to look into the operator's namespace.
+            Err(reason) => {
+                tell(format_args!(
+                    "whether an operator runs could not be read, and the answer supposes it: lease {namespace}/{}: {reason}",
+                    key.name
+                ));
+                return Leader::Leads;
+            }
+        };
+        let spec = &lease["spec"];
+        let renewed: Option<Timestamp> = spec["renewTime"].as_str().and_then(|at| at.parse().ok());
+        let seconds = spec["leaseDurationSeconds"].as_i64().unwrap_or_default();
+        let held = spec["holderIdentity"]
+            .as_str()
+            .is_some_and(|holder| !holder.is_empty());
+        // Twice as long: the clocks of this machine and the operator's may differ a little.
+        let fresh = renewed.is_some_and(|at| now.duration_since(at).as_secs() <= 2 * seconds);
+        match held && fresh {
+            true => Leader::Leads,
+            false => missing(renewed),
+        }
+    }
+}

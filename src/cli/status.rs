@@ -1,0 +1,166 @@
+//! `lynqgate status`: how far the hubs, forms and nodes of a namespace are, on one screen; follows a rollout to its end, and says with
+//! its exit status how that went.
+
+use std::io::{IsTerminal, stdout};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use tokio::time::sleep;
+
+use crate::cli::Output;
+use crate::cli::connection::{AnyError, Connected, Connection};
+use crate::cli::output::print;
+use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::clock;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::explain::{FormTold, Leader};
+use crate::decide::rollout::overview::{self, Overview, Part, Style, Verdict};
+
+/// Between two reads of the statuses.
+const EVERY: Duration = Duration::from_secs(1);
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// hub, form or node. Without it all hubs and forms of the namespace.
+    kind: Option<Subject>,
+    /// Its name.
+    #[arg(requires = "kind", required_if_eq_any([("kind", "hub"), ("kind", "form"), ("kind", "node")]))]
+    name: Option<String>,
+    /// Follow it until nothing is progressing any more.
+    #[arg(short, long)]
+    watch: bool,
+    /// Do not follow it for longer than this, such as 90s, 10m or 1h. The exit status then says how far it is.
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "watch")]
+    timeout: Option<Duration>,
+    /// Form of the answer.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Subject {
+    #[value(alias = "lynqhub", alias = "lhub")]
+    Hub,
+    #[value(alias = "lynqform", alias = "lform")]
+    Form,
+    #[value(alias = "lynqnode", alias = "lnode")]
+    Node,
+}
+
+/// The statuses could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Unread(AnyError);
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration: Result<SignedDuration, _> = text.parse();
+    let duration = duration.ok().and_then(|it| Duration::try_from(it).ok());
+    duration.ok_or_else(|| "give a duration such as 90s, 10m or 1h".to_owned())
+}
+
+pub fn status(arguments: &Arguments) -> Result<Verdict, Unread> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Unread(error.into()))?;
+    runtime.block_on(follow(arguments)).map_err(Unread)
+}
+
+async fn follow(arguments: &Arguments) -> Result<Verdict, AnyError> {
+    let cluster = arguments.connection.connect().await?;
+    let is_coloured = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let style = match is_coloured {
+        true => Style::Terminal,
+        false => Style::Plain,
+    };
+    let (began, mut shown) = (clock::instant(), None);
+    loop {
+        let now = read(arguments, &cluster).await?;
+        let is_over = (arguments.timeout).is_some_and(|timeout| began.elapsed() >= timeout);
+        let is_last = !arguments.watch || is_over || now.verdict != Verdict::Progressing;
+        match (arguments.output, style) {
+            (Output::Json, _) if is_last => {
+                print(serde_json::to_string_pretty(&now)? + "\n")?;
+            }
+            (Output::Json, _) => {}
+            // From the top left, over what stood there.
+            (Output::Text, Style::Terminal) if arguments.watch => {
+                let screen = now.screen(style).replace('\n', "\x1b[K\n");
+                print(format_args!("\x1b[H{screen}\x1b[J"))?;
+            }
+            (Output::Text, _) if is_last => print(now.screen(style))?,
+            (Output::Text, _) => {
+                let line = now.line();
+                if shown.as_ref() != Some(&line) {
+                    print(format_args!("{line}\n"))?;
+                }
+                shown = Some(line);
+            }
+        }
+        if is_last {
+            return Ok(now.verdict);
+        }
+        sleep(EVERY).await;
+    }
+}
+
+async fn read(arguments: &Arguments, cluster: &Connected) -> Result<Overview, AnyError> {
+    let name = arguments.name.as_deref().unwrap_or_default();
+    let mut hubs = vec![];
+    let parts = match arguments.kind {
+        Some(Subject::Node) => {
+            let node = NodeDigest::of(&cluster.get("LynqNode", name).await?, None);
+            hubs.push(node.hub.clone());
+            vec![overview::of_node(&node)]
+        }
+        Some(Subject::Form) => {
+            let form = Form::of(&cluster.get("LynqForm", name).await?);
+            hubs.push(form.hub_id.clone());
+            vec![of_form(&form)]
+        }
+        Some(Subject::Hub) => {
+            let hub = Hub::of(&cluster.get("LynqHub", name).await?);
+            let forms = cluster.list("LynqForm").await?;
+            hubs.push(hub.name.clone());
+            of_hub(&hub, &mut forms.iter().map(Form::of).collect())
+        }
+        None => {
+            let all = cluster.list("LynqHub").await?;
+            let forms = cluster.list("LynqForm").await?;
+            let mut forms = forms.iter().map(Form::of).collect();
+            let all: Vec<Hub> = all.iter().map(Hub::of).collect();
+            hubs.extend(all.iter().map(|hub| hub.name.clone()));
+            let mut parts: Vec<Part> = all.iter().flat_map(|hub| of_hub(hub, &mut forms)).collect();
+            // Their hubs are not there.
+            parts.extend(forms.iter().map(of_form));
+            parts
+        }
+    };
+    let now = clock::now();
+    let mut leader = Leader::Leads;
+    for hub in hubs.iter().filter(|hub| !hub.is_empty()) {
+        if leader == Leader::Leads {
+            leader = cluster.leader(hub, now).await;
+        }
+    }
+    Ok(Overview::of(parts, &leader))
+}
+
+/// The hub with its forms, which are taken out of `forms`.
+fn of_hub(hub: &Hub, forms: &mut Vec<Form>) -> Vec<Part> {
+    let mut parts = vec![overview::of_hub(&hub.name, hub.generation, &hub.status)];
+    let of_hub = forms.extract_if(.., |form| form.hub_id == hub.name);
+    parts.extend(of_hub.map(|form| of_form(&form)));
+    parts
+}
+
+fn of_form(form: &Form) -> Part {
+    let told = FormTold {
+        name: &form.name,
+        generation: form.generation,
+        status: &form.status,
+    };
+    overview::of_form(told, clock::now())
+}

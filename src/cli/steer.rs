@@ -1,0 +1,273 @@
+//! `lynqgate pause`, `resume`, `retry`, `force`, `release` and `confirm`: say what they change, ask, and change one field or annotation.
+
+use std::io::{IsTerminal, Write, stderr, stdin};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::api::names;
+use crate::cli::Output;
+use crate::cli::connection::{AnyError, Connected, Connection};
+use crate::cli::output::{print, tell};
+use crate::cluster::catalog::{Form, Hub};
+use crate::cluster::clock;
+use crate::cluster::objects::ApiError;
+use crate::controller::rollout::snapshot::is_forced;
+use crate::decide::child::ObjectKey;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::partition;
+use crate::decide::rollout::explain::FormTold;
+use crate::decide::rollout::steer::{self, Forced, Refusal, Steering};
+
+/// Between two looks at a node that is being released.
+const EVERY: Duration = Duration::from_millis(500);
+/// The gate has let a forced node go by then.
+const RELEASED_WITHIN: Duration = Duration::from_secs(20);
+
+/// One form.
+#[derive(clap::Args)]
+pub struct OfForm {
+    /// Name of the LynqForm.
+    form: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+pub struct OfNode {
+    /// Name of the LynqNode.
+    node: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+pub struct OfHub {
+    /// Name of the LynqHub.
+    hub: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+pub struct Force {
+    /// hub, form, node or statefulset.
+    kind: Subject,
+    /// Its name.
+    name: String,
+    /// Take the force off.
+    #[arg(long)]
+    off: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Subject {
+    #[value(alias = "lynqhub", alias = "lhub")]
+    Hub,
+    #[value(alias = "lynqform", alias = "lform")]
+    Form,
+    #[value(alias = "lynqnode", alias = "lnode")]
+    Node,
+    #[value(name = "statefulset", alias = "sts")]
+    StatefulSet,
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// Do not ask.
+    #[arg(short, long)]
+    yes: bool,
+    /// Have the API server check the change, and store nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Form of the answer.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub enum Verb<'a> {
+    Pause(&'a OfForm),
+    Resume(&'a OfForm),
+    Retry(&'a OfForm),
+    Release(&'a OfNode),
+    Confirm(&'a OfHub),
+    Force(&'a Force),
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("nothing was changed: give --yes where nobody can be asked")]
+    NobodyAsked,
+    #[error("nothing was changed")]
+    NotAgreed,
+    #[error("{key} was not changed: {reason}")]
+    Api { key: ObjectKey, reason: ApiError },
+    #[error(
+        "{key} is forced, and still held after {} s: lynqgate explain node {}. It stays forced until lynqgate force node {1} --off",
+        RELEASED_WITHIN.as_secs(), key.name
+    )]
+    StillHeld { key: ObjectKey },
+}
+
+/// An object, and what is to become of it.
+struct Step {
+    key: ObjectKey,
+    uid: Value,
+    steered: Result<Steering, Refusal>,
+}
+
+impl Step {
+    fn of(key: ObjectKey, object: &Value, steered: Result<Steering, Refusal>) -> Self {
+        Step {
+            key,
+            uid: object["metadata"]["uid"].clone(),
+            steered,
+        }
+    }
+}
+
+pub fn steer(verb: &Verb) -> Result<(), AnyError> {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build()?;
+    runtime.block_on(run(verb))
+}
+
+async fn run(verb: &Verb<'_>) -> Result<(), AnyError> {
+    let common = match verb {
+        Verb::Pause(of) | Verb::Resume(of) | Verb::Retry(of) => &of.common,
+        Verb::Release(of) => &of.common,
+        Verb::Confirm(of) => &of.common,
+        Verb::Force(of) => &of.common,
+    };
+    let mut cluster = common.connection.connect().await?;
+    let Step { key, uid, steered } = step(verb, &cluster).await?;
+    let Steering { effect, mut patch } = steered?;
+    if !common.dry_run && !common.yes {
+        ask(&effect)?;
+    }
+    if common.dry_run {
+        cluster.objects = cluster.objects.dry_run();
+    }
+    // Of another object of this name nobody has spoken.
+    patch["metadata"]["uid"] = uid;
+    change(&cluster, &key, &patch).await?;
+    if matches!(verb, Verb::Release(_)) && !common.dry_run {
+        until_live(&cluster, &key).await?;
+        patch["metadata"]["annotations"] = json!({names::FORCE_ROLLOUT: null});
+        change(&cluster, &key, &patch).await?;
+    }
+    let dry = if common.dry_run { " (dry run)" } else { "" };
+    match common.output {
+        Output::Text => print(format_args!("{key}: {effect}{dry}\n"))?,
+        Output::Json => {
+            let answer = json!({
+                "kind": key.kind.kind, "namespace": &*key.namespace, "name": key.name,
+                "effect": effect, "dryRun": common.dry_run,
+            });
+            print(serde_json::to_string_pretty(&answer)? + "\n")?;
+        }
+    }
+    Ok(())
+}
+
+async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
+    let own = |kind: &str, name: &str| ObjectKey::own(kind, &cluster.namespace, name);
+    Ok(match verb {
+        Verb::Pause(OfForm { form: name, .. })
+        | Verb::Resume(OfForm { form: name, .. })
+        | Verb::Retry(OfForm { form: name, .. }) => {
+            let object = cluster.get("LynqForm", name).await?;
+            let form = Form::of(&object);
+            let spec = form.spec.as_ref();
+            let policy = spec.ok().and_then(|spec| spec.rollout.as_ref());
+            let steered = match verb {
+                Verb::Pause(_) => steer::pause(told(&form), policy),
+                Verb::Resume(_) => steer::resume(told(&form), policy),
+                _ => steer::retry(told(&form), policy, clock::now()),
+            };
+            Step::of(own("LynqForm", name), &object, steered)
+        }
+        Verb::Release(OfNode { node: name, .. }) => {
+            let object = cluster.get("LynqNode", name).await?;
+            let steered = steer::release(&NodeDigest::of(&object, None));
+            Step::of(own("LynqNode", name), &object, steered)
+        }
+        Verb::Confirm(OfHub { hub: name, .. }) => {
+            let object = cluster.get("LynqHub", name).await?;
+            let steered = steer::confirm(name, &Hub::of(&object).status);
+            Step::of(own("LynqHub", name), &object, steered)
+        }
+        Verb::Force(Force {
+            kind, name, off, ..
+        }) => {
+            let (key, object) = match kind {
+                Subject::Hub => (own("LynqHub", name), cluster.get("LynqHub", name).await?),
+                Subject::Form => (own("LynqForm", name), cluster.get("LynqForm", name).await?),
+                Subject::Node => (own("LynqNode", name), cluster.get("LynqNode", name).await?),
+                Subject::StatefulSet => {
+                    let key = partition::key(&cluster.namespace, name);
+                    let object = cluster.read("StatefulSet", &key).await?;
+                    (key, object)
+                }
+            };
+            let entry = Hub::of(&object);
+            let (form, node) = (Form::of(&object), NodeDigest::of(&object, None));
+            let what = match kind {
+                Subject::Hub => Forced::Hub(name, &entry.status),
+                Subject::Form => Forced::Form(told(&form)),
+                Subject::Node => Forced::Node(&node),
+                Subject::StatefulSet => Forced::StatefulSet(name),
+            };
+            let steered = steer::force(what, is_forced(&entry.annotations), *off);
+            Step::of(key, &object, steered)
+        }
+    })
+}
+
+fn told(form: &Form) -> FormTold<'_> {
+    FormTold {
+        name: &form.name,
+        generation: form.generation,
+        status: &form.status,
+    }
+}
+
+fn ask(effect: &str) -> Result<(), AnyError> {
+    if !stdin().is_terminal() {
+        tell(format_args!("This {effect}."));
+        return Err(Error::NobodyAsked.into());
+    }
+    write!(stderr(), "This {effect}.\nGo on? [y/N] ")?;
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Error::NotAgreed.into()),
+    }
+}
+
+async fn change(cluster: &Connected, key: &ObjectKey, patch: &Value) -> Result<(), Error> {
+    let changed = cluster.objects.merge_as(names::CLI_MANAGER, key, patch);
+    let changed = changed.await.map_err(|reason| Error::Api {
+        key: key.clone(),
+        reason,
+    });
+    changed.map(drop)
+}
+
+/// The annotation itself lets the node go, so that it is live with that write, as a rule.
+async fn until_live(cluster: &Connected, key: &ObjectKey) -> Result<(), AnyError> {
+    let began = clock::instant();
+    while NodeDigest::of(&cluster.get("LynqNode", &key.name).await?, None).held() {
+        if began.elapsed() > RELEASED_WITHIN {
+            return Err(Error::StillHeld { key: key.clone() }.into());
+        }
+        sleep(EVERY).await;
+    }
+    Ok(())
+}

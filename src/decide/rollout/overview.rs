@@ -1,0 +1,330 @@
+//! `status`: how far hubs, forms and nodes are, on one screen, from what the operator wrote into their statuses.
+
+mod screen;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::api::conditions::kstatus::{self, Standing};
+use crate::api::conditions::{self, Condition, ConditionReason};
+use crate::api::form::{FormRolloutStatus, FormStatus, WaitingNodes};
+use crate::api::hub::HubStatus;
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::explain::{FormTold, Leader, next, short};
+use crate::decide::rollout::reason::Reason;
+pub use screen::Style;
+
+/// How far something is; of several, the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Verdict {
+    /// It is what its spec asks for, and ready.
+    Complete,
+    /// A rollout goes on.
+    Progressing,
+    /// No rollout goes on, and something is not ready or is left out.
+    Degraded,
+    /// It does not go on until somebody does something.
+    Halted,
+}
+
+impl Verdict {
+    /// For continuous integration.
+    pub fn exit_status(self) -> u8 {
+        self as u8
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Complete => "complete",
+            Verdict::Progressing => "progressing",
+            Verdict::Degraded => "degraded",
+            Verdict::Halted => "halted",
+        }
+    }
+}
+
+/// The answer, in the order in which it is read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    pub verdict: Verdict,
+    pub parts: Vec<Part>,
+}
+
+/// A hub, a form or a node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Part {
+    /// `form web`.
+    pub subject: String,
+    pub verdict: Verdict,
+    /// What it is, in a line.
+    pub summary: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeCounts>,
+    /// How long the rollout takes, in a line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// What keeps it from being complete.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
+}
+
+/// Nodes of a form. Each is in one of these, and in `failed` besides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCounts {
+    pub total: i32,
+    pub ready: i32,
+    /// They run the newest content and are not ready yet.
+    pub updating: i32,
+    pub held: i32,
+    /// Of those that are updating: they were not ready before their deadline.
+    pub failed: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    pub reason: String,
+    /// Nodes that it concerns, where it concerns nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<i32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl Problem {
+    fn told(told: &Condition, next: Option<&str>) -> Self {
+        Problem {
+            reason: told.reason.to_string(),
+            count: None,
+            nodes: vec![],
+            message: told.message.to_string(),
+            next: next.map(str::to_owned),
+        }
+    }
+
+    fn waiting(nodes: &WaitingNodes) -> Self {
+        Problem {
+            reason: nodes.reason.to_string(),
+            count: Some(nodes.count),
+            nodes: nodes.nodes.clone(),
+            message: nodes.message.clone(),
+            next: Some(nodes.next.clone()),
+        }
+    }
+}
+
+impl Overview {
+    /// Where nobody leads, the statuses are old, and nothing goes on.
+    pub fn of(mut parts: Vec<Part>, leader: &Leader) -> Self {
+        if let Leader::Missing { lease, since } = leader {
+            let reason = Reason::NoLeader {
+                lease: lease.clone(),
+                since: *since,
+            };
+            let part = Part {
+                subject: "operator".to_owned(),
+                verdict: Verdict::Halted,
+                summary: "what follows may be old".to_owned(),
+                nodes: None,
+                time: None,
+                problems: vec![Problem {
+                    reason: reason.code().to_owned(),
+                    count: None,
+                    nodes: vec![],
+                    message: reason.to_string(),
+                    next: Some(reason.next().into_owned()),
+                }],
+            };
+            parts.insert(0, part);
+        }
+        let verdicts = parts.iter().map(|part| part.verdict);
+        Overview {
+            verdict: verdicts.max().unwrap_or(Verdict::Complete),
+            parts,
+        }
+    }
+}
+
+pub fn of_hub(name: &str, generation: i64, status: &HubStatus) -> Part {
+    let conditions = &status.conditions;
+    let is_taken_up = status.observed_generation == Some(generation);
+    let complaints = ["RowsSkipped", "RenderFailed", "WriteFailed"];
+    let complaints = complaints.iter().filter_map(|type_| {
+        let told = conditions::find(conditions, type_)?;
+        (told.status == "True").then_some(told)
+    });
+    let complaints: Vec<&Condition> = complaints.collect();
+    let (verdict, first) = match kstatus::of_hub(conditions) {
+        _ if !is_taken_up => (Verdict::Progressing, None),
+        Standing::Failed(why) => (Verdict::Halted, Some(why)),
+        Standing::InProgress(why) => (Verdict::Degraded, Some(why)),
+        Standing::Current if !complaints.is_empty() => (Verdict::Degraded, None),
+        Standing::Current => (Verdict::Complete, None),
+    };
+    let others = complaints.into_iter().filter(|told| first != Some(*told));
+    let count = |count: Option<i32>| count.unwrap_or_default();
+    let skipped = match count(status.skipped_rows) {
+        0 => String::new(),
+        1 => ", 1 row skipped".to_owned(),
+        rows => format!(", {rows} rows skipped"),
+    };
+    let untold = match is_taken_up {
+        true => "",
+        false => "; the newest change of the hub is not taken up yet",
+    };
+    Part {
+        subject: format!("hub {name}"),
+        verdict,
+        summary: format!(
+            "{} nodes wanted, {} ready, {} failed{skipped}{untold}",
+            count(status.desired),
+            count(status.ready),
+            count(status.failed),
+        ),
+        nodes: None,
+        time: None,
+        problems: first
+            .into_iter()
+            .chain(others)
+            .map(|told| Problem::told(told, None))
+            .collect(),
+    }
+}
+
+pub fn of_form(form: FormTold, now: Timestamp) -> Part {
+    let FormStatus {
+        rollout,
+        conditions,
+        ..
+    } = form.status;
+    let rollout = rollout.as_ref();
+    let is_over = rollout.is_some_and(|rollout| rollout.completion_time.is_some());
+    let is_taken_up = form.status.observed_generation == Some(form.generation);
+    let invalid = conditions::find(conditions, "Valid").filter(|told| told.status == "False");
+    let (verdict, why) = match kstatus::of_form(conditions) {
+        Standing::Failed(why) if is_taken_up || invalid.is_some() => (Verdict::Halted, Some(why)),
+        _ if !is_taken_up => (Verdict::Progressing, None),
+        Standing::InProgress(why) if is_over => (Verdict::Degraded, Some(why)),
+        Standing::InProgress(why) | Standing::Failed(why) => (Verdict::Progressing, Some(why)),
+        Standing::Current => (Verdict::Complete, None),
+    };
+    let waiting = rollout.map(|rollout| rollout.waiting.as_slice());
+    let waiting = waiting.unwrap_or_default();
+    let mut problems: Vec<Problem> = vec![];
+    if let Some(invalid) = invalid {
+        let next = ConditionReason::named(&invalid.reason).map(next::correction);
+        problems.push(Problem::told(invalid, next));
+    } else if let Some(why) = why.filter(|_| waiting.is_empty()) {
+        problems.push(Problem::told(why, None));
+    }
+    problems.extend(waiting.iter().map(Problem::waiting));
+    Part {
+        subject: format!("form {}", form.name),
+        verdict,
+        summary: summary(form, rollout, is_taken_up),
+        nodes: counts(form.status, rollout),
+        time: rollout.and_then(|rollout| time(rollout, now)),
+        problems,
+    }
+}
+
+fn summary(form: FormTold, rollout: Option<&FormRolloutStatus>, is_taken_up: bool) -> String {
+    let window = match rollout.map(|rollout| (rollout.slots, rollout.window)) {
+        None => "no window: every change goes live at once".to_owned(),
+        Some((slots, None)) => format!("no window, {slots} slots in use"),
+        Some((slots, Some(window))) => format!("{slots} of {window} slots in use"),
+    };
+    let newer = match is_taken_up {
+        true => "",
+        false => "; the newest change of the form is not taken up yet",
+    };
+    format!("generation {}, {window}{newer}", form.generation)
+}
+
+fn counts(status: &FormStatus, rollout: Option<&FormRolloutStatus>) -> Option<NodeCounts> {
+    let total = status.total_nodes?;
+    Some(match rollout {
+        Some(rollout) => NodeCounts {
+            total,
+            ready: rollout.ready_updated_nodes,
+            updating: rollout.updating_nodes,
+            held: rollout.held_nodes,
+            failed: rollout.failed_nodes,
+        },
+        None => {
+            let ready = status.ready_nodes.unwrap_or_default();
+            NodeCounts {
+                total,
+                ready,
+                updating: total - ready,
+                held: 0,
+                failed: 0,
+            }
+        }
+    })
+}
+
+fn time(rollout: &FormRolloutStatus, now: Timestamp) -> Option<String> {
+    let ago = |at: Timestamp| short(now.duration_since(at));
+    let began = rollout.start_time?;
+    Some(
+        match (rollout.completion_time, rollout.estimated_completion) {
+            (Some(end), _) => format!(
+                "complete {} ago, after {}",
+                ago(end),
+                short(end.duration_since(began))
+            ),
+            (None, Some(end)) if end.duration_since(now) > SignedDuration::ZERO => format!(
+                "began {} ago; complete in about {} ({})",
+                ago(began),
+                short(end.duration_since(now)),
+                end.strftime("%H:%M:%S UTC")
+            ),
+            (None, _) => format!("began {} ago", ago(began)),
+        },
+    )
+}
+
+pub fn of_node(node: &NodeDigest) -> Part {
+    let conditions = &node.status.conditions;
+    let (verdict, why) = match kstatus::of_node(conditions) {
+        _ if node.deleting || conditions.is_empty() => (Verdict::Progressing, None),
+        Standing::Failed(why) => (Verdict::Degraded, Some(why)),
+        Standing::InProgress(why) => (Verdict::Progressing, Some(why)),
+        Standing::Current if node.status_is_current() => (Verdict::Complete, None),
+        Standing::Current => (Verdict::Progressing, None),
+    };
+    let state = match () {
+        () if node.deleting => "is being deleted",
+        () if node.held() => "held",
+        () => "live",
+    };
+    let status = &node.status;
+    Part {
+        subject: format!("node {}", node.key.name),
+        verdict,
+        summary: format!(
+            "{state}; form {}, hub {}; {} of {} resources ready, {} failed",
+            node.form,
+            node.hub,
+            status.ready_resources,
+            status.desired_resources,
+            status.failed_resources
+        ),
+        nodes: None,
+        time: None,
+        problems: why
+            .map(|why| Problem::told(why, None))
+            .into_iter()
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

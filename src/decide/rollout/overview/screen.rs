@@ -1,0 +1,147 @@
+//! How an overview reads: plain text, and on a terminal with colours and bars.
+
+use std::fmt::{self, Write};
+
+use crate::decide::rollout::overview::{NodeCounts, Overview, Part, Problem, Verdict};
+
+/// What the reader's screen shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Plain,
+    Terminal,
+}
+
+#[derive(Clone, Copy)]
+enum Colour {
+    Green,
+    Yellow,
+    Red,
+    Dim,
+    Bold,
+}
+
+const BAR_CHARS: i32 = 40;
+
+impl Style {
+    fn paint(self, colour: Colour, text: &str) -> String {
+        let code = match colour {
+            Colour::Green => "32",
+            Colour::Yellow => "33",
+            Colour::Red => "31",
+            Colour::Dim => "2",
+            Colour::Bold => "1",
+        };
+        match self {
+            Style::Plain => text.to_owned(),
+            Style::Terminal => format!("\x1b[{code}m{text}\x1b[0m"),
+        }
+    }
+
+    fn verdict(self, verdict: Verdict) -> String {
+        let colour = match verdict {
+            Verdict::Complete => Colour::Green,
+            Verdict::Progressing => Colour::Yellow,
+            Verdict::Degraded | Verdict::Halted => Colour::Red,
+        };
+        self.paint(colour, verdict.word())
+    }
+
+    /// A place for each part of the nodes; what is there at all has one at least.
+    fn bar(self, counts: &NodeCounts) -> String {
+        let failed = counts.failed.min(counts.updating);
+        let parts = [
+            (counts.ready, '#', Colour::Green),
+            (counts.updating - failed, '=', Colour::Yellow),
+            (failed, '!', Colour::Red),
+            (counts.held, '.', Colour::Dim),
+        ];
+        let (mut bar, mut left) = (String::new(), BAR_CHARS);
+        for (count, sign, colour) in parts {
+            let share = i64::from(BAR_CHARS) * i64::from(count) / i64::from(counts.total.max(1));
+            let share = i32::try_from(share).unwrap_or(BAR_CHARS);
+            let places = share.max(i32::from(count > 0)).min(left);
+            left -= places;
+            let places = sign.to_string().repeat(places.unsigned_abs() as usize);
+            bar.push_str(&self.paint(colour, &places));
+        }
+        let rest = " ".repeat(left.unsigned_abs() as usize);
+        format!("[{bar}{rest}]")
+    }
+}
+
+impl Overview {
+    pub fn screen(&self, style: Style) -> String {
+        let mut screen = String::new();
+        for part in &self.parts {
+            part.show(&mut screen, style)
+                .expect("writing to a String succeeds");
+        }
+        screen
+    }
+
+    /// A line on how far it is, where there is no screen to draw again.
+    pub fn line(&self) -> String {
+        let part = |part: &Part| {
+            let nodes = part.nodes.as_ref().map(|nodes| format!(": {nodes}"));
+            let nodes = nodes.unwrap_or_default();
+            format!("{} {}{nodes}", part.subject, part.verdict.word())
+        };
+        let parts: Vec<String> = self.parts.iter().map(part).collect();
+        parts.join("; ")
+    }
+}
+
+impl fmt::Display for NodeCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NodeCounts {
+            total,
+            ready,
+            updating,
+            held,
+            failed,
+        } = self;
+        write!(
+            f,
+            "{ready} of {total} updated and ready, {updating} updating, {held} held, {failed} failed"
+        )
+    }
+}
+
+impl Part {
+    fn show(&self, out: &mut String, style: Style) -> fmt::Result {
+        let subject = style.paint(Colour::Bold, &self.subject);
+        let verdict = style.verdict(self.verdict);
+        writeln!(out, "{subject}: {verdict}: {}", self.summary)?;
+        let mut line = |name: &str, value: &str| writeln!(out, "  {name:<10} {value}");
+        if let Some(counts) = &self.nodes {
+            line("nodes", &counts.to_string())?;
+            if style == Style::Terminal {
+                line("", &style.bar(counts))?;
+            }
+        }
+        if let Some(time) = &self.time {
+            line("time", time)?;
+        }
+        for problem in &self.problems {
+            line("why", &problem.why())?;
+            if let Some(next) = &problem.next {
+                line("next", next)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Problem {
+    fn why(&self) -> String {
+        let others = match self.count.and_then(|count| usize::try_from(count).ok()) {
+            Some(count) if count > self.nodes.len() => ", ...",
+            _ => "",
+        };
+        let nodes = match self.count {
+            Some(count) => format!(" ({count}: {}{others})", self.nodes.join(", ")),
+            None => String::new(),
+        };
+        format!("{}{nodes}: {}", self.reason, self.message)
+    }
+}

@@ -1,0 +1,376 @@
+//! What a command of somebody at the keyboard changes: which field or annotation, and what follows from that. lynqgate does the rest.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::form::{FormRolloutStatus, Phase};
+use crate::api::hub::HubStatus;
+use crate::api::policy::Rollout;
+use crate::api::{names, stamp};
+use crate::decide::node::digest::NodeDigest;
+use crate::decide::rollout::explain::FormTold;
+
+/// A change of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steering {
+    /// What it does, for whoever has to agree to it.
+    pub effect: String,
+    /// A merge patch.
+    pub patch: Value,
+}
+
+/// What a command refuses to do, and what to do in its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(String);
+
+type Steered = Result<Steering, Refusal>;
+
+fn refuse(why: String) -> Steered {
+    Err(Refusal(why))
+}
+
+fn annotate(name: &str, value: impl Into<Value>) -> Value {
+    json!({"metadata": {"annotations": {name: value.into()}}})
+}
+
+/// `policy`: the form's rollout, if it has one.
+pub fn pause(form: FormTold, policy: Option<&Rollout>) -> Steered {
+    let name = form.name;
+    match policy {
+        None => refuse(format!(
+            "form {name} has no spec.rollout: every change goes live at once, so there is nothing to pause. Set rollout.maxSkew first"
+        )),
+        Some(policy) if policy.paused => refuse(format!("form {name} is paused already")),
+        Some(_) => {
+            let (held, updating) = of(form).map_or((0, 0), |r| (r.held_nodes, r.updating_nodes));
+            Ok(Steering {
+                effect: format!(
+                    "pauses the rollout of form {name}: {}. {} on its way, and not stopped",
+                    stays(held),
+                    nodes(updating, "is", "are")
+                ),
+                patch: json!({"spec": {"rollout": {"paused": true}}}),
+            })
+        }
+    }
+}
+
+pub fn resume(form: FormTold, policy: Option<&Rollout>) -> Steered {
+    let name = form.name;
+    let rollout = of(form);
+    if policy.is_some_and(|policy| policy.paused) {
+        let held = rollout.map_or(0, |rollout| rollout.held_nodes);
+        let window = rollout.and_then(|rollout| rollout.window);
+        let window = window.map(|window| format!(", as long as fewer than {window} are not ready"));
+        return Ok(Steering {
+            effect: format!(
+                "resumes the rollout of form {name}: lynqgate releases {}{}",
+                held_nodes(held),
+                window.unwrap_or_default()
+            ),
+            patch: json!({"spec": {"rollout": {"paused": null}}}),
+        });
+    }
+    match rollout.map(|rollout| rollout.phase) {
+        Some(Phase::Failed) => refuse(format!(
+            "form {name} is not paused: its rollout is halted, because nodes failed. To go on without them: lynqgate retry {name}"
+        )),
+        _ => refuse(format!("form {name} is not paused")),
+    }
+}
+
+pub fn retry(form: FormTold, policy: Option<&Rollout>, now: Timestamp) -> Steered {
+    let name = form.name;
+    let failed = of(form).filter(|rollout| rollout.phase == Phase::Failed);
+    let Some(rollout) = failed else {
+        return refuse(format!("the rollout of form {name} is not halted"));
+    };
+    let paused = match policy {
+        Some(policy) if policy.paused => {
+            format!(". It stays paused until lynqgate resume {name}")
+        }
+        _ => String::new(),
+    };
+    Ok(Steering {
+        effect: format!(
+            "goes on with the rollout of form {name} although {} failed: {} still take their places of the window. lynqgate releases \
+             {}{paused}",
+            nodes(rollout.failed_nodes, "has", "have"),
+            if rollout.failed_nodes == 1 {
+                "it"
+            } else {
+                "they"
+            },
+            held_nodes(rollout.held_nodes),
+        ),
+        patch: annotate(names::RESUME, stamp::format(now)),
+    })
+}
+
+/// What everything may be released of at once.
+#[derive(Clone, Copy)]
+pub enum Forced<'a> {
+    Hub(&'a str, &'a HubStatus),
+    Form(FormTold<'a>),
+    Node(&'a NodeDigest),
+    StatefulSet(&'a str),
+}
+
+impl Forced<'_> {
+    fn name(&self) -> String {
+        match self {
+            Forced::Hub(name, _) => format!("hub {name}"),
+            Forced::Form(form) => format!("form {}", form.name),
+            Forced::Node(node) => format!("node {}", node.key.name),
+            Forced::StatefulSet(name) => format!("statefulset {name}"),
+        }
+    }
+
+    fn reach(&self) -> String {
+        match self {
+            Forced::Hub(_, status) => format!(
+                "all held nodes of its {} go live now",
+                nodes(status.desired.unwrap_or_default(), "", "")
+            ),
+            Forced::Form(form) => {
+                let held = of(*form).map_or(0, |rollout| rollout.held_nodes);
+                format!("{} live now", nodes_that(held, "held", "goes", "go"))
+            }
+            Forced::Node(_) => "its held content goes live now".to_owned(),
+            Forced::StatefulSet(_) => "all of its pods are updated now".to_owned(),
+        }
+    }
+}
+
+/// `is_on`: whether it is forced now.
+pub fn force(what: Forced, is_on: bool, off: bool) -> Steered {
+    let name = what.name();
+    match (is_on, off) {
+        (true, true) => Ok(Steering {
+            effect: format!(
+                "takes the force off {name}: its windows apply again to the next change"
+            ),
+            patch: annotate(names::FORCE_ROLLOUT, Value::Null),
+        }),
+        (false, true) => refuse(format!("{name} is not forced")),
+        (true, false) => refuse(format!(
+            "{name} is forced already. To take that off: lynqgate force {name} --off"
+        )),
+        (false, false) => Ok(Steering {
+            effect: format!(
+                "forces {name}: {}, and so does every later change. No window applies until lynqgate force {name} --off",
+                what.reach()
+            ),
+            patch: annotate(names::FORCE_ROLLOUT, names::TRUE),
+        }),
+    }
+}
+
+/// The node is forced until it is live.
+pub fn release(node: &NodeDigest) -> Steered {
+    let name = &node.key.name;
+    match () {
+        () if node.deleting => refuse(format!("node {name} is being deleted")),
+        () if !node.held() => refuse(format!("node {name} is not held")),
+        () if node.forced => refuse(format!(
+            "node {name} is forced already, and held all the same: lynqgate explain node {name}"
+        )),
+        () => Ok(Steering {
+            effect: format!(
+                "releases node {name}: its held content goes live now, whatever it waits for. It counts in the window while it is not \
+                 ready"
+            ),
+            patch: annotate(names::FORCE_ROLLOUT, names::TRUE),
+        }),
+    }
+}
+
+pub fn confirm(hub: &str, status: &HubStatus) -> Steered {
+    let held = [
+        (names::CONFIRM_DELETIONS, status.held_deletions),
+        (names::CONFIRM_CREATIONS, status.held_creations),
+    ];
+    let held = held.map(|(annotation, count)| Some((annotation, count.filter(|n| *n > 0)?)));
+    let effects = held.iter().flatten().map(|(annotation, count)| {
+        match *annotation == names::CONFIRM_DELETIONS {
+            true => format!(
+                "deletes {} of hub {hub} and their objects",
+                nodes(*count, "", "")
+            ),
+            false => format!("makes {} of hub {hub}", nodes(*count, "", "")),
+        }
+    });
+    let effects: Vec<String> = effects.collect();
+    if effects.is_empty() {
+        return refuse(format!(
+            "hub {hub} holds neither deletions nor creations back"
+        ));
+    }
+    let annotations: serde_json::Map<String, Value> = held
+        .into_iter()
+        .flatten()
+        .map(|(annotation, count)| (annotation.to_owned(), json!(count.to_string())))
+        .collect();
+    Ok(Steering {
+        effect: effects.join(", and "),
+        patch: json!({"metadata": {"annotations": annotations}}),
+    })
+}
+
+fn of(form: FormTold<'_>) -> Option<&FormRolloutStatus> {
+    form.status.rollout.as_ref()
+}
+
+fn nodes(count: i32, one: &str, many: &str) -> String {
+    nodes_that(count, "", one, many)
+}
+
+fn held_nodes(count: i32) -> String {
+    nodes_that(count, "held", "", "")
+}
+
+fn stays(held: i32) -> String {
+    nodes_that(held, "held", "stays held", "stay held")
+}
+
+fn nodes_that(count: i32, which: &str, one: &str, many: &str) -> String {
+    let (noun, verb) = match count {
+        1 => ("node", one),
+        _ => ("nodes", many),
+    };
+    let words = [&count.to_string(), which, noun, verb];
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::form::FormStatus;
+
+    fn status(phase: &str, held: i32, failed: i32) -> FormStatus {
+        let status = json!({"rollout": {
+            "phase": phase, "targetGeneration": 7, "totalNodes": 52, "updatedNodes": 23,
+            "updatingNodes": 1, "readyUpdatedNodes": 20, "heldNodes": held, "failedNodes": failed,
+            "slots": 3, "window": 3,
+        }});
+        serde_json::from_value(status).unwrap()
+    }
+
+    fn policy(paused: bool) -> Rollout {
+        serde_json::from_value(json!({"maxSkew": 3, "paused": paused})).unwrap()
+    }
+
+    fn said(steered: Steered) -> (String, Value) {
+        match steered {
+            Ok(Steering { effect, patch }) => (effect, patch),
+            Err(Refusal(why)) => (why, Value::Null),
+        }
+    }
+
+    #[test]
+    fn forms() {
+        let (goes, halted) = (status("InProgress", 29, 0), status("Failed", 29, 2));
+        let told = |status| FormTold {
+            name: "web",
+            generation: 7,
+            status,
+        };
+        let (on, off) = (policy(true), policy(false));
+        let pauses = |paused: Value| json!({"spec": {"rollout": {"paused": paused}}});
+        let resumed = annotate(names::RESUME, "2026-01-01T00:00:00.000Z");
+        let at = stamp::parse("2026-01-01T00:00:00Z").unwrap();
+        for (steered, effect, patch) in [
+            (
+                pause(told(&goes), Some(&off)),
+                "pauses the rollout of form web: 29 held nodes stay held. 1 node is on its way, and not stopped",
+                pauses(json!(true)),
+            ),
+            (
+                pause(told(&goes), Some(&on)),
+                "form web is paused already",
+                Value::Null,
+            ),
+            (
+                pause(told(&goes), None),
+                "form web has no spec.rollout: every change goes live at once, so there is nothing to pause. Set rollout.maxSkew first",
+                Value::Null,
+            ),
+            (
+                resume(told(&goes), Some(&on)),
+                "resumes the rollout of form web: lynqgate releases 29 held nodes, as long as fewer than 3 are not ready",
+                pauses(Value::Null),
+            ),
+            (
+                resume(told(&goes), Some(&off)),
+                "form web is not paused",
+                Value::Null,
+            ),
+            (
+                resume(told(&halted), Some(&off)),
+                "form web is not paused: its rollout is halted, because nodes failed. To go on without them: lynqgate retry web",
+                Value::Null,
+            ),
+            (
+                retry(told(&halted), Some(&on), at),
+                "goes on with the rollout of form web although 2 nodes have failed: they still take their places of the window. lynqgate \
+                 releases 29 held nodes. It stays paused until lynqgate resume web",
+                resumed,
+            ),
+            (
+                retry(told(&goes), Some(&off), at),
+                "the rollout of form web is not halted",
+                Value::Null,
+            ),
+            (
+                force(Forced::Form(told(&goes)), false, false),
+                "forces form web: 29 held nodes go live now, and so does every later change. No window applies until lynqgate force form \
+                 web --off",
+                annotate(names::FORCE_ROLLOUT, "true"),
+            ),
+            (
+                force(Forced::StatefulSet("db"), true, true),
+                "takes the force off statefulset db: its windows apply again to the next change",
+                annotate(names::FORCE_ROLLOUT, Value::Null),
+            ),
+        ] {
+            assert_eq!(said(steered), (effect.to_owned(), patch));
+        }
+    }
+
+    #[test]
+    fn a_hub_confirms_what_it_holds() {
+        let status = |deletions, creations| HubStatus {
+            held_deletions: deletions,
+            held_creations: creations,
+            ..HubStatus::default()
+        };
+        let annotations = |all: Value| json!({"metadata": {"annotations": all}});
+        for (deletions, creations, effect, patch) in [
+            (
+                None,
+                None,
+                "hub tenants holds neither deletions nor creations back",
+                Value::Null,
+            ),
+            (
+                Some(40),
+                None,
+                "deletes 40 nodes of hub tenants and their objects",
+                annotations(json!({"lynq.sh/confirm-deletions": "40"})),
+            ),
+            (
+                Some(1),
+                Some(400),
+                "deletes 1 node of hub tenants and their objects, and makes 400 nodes of hub tenants",
+                annotations(json!({
+                    "lynq.sh/confirm-deletions": "1", "lynq.sh/confirm-creations": "400",
+                })),
+            ),
+        ] {
+            let steered = confirm("tenants", &status(deletions, creations));
+            assert_eq!(said(steered), (effect.to_owned(), patch));
+        }
+    }
+}
