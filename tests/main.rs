@@ -6,6 +6,7 @@ mod auditor;
 mod bad_input;
 mod children;
 mod cluster;
+mod commands;
 mod datasource;
 mod dice;
 mod errors;

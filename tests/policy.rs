@@ -141,8 +141,8 @@ async fn force_on_a_form_lets_all_of_it_go() -> Result<()> {
         form
     };
     fleet.apply(&paused("web:2")).await?;
-    let summary = "the rollout of form \"web\" is paused, repairs included. Next: set rollout.paused: false on the form, or let one node go with the annotation \
-                   lynq.sh/force-rollout=true";
+    let summary = "the rollout of form \"web\" is paused, repairs included. Next: set rollout.paused: false on the form (lynqgate resume web), or release \
+                   one node with the annotation lynq.sh/force-rollout=true (lynqgate release NODE)";
     fleet
         .says(FORM, ("Held", "True", "Paused"), summary)
         .await?;

@@ -143,8 +143,7 @@ impl Connected {
             Err(ApiError::NotFound(_)) if key != first => return missing(None),
             Err(ApiError::NotFound(_)) => {
                 tell(format_args!(
-                    "whether an operator runs is not known, and the answer supposes it: there is no lease {namespace}/{} \
-                 (--operator-namespace names the operator's namespace)",
+                    "cannot tell whether an operator runs: there is no Lease {namespace}/{} (give its namespace with --operator-namespace)",
                     first.name
                 ));
                 return Leader::Leads;
@@ -152,7 +151,7 @@ impl Connected {
             // Who looks after a tenant need not be allowed to look into the operator's namespace.
             Err(reason) => {
                 tell(format_args!(
-                    "whether an operator runs could not be read, and the answer supposes it: lease {namespace}/{}: {reason}",
+                    "cannot tell whether an operator runs: Lease {namespace}/{}: {reason}",
                     key.name
                 ));
                 return Leader::Leads;

@@ -262,8 +262,12 @@ impl Reason {
                 "nothing, if that is over within seconds; else see the form's condition Valid, and, where that is True, the hub's \
                  conditions: WriteFailed says what keeps nodes from being written (kubectl describe lynqhub)"
             }
-            Reason::Paused { .. } => {
-                "set rollout.paused: false on the form, or let one node go with the annotation lynq.sh/force-rollout=true"
+            Reason::Paused { form } => {
+                return format!(
+                    "set rollout.paused: false on the form (lynqgate resume {form}), or release one node with the annotation \
+                     lynq.sh/force-rollout=true (lynqgate release NODE)"
+                )
+                .into();
             }
             Reason::DeletionsHeld { .. } => {
                 "mend the rows of the hub, or confirm its deletions: its condition DeletionsHeld says how"

@@ -46,9 +46,8 @@ pub fn pause(form: FormTold, policy: Option<&Rollout>) -> Steered {
             let (held, updating) = of(form).map_or((0, 0), |r| (r.held_nodes, r.updating_nodes));
             Ok(Steering {
                 effect: format!(
-                    "pauses the rollout of form {name}: {}. {} on its way, and not stopped",
-                    stays(held),
-                    nodes(updating, "is", "are")
+                    "pauses the rollout of form {name}: lynqgate releases no more of its nodes ({held} held). {} not stopped",
+                    nodes_that(updating, "updating", "is", "are")
                 ),
                 patch: json!({"spec": {"rollout": {"paused": true}}}),
             })
@@ -62,7 +61,7 @@ pub fn resume(form: FormTold, policy: Option<&Rollout>) -> Steered {
     if policy.is_some_and(|policy| policy.paused) {
         let held = rollout.map_or(0, |rollout| rollout.held_nodes);
         let window = rollout.and_then(|rollout| rollout.window);
-        let window = window.map(|window| format!(", as long as fewer than {window} are not ready"));
+        let window = window.map(|window| format!(", with at most {window} not ready at a time"));
         return Ok(Steering {
             effect: format!(
                 "resumes the rollout of form {name}: lynqgate releases {}{}",
@@ -86,6 +85,15 @@ pub fn retry(form: FormTold, policy: Option<&Rollout>, now: Timestamp) -> Steere
     let Some(rollout) = failed else {
         return refuse(format!("the rollout of form {name} is not halted"));
     };
+    if let Some(window) = rollout
+        .window
+        .filter(|window| *window <= rollout.failed_nodes)
+    {
+        return refuse(format!(
+            "nothing would be released: {} the window of {window}. Correct form {name}, or raise its rollout.maxSkew",
+            nodes_that(rollout.failed_nodes, "failed", "fills", "fill"),
+        ));
+    }
     let paused = match policy {
         Some(policy) if policy.paused => {
             format!(". It stays paused until lynqgate resume {name}")
@@ -94,15 +102,9 @@ pub fn retry(form: FormTold, policy: Option<&Rollout>, now: Timestamp) -> Steere
     };
     Ok(Steering {
         effect: format!(
-            "goes on with the rollout of form {name} although {} failed: {} still take their places of the window. lynqgate releases \
-             {}{paused}",
-            nodes(rollout.failed_nodes, "has", "have"),
-            if rollout.failed_nodes == 1 {
-                "it"
-            } else {
-                "they"
-            },
+            "goes on with the rollout of form {name}: lynqgate releases {}, and {} in the window{paused}",
             held_nodes(rollout.held_nodes),
+            nodes_that(rollout.failed_nodes, "failed", "stays", "stay"),
         ),
         patch: annotate(names::RESUME, stamp::format(now)),
     })
@@ -131,7 +133,7 @@ impl Forced<'_> {
         match self {
             Forced::Hub(_, status) => format!(
                 "all held nodes of its {} go live now",
-                nodes(status.desired.unwrap_or_default(), "", "")
+                nodes(status.desired.unwrap_or_default())
             ),
             Forced::Form(form) => {
                 let held = of(*form).map_or(0, |rollout| rollout.held_nodes);
@@ -194,11 +196,8 @@ pub fn confirm(hub: &str, status: &HubStatus) -> Steered {
     let held = held.map(|(annotation, count)| Some((annotation, count.filter(|n| *n > 0)?)));
     let effects = held.iter().flatten().map(|(annotation, count)| {
         match *annotation == names::CONFIRM_DELETIONS {
-            true => format!(
-                "deletes {} of hub {hub} and their objects",
-                nodes(*count, "", "")
-            ),
-            false => format!("makes {} of hub {hub}", nodes(*count, "", "")),
+            true => format!("deletes {} of hub {hub} and their objects", nodes(*count)),
+            false => format!("makes {} of hub {hub}", nodes(*count)),
         }
     });
     let effects: Vec<String> = effects.collect();
@@ -222,16 +221,12 @@ fn of(form: FormTold<'_>) -> Option<&FormRolloutStatus> {
     form.status.rollout.as_ref()
 }
 
-fn nodes(count: i32, one: &str, many: &str) -> String {
-    nodes_that(count, "", one, many)
+fn nodes(count: i32) -> String {
+    nodes_that(count, "", "", "")
 }
 
 fn held_nodes(count: i32) -> String {
     nodes_that(count, "held", "", "")
-}
-
-fn stays(held: i32) -> String {
-    nodes_that(held, "held", "stays held", "stay held")
 }
 
 fn nodes_that(count: i32, which: &str, one: &str, many: &str) -> String {
@@ -272,6 +267,7 @@ mod tests {
     #[test]
     fn forms() {
         let (goes, halted) = (status("InProgress", 29, 0), status("Failed", 29, 2));
+        let full = status("Failed", 29, 3);
         let told = |status| FormTold {
             name: "web",
             generation: 7,
@@ -284,7 +280,7 @@ mod tests {
         for (steered, effect, patch) in [
             (
                 pause(told(&goes), Some(&off)),
-                "pauses the rollout of form web: 29 held nodes stay held. 1 node is on its way, and not stopped",
+                "pauses the rollout of form web: lynqgate releases no more of its nodes (29 held). 1 updating node is not stopped",
                 pauses(json!(true)),
             ),
             (
@@ -299,7 +295,7 @@ mod tests {
             ),
             (
                 resume(told(&goes), Some(&on)),
-                "resumes the rollout of form web: lynqgate releases 29 held nodes, as long as fewer than 3 are not ready",
+                "resumes the rollout of form web: lynqgate releases 29 held nodes, with at most 3 not ready at a time",
                 pauses(Value::Null),
             ),
             (
@@ -314,9 +310,14 @@ mod tests {
             ),
             (
                 retry(told(&halted), Some(&on), at),
-                "goes on with the rollout of form web although 2 nodes have failed: they still take their places of the window. lynqgate \
-                 releases 29 held nodes. It stays paused until lynqgate resume web",
+                "goes on with the rollout of form web: lynqgate releases 29 held nodes, and 2 failed nodes stay in the window. It stays \
+                 paused until lynqgate resume web",
                 resumed,
+            ),
+            (
+                retry(told(&full), Some(&off), at),
+                "nothing would be released: 3 failed nodes fill the window of 3. Correct form web, or raise its rollout.maxSkew",
+                Value::Null,
             ),
             (
                 retry(told(&goes), Some(&off), at),

@@ -1,0 +1,315 @@
+//! The commands that show and steer a rollout, used on the real control plane as somebody on call would. What they print is a golden:
+//! after a change of a text run with `UPDATE_GOLDENS=1`, and read the difference. kstatus, the library of kubectl, Flux and Argo CD,
+//! says how the objects stand meanwhile.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::cluster::{Cluster, wait};
+use crate::operator::{self, root};
+use crate::tenants::{Fleet, SOON, condition};
+
+const FORM: (&str, &str) = ("LynqForm", "web");
+const HUB: (&str, &str) = ("LynqHub", "tenants");
+const ROWS: usize = 4;
+
+/// What was typed, and what was read.
+struct Terminal<'a> {
+    fleet: &'a Fleet,
+    kubeconfig: PathBuf,
+    transcript: String,
+}
+
+impl<'a> Terminal<'a> {
+    async fn open(cluster: &Cluster, fleet: &'a Fleet) -> Result<Self> {
+        Ok(Terminal {
+            fleet,
+            kubeconfig: cluster.kubeconfig_for(&operator::identity()).await?,
+            transcript: String::new(),
+        })
+    }
+
+    /// Runs `lynqgate LINE`; returns its exit status and what it printed.
+    async fn run(&self, line: &str) -> Result<(i32, String)> {
+        let output = Command::new(operator::program("lynqgate")?)
+            .args(line.split(' '))
+            .args(["--namespace", &self.fleet.namespace, "--kubeconfig"])
+            .arg(&self.kubeconfig)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let said = String::from_utf8([output.stdout, output.stderr].concat())?;
+        // The operator of the tests has no lease.
+        let lines = said
+            .lines()
+            .filter(|line| !line.starts_with("cannot tell whether an operator"));
+        let said = lines.map(|line| format!("{line}\n")).collect();
+        let code = output.status.code().context("it was not killed")?;
+        Ok((code, said))
+    }
+
+    /// The same, in the transcript; `code` is the exit status that it must have.
+    async fn types(&mut self, code: i32, line: &str) -> Result<()> {
+        let (exited, said) = self.run(line).await?;
+        ensure!(
+            exited == code,
+            "{line}: exit status {exited}, not {code}: {said}"
+        );
+        self.shows(line, &said, code);
+        Ok(())
+    }
+
+    /// The same once it reads as it should: the operator reports on what happens a moment later.
+    async fn sees(&mut self, code: i32, line: &str, part: &str) -> Result<()> {
+        let said = wait::until(line, SOON, async || {
+            let (exited, said) = self.run(line).await?;
+            let is_it = exited == code && said.contains(part);
+            ensure!(
+                is_it,
+                "exit status {exited}, and {part:?} is wanted in {said}"
+            );
+            Ok(said)
+        });
+        let said = said.await?;
+        self.shows(line, &said, code);
+        Ok(())
+    }
+
+    fn shows(&mut self, line: &str, said: &str, code: i32) {
+        let said = said.replace(&self.fleet.namespace, "NAMESPACE");
+        let lines: Vec<String> = said.lines().map(timeless).collect();
+        let lines = lines.join("\n");
+        self.transcript += &format!("$ lynqgate {line}\n{lines}\n[exit status {code}]\n\n");
+    }
+
+    fn close(self, golden: &str) -> Result<()> {
+        let path = root().join("tests/cases/commands").join(golden);
+        if std::env::var_os("UPDATE_GOLDENS").is_some() {
+            return Ok(std::fs::write(path, self.transcript)?);
+        }
+        let golden = std::fs::read_to_string(&path)?;
+        let read = self.transcript;
+        ensure!(read == golden, "this is read:\n{read}\nand not\n{golden}");
+        Ok(())
+    }
+
+    async fn kstatus(&self, (kind, name): (&str, &str)) -> Result<String> {
+        kstatus(&self.fleet.get(kind, name).await?).await
+    }
+
+    async fn until_kstatus(&self, of: (&str, &str), wanted: &str) -> Result<()> {
+        let what = format!("kstatus calls {of:?} {wanted}");
+        wait::until(&what, 3 * SOON, async || {
+            let found = self.kstatus(of).await?;
+            ensure!(found.starts_with(&format!("{wanted}: ")), "{found}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Without times, and the names that pods are given.
+fn timeless(line: &str) -> String {
+    if line.starts_with("  time ") {
+        return "  time       TIME".to_owned();
+    }
+    match line.split_once("; pod ") {
+        Some((before, after)) => {
+            let after = after.split_once(':').map_or("", |(_, after)| after);
+            format!("{before}; pod POD:{after}")
+        }
+        None => line.to_owned(),
+    }
+}
+
+/// What the Go library makes of an object.
+async fn kstatus(object: &Value) -> Result<String> {
+    static PROGRAM: tokio::sync::OnceCell<PathBuf> = tokio::sync::OnceCell::const_new();
+    let program = PROGRAM.get_or_try_init(async || {
+        let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kstatus");
+        let built = Command::new("go")
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(root().join("tests/kstatus"))
+            .status()
+            .await?;
+        ensure!(built.success(), "go build: {built}");
+        Ok(program)
+    });
+    let mut running = Command::new(program.await?)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut stdin = running.stdin.take().context("it is piped")?;
+    stdin.write_all(object.to_string().as_bytes()).await?;
+    drop(stdin);
+    let output = running.wait_with_output().await?;
+    ensure!(output.status.success(), "kstatus: {}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+async fn image(fleet: &Fleet, deployment: &str) -> Result<Value> {
+    let deployment = fleet.get("Deployment", deployment).await?;
+    Ok(deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "commands", ROWS).await?;
+    let form_of = |image: &str, max_skew: u32| fleet.form(image, json!(max_skew), 0);
+    let form = |image: &str| form_of(image, 1);
+    let mut terminal = Terminal::open(cluster, &fleet).await?;
+
+    fleet.apply(&form("web:1")).await?;
+    fleet.complete(ROWS, SOON).await?;
+    terminal
+        .sees(0, "status", "4 nodes wanted, 4 ready")
+        .await?;
+    terminal.types(0, "status node t0-web").await?;
+    for of in [FORM, HUB, ("LynqNode", "t0-web")] {
+        terminal.until_kstatus(of, "Current").await?;
+    }
+
+    terminal.types(1, "pause web").await?;
+    terminal.types(0, "pause web --dry-run").await?;
+    terminal.types(0, "pause web --yes").await?;
+    terminal.types(1, "pause web --yes").await?;
+    let mut paused = form("web:2");
+    paused["spec"]["rollout"]["paused"] = json!(true);
+    fleet.apply(&paused).await?;
+    terminal
+        .sees(
+            1,
+            "status form web",
+            "Paused (4: t0-web, t1-web, t2-web, ...)",
+        )
+        .await?;
+    terminal.until_kstatus(FORM, "InProgress").await?;
+    terminal
+        .until_kstatus(("LynqNode", "t3-web"), "InProgress")
+        .await?;
+    terminal.types(1, "retry web --yes").await?;
+    terminal.types(0, "release t3-web --yes").await?;
+    terminal.types(1, "release t3-web --yes").await?;
+    let node = fleet.get("LynqNode", "t3-web").await?;
+    let forced = &node["metadata"]["annotations"]["lynq.sh/force-rollout"];
+    ensure!(
+        forced.is_null(),
+        "t3-web is forced after its release: {forced}"
+    );
+    terminal
+        .sees(1, "status form web", "1 of 4 updated and ready")
+        .await?;
+    ensure!(image(&fleet, "t3-app").await? == "web:2" && image(&fleet, "t0-app").await? == "web:1");
+    terminal.types(0, "resume web --yes -o json").await?;
+    let (code, _) = terminal.run("status form web --watch --timeout 2m").await?;
+    ensure!(code == 0, "the watch of a good change ended with {code}");
+    terminal.types(1, "resume web --yes").await?;
+
+    fleet.apply(&form("web:3-broken")).await?;
+    let (code, watched) = terminal.run("status form web --watch --timeout 5m").await?;
+    ensure!(
+        code == 3,
+        "the watch of a bad change ended with {code}: {watched}"
+    );
+    let goes = "form web progressing: 0 of 4 updated and ready, 1 updating, 3 held, 0 failed\n";
+    ensure!(watched.contains(goes), "{watched}");
+    terminal
+        .sees(3, "status form web", "RolloutFailed (3:")
+        .await?;
+    terminal.until_kstatus(FORM, "Failed").await?;
+    terminal.types(1, "resume web --yes").await?;
+    terminal.types(1, "retry web --yes").await?;
+    fleet.apply(&form_of("web:3-broken", 2)).await?;
+    terminal
+        .sees(3, "status form web", "1 of 2 slots in use")
+        .await?;
+    terminal.types(0, "retry web --yes").await?;
+    terminal.until_kstatus(FORM, "InProgress").await?;
+
+    terminal.types(0, "force form web --yes").await?;
+    terminal.types(1, "force form web --yes").await?;
+    terminal
+        .sees(1, "status form web", "4 updating, 0 held")
+        .await?;
+    terminal.types(0, "force form web --off --yes").await?;
+    fleet.apply(&form("web:4")).await?;
+    let (code, _) = terminal.run("status form web --watch --timeout 2m").await?;
+    ensure!(code == 0, "the watch of a correction ended with {code}");
+
+    let mut hub = fleet.hub();
+    hub["spec"]["guard"] = json!({"maxDeletions": 1});
+    fleet.apply(&hub).await?;
+    let gone = "DELETE FROM tenants WHERE id IN ('t2', 't3')";
+    fleet.database.execute(gone).await?;
+    terminal
+        .sees(3, "status hub tenants", "TooManyDeletions")
+        .await?;
+    terminal.until_kstatus(HUB, "Failed").await?;
+    terminal.types(0, "confirm tenants --yes").await?;
+    wait::until("the nodes are deleted", SOON, async || {
+        let left = fleet.list("LynqNode").await?.len();
+        ensure!(left == 2, "{left} nodes are left");
+        Ok(())
+    })
+    .await?;
+    fleet.complete(2, SOON).await?;
+    terminal
+        .sees(0, "status hub tenants", "2 nodes wanted, 2 ready")
+        .await?;
+    terminal.types(1, "confirm tenants --yes").await?;
+    terminal.types(4, "status form nothing").await?;
+    terminal.close("rollout.txt")?;
+    fleet.retire().await
+}
+
+/// kubectl waits for the condition of the newest generation, and a form that no operator has seen is not ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_waits_for_a_form() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "kubectl", 2).await?;
+    let unseen = json!({
+        "apiVersion": "operator.lynq.sh/v1", "kind": "LynqHub", "metadata": {"name": "x", "generation": 1},
+        "status": {"observedGeneration": -1},
+    });
+    let told = kstatus(&unseen).await?;
+    ensure!(told.starts_with("InProgress"), "{told}");
+    for image in ["web:1", "web:2"] {
+        fleet.apply(&fleet.form(image, json!(1), 1)).await?;
+        let namespace = format!("--namespace={}", fleet.namespace);
+        let ready = [
+            "wait",
+            "--for=condition=Ready",
+            "--timeout=60s",
+            &namespace,
+            "lynqform/web",
+        ];
+        cluster.kubectl(&ready, None).await?.expect_success()?;
+        let form = fleet.get("LynqForm", "web").await?;
+        let complete = condition(&form, "RolloutComplete").context("it is told")?;
+        ensure!(complete["status"] == "True", "{form}");
+        ensure!(
+            image_of_all(&fleet).await? == [image, image],
+            "{image}: {form}"
+        );
+    }
+    fleet.retire().await
+}
+
+async fn image_of_all(fleet: &Fleet) -> Result<Vec<String>> {
+    let mut images = vec![];
+    for deployment in ["t0-app", "t1-app"] {
+        let image = image(fleet, deployment).await?;
+        images.push(image.as_str().unwrap_or_default().to_owned());
+    }
+    Ok(images)
+}
