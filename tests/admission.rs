@@ -117,7 +117,10 @@ impl Nodes {
         wait::until("the node's status is current", SOON, async || {
             let node = self.get(name).await?;
             let live = Some(annotation(&node, LIVE)).filter(|live| live.starts_with("1:"));
-            let current = node["status"]["observedGeneration"] == node["metadata"]["generation"]
+            // A node that says that it is held says the same of a newer generation later.
+            let held = condition(&node, "Held").is_some_and(|c| c["status"] == "True");
+            let current = (held
+                || node["status"]["observedGeneration"] == node["metadata"]["generation"])
                 && node["status"]["observedHash"].as_str() == live
                 && !node["metadata"]["finalizers"].is_null();
             let ready = live.is_none()

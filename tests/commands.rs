@@ -252,7 +252,7 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
     let gone = "DELETE FROM tenants WHERE id IN ('t2', 't3')";
     fleet.database.execute(gone).await?;
     terminal
-        .sees(3, "status hub tenants", "TooManyDeletions")
+        .sees(3, "status hub tenants", "2 nodes wanted, 4 ready")
         .await?;
     terminal.until_kstatus(HUB, "Failed").await?;
     terminal.types(0, "confirm tenants --yes").await?;

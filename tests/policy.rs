@@ -70,8 +70,8 @@ async fn canaries_go_first() -> Result<()> {
     let pod = broken.and_then(|pod| pod["metadata"]["name"].as_str());
     let pod = pod.context("the broken pod")?;
     let said = format!(
-        "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: the new pods are not all available (1 of 2 pods \
-         is not), and 1 old stays; 1/1 available, at most 0 may be missing; pod {pod}: container app: its image web:2-broken cannot be pulled)"
+        "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: 1 of 2 pods \
+         is not available, 1 old pod stays; 1 of 1 available (maxUnavailable 0); pod {pod}: container app: its image web:2-broken cannot be pulled)"
     );
     let next = "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate \
                 explain node tells what one waits for; if its content cannot become ready, correct the form";
@@ -357,7 +357,7 @@ async fn the_hubs_window_and_what_goes_past_it_are_told() -> Result<()> {
     fleet.apply(&plain("web:1")).await?;
     fleet.complete(3, SOON).await?;
     let started =
-        "nodes with changed content are released; no window of its own, but the hub's of 1";
+        "nodes with changed content are released; no maxSkew of its own, but 1 of the hub";
     fleet.event("web", "RolloutStarted", started).await?;
     counts(format!(
         "lynqgate_hub_window_nodes{{namespace=\"{namespace}\",hub=\"tenants\"}} 1"

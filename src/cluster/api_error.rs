@@ -1,5 +1,7 @@
 //! What became of a request that failed, as callers can act on it: by the reason and the causes in the API server's status.
 
+use std::error::Error;
+
 use kube::core::Status;
 use kube::core::response::{StatusCause, reason};
 
@@ -56,7 +58,7 @@ impl ApiError {
     /// `known` are texts that everybody may read.
     pub fn of(error: kube::Error, known: &[&str]) -> Self {
         let kube::Error::Api(status) = error else {
-            return ApiError::Unavailable(error.to_string());
+            return ApiError::Unavailable(unanswered(&error));
         };
         let message = without_values(&status.message, known);
         let reason = reason_of(&status);
@@ -81,6 +83,20 @@ impl ApiError {
         } else {
             ApiError::Refused(message)
         }
+    }
+}
+
+/// Why there is no answer: what the layers above the connection add says less than its own error.
+fn unanswered(error: &kube::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    match error {
+        kube::Error::Service(_) | kube::Error::HyperError(_) => {
+            format!("the API server does not answer: {cause}")
+        }
+        error => error.to_string(),
     }
 }
 

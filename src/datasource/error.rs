@@ -112,6 +112,17 @@ impl SourceError {
         )
     }
 
+    /// Whether the database, or whoever answers in its place, is well, and what the hub asks it for is not.
+    pub fn is_of_the_data(&self) -> bool {
+        use SourceError::*;
+        let is_written = matches!(
+            self,
+            Malformed { .. } | Nested { .. } | Lost { .. } | NoMapping { .. } | TooLarge { .. }
+        );
+        let is_missing = matches!(self, UnknownDatabase { .. } | TableMissing { .. });
+        self.is_certain() || is_missing || is_written
+    }
+
     /// What went wrong while this setting was asked for.
     pub fn of_session(self, setting: &'static str) -> Self {
         match self {

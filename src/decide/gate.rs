@@ -167,6 +167,12 @@ pub fn decide(write: &Write, now: Timestamp) -> Result<Decision, Denial> {
             name(write)
         ));
     }
+    let old = write.old.filter(|_| write.user != write.operator);
+    for name in next.state.undone(old, write.new) {
+        warnings.push(format!(
+            "{name}: only lynqgate sets this annotation; the change is undone"
+        ));
+    }
     let mut patch = next.state.patch(write.new);
     if let Some(stored) = next.stored {
         patch.extend(state::as_stored(stored, &write.new.content.lists));

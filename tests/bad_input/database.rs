@@ -37,11 +37,19 @@ fn server(name: &'static str, server: Value, message: &'static str) -> Case {
     }
 }
 
+/// The server is well.
+fn source(name: &'static str, changed: Value, message: &'static str) -> Case {
+    Case {
+        reason: "SourceInvalid",
+        ..server(name, changed, message)
+    }
+}
+
 fn table(name: &'static str, sql: &'static str, mend: &'static str, message: &'static str) -> Case {
     Case {
         sql,
         mend,
-        ..server(name, json!({}), message)
+        ..source(name, json!({}), message)
     }
 }
 
@@ -72,17 +80,20 @@ fn cases(product: Product) -> Vec<Case> {
             json!({"host": "no-such-host.invalid"}),
             "cannot reach the database at no-such-host.invalid:{port}: the host name is unknown; check source host and port, and that the network allows it",
         ),
-        server(
-            "missing Secret",
-            json!({"passwordRef": {"name": "nowhere"}}),
-            "Secret \"nowhere\" in namespace {namespace}, named by spec.source.{source}.passwordRef, does not exist; create it, or correct the name",
-        ),
-        server(
+        Case {
+            reason: "SecretNotFound",
+            ..server(
+                "missing Secret",
+                json!({"passwordRef": {"name": "nowhere"}}),
+                "Secret \"nowhere\" in namespace {namespace}, named by spec.source.{source}.passwordRef, does not exist; create it, or correct the name",
+            )
+        },
+        source(
             "Secret without the key",
             json!({"passwordRef": {"key": "pass"}}),
             "Secret \"database\" in namespace {namespace}, named by spec.source.{source}.passwordRef, has no key \"pass\"; its keys are [\"password\"]; add it, or correct passwordRef",
         ),
-        server(
+        source(
             "Secret with bytes",
             json!({"passwordRef": {"name": "bytes", "key": "password"}}),
             "Secret \"bytes\" in namespace {namespace}, named by spec.source.{source}.passwordRef, has no text under key \"password\"; put the password there as UTF-8",
@@ -97,12 +108,12 @@ fn cases(product: Product) -> Vec<Case> {
             json!({"username": "nobody"}),
             "the database denies user \"nobody\" access; check the user name and the Secret with the password, and whether it must use TLS (tls is disabled here)",
         ),
-        server(
+        source(
             "unknown table",
             json!({"table": "tenant"}),
             "there is no table or view {q}tenant{q}; create it, or correct the name (anything but a name belongs into a view)",
         ),
-        server(
+        source(
             "SQL for a table",
             json!({"table": "tenants WHERE active = 1"}),
             "there is no table or view {q}tenants WHERE active = 1{q}; create it, or correct the name (anything but a name belongs into a view)",
@@ -156,22 +167,25 @@ fn cases(product: Product) -> Vec<Case> {
         ),
         ],
         Product::Postgresql => vec![
-            server(
+            source(
                 "unknown database",
                 json!({"database": "nowhere"}),
                 "there is no database \"nowhere\" on the server; check its name",
             ),
-            server(
+            source(
                 "unknown schema",
                 json!({"table": "crm.tenants"}),
                 "there is no table or view \"crm\".\"tenants\"; create it, or correct the name (anything but a name belongs into a view)",
             ),
-            table(
+            Case {
+                reason: "DatabaseConnectionFailed",
+                ..table(
                 "a view that cannot be computed",
                 "ALTER TABLE tenants RENAME TO renters; CREATE VIEW tenants AS SELECT id, 1 / (SELECT COUNT(*) - 2 FROM renters) active, url, plan, image FROM renters",
                 "DROP VIEW tenants; ALTER TABLE renters RENAME TO tenants",
                 "the database refused with error 22012: the view cannot be computed from the data that are there; mend the view or the data",
-            ),
+            )
+            },
         ],
     });
     cases

@@ -125,7 +125,7 @@ async fn all_rows_gone(cluster: &Cluster, product: Product) -> Result<()> {
         .await?;
     let missing = "there is no table or view {q}tenants{q}; create it, or correct the name (anything but a name belongs into a view)";
     fleet
-        .says(HUB, ("Ready", "False", "DatabaseConnectionFailed"), missing)
+        .says(HUB, ("Ready", "False", "SourceInvalid"), missing)
         .await?;
     let hub = fleet.get("LynqHub", "tenants").await?;
     ensure!(
@@ -407,7 +407,7 @@ async fn a_join_without_a_condition(cluster: &Cluster) -> Result<()> {
         .await?;
     let said = "too many rows: more than 100000 are active or undecided. Nothing was changed. Correct \
                 the table, or read a view that has fewer rows";
-    let failed = ("Ready", "False", "DatabaseConnectionFailed");
+    let failed = ("Ready", "False", "SourceInvalid");
     fleet.says(HUB, failed, said).await?;
     ensure!(
         fleet.versions(&["LynqNode", "ConfigMap"]).await? == before,

@@ -296,7 +296,7 @@ async fn schema_changed(cluster: &Cluster, product: Product) -> Result<()> {
     let before = fleet.versions(&["LynqNode", "ConfigMap"]).await?;
     let rename = |from: &str, to: &str| format!("ALTER TABLE tenants RENAME COLUMN {from} TO {to}");
     fleet.database.execute(&rename("plan", "tier")).await?;
-    let gone = ("Ready", "False", "DatabaseConnectionFailed");
+    let gone = ("Ready", "False", "SourceInvalid");
     let said =
         "{q}tenants{q} has no column \"plan\"; correct the hub's value mappings or the table";
     fleet.says(hub, gone, said).await?;

@@ -38,6 +38,8 @@ const EDITED: &[ConditionOf] = &[("LynqNode", "Edited")];
 pub enum ConditionReason {
     DatabaseConnected,
     DatabaseConnectionFailed,
+    SecretNotFound,
+    SourceInvalid,
     InvalidSpec,
     AllRowsUsable,
     UnusableRows,
@@ -127,6 +129,8 @@ impl ConditionReason {
         match self {
             Self::DatabaseConnected => ("DatabaseConnected", HUB_READY),
             Self::DatabaseConnectionFailed => ("DatabaseConnectionFailed", HUB_READY),
+            Self::SecretNotFound => ("SecretNotFound", HUB_READY),
+            Self::SourceInvalid => ("SourceInvalid", HUB_READY),
             Self::InvalidSpec => ("InvalidSpec", HUB_READY),
             Self::AllRowsUsable => ("AllRowsUsable", ROWS_SKIPPED),
             Self::UnusableRows => ("UnusableRows", ROWS_SKIPPED),

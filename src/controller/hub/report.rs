@@ -156,8 +156,8 @@ pub async fn problem(
     world.metrics.reconciled("lynqhub", false);
     let complaint = Complaint {
         event: match problem.reason {
-            ConditionReason::DatabaseConnectionFailed => READY.event,
-            _ => EventReason::InvalidSpec,
+            ConditionReason::InvalidSpec => EventReason::InvalidSpec,
+            _ => READY.event,
         },
         ..READY
     };

@@ -43,14 +43,10 @@ impl Problem {
     }
 
     /// The Secret or the ConfigMap is not there, or not as it must be.
-    fn missing(message: String) -> Self {
-        Problem::source("SourceMissing", message)
-    }
-
-    fn source(code: &'static str, message: String) -> Self {
+    fn missing(reason: ConditionReason, message: String) -> Self {
         Problem {
-            code,
-            reason: ConditionReason::DatabaseConnectionFailed,
+            code: "SourceMissing",
+            reason,
             message,
         }
     }
@@ -311,10 +307,20 @@ async fn collect_once(source: &DataSource, wanted: Wanted<'_>) -> Collected {
 }
 
 fn finish(collected: Collected, named: &str) -> Result<Rows, Problem> {
-    let (collector, count) =
-        collected.map_err(|error| Problem::source(error.code(), format!("{named}{error}")))?;
+    let (collector, count) = collected.map_err(|error| Problem {
+        code: error.code(),
+        reason: match error.is_of_the_data() {
+            true => ConditionReason::SourceInvalid,
+            false => ConditionReason::DatabaseConnectionFailed,
+        },
+        message: format!("{named}{error}"),
+    })?;
     let rows = collector.finish(count);
-    rows.map_err(|error| Problem::source("TooManyRows", format!("{named}{error}")))
+    rows.map_err(|error| Problem {
+        code: "TooManyRows",
+        reason: ConditionReason::SourceInvalid,
+        message: format!("{named}{error}"),
+    })
 }
 
 /// What the hub and its Secrets say now.
@@ -383,27 +389,33 @@ async fn text_of(
         return Err(no_key(&named, &secret, key, &format!("correct {field}")));
     };
     String::from_utf8(bytes).map_err(|_| {
-        Problem::missing(format!(
-            "{named}, has no text under key {key:?}; put the {what} there as UTF-8"
-        ))
+        let why = format!("{named}, has no text under key {key:?}; put the {what} there as UTF-8");
+        Problem::missing(ConditionReason::SourceInvalid, why)
     })
 }
 
 async fn found(world: &World, key: &ObjectKey, named: &str) -> Result<Value, Problem> {
     world.objects.get(key).await.map_err(|error| match error {
-        ApiError::NotFound(_) => Problem::missing(format!(
-            "{named}, does not exist; create it, or correct the name"
-        )),
-        error => Problem::missing(format!("{named}, cannot be read: {error}")),
+        ApiError::NotFound(_) => {
+            let reason = match key.kind.kind.as_str() {
+                "Secret" => ConditionReason::SecretNotFound,
+                _ => ConditionReason::SourceInvalid,
+            };
+            let why = format!("{named}, does not exist; create it, or correct the name");
+            Problem::missing(reason, why)
+        }
+        error => {
+            let why = format!("{named}, cannot be read: {error}");
+            Problem::missing(ConditionReason::DatabaseConnectionFailed, why)
+        }
     })
 }
 
 fn no_key(named: &str, object: &Value, key: &str, or: &str) -> Problem {
     let data = object["data"].as_object();
     let keys: Vec<&String> = data.into_iter().flat_map(|data| data.keys()).collect();
-    Problem::missing(format!(
-        "{named}, has no key {key:?}; its keys are {keys:?}; add it, or {or}"
-    ))
+    let why = format!("{named}, has no key {key:?}; its keys are {keys:?}; add it, or {or}");
+    Problem::missing(ConditionReason::SourceInvalid, why)
 }
 
 pub fn secret_key(namespace: &str, name: &str) -> ObjectKey {

@@ -24,7 +24,7 @@ use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Plan;
 use crate::decide::rollout::not_reached;
 use crate::decide::rollout::reason::{Names, Reason};
-use crate::decide::rollout::status::{FormState, ROLLOUT_COMPLETE};
+use crate::decide::rollout::status::{Force, FormState, ROLLOUT_COMPLETE, windows};
 use crate::decide::shared::backoff::Backoff;
 
 /// A form's status is written at once when its phase changes, its counts at most this often.
@@ -283,6 +283,18 @@ impl RolloutReconciler<'_> {
         Ok(())
     }
 
+    fn windows(&self, form: &Form, force: Option<Force>) -> String {
+        let own = form
+            .spec
+            .as_ref()
+            .ok()
+            .and_then(|spec| spec.rollout.as_ref());
+        let hub = self.world.hubs.get(&self.key.0, &self.key.1);
+        let hub = hub.and_then(|hub| Some(hub.spec.as_ref().ok()?.rollout.as_ref()?.max_skew));
+        let own = own.map(|own| own.max_skew).unwrap_or_default();
+        windows(force, own, hub.unwrap_or_default())
+    }
+
     /// Why the form cannot be rendered, if it cannot.
     fn invalid(&self, form: &Form) -> Option<(ConditionReason, String)> {
         let (namespace, name) = &self.key;
@@ -369,7 +381,8 @@ impl RolloutReconciler<'_> {
                 Some(Reason::Paused { .. }) => "wait: rollout.paused is set",
                 _ => "are released",
             };
-            let note = format!("nodes with changed content {go}; {}", state.windows());
+            let windows = self.windows(form, state.force);
+            let note = format!("nodes with changed content {go}; {windows}");
             self.world
                 .events
                 .tell(&about, EventReason::RolloutStarted, note);
@@ -392,8 +405,12 @@ impl RolloutReconciler<'_> {
         if news(status) != news(before)
             && let Some(blocked) = state.and_then(|state| state.blocked.as_ref())
         {
+            // That is so at each change for a moment; whatever keeps it so has events of its own.
+            let is_worth_it = blocked.word() != ConditionReason::NotRendered;
             let (word, told) = (EventReason::Of(blocked.word()), blocked.announcement());
-            self.world.events.tell(&about, word, told.to_string());
+            if is_worth_it {
+                self.world.events.tell(&about, word, told.to_string());
+            }
         }
         if let Some(state) = state
             && is_throttled(state.blocked.as_ref().map(Reason::word))

@@ -160,6 +160,20 @@ impl<'a> State<'a> {
         patch
     }
 
+    /// The annotations of the state that a write sets to something else.
+    pub fn undone<'s>(
+        &'s self,
+        old: Option<&'s Node>,
+        new: &'s Node,
+    ) -> impl Iterator<Item = &'static str> + 's {
+        self.annotations()
+            .into_iter()
+            .filter_map(move |(name, wanted)| {
+                let set = new.annotation(name);
+                (set != old?.annotation(name) && set != wanted).then_some(name)
+            })
+    }
+
     /// What of the state `new` does not have, stamps of earlier calls aside.
     pub fn mismatch(&self, new: &Node) -> Option<&'static str> {
         for (name, wanted) in self.annotations() {

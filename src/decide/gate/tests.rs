@@ -10,6 +10,7 @@ mod force;
 mod histories;
 mod hostile;
 mod ungated;
+mod warned;
 
 const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
 const USER: &str = "alice";

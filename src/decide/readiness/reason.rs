@@ -82,7 +82,7 @@ pub enum Reason {
         reason: String,
         message: String,
     },
-    #[error("{name}: {updated}/{} updated, at most {max_surge} extra at a time; {availability}{}", .availability.replicas, standstill(.max_surge, .availability))]
+    #[error("{name}: {updated} of {} pods updated (maxSurge {max_surge}); {availability}{}", .availability.replicas, standstill(.max_surge, .availability))]
     UpdatingPods {
         name: String,
         updated: u32,
@@ -306,14 +306,16 @@ fn because(reason: &str, message: &str) -> String {
 
 /// Which pods are not available the status does not say; as a rule the new ones, for else the old ones would go.
 fn old_pods(old: u32, pods: u32, unavailable: u32) -> String {
+    let stay = if old == 1 {
+        "old pod stays"
+    } else {
+        "old pods stay"
+    };
     match unavailable {
-        0 => format!("all pods are updated, {old} old left"),
+        0 => format!("all pods are updated; {old} {stay}"),
         n => {
             let are = if n == 1 { "is" } else { "are" };
-            let stay = if old == 1 { "stays" } else { "stay" };
-            format!(
-                "the new pods are not all available ({n} of {pods} pods {are} not), and {old} old {stay}"
-            )
+            format!("{n} of {pods} pods {are} not available, {old} {stay}")
         }
     }
 }
@@ -333,7 +335,7 @@ fn last_seen(observed: &Option<i64>) -> String {
 fn standstill(max_surge: &u32, availability: &Availability) -> &'static str {
     let is_rolling = *max_surge > 0 || availability.may_be_missing > 0;
     if is_rolling && !availability.is_met() {
-        ", so no available old pod may be stopped yet"
+        ", so the controller stops no old pod yet"
     } else {
         ""
     }

@@ -41,7 +41,7 @@ impl fmt::Display for Availability {
         } = self;
         write!(
             f,
-            "{available}/{replicas} available, at most {may_be_missing} may be missing"
+            "{available} of {replicas} available (maxUnavailable {may_be_missing})"
         )
     }
 }

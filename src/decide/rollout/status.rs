@@ -74,6 +74,18 @@ impl fmt::Display for Force {
     }
 }
 
+/// The windows that apply, as the specs have them: what a percentage comes to is not known before the form's nodes are there.
+pub fn windows(force: Option<Force>, own: Skew, hub: Skew) -> String {
+    let none = Skew::Count(0);
+    match (force, own == none, hub == none) {
+        (Some(force), ..) => format!("no window applies: {force}"),
+        (None, false, false) => format!("maxSkew {own}, and {hub} of the hub"),
+        (None, false, true) => format!("maxSkew {own}"),
+        (None, true, false) => format!("no maxSkew of its own, but {hub} of the hub"),
+        (None, true, true) => "no maxSkew".to_owned(),
+    }
+}
+
 impl FormState {
     /// Whether its status has a part about the rollout, were there no policy of its own.
     pub fn is_told(&self) -> bool {
@@ -85,17 +97,6 @@ impl FormState {
             ..
         } = self.rollout;
         windowed || self.force.is_some() || slots > 0 || held_nodes > 0 || unwritten_nodes > 0
-    }
-
-    /// Which windows apply.
-    pub fn windows(&self) -> String {
-        match (self.force, self.window, self.hub_window) {
-            (Some(force), ..) => format!("no window applies: {force}"),
-            (None, Some(own), Some(hub)) => format!("window {own}, and the hub's of {hub}"),
-            (None, Some(own), None) => format!("window {own}"),
-            (None, None, Some(hub)) => format!("no window of its own, but the hub's of {hub}"),
-            (None, None, None) => "no window".to_owned(),
-        }
     }
 
     /// What an event on the hub says of a window that is full, in Lynq's words.

@@ -168,7 +168,9 @@ pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
         (Some(hold), None) if hold.is_brief() => SignedDuration::from_secs(10),
         (Some(_), None) => SignedDuration::ZERO,
         (Some(hold), Some(told)) if is_news(hold, told) => SignedDuration::ZERO,
-        (_, Some(_)) => SignedDuration::from_mins(10),
+        (Some(hold), Some(told)) if hold.reason.as_str() == told => SignedDuration::from_mins(10),
+        // As long as it takes to write a large fleet.
+        (_, Some(_)) => SignedDuration::from_mins(2),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::decide::rollout::reason::{Advice, Reason};
-use crate::decide::rollout::status::FormState;
+use crate::decide::rollout::status::{FormState, windows};
 
 pub fn state_of(snapshot: &Snapshot, second: i64) -> FormState {
     plan(snapshot, at(second)).forms["web"].clone()
@@ -28,7 +28,8 @@ fn force_is_told_as_long_as_it_is_there() {
                 "all 3 nodes run the newest content and are ready; {force}, until it is taken off"
             )
         );
-        assert_eq!(state.windows(), force);
+        let told = windows(state.force, Skew::Count(2), Skew::Count(0));
+        assert_eq!(told, force);
     }
     let mut snapshot = fleet("yyy", 2);
     snapshot.nodes.get_mut("n0").unwrap().forced = true;
@@ -39,21 +40,21 @@ fn force_is_told_as_long_as_it_is_there() {
 #[test]
 fn the_hubs_window_is_told_by_a_form_without_one() {
     for (own, hub, told, width, waves_left) in [
-        (0, 0, "no window", false, None),
+        (0, 0, "no maxSkew", false, None),
         (
             0,
             2,
-            "no window of its own, but the hub's of 2",
+            "no maxSkew of its own, but 2 of the hub",
             true,
             Some(1),
         ),
-        (3, 0, "window 3", true, Some(1)),
-        (3, 1, "window 3, and the hub's of 1", true, Some(2)),
+        (3, 0, "maxSkew 3", true, Some(1)),
+        (3, 1, "maxSkew 3, and 1 of the hub", true, Some(2)),
     ] {
         let mut snapshot = fleet("yxx", own);
         snapshot.hub_skew = Skew::Count(hub);
         let rolling = state_of(&snapshot, 1);
-        assert_eq!(rolling.windows(), told);
+        assert_eq!(windows(None, Skew::Count(own), Skew::Count(hub)), told);
         assert_eq!(rolling.rollout.waves_left, waves_left, "{told}");
         assert_eq!(rolling.is_told(), width, "{told}");
         snapshot.nodes = fleet("yyy", own).nodes;
