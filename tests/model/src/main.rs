@@ -1,7 +1,7 @@
 //! Checks the ledger's rules in every state of a few small worlds, and that each way to get them wrong is found.
 //!
 //! Without arguments: a table of all of it. With the name of a mutant: the steps by which that one does harm; with
-//! `traces`: those of all. It says yes or no and must not decide what the rules are: docs/SAFETY.md, "Model".
+//! `traces`: those of all. It says yes or no and must not decide what the rules are: docs/proofs/model.md.
 
 mod bounds;
 mod check;

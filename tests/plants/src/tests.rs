@@ -1,4 +1,4 @@
-//! The list, the proofs and docs/SAFETY.md say the same. Held by reading text, as tests/tidy.rs does.
+//! The list, the proofs and docs/proofs/planted-bugs.md say the same. Held by reading text, as tests/tidy.rs does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,8 +47,8 @@ fn a_proof_plays_what_the_list_says_it_finds() {
 /// The numbers are those of a run, and change; all else is the list's.
 #[test]
 fn the_docs_have_the_list() {
-    let safety = fs::read_to_string(root().join("docs/SAFETY.md")).expect("docs/SAFETY.md");
-    let table = safety.split("| plant | what it does |").nth(1);
+    let page = fs::read_to_string(root().join("docs/proofs/planted-bugs.md")).expect("the page");
+    let table = page.split("| plant | what it does |").nth(1);
     let rows: Vec<&str> = table
         .expect("the table of planted bugs")
         .lines()

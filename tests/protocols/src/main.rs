@@ -1,5 +1,5 @@
 //! Models of the protocols beside the window, each in every order of its reads and writes, and with planted bugs. They say whether the
-//! rules hold, and must not decide what they are: docs/SAFETY.md.
+//! rules hold, and must not decide what they are: docs/proofs/protocols.md.
 
 mod maintenance;
 mod partition;

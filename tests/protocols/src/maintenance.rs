@@ -1,5 +1,6 @@
 //! Two operators, one Kubernetes node, and every order of their reads and writes: the decisions are the product's own
-//! (`decide::maintenance::step`), the shell is its rules. It says whether they hold, and must not decide what they are: docs/SAFETY.md.
+//! (`decide::maintenance::step`), the shell is its rules. It says whether they hold, and must not decide what they are:
+//! docs/proofs/protocols.md.
 
 mod protocol;
 mod state;
