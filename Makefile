@@ -73,6 +73,7 @@ prove: ## The long proofs: every state of the model, 50,000 seeds, the planted b
 	$(MAKE) plants
 	cargo test --workspace --test main -- --ignored --exact partition::tenants::a_window_of_fifty_tenants_breaks_one_pod_each_beside_a_maintenance
 	cargo test --workspace --test main -- --ignored --exact partition::alerts::they_fire_for_the_stateful_set_that_waits_and_for_no_other
+	cargo test --workspace --test main -- --ignored alerts::
 	$(MAKE) chaos DURATION=$(or $(DURATION),3600)
 	$(MAKE) fuzz DURATION=$(or $(DURATION),3600)
 	$(MAKE) fuzz-plants

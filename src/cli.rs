@@ -3,7 +3,9 @@
 // These panic where nobody reads any more: see `output`.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod complete;
 mod connection;
+mod diff;
 mod drain;
 mod eval;
 mod explain;
@@ -24,7 +26,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use steer::{Verb, steer};
 
@@ -45,6 +47,8 @@ enum Command {
     Status(status::Arguments),
     /// Tell why a node or a form waits, what must happen, and when that may be.
     Explain(explain::Arguments),
+    /// Show what the release of held nodes would change. Values of Secrets are left out.
+    Diff(diff::Arguments),
     /// Release no more nodes of a form, until `resume`.
     Pause(steer::OfForm),
     /// End a pause.
@@ -112,6 +116,8 @@ fn as_lynqs(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 pub fn main() -> ExitCode {
+    // Answers a shell that asks for a completion, and goes on otherwise.
+    clap_complete::CompleteEnv::with_factory(Arguments::command).complete();
     let done = match Arguments::parse_from(as_lynqs(std::env::args_os())).command {
         Command::Run(arguments) => run::run(*arguments),
         Command::Status(arguments) => match status::status(&arguments) {
@@ -119,6 +125,7 @@ pub fn main() -> ExitCode {
             Err(error) => Err(error.into()),
         },
         Command::Explain(arguments) => explain::explain(&arguments),
+        Command::Diff(arguments) => diff::diff(&arguments),
         Command::Pause(form) => steer(&Verb::Pause(&form)),
         Command::Resume(form) => steer(&Verb::Resume(&form)),
         Command::Retry(form) => steer(&Verb::Retry(&form)),

@@ -197,6 +197,8 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
     terminal
         .until_kstatus(("LynqNode", "t3-web"), "InProgress")
         .await?;
+    terminal.types(0, "diff node t0-web").await?;
+    terminal.types(0, "diff form web").await?;
     terminal.types(1, "retry web --yes").await?;
     terminal.types(0, "release t3-web --yes").await?;
     terminal.types(1, "release t3-web --yes").await?;

@@ -1,6 +1,7 @@
 //! The one integration binary: real control plane, real database, the real program.
 
 mod admission;
+mod alerts;
 mod architecture;
 mod auditor;
 mod bad_input;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -86,7 +86,24 @@ pub async fn install_overlay(cluster: &Cluster, overlay: &str) -> Result<()> {
         )
         .await?
         .expect_success()?;
-    Ok(())
+    // Kubernetes' own controller fills the role of the tenants' kinds.
+    let role = [
+        "get",
+        "clusterrole",
+        "lynq-tenants-role",
+        "-o",
+        "jsonpath={.rules[*].resources}",
+    ];
+    wait::until(
+        "the rights are aggregated",
+        Duration::from_secs(30),
+        async || {
+            let kinds = cluster.kubectl(&role, None).await?.expect_success()?;
+            ensure!(kinds.contains("rolebindings"), "{kinds}");
+            Ok(())
+        },
+    )
+    .await
 }
 
 /// Deletes what the overlay installs, its namespace first, and the webhook configurations that the operator registered.

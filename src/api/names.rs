@@ -17,6 +17,8 @@ pub const PARTITION_MANAGER: &str = "lynqgate-partition";
 pub const DRAIN_MANAGER: &str = "lynqgate-drain";
 /// Field manager of the commands with which a person steers a rollout.
 pub const CLI_MANAGER: &str = "lynqgate-cli";
+/// Label of a ClusterRole whose rules the operator gets, for the objects of tenants.
+pub const AGGREGATE_TO_TENANTS: &str = "rbac.lynq.sh/aggregate-to-tenants";
 /// Leader election lease; of the first shard, where the work is divided.
 pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
 /// Annotation of a lease: how many shards its holder divides the work into.

@@ -7,7 +7,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+use clap_complete::engine::ArgValueCandidates;
+
 use crate::cli::Output;
+use crate::cli::complete;
 use crate::cli::connection::{AnyError, Connection, Error};
 use crate::cli::output::print;
 use crate::cluster::catalog::{Form, Hub};
@@ -22,6 +25,7 @@ pub struct Arguments {
     /// node, form or statefulset.
     kind: Subject,
     /// Its name.
+    #[arg(add = ArgValueCandidates::new(complete::any))]
     name: String,
     /// Form of the answer.
     #[arg(short, long, value_enum, default_value = "text")]

@@ -33,7 +33,10 @@ pub fn files() -> Vec<(String, String)> {
             .to_owned();
         files.push((format!("crd-{plural}.yaml"), yaml(&[definition])));
     }
-    files.push(("rbac.yaml".to_owned(), yaml(&[cluster_role(), role()])));
+    files.push((
+        "rbac.yaml".to_owned(),
+        yaml(&[cluster_role(), tenants_role(), usual_kinds_role(), role()]),
+    ));
     files.push((
         "webhooks.yaml".to_owned(),
         yaml(&webhook_configurations(&Address::Service)),
@@ -367,16 +370,16 @@ fn cluster_role() -> Value {
             rule(&[names::GROUP], &["lynqhubs/status", "lynqforms/status", "lynqnodes/status"], &["get", "patch"]),
             // An owner reference that blocks deletion needs it.
             rule(&[names::GROUP], &["lynqhubs/finalizers", "lynqnodes/finalizers"], &["update"]),
-            rule(&[""], &["namespaces", "serviceaccounts", "services", "configmaps", "secrets", "persistentvolumeclaims"], &all),
+            // The data of hubs, their passwords, and the seeds of their generated ones.
+            rule(&[""], &["configmaps"], &["get"]),
+            rule(&[""], &["secrets"], &["get", "create", "patch"]),
+            rule(&[""], &["namespaces"], &["get", "list", "watch"]),
+            // Those of whoever asks for the partition gate.
+            rule(&["apps"], &["statefulsets"], &["get", "list", "watch", "patch"]),
             // What keeps a workload's pods from running is said by the pods alone, and in events where there may be none.
             rule(&[""], &["pods", "events"], &["list"]),
             // A broken pod that its StatefulSet does not replace.
             rule(&[""], &["pods"], &["delete"]),
-            rule(&["apps"], &["deployments", "statefulsets", "daemonsets"], &all),
-            rule(&["batch"], &["jobs", "cronjobs"], &all),
-            rule(&["networking.k8s.io"], &["ingresses", "networkpolicies"], &all),
-            rule(&["policy"], &["poddisruptionbudgets"], &all),
-            rule(&["autoscaling"], &["horizontalpodautoscalers"], &all),
             rule(&["events.k8s.io"], &["events"], &["create", "patch"]),
             rule(&["authentication.k8s.io"], &["selfsubjectreviews", "tokenreviews"], &["create"]),
             rule(&["authorization.k8s.io"], &["subjectaccessreviews"], &["create"]),
@@ -393,6 +396,56 @@ fn cluster_role() -> Value {
                 rule(&["admissionregistration.k8s.io"], &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"], &["get", "create", "patch"]),
                 &[names::MUTATING_CONFIGURATION, names::VALIDATING_CONFIGURATION],
             ),
+        ],
+    })
+}
+
+/// What tenants may be made of: the rules of all cluster roles with the label.
+fn tenants_role() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "lynq-tenants-role"},
+        // Its rules are Kubernetes' own: another apply of the manifests leaves them alone.
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {names::AGGREGATE_TO_TENANTS: names::TRUE}}]},
+    })
+}
+
+/// The kinds of a form's lists, and what a namespace of its own usually has. Neither `bind` nor `escalate`: the operator gives no
+/// right that it does not have.
+fn usual_kinds_role() -> Value {
+    let rule = |group: &str, resources: &[&str]| {
+        json!({
+            "apiGroups": [group],
+            "resources": resources,
+            "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+        })
+    };
+    let core = [
+        "namespaces",
+        "serviceaccounts",
+        "services",
+        "configmaps",
+        "secrets",
+        "persistentvolumeclaims",
+        "resourcequotas",
+        "limitranges",
+    ];
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {
+            "name": "lynq-tenants-usual-kinds",
+            "labels": {names::AGGREGATE_TO_TENANTS: names::TRUE},
+        },
+        "rules": [
+            rule("", &core),
+            rule("apps", &["deployments", "statefulsets", "daemonsets"]),
+            rule("batch", &["jobs", "cronjobs"]),
+            rule("networking.k8s.io", &["ingresses", "networkpolicies"]),
+            rule("policy", &["poddisruptionbudgets"]),
+            rule("autoscaling", &["horizontalpodautoscalers"]),
+            rule("rbac.authorization.k8s.io", &["roles", "rolebindings"]),
         ],
     })
 }

@@ -253,6 +253,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
     }
     let (certs, keep_certs) = WebhookCerts::start(kube.clone(), certificates(&arguments))?;
     vital::spawn(keep_certs);
+    tokio::spawn(report_certificate(certs.clone(), world.clone()));
     world.follow_definitions();
 
     let stopping = Arc::new(AtomicBool::new(false));
@@ -407,6 +408,18 @@ async fn lead(
     tokio::select! {
         () = loops => Ok(()),
         () = election.run(world) => Err(Error::LostLease.into()),
+    }
+}
+
+/// For as long as the process runs.
+async fn report_certificate(certs: WebhookCerts, world: Arc<World>) {
+    let mut status = certs.watch_status();
+    loop {
+        let ends = status.borrow_and_update().leaf_not_after;
+        world.metrics.certificate(ends);
+        if status.changed().await.is_err() {
+            return;
+        }
     }
 }
 

@@ -7,7 +7,10 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use tokio::time::sleep;
 
+use clap_complete::engine::ArgValueCandidates;
+
 use crate::cli::Output;
+use crate::cli::complete;
 use crate::cli::connection::{AnyError, Connected, Connection};
 use crate::cli::output::print;
 use crate::cluster::catalog::{Form, Hub};
@@ -24,7 +27,7 @@ pub struct Arguments {
     /// hub, form or node. Without it all hubs and forms of the namespace.
     kind: Option<Subject>,
     /// Its name.
-    #[arg(requires = "kind", required_if_eq_any([("kind", "hub"), ("kind", "form"), ("kind", "node")]))]
+    #[arg(requires = "kind", required_if_eq_any([("kind", "hub"), ("kind", "form"), ("kind", "node")]), add = ArgValueCandidates::new(complete::any))]
     name: Option<String>,
     /// Follow it until nothing is progressing any more.
     #[arg(short, long)]

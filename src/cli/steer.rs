@@ -3,11 +3,13 @@
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::time::Duration;
 
+use clap_complete::engine::ArgValueCandidates;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::api::names;
 use crate::cli::Output;
+use crate::cli::complete;
 use crate::cli::connection::{AnyError, Connected, Connection};
 use crate::cli::output::{print, tell};
 use crate::cluster::catalog::{Form, Hub};
@@ -29,6 +31,7 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(20);
 #[derive(clap::Args)]
 pub struct OfForm {
     /// Name of the LynqForm.
+    #[arg(add = ArgValueCandidates::new(complete::forms))]
     form: String,
     #[command(flatten)]
     common: Common,
@@ -37,6 +40,7 @@ pub struct OfForm {
 #[derive(clap::Args)]
 pub struct OfNode {
     /// Name of the LynqNode.
+    #[arg(add = ArgValueCandidates::new(complete::nodes))]
     node: String,
     #[command(flatten)]
     common: Common,
@@ -45,6 +49,7 @@ pub struct OfNode {
 #[derive(clap::Args)]
 pub struct OfHub {
     /// Name of the LynqHub.
+    #[arg(add = ArgValueCandidates::new(complete::hubs))]
     hub: String,
     #[command(flatten)]
     common: Common,
@@ -55,6 +60,7 @@ pub struct Force {
     /// hub, form, node or statefulset.
     kind: Subject,
     /// Its name.
+    #[arg(add = ArgValueCandidates::new(complete::any))]
     name: String,
     /// Take the force off.
     #[arg(long)]

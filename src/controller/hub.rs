@@ -24,12 +24,12 @@ use crate::cluster::nodes::HubKey;
 use crate::cluster::objects::ApiError;
 use crate::cluster::process;
 use crate::controller::rollout::snapshot::is_forced;
-use crate::controller::{Rendered, Said, World, panic_text};
+use crate::controller::{Rendered, Said, World, metrics, panic_text};
 use crate::datasource::database::Limits;
 use crate::decide::child::{NodeKey, ObjectKey};
 use crate::decide::hub::desired::Desired;
 use crate::decide::hub::render::CompiledForm;
-use crate::decide::hub::rows::{Row, Rows};
+use crate::decide::hub::rows::{Row, Rows, guard};
 use crate::decide::hub::sync::{self, SyncInputs};
 use crate::decide::rollout::status::ROLLOUT_COMPLETE;
 use crate::decide::shared::backoff::Backoff;
@@ -235,6 +235,7 @@ async fn act(
     if written.ended != Ended::Finished {
         return Ok(Some(Duration::ZERO));
     }
+    note_synced(world, &key, &source.rows, &plan);
     let desired = plan.desired.values().map(|nodes| nodes.count()).sum();
     let report = Report {
         source: spec.source.type_,
@@ -260,6 +261,19 @@ async fn act(
     let behind = world.has_behind(&key).then_some(Backoff::HUB.first);
     let reread = plan.reread.then_some(Duration::ZERO);
     Ok(waits.chain(behind).chain(say_again).chain(reread).min())
+}
+
+fn note_synced(world: &World, hub: &HubKey, rows: &Rows, plan: &sync::Plan) {
+    let count = |held: &Option<guard::Held>| held.as_ref().map_or(0, |held| held.count as i64);
+    let held = metrics::Held {
+        deletions: count(&plan.held),
+        creations: count(&plan.creations_held),
+    };
+    let mut skipped: BTreeMap<&'static str, i64> = BTreeMap::new();
+    for row in &rows.skipped {
+        *skipped.entry(row.reason.code()).or_default() += 1;
+    }
+    world.metrics.hub_synced(hub, held, &skipped, clock::now());
 }
 
 /// Whoever waits for a rollout's end must not read it between the first write and the release loop's next pass: that loop says

@@ -15,6 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::api::conditions::ConditionReason;
+use crate::api::form::Phase;
 use crate::api::resource::ConflictPolicy;
 use crate::cluster::clock;
 use crate::cluster::nodes::HubKey;
@@ -58,6 +59,25 @@ struct OfForm {
 struct OfHub {
     namespace: String,
     hub: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct HeldOfHub {
+    namespace: String,
+    hub: String,
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Skipped {
+    namespace: String,
+    hub: String,
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Build {
+    version: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -112,6 +132,13 @@ struct Inner {
     forced: Family<OfForm, Gauge>,
     window: Family<OfForm, Gauge>,
     hub_window: Family<OfHub, Gauge>,
+    halted: Family<OfForm, Gauge>,
+    last_sync: Family<OfHub, Gauge>,
+    held_of_hub: Family<HeldOfHub, Gauge>,
+    skipped: Family<Skipped, Gauge>,
+    certificate: Gauge,
+    /// The causes that `skipped` has of each hub.
+    causes: Mutex<BTreeMap<HubKey, BTreeSet<&'static str>>>,
     waiting: Family<Waiting, Gauge>,
     /// The reasons that `waiting` has of each form.
     reasons: Mutex<BTreeMap<OfForm, BTreeSet<&'static str>>>,
@@ -138,6 +165,12 @@ impl Default for Inner {
             forced: Family::default(),
             window: Family::default(),
             hub_window: Family::default(),
+            halted: Family::default(),
+            last_sync: Family::default(),
+            held_of_hub: Family::default(),
+            skipped: Family::default(),
+            certificate: Gauge::default(),
+            causes: Mutex::default(),
             waiting: Family::default(),
             reasons: Mutex::default(),
             halts: Family::default(),
@@ -150,6 +183,35 @@ impl Default for Inner {
             reconciled: Family::default(),
             panics: Family::default(),
         }
+    }
+}
+
+/// Nodes of a hub whose deletion or creation waits for a confirmation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    pub deletions: i64,
+    pub creations: i64,
+}
+
+impl Held {
+    fn by_direction(self) -> [(&'static str, i64); 2] {
+        [("deletions", self.deletions), ("creations", self.creations)]
+    }
+}
+
+fn of_direction(hub: &HubKey, direction: &'static str) -> HeldOfHub {
+    HeldOfHub {
+        namespace: hub.0.clone(),
+        hub: hub.1.clone(),
+        direction,
+    }
+}
+
+fn of_cause(hub: &HubKey, cause: &'static str) -> Skipped {
+    Skipped {
+        namespace: hub.0.clone(),
+        hub: hub.1.clone(),
+        cause,
     }
 }
 
@@ -220,6 +282,37 @@ impl Metrics {
             "Nodes of all forms of the hub that may be non-ready at a time; 0: no such window, or it is forced",
             inner.hub_window.clone(),
         );
+        registry.register(
+            "lynqgate_rollout_halted",
+            "1 while nothing but a correction moves the rollout on: its phase is Failed, or it is stalled",
+            inner.halted.clone(),
+        );
+        registry.register_with_unit(
+            "lynqgate_hub_last_sync_timestamp",
+            "When the hub's rows were last read and acted on",
+            Unit::Seconds,
+            inner.last_sync.clone(),
+        );
+        registry.register(
+            "lynqgate_hub_held_nodes",
+            "Nodes whose deletion or creation waits for a confirmation",
+            inner.held_of_hub.clone(),
+        );
+        registry.register(
+            "lynqgate_hub_skipped_rows",
+            "Rows that are left out, by cause",
+            inner.skipped.clone(),
+        );
+        registry.register_with_unit(
+            "lynqgate_certificate_expiry_timestamp",
+            "End of the webhooks' certificate, which is renewed when a third of its lifetime is left; 0: there is none yet",
+            Unit::Seconds,
+            inner.certificate.clone(),
+        );
+        let build: Family<Build, Gauge> = Family::default();
+        let version = env!("CARGO_PKG_VERSION");
+        build.get_or_create(&Build { version }).set(1);
+        registry.register("lynqgate_build_info", "The version that runs", build);
         registry.register(
             "lynqgate_rollout_waiting_nodes",
             "Held nodes, by the reason why they wait",
@@ -323,6 +416,8 @@ impl Metrics {
         set(&inner.non_ready, state.non_ready.into());
         set(&inner.forced, state.rollout.forced_nodes.into());
         set(&inner.window, state.window.unwrap_or_default() as i64);
+        let is_halted = state.rollout.phase == Phase::Failed || state.stalled.is_some();
+        set(&inner.halted, is_halted.into());
         let waiting = state.rollout.waiting.iter().filter_map(|nodes| {
             let reason = ConditionReason::named(&nodes.reason)?;
             Some((reason.as_str(), nodes.count.into()))
@@ -346,9 +441,49 @@ impl Metrics {
         gauge.set(window.unwrap_or_default() as i64);
     }
 
-    /// A hub that is gone has no window any more.
+    /// A sync came to its end. `held`: nodes that wait for a confirmation. `skipped`: rows by the code of what is wrong.
+    pub fn hub_synced(
+        &self,
+        hub: &HubKey,
+        held: Held,
+        skipped: &BTreeMap<&'static str, i64>,
+        now: Timestamp,
+    ) {
+        let inner = &self.inner;
+        let last_sync = inner.last_sync.get_or_create(&OfHub::new(hub));
+        last_sync.set(now.as_second());
+        for (direction, nodes) in held.by_direction() {
+            inner
+                .held_of_hub
+                .get_or_create(&of_direction(hub, direction))
+                .set(nodes);
+        }
+        let mut causes = inner.causes.lock();
+        let before = causes.insert(hub.clone(), skipped.keys().copied().collect());
+        for cause in before.unwrap_or_default() {
+            if !skipped.contains_key(cause) {
+                inner.skipped.remove(&of_cause(hub, cause));
+            }
+        }
+        for (cause, rows) in skipped {
+            inner
+                .skipped
+                .get_or_create(&of_cause(hub, cause))
+                .set(*rows);
+        }
+    }
+
+    /// A hub that is gone has no series any more.
     pub fn forget_hub(&self, hub: &HubKey) {
-        self.inner.hub_window.remove(&OfHub::new(hub));
+        let inner = &self.inner;
+        inner.hub_window.remove(&OfHub::new(hub));
+        inner.last_sync.remove(&OfHub::new(hub));
+        for (direction, _) in Held::default().by_direction() {
+            inner.held_of_hub.remove(&of_direction(hub, direction));
+        }
+        for cause in inner.causes.lock().remove(hub).unwrap_or_default() {
+            inner.skipped.remove(&of_cause(hub, cause));
+        }
     }
 
     /// A form that is gone is not counted any more, nor is what it did.
@@ -364,6 +499,7 @@ impl Metrics {
             &inner.non_ready,
             &inner.forced,
             &inner.window,
+            &inner.halted,
         ] {
             family.remove(&form);
         }
@@ -402,6 +538,12 @@ impl Metrics {
         let turn = OfLoop { controller };
         self.inner.panics.get_or_create(&turn).inc();
         self.reconciled(controller, false);
+    }
+
+    /// When the webhooks' certificate ends.
+    pub fn certificate(&self, ends: Option<Timestamp>) {
+        let ends = ends.map_or(0, Timestamp::as_second);
+        self.inner.certificate.set(ends);
     }
 
     pub fn bypassed(&self) {

@@ -385,8 +385,9 @@ impl OnServer<'_> {
                 continue;
             }
             return Some(format!(
-                "lynqgate may not {verb} {}; add to its ClusterRole apiGroups: [{:?}], resources: [{:?}], verbs: [{}]",
+                "lynqgate may not {verb} {}; create a ClusterRole with the label {}: \"true\" and the rule apiGroups: [{:?}], resources: [{:?}], verbs: [{}]",
                 resource.plural,
+                names::AGGREGATE_TO_TENANTS,
                 resource.group,
                 resource.plural,
                 VERBS.join(", ")

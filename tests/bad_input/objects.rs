@@ -150,9 +150,9 @@ fn refused() -> Vec<(&'static str, Value, &'static str)> {
             "a kind that the operator has no right to",
             resource(
                 "{{ .uid }}-bad",
-                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": []}),
+                json!({"apiVersion": "v1", "kind": "PodTemplate"}),
             ),
-            "Role t0-bad: the operator cannot watch objects of kind Role: roles.rbac.authorization.k8s.io is forbidden: User \"system:serviceaccount:lynq-system:lynq-controller-manager\" cannot list resource \"roles\" in API group \"rbac.authorization.k8s.io\" at the cluster scope; grant it get, list, watch, create, patch, update and delete on them",
+            "PodTemplate t0-bad: the operator cannot watch objects of kind PodTemplate: podtemplates is forbidden: User \"system:serviceaccount:lynq-system:lynq-controller-manager\" cannot list resource \"podtemplates\" in API group \"\" at the cluster scope; grant it get, list, watch, create, patch, update and delete on them",
         ),
     ]
 }

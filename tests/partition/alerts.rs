@@ -1,9 +1,6 @@
 //! The rule file for Prometheus, on the operator's own metrics.
 
-use std::process::Stdio;
-
-use anyhow::{Context, Result, ensure};
-use tokio::io::AsyncWriteExt;
+use anyhow::{Result, ensure};
 
 use crate::cluster::wait;
 use crate::operator;
@@ -33,27 +30,13 @@ async fn they_fire_for_the_stateful_set_that_waits_and_for_no_other() -> Result<
     })
     .await?;
     settled(&good, 2).await?;
-    let (_, metrics) = metrics.split_once("\r\n\r\n").context("a body")?;
-    let alerts = operator::root().join("tests/partition/alerts");
     let fired = async |after: &str| -> Result<Vec<String>> {
-        let mut engine = tokio::process::Command::new("go")
-            .args(["run", ".", "alerts.yaml", after])
-            .current_dir(&alerts)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut input = engine.stdin.take().context("its input")?;
-        input.write_all(metrics.as_bytes()).await?;
-        drop(input);
-        let done = engine.wait_with_output().await?;
-        ensure!(done.status.success(), "the engine failed");
-        let all = String::from_utf8(done.stdout)?;
-        let ours = all.lines().filter(|line| {
-            [&good, &bad]
-                .iter()
-                .any(|fleet| line.contains(&fleet.namespace))
-        });
-        Ok(ours.map(str::to_owned).collect())
+        let all = crate::alerts::fired(&metrics, after).await?.into_iter();
+        let ours = |line: &String| {
+            let is_here = |fleet: &&crate::tenants::Fleet| line.contains(&fleet.namespace);
+            line.starts_with("StatefulSet") && [&good, &bad].iter().any(is_here)
+        };
+        Ok(all.filter(ours).collect())
     };
     let labels = format!("namespace=\"{}\"", bad.namespace);
     let stuck =

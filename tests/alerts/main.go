@@ -1,6 +1,8 @@
-// Which alerts of a rule file fire, by Prometheus' own engine, if the metrics on standard input stay as they are for so long:
+// Which alerts of a PrometheusRule fire, by Prometheus' own engine, if the metrics on standard input stay as they are for so long:
 //
 //	go run . RULES DURATION < METRICS
+//
+// A counter was less by one at the first scrape.
 package main
 
 import (
@@ -9,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -34,7 +37,9 @@ type rule struct {
 }
 
 type rules struct {
-	Groups []struct{ Rules []rule }
+	Spec struct {
+		Groups []struct{ Rules []rule }
+	}
 }
 
 type sample struct {
@@ -76,7 +81,7 @@ func run(path, duration string) error {
 	if err != nil {
 		return err
 	}
-	for _, group := range all.Groups {
+	for _, group := range all.Spec.Groups {
 		for _, rule := range group.Rules {
 			if err := evaluate(rule, series, start, end); err != nil {
 				return fmt.Errorf("%s: %w", rule.Alert, err)
@@ -109,7 +114,11 @@ func scraped(start, end time.Time) ([]storage.Series, error) {
 		_, _, value := lines.Series()
 		var samples []chunks.Sample
 		for at := start; !at.After(end); at = at.Add(interval) {
-			samples = append(samples, sample{at.UnixMilli(), value})
+			now := value
+			if at == start && value > 0 && strings.HasSuffix(of.Get(labels.MetricName), "_total") {
+				now--
+			}
+			samples = append(samples, sample{at.UnixMilli(), now})
 		}
 		found = append(found, storage.NewListSeries(of, samples))
 	}

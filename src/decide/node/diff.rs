@@ -1,0 +1,118 @@
+//! What a held node would change: its live content against the content that waits, as a unified diff. Values of Secrets are left out.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use similar::TextDiff;
+
+use crate::api::resource::ARRAYS;
+use crate::decide::node::digest::NodeDigest;
+
+/// None where nothing waits. `object`: a LynqNode.
+pub fn of_node(object: &Value) -> Option<String> {
+    let node = NodeDigest::of(object, None);
+    if !node.held() {
+        return None;
+    }
+    let none = Value::Null;
+    let spec = &object["spec"];
+    let (live, held) = (spec.get("released").unwrap_or(&none), spec);
+    Some(of_contents(live, held))
+}
+
+/// The same of two contents.
+fn of_contents(live: &Value, held: &Value) -> String {
+    let (live, held) = (resources(live), resources(held));
+    let all: BTreeMap<_, ()> = live
+        .keys()
+        .chain(held.keys())
+        .map(|key| (key, ()))
+        .collect();
+    let diffs = all.into_keys().filter_map(|key| {
+        let (before, after) = (live.get(key).copied(), held.get(key).copied());
+        if before == after {
+            return None;
+        }
+        let [before, after] = redacted(before, after).map(|side| side.as_ref().map(text));
+        let [from, to] = [("live", &before), ("held", &after)].map(|(side, text)| match text {
+            Some(_) => format!("{side}/{}/{}", key.0, key.1),
+            None => "/dev/null".to_owned(),
+        });
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        let diff = TextDiff::from_lines(&before, &after);
+        Some(diff.unified_diff().header(&from, &to).to_string())
+    });
+    diffs.collect()
+}
+
+/// By the name of their array and their ids.
+fn resources(content: &Value) -> BTreeMap<(&'static str, &str), &Value> {
+    let of_array = |array: &'static str| {
+        let all = content[array].as_array().into_iter().flatten();
+        all.filter_map(move |resource| Some(((array, resource["id"].as_str()?), resource)))
+    };
+    ARRAYS.into_iter().flat_map(of_array).collect()
+}
+
+/// Both, without the values of Secrets: whether they differ is still to be seen.
+fn redacted(before: Option<&Value>, after: Option<&Value>) -> [Option<Value>; 2] {
+    let mut both = [before.cloned(), after.cloned()];
+    for place in ["data", "stringData"] {
+        let values = [before, after].map(|side| side.map(|side| &side["spec"][place]));
+        for (side, told) in both
+            .iter_mut()
+            .zip(["(redacted)", "(redacted, another value)"])
+        {
+            let Some(resource) = side
+                .as_mut()
+                .filter(|side| side["spec"]["kind"] == "Secret")
+            else {
+                continue;
+            };
+            let fields = resource["spec"][place].as_object_mut();
+            for (key, value) in fields.into_iter().flatten() {
+                let [before, after] = values.map(|values| values.map(|values| &values[key]));
+                let is_same = before == after;
+                *value = if is_same { "(redacted)" } else { told }.into();
+            }
+        }
+    }
+    both
+}
+
+fn text(resource: &Value) -> String {
+    serde_saphyr::to_string(resource).unwrap_or_else(|error| format!("{error}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_shown_and_no_secret() {
+        let deployment = |image: &str| json!([{"id": "app", "nameTemplate": "t0-app", "spec": {"kind": "Deployment", "image": image}}]);
+        let secret = |password: &str, user: &str| {
+            json!([{"id": "login", "spec": {
+                "kind": "Secret", "stringData": {"password": password, "user": user},
+            }}])
+        };
+        let live = json!({
+            "deployments": deployment("web:1"), "secrets": secret("hunter2", "app"),
+            "configMaps": [{"id": "old", "spec": {"kind": "ConfigMap"}}],
+        });
+        let held = json!({"deployments": deployment("web:2"), "secrets": secret("hunter3", "app")});
+        let diff = of_contents(&live, &held);
+        for line in [
+            "--- live/deployments/app\n+++ held/deployments/app\n",
+            "\n-  image: web:1\n+  image: web:2\n",
+            "--- live/configMaps/old\n+++ /dev/null\n",
+            "\n-    password: (redacted)\n+    password: (redacted, another value)\n     user: (redacted)\n",
+        ] {
+            assert!(diff.contains(line), "{line} is not in\n{diff}");
+        }
+        assert!(!diff.contains("hunter"), "{diff}");
+        assert_eq!(of_contents(&live, &live), "");
+    }
+}
