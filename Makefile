@@ -62,10 +62,11 @@ fuzz-plants: fuzz-tools ## Whether each fuzzer finds the bug that is planted for
 		ls $$found/artifacts/crash-* || { echo "$$target does not find what is planted" >&2; exit 1; }; \
 	done
 
-oracle: ## Whether Go and sprig still give what the cases of the templates expect (the programs in the oracle directories write that)
+oracle: ## Whether Go and sprig still give what the cases of the templates expect (the programs in the oracle directories write that), and the health checks of Argo CD agree with kstatus
 	cd go-templates/tests/oracle/functions && go run . | cmp - ../../functions.golden.json
 	cd go-templates/tests/oracle/language && go run . ../../language.json | cmp - ../../language.golden.json
 	cd tests/templates/oracle && go run . | cmp - ../functions.golden.json
+	cd tests/argocd && go run . health.json | cmp - health.golden.txt
 
 prove: ## The long proofs: every state of the model, 50,000 seeds, the planted bugs, an hour each of faults and of each fuzzer (or DURATION seconds; SEED)
 	$(MAKE) model

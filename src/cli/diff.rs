@@ -105,10 +105,11 @@ async fn of_form(cluster: &Connected, form: &str) -> Result<String, AnyError> {
     if held == 0 {
         return Ok(format!("form {form}: no node is held\n"));
     }
-    let mut text = format!(
-        "form {form}: {held} held nodes change in {} ways\n",
-        all.len()
-    );
+    let ways = match all.len() {
+        1 => "alike".to_owned(),
+        ways => format!("in {ways} ways"),
+    };
+    let mut text = format!("form {form}: {held} held nodes change {ways}\n");
     for alike in all.iter().take(SHOWN_MAX) {
         let more = if alike.count > alike.names.len() {
             ", ..."
