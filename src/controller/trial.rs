@@ -384,13 +384,13 @@ impl OnServer<'_> {
             if self.objects.may(&review).await.ok()? {
                 continue;
             }
+            // The rule first: a warning has room for 256 characters.
             return Some(format!(
-                "lynqgate may not {verb} {}; create a ClusterRole with the label {}: \"true\" and the rule apiGroups: [{:?}], resources: [{:?}], verbs: [{}]",
-                resource.plural,
-                names::AGGREGATE_TO_TENANTS,
+                "lynqgate lacks apiGroups: [{:?}], resources: [{:?}], verbs: [{}]; give it in a ClusterRole with label {}=true",
                 resource.group,
                 resource.plural,
-                VERBS.join(", ")
+                VERBS.join(", "),
+                names::AGGREGATE_TO_TENANTS,
             ));
         }
         None
