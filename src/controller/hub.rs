@@ -134,12 +134,15 @@ async fn sync(
     let forced = is_forced(&hub.annotations);
     let key = (hub.namespace.clone(), hub.name.clone());
     let (forms, _) = process::compute(|| compile_forms(world, &key, forced, memory));
-    // Where a node changes while the rows are read, the plan sees that its row is not settled any more.
-    let nodes = world.nodes.of_hub(&key).into_iter();
-    let nodes = nodes.map(|node| (node.key.name.clone(), node)).collect();
-    let is_settled = |row: &Row| sync::is_settled(&forms, &memory.rendered, &nodes, row);
     let limits = Limits::default();
-    let rows = match source::read_rows(world, (hub, true), &spec, &limits, &is_settled).await {
+    let rows = {
+        // Where a node changes while the rows are read, the plan sees that its row is not settled any more.
+        let nodes = world.nodes.of_hub(&key).into_iter();
+        let nodes = nodes.map(|node| (node.key.name.clone(), node)).collect();
+        let is_settled = |row: &Row| sync::is_settled(&forms, &memory.rendered, &nodes, row);
+        source::read_rows(world, (hub, true), &spec, &limits, &is_settled).await
+    };
+    let rows = match rows {
         Ok(rows) => rows,
         Err(problem) => {
             // Nothing is changed and nothing deleted, and the counts stay as they were.
@@ -235,7 +238,9 @@ async fn act(
     if written.ended != Ended::Finished {
         return Ok(Some(Duration::ZERO));
     }
-    note_synced(world, &key, &source.rows, &plan);
+    if interval(&spec.source.sync_interval).is_some() {
+        note_synced(world, &key, &source.rows, &plan);
+    }
     let desired = plan.desired.values().map(|nodes| nodes.count()).sum();
     let report = Report {
         source: spec.source.type_,
@@ -263,6 +268,7 @@ async fn act(
     Ok(waits.chain(behind).chain(say_again).chain(reread).min())
 }
 
+/// Of a hub whose rows are read again by themselves, so that somebody can be alerted when they are not.
 fn note_synced(world: &World, hub: &HubKey, rows: &Rows, plan: &sync::Plan) {
     let count = |held: &Option<guard::Held>| held.as_ref().map_or(0, |held| held.count as i64);
     let held = metrics::Held {

@@ -55,11 +55,23 @@ impl Style {
             (failed, '!', Colour::Red),
             (counts.held, '.', Colour::Dim),
         ];
-        let (mut bar, mut left) = (String::new(), BAR_CHARS);
-        for (count, sign, colour) in parts {
+        let places = |count: i32| {
             let share = i64::from(BAR_CHARS) * i64::from(count) / i64::from(counts.total.max(1));
-            let share = i32::try_from(share).unwrap_or(BAR_CHARS);
-            let places = share.max(i32::from(count > 0)).min(left);
+            i32::try_from(share)
+                .unwrap_or(BAR_CHARS)
+                .max(i32::from(count > 0))
+        };
+        let (mut bar, mut left) = (String::new(), BAR_CHARS);
+        let known: i32 = parts.iter().map(|(count, ..)| count).sum();
+        let last = parts.iter().rposition(|(count, ..)| *count > 0);
+        for (at, (count, sign, colour)) in parts.into_iter().enumerate() {
+            // What rounding leaves is the last one's.
+            let is_last = last == Some(at) && known >= counts.total;
+            let places = if is_last {
+                left
+            } else {
+                places(count).min(left)
+            };
             left -= places;
             let places = sign.to_string().repeat(places.unsigned_abs() as usize);
             bar.push_str(&self.paint(colour, &places));

@@ -80,7 +80,7 @@ form web: progressing: generation 7, 3 of 3 slots in use
         .chars()
         .filter(|c| "#=.".contains(*c))
         .collect();
-    assert_eq!(bar, format!("{}=={}", "#".repeat(15), ".".repeat(22)));
+    assert_eq!(bar, format!("{}=={}", "#".repeat(15), ".".repeat(23)));
 }
 
 #[test]
