@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,7 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	"sigs.k8s.io/yaml"
 )
@@ -128,8 +128,7 @@ func try(check string, object map[string]any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// encoding/json reads numbers as floats, and an unstructured object has integers.
-	of, err := status.Compute(&unstructured.Unstructured{Object: integers(object).(map[string]any)})
+	of, err := status.Compute(&unstructured.Unstructured{Object: object})
 	if err != nil {
 		return "", err
 	}
@@ -193,6 +192,8 @@ func value(state *lua.LState, of any) lua.LValue {
 		return lua.LString(of)
 	case bool:
 		return lua.LBool(of)
+	case int64:
+		return lua.LNumber(of)
 	case float64:
 		return lua.LNumber(of)
 	case []any:
@@ -209,24 +210,6 @@ func value(state *lua.LState, of any) lua.LValue {
 		return table
 	}
 	return lua.LNil
-}
-
-func integers(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, inner := range value {
-			value[key] = integers(inner)
-		}
-	case []any:
-		for i, inner := range value {
-			value[i] = integers(inner)
-		}
-	case float64:
-		if value == float64(int64(value)) {
-			return int64(value)
-		}
-	}
-	return value
 }
 
 func fail(err error) {

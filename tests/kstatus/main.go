@@ -4,11 +4,11 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 )
 
@@ -20,8 +20,7 @@ func main() {
 		if err := json.Unmarshal(lines.Bytes(), &object); err != nil {
 			fail(err)
 		}
-		// encoding/json reads numbers as floats, and an unstructured object has integers.
-		found, err := status.Compute(&unstructured.Unstructured{Object: integers(object).(map[string]any)})
+		found, err := status.Compute(&unstructured.Unstructured{Object: object})
 		if err != nil {
 			fail(err)
 		}
@@ -30,24 +29,6 @@ func main() {
 	if err := lines.Err(); err != nil {
 		fail(err)
 	}
-}
-
-func integers(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, inner := range value {
-			value[key] = integers(inner)
-		}
-	case []any:
-		for i, inner := range value {
-			value[i] = integers(inner)
-		}
-	case float64:
-		if value == float64(int64(value)) {
-			return int64(value)
-		}
-	}
-	return value
 }
 
 func fail(err error) {
