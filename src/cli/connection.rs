@@ -1,5 +1,7 @@
 //! How a command reaches the cluster, and what several of them read there.
 
+use std::cell::OnceCell;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -34,6 +36,8 @@ pub struct Connected {
     pub objects: Objects,
     pub namespace: String,
     operator_namespace: String,
+    /// A command that reads again and again warns once.
+    warned: OnceCell<()>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +69,12 @@ impl Error {
     }
 }
 
+/// Whether the same read may go through in a moment.
+pub fn may_pass(error: &AnyError) -> bool {
+    let error = error.downcast_ref::<Error>();
+    error.is_some_and(|error| matches!(error, Error::Api { reason, .. } if reason.may_pass()))
+}
+
 impl Connection {
     pub async fn connect(&self) -> Result<Connected, AnyError> {
         let path = self.kubeconfig.as_ref();
@@ -75,11 +85,18 @@ impl Connection {
             objects: Objects::new(kube),
             namespace: self.namespace.clone().unwrap_or(of_context),
             operator_namespace: self.operator_namespace.clone(),
+            warned: OnceCell::new(),
         })
     }
 }
 
 impl Connected {
+    fn warn(&self, text: impl Display) {
+        if self.warned.set(()).is_ok() {
+            tell(text);
+        }
+    }
+
     /// One of the three kinds.
     pub async fn get(&self, kind: &'static str, name: &str) -> Result<Value, Error> {
         let key = ObjectKey::own(kind, &self.namespace, name);
@@ -142,7 +159,7 @@ impl Connected {
             // There are shards, and no replica has ever led this one.
             Err(ApiError::NotFound(_)) if key != first => return missing(None),
             Err(ApiError::NotFound(_)) => {
-                tell(format_args!(
+                self.warn(format_args!(
                     "cannot tell whether an operator runs: there is no Lease {namespace}/{} (give its namespace with --operator-namespace)",
                     first.name
                 ));
@@ -150,7 +167,7 @@ impl Connected {
             }
             // Who looks after a tenant need not be allowed to look into the operator's namespace.
             Err(reason) => {
-                tell(format_args!(
+                self.warn(format_args!(
                     "cannot tell whether an operator runs: Lease {namespace}/{}: {reason}",
                     key.name
                 ));

@@ -4,15 +4,14 @@
 use std::io::{IsTerminal, stdout};
 use std::time::Duration;
 
+use clap_complete::engine::ArgValueCandidates;
 use jiff::SignedDuration;
 use tokio::time::sleep;
 
-use clap_complete::engine::ArgValueCandidates;
-
 use crate::cli::Output;
 use crate::cli::complete;
-use crate::cli::connection::{AnyError, Connected, Connection};
-use crate::cli::output::print;
+use crate::cli::connection::{AnyError, Connected, Connection, may_pass};
+use crate::cli::output::{print, tell};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
 use crate::decide::node::digest::NodeDigest;
@@ -80,8 +79,16 @@ async fn follow(arguments: &Arguments) -> Result<Verdict, AnyError> {
     };
     let (began, mut shown) = (clock::instant(), None);
     loop {
-        let now = read(arguments, &cluster).await?;
         let is_over = (arguments.timeout).is_some_and(|timeout| began.elapsed() >= timeout);
+        let now = match read(arguments, &cluster).await {
+            // The API server may be away for a moment: the rollout goes on meanwhile.
+            Err(error) if arguments.watch && !is_over && may_pass(&error) => {
+                tell(error);
+                sleep(EVERY).await;
+                continue;
+            }
+            read => read?,
+        };
         let is_last = !arguments.watch || is_over || now.verdict != Verdict::Progressing;
         match (arguments.output, style) {
             (Output::Json, _) if is_last => {
