@@ -8,7 +8,7 @@ use similar::TextDiff;
 use crate::api::resource::ARRAYS;
 use crate::decide::node::digest::NodeDigest;
 
-/// None where nothing waits. `object`: a LynqNode.
+/// None if the node is not held. `object`: a LynqNode.
 pub fn of_node(object: &Value) -> Option<String> {
     let node = NodeDigest::of(object, None);
     if !node.held() {
@@ -20,7 +20,7 @@ pub fn of_node(object: &Value) -> Option<String> {
     Some(of_contents(live, held))
 }
 
-/// The same of two contents.
+/// One diff for each resource that differs.
 fn of_contents(live: &Value, held: &Value) -> String {
     let (live, held) = (resources(live), resources(held));
     let all: BTreeMap<_, ()> = live
@@ -54,7 +54,7 @@ fn resources(content: &Value) -> BTreeMap<(&'static str, &str), &Value> {
     ARRAYS.into_iter().flat_map(of_array).collect()
 }
 
-/// Both, without the values of Secrets: whether they differ is still to be seen.
+/// Both without the values of Secrets, but so that a value that changes still differs.
 fn redacted(before: Option<&Value>, after: Option<&Value>) -> [Option<Value>; 2] {
     let mut both = [before.cloned(), after.cloned()];
     for place in ["data", "stringData"] {
@@ -69,8 +69,14 @@ fn redacted(before: Option<&Value>, after: Option<&Value>) -> [Option<Value>; 2]
             else {
                 continue;
             };
-            let fields = resource["spec"][place].as_object_mut();
-            for (key, value) in fields.into_iter().flatten() {
+            let Value::Object(fields) = &mut resource["spec"][place] else {
+                // Nothing that a Secret could hold there; a template may have put a value of it there.
+                if !resource["spec"][place].is_null() {
+                    resource["spec"][place] = "(redacted)".into();
+                }
+                continue;
+            };
+            for (key, value) in fields {
                 let [before, after] = values.map(|values| values.map(|values| &values[key]));
                 let is_same = before == after;
                 *value = if is_same { "(redacted)" } else { told }.into();
@@ -113,6 +119,13 @@ mod tests {
             assert!(diff.contains(line), "{line} is not in\n{diff}");
         }
         assert!(!diff.contains("hunter"), "{diff}");
+        let broken =
+            json!({"secrets": [{"id": "login", "spec": {"kind": "Secret", "data": "hunter2"}}]});
+        let diff = of_contents(&json!({}), &broken);
+        assert!(
+            diff.contains("data: (redacted)") && !diff.contains("hunter"),
+            "{diff}"
+        );
         assert_eq!(of_contents(&live, &live), "");
     }
 }
