@@ -40,7 +40,7 @@ pub fn definitions() -> [Value; 3] {
             .and_then(Value::as_object_mut)
         {
             root.remove("required");
-            // What no operator has seen yet is in progress for kstatus, and not current.
+            // kstatus calls an object without observedGeneration current. This one no operator has seen yet.
             root["properties"]["status"]["default"] = json!({"observedGeneration": -1});
         }
     }

@@ -41,7 +41,7 @@ pub fn any() -> Vec<CompletionCandidate> {
 }
 
 /// The value of an option that is already typed.
-fn option(names: [&str; 2]) -> Option<String> {
+fn option(names: &[&str]) -> Option<String> {
     let words: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
@@ -68,10 +68,10 @@ fn of_kind(kind: &str) -> Vec<CompletionCandidate> {
 }
 
 async fn names(kind: &str) -> Option<Vec<String>> {
-    let (kubeconfig, context) = (option(["--kubeconfig"; 2]), option(["--context"; 2]));
+    let (kubeconfig, context) = (option(&["--kubeconfig"]), option(&["--context"]));
     let connected = client::connect(kubeconfig.as_deref(), context.as_deref()).await;
     let (client, _) = connected.ok()?;
-    let namespace = option(["-n", "--namespace"]);
+    let namespace = option(&["-n", "--namespace"]);
     let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
     let of_kind = ObjectKey::own(kind, "", "").kind;
     let mut names = vec![];

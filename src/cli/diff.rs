@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use kube::api::ListParams;
-
 use clap_complete::engine::ArgValueCandidates;
+use kube::api::ListParams;
 
 use crate::api::names;
 use crate::cli::complete;

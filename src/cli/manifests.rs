@@ -370,11 +370,11 @@ fn cluster_role() -> Value {
             rule(&[names::GROUP], &["lynqhubs/status", "lynqforms/status", "lynqnodes/status"], &["get", "patch"]),
             // An owner reference that blocks deletion needs it.
             rule(&[names::GROUP], &["lynqhubs/finalizers", "lynqnodes/finalizers"], &["update"]),
-            // The data of hubs, their passwords, and the seeds of their generated ones.
+            // Hubs name ConfigMaps and Secrets; the operator stores the seeds of generated passwords in Secrets.
             rule(&[""], &["configmaps"], &["get"]),
             rule(&[""], &["secrets"], &["get", "create", "patch"]),
             rule(&[""], &["namespaces"], &["get", "list", "watch"]),
-            // Those of whoever asks for the partition gate.
+            // StatefulSets of other owners may have the label of the partition gate.
             rule(&["apps"], &["statefulsets"], &["get", "list", "watch", "patch"]),
             // What keeps a workload's pods from running is said by the pods alone, and in events where there may be none.
             rule(&[""], &["pods", "events"], &["list"]),
@@ -411,8 +411,8 @@ fn tenants_role() -> Value {
     })
 }
 
-/// The kinds of a form's lists, and what a namespace of its own usually has. Neither `bind` nor `escalate`: the operator gives no
-/// right that it does not have.
+/// The kinds of a form's lists, and those that a tenant's own namespace usually has. Without `bind` and `escalate`, the API server
+/// rejects a Role with a right that the operator lacks.
 fn usual_kinds_role() -> Value {
     let rule = |group: &str, resources: &[&str]| {
         json!({

@@ -24,10 +24,9 @@ use crate::decide::rollout::steer::{self, Forced, Refusal, Steering};
 
 /// Between two looks at a node that is being released.
 const EVERY: Duration = Duration::from_millis(500);
-/// The gate has let a forced node go by then.
+/// The gate releases a forced node within this time.
 const RELEASED_WITHIN: Duration = Duration::from_secs(20);
 
-/// One form.
 #[derive(clap::Args)]
 pub struct OfForm {
     /// Name of the LynqForm.
@@ -120,7 +119,7 @@ enum Error {
     StillHeld { key: ObjectKey },
 }
 
-/// An object, and what is to become of it.
+/// The object that the command changes, and how.
 struct Step {
     key: ObjectKey,
     uid: Value,
@@ -159,7 +158,7 @@ async fn run(verb: &Verb<'_>) -> Result<(), AnyError> {
     if common.dry_run {
         cluster.objects = cluster.objects.dry_run();
     }
-    // Of another object of this name nobody has spoken.
+    // The user confirmed the change of this object, and not of a later one with the same name.
     patch["metadata"]["uid"] = uid;
     change(&cluster, &key, &patch).await?;
     if matches!(verb, Verb::Release(_)) && !common.dry_run {
@@ -266,7 +265,7 @@ async fn change(cluster: &Connected, key: &ObjectKey, patch: &Value) -> Result<(
     changed.map(drop)
 }
 
-/// The annotation itself lets the node go, so that it is live with that write, as a rule.
+/// As a rule, the gate releases the node with the write of the annotation.
 async fn until_live(cluster: &Connected, key: &ObjectKey) -> Result<(), AnyError> {
     let began = clock::instant();
     while NodeDigest::of(&cluster.get("LynqNode", &key.name).await?, None).held() {

@@ -405,10 +405,10 @@ impl RolloutReconciler<'_> {
         if news(status) != news(before)
             && let Some(blocked) = state.and_then(|state| state.blocked.as_ref())
         {
-            // That is so at each change for a moment; whatever keeps it so has events of its own.
-            let is_worth_it = blocked.word() != ConditionReason::NotRendered;
+            // Each change has this reason for a moment; what keeps it longer has events of its own.
+            let is_brief = blocked.word() == ConditionReason::NotRendered;
             let (word, told) = (EventReason::Of(blocked.word()), blocked.announcement());
-            if is_worth_it {
+            if !is_brief {
                 self.world.events.tell(&about, word, told.to_string());
             }
         }

@@ -1,4 +1,4 @@
-//! What a command of somebody at the keyboard changes: which field or annotation, and what follows from that. lynqgate does the rest.
+//! The field or annotation that a steering command changes, and the effect, as the user has to confirm it.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ pub fn retry(form: FormTold, policy: Option<&Rollout>, now: Timestamp) -> Steere
     })
 }
 
-/// What everything may be released of at once.
+/// An object that `force` applies to.
 #[derive(Clone, Copy)]
 pub enum Forced<'a> {
     Hub(&'a str, &'a HubStatus),
