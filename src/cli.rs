@@ -11,6 +11,7 @@ mod eval;
 mod explain;
 mod file;
 mod generate;
+mod history;
 mod manifests;
 mod migrate;
 mod output;
@@ -55,6 +56,12 @@ enum Command {
     Resume(steer::OfForm),
     /// Go on with a halted rollout without the nodes that failed.
     Retry(steer::OfForm),
+    /// Let a rollout go on that waits after a group of its order with a pause.
+    Promote(steer::OfForm),
+    /// Show the revisions of a form, the newest first.
+    History(history::Arguments),
+    /// Set a form back to an earlier revision, which is then rolled out like any change.
+    Undo(steer::Undo),
     /// Release one held node now, whatever it waits for.
     Release(steer::OfNode),
     /// Release everything of a hub, a form, a node or a StatefulSet at once, without a window, until `--off`.
@@ -129,6 +136,9 @@ pub fn main() -> ExitCode {
         Command::Pause(form) => steer(&Verb::Pause(&form)),
         Command::Resume(form) => steer(&Verb::Resume(&form)),
         Command::Retry(form) => steer(&Verb::Retry(&form)),
+        Command::Promote(form) => steer(&Verb::Promote(&form)),
+        Command::History(arguments) => history::history(&arguments),
+        Command::Undo(undo) => steer(&Verb::Undo(&undo)),
         Command::Release(node) => steer(&Verb::Release(&node)),
         Command::Force(what) => steer(&Verb::Force(&what)),
         Command::Confirm(hub) => steer(&Verb::Confirm(&hub)),

@@ -119,13 +119,33 @@ fn timeless(line: &str) -> String {
     if line.starts_with("  time ") {
         return "  time       TIME".to_owned();
     }
-    match line.split_once("; pod ") {
+    let line = match line.split_once("; pod ") {
         Some((before, after)) => {
             let after = after.split_once(':').map_or("", |(_, after)| after);
             format!("{before}; pod POD:{after}")
         }
         None => line.to_owned(),
-    }
+    };
+    let words = line.split(' ').map(|word| match word {
+        _ if is_revision(word) => word.replace(&word[word.len() - 10..], "HASH"),
+        _ if is_time(word) => "TIME".to_owned(),
+        word => word.to_owned(),
+    });
+    let words: Vec<String> = words.collect();
+    words.join(" ")
+}
+
+fn is_time(word: &str) -> bool {
+    word.trim_end_matches(['.', ';', ')', ','])
+        .parse::<jiff::Timestamp>()
+        .is_ok()
+}
+
+/// The name of a form's revision ends with a hash of the form's uid.
+fn is_revision(word: &str) -> bool {
+    let hash = word.strip_prefix("web-").or(word.strip_prefix("(web-"));
+    let hash = hash.map(|hash| hash.trim_end_matches(','));
+    hash.is_some_and(|hash| hash.len() == 10 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// What the Go library makes of an object.
@@ -271,6 +291,78 @@ async fn a_rollout_is_seen_and_steered_with_the_commands() -> Result<()> {
     terminal.types(1, "confirm tenants --yes").await?;
     terminal.types(4, "status form nothing").await?;
     terminal.close("rollout.txt")?;
+    fleet.retire().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_form_has_a_history_and_is_set_back() -> Result<()> {
+    let (cluster, _) = operator::shared().await?;
+    let fleet = Fleet::new(cluster, "history", ROWS).await?;
+    let form = |image: &str, policy: Value| {
+        let mut form = fleet.form(image, json!(1), 0);
+        for (field, value) in policy.as_object().into_iter().flatten() {
+            form["spec"]["rollout"][field] = value.clone();
+        }
+        form
+    };
+    let mut terminal = Terminal::open(cluster, &fleet).await?;
+
+    fleet.apply(&form("web:1", json!({}))).await?;
+    fleet.complete(ROWS, SOON).await?;
+    terminal.types(0, "history web").await?;
+    terminal.types(1, "undo web --yes").await?;
+
+    fleet.apply(&form("web:2-broken", json!({}))).await?;
+    terminal
+        .sees(
+            1,
+            "status form web",
+            "0 of 4 updated and ready, 1 updating, 3 held",
+        )
+        .await?;
+    terminal.types(0, "history web").await?;
+    terminal.types(1, "undo web").await?;
+    terminal.types(0, "undo web --dry-run").await?;
+    terminal.types(0, "undo web --yes").await?;
+    let complete = async |image: &str| -> Result<()> {
+        let back = fleet.get("LynqForm", "web").await?;
+        let spec = &back["spec"]["deployments"][0]["spec"]["template"]["spec"];
+        ensure!(spec["containers"][0]["image"] == *image, "{back}");
+        fleet.complete(ROWS, SOON).await?;
+        Ok(())
+    };
+    complete("web:1").await?;
+    terminal.types(0, "history web").await?;
+    terminal.types(1, "undo web --to 3 --yes").await?;
+
+    let order = json!([{"name": "canary", "when": "{{ eq .uid \"t0\" }}", "pause": true}]);
+    fleet.apply(&form("web:4", json!({"order": order}))).await?;
+    terminal
+        .sees(1, "status form web", "AwaitingPromotion (3:")
+        .await?;
+    let rollout = fleet.get("LynqForm", "web").await?["status"]["rollout"].clone();
+    ensure!(rollout["phase"] == "Paused", "{rollout}");
+    ensure!(image(&fleet, "t0-app").await? == "web:4" && image(&fleet, "t1-app").await? == "web:1");
+    terminal.types(0, "explain node t1-web").await?;
+    terminal.types(0, "promote web --yes").await?;
+    fleet.complete(ROWS, SOON).await?;
+    terminal.types(1, "promote web --yes").await?;
+
+    // What fails is taken back by lynqgate itself.
+    let reverts = form("web:5-broken", json!({"onFailure": "Revert"}));
+    fleet.apply(&reverts).await?;
+    wait::until("the form is set back", 3 * SOON, async || {
+        let events = fleet.events("web").await?;
+        ensure!(
+            events.iter().any(|(reason, _)| reason == "RolloutReverted"),
+            "{events:?}"
+        );
+        Ok(())
+    })
+    .await?;
+    complete("web:4").await?;
+    terminal.types(0, "history web").await?;
+    terminal.close("history.txt")?;
     fleet.retire().await
 }
 

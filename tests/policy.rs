@@ -71,7 +71,7 @@ async fn canaries_go_first() -> Result<()> {
     let pod = pod.context("the broken pod")?;
     let said = format!(
         "the group \"picked\" comes first, and is not done: t1-web (Deployment t1-app: 1 of 2 pods \
-         is not available, 1 old pod stays; 1 of 1 available (maxUnavailable 0); pod {pod}: container app: its image web:2-broken cannot be pulled)"
+         is not available, so 1 old pod is kept; 1 of 1 wanted pods available; pod {pod}: container app: its image web:2-broken cannot be pulled)"
     );
     let next = "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate \
                 explain node tells what one waits for; if its content cannot become ready, correct the form";
@@ -141,7 +141,7 @@ async fn force_on_a_form_lets_all_of_it_go() -> Result<()> {
         form
     };
     fleet.apply(&paused("web:2")).await?;
-    let summary = "the rollout of form \"web\" is paused, repairs included. Next: set rollout.paused: false on the form (lynqgate resume web), or release \
+    let summary = "the rollout of form \"web\" is paused: lynqgate releases none of its nodes, not even broken ones. Next: set rollout.paused: false on the form (lynqgate resume web), or release \
                    one node with the annotation lynq.sh/force-rollout=true (lynqgate release NODE)";
     fleet
         .says(FORM, ("Held", "True", "Paused"), summary)

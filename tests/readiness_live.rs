@@ -39,7 +39,7 @@ async fn a_quota_that_is_too_small_is_named_with_the_numbers() -> Result<()> {
     })
     .await?;
     let pods = said
-        .strip_prefix("Deployment t0-app: 4 of 5 available (maxUnavailable 0); pods \"t0-app-")
+        .strip_prefix("Deployment t0-app: 4 of 5 wanted pods available; pods \"t0-app-")
         .with_context(|| said.clone())?;
     ensure!(
         pods.contains("is forbidden: exceeded quota: mem-cpu-demo, requested: requests.memory=50Mi, used: requests.memory=200Mi, limited: requests.memory=200Mi"),
@@ -71,7 +71,7 @@ async fn what_keeps_the_pods_from_running_is_said_as_long_as_it_does() -> Result
         .await
     };
     let said = says(": container app: its image web:1-broken cannot be pulled").await?;
-    let pod = "Deployment t0-app: 0 of 1 available (maxUnavailable 0); pod t0-app-";
+    let pod = "Deployment t0-app: 0 of 1 wanted pods available; pod t0-app-";
     ensure!(said.starts_with(pod), "{said}");
     fleet.apply(&fleet.form("web:1", json!(1), 0)).await?;
     says("all resources are ready").await?;

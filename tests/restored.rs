@@ -44,10 +44,12 @@ impl Storage {
         Ok(storage)
     }
 
-    /// As the manuals have it: every part of the control plane starts anew. lynqgate is none of them.
+    /// As the manuals have it: every part of the control plane stops first, so that none writes what it remembers into the
+    /// restored storage, and starts anew. lynqgate is none of them.
     async fn restore(&self, cluster: &Cluster) -> Result<()> {
-        cluster.component(Component::Apiserver).kill()?;
-        cluster.component(Component::Etcd).kill()?;
+        for component in Component::ALL.into_iter().rev() {
+            cluster.component(component).kill()?;
+        }
         std::fs::remove_dir_all(&self.data)?;
         copy(&self.backup, &self.data)?;
         for component in Component::ALL {
@@ -99,7 +101,11 @@ async fn a_restored_storage_is_noticed_and_held_stays_held() -> Result<()> {
     fleet.rollout("it is as it was", SOON, two_of_six).await?;
     let witness = Witness::start(cluster.admin().await?, &fleet.namespace).await?;
     fleet.apply(&fleet.form("web:5", json!(2), 0)).await?;
-    fleet.complete(6, 2 * SOON).await?;
+    let completed = fleet.complete(6, 2 * SOON).await;
+    for component in Component::ALL {
+        cluster.component(component).check()?;
+    }
+    completed?;
     let seen = witness.end();
     ensure!(seen.peak <= 2, "{} of 2", seen.peak);
     Ok(())

@@ -31,6 +31,7 @@ pub enum EventReason {
     RolloutStarted,
     RolloutComplete,
     RolloutHalted,
+    RolloutReverted,
     RolloutStalled,
 
     // Of a node.
@@ -106,6 +107,7 @@ impl EventReason {
             Self::RolloutStarted => ("RolloutStarted", NORMAL),
             Self::RolloutComplete => ("RolloutComplete", NORMAL),
             Self::RolloutHalted => ("RolloutHalted", WARNING),
+            Self::RolloutReverted => ("RolloutReverted", WARNING),
             Self::RolloutStalled => ("RolloutStalled", WARNING),
 
             Self::Forced => ("Forced", NORMAL),

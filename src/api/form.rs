@@ -118,6 +118,12 @@ pub struct FormStatus {
     /// Absent where no window applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<FormRolloutStatus>,
+    /// Name of the ControllerRevision that every node ran when a rollout was complete last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_revision: Option<String>,
+    /// Name of the ControllerRevision that holds what is rolled out: the spec of observedGeneration without spec.rollout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_revision: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -147,6 +153,8 @@ pub enum Phase {
     Idle,
     /// Nodes are held or in flight.
     InProgress,
+    /// Held nodes wait for somebody: rollout.paused is set, or a group with `pause` is done and not promoted.
+    Paused,
     /// As many nodes failed as maxFailures allows: nothing but repairs is released.
     Failed,
     /// Every node runs the content of the newest generation and is ready.

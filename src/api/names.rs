@@ -91,6 +91,15 @@ pub const FORCE_ROLLOUT: &str = "lynq.sh/force-rollout";
 
 /// On a LynqForm: a point in time; what failed before it no longer halts the rollout.
 pub const RESUME: &str = "lynq.sh/resume";
+/// On a LynqForm: the generation, a slash and the group of `rollout.order` after whose pause the rollout may go on.
+pub const PROMOTE: &str = "lynq.sh/promote";
+/// On a LynqForm, written by the operator with `rollout.onFailure: Revert`: the revision that it took back last. It takes no
+/// revision back twice in a row.
+pub const REVERTED: &str = "lynq.sh/reverted-revision";
+/// On a ControllerRevision of a form: the uid of the form.
+pub const LABEL_FORM_UID: &str = "lynq.sh/form-uid";
+/// On a ControllerRevision of a form: when a rollout of it was complete last (RFC 3339).
+pub const COMPLETED_AT: &str = "lynq.sh/completed-at";
 /// On a LynqForm: `"true"` lets it be stored although it does not render for rows for which it did; of their nodes the
 /// resources that do not render stay as they are, and what depends on them is skipped.
 pub const ALLOW_RENDER_ERRORS: &str = "lynq.sh/allow-render-errors";

@@ -194,6 +194,16 @@ pub enum SkewCounts {
     Released,
 }
 
+/// What the operator does with a form whose rollout is halted because nodes failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnFailure {
+    /// It releases nothing until somebody corrects the form or resumes the rollout.
+    #[default]
+    Halt,
+    /// It sets the form back to the last revision whose rollout was complete; the failed nodes get that first.
+    Revert,
+}
+
 /// Some nodes of a form that are released together, before those of the groups after it. Name it, and say by `when` or
 /// by `matchLabels` which they are; nodes of no group come last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -215,6 +225,9 @@ pub struct Group {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("minProperties" = 1))]
     pub match_labels: BTreeMap<String, String>,
+    /// Once this group is done, the rollout waits until somebody promotes it (lynqgate promote): then the later groups go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pause: bool,
 }
 
 /// Nodes that share something that can fail, such as a database shard or a zone. Say by `label` or by `variable` what tells the
@@ -282,6 +295,13 @@ pub struct Rollout {
     )]
     #[schemars(schema_with = "at_least_one")]
     pub max_failures: Option<Skew>,
+    /// What happens once as many nodes failed as maxFailures allows.
+    #[serde(default, skip_serializing_if = "OnFailure::is_halt")]
+    pub on_failure: OnFailure,
+    /// How many revisions of the form are kept, for `lynqgate history` and `lynqgate undo`.
+    #[serde(default = "ten", skip_serializing_if = "is_ten")]
+    #[schemars(default = "ten", range(min = 2, max = 100))]
+    pub revision_history_limit: u32,
     /// Stops the rollout: nothing held is released, except by force. What is in flight goes on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
@@ -346,6 +366,8 @@ impl Default for Rollout {
             min_ready_seconds: 0,
             min_delay: None,
             max_failures: None,
+            on_failure: OnFailure::Halt,
+            revision_history_limit: ten(),
             paused: false,
             creation: Creation::Gated,
             skew_counts: SkewCounts::All,
@@ -353,6 +375,20 @@ impl Default for Rollout {
             domains: vec![],
         }
     }
+}
+
+impl OnFailure {
+    fn is_halt(&self) -> bool {
+        *self == OnFailure::Halt
+    }
+}
+
+fn ten() -> u32 {
+    10
+}
+
+fn is_ten(n: &u32) -> bool {
+    *n == ten()
 }
 
 fn ten_minutes() -> i32 {

@@ -376,6 +376,8 @@ fn cluster_role() -> Value {
             rule(&[""], &["namespaces"], &["get", "list", "watch"]),
             // StatefulSets of other owners may have the label of the partition gate.
             rule(&["apps"], &["statefulsets"], &["get", "list", "watch", "patch"]),
+            // The revisions of forms.
+            rule(&["apps"], &["controllerrevisions"], &["get", "list", "create", "patch", "delete"]),
             // What keeps a workload's pods from running is said by the pods alone, and in events where there may be none.
             rule(&[""], &["pods", "events"], &["list"]),
             // A broken pod that its StatefulSet does not replace.

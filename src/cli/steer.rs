@@ -1,4 +1,4 @@
-//! `lynqgate pause`, `resume`, `retry`, `force`, `release` and `confirm`: say what they change, ask, and change one field or annotation.
+//! `lynqgate pause`, `resume`, `retry`, `promote`, `undo`, `force`, `release` and `confirm`: say what they change, ask, and change one object.
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use crate::api::names;
 use crate::cli::Output;
 use crate::cli::complete;
 use crate::cli::connection::{AnyError, Connected, Connection};
+use crate::cli::history;
 use crate::cli::output::{print, tell};
 use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
@@ -34,6 +35,15 @@ pub struct OfForm {
     form: String,
     #[command(flatten)]
     common: Common,
+}
+
+#[derive(clap::Args)]
+pub struct Undo {
+    #[command(flatten)]
+    of: OfForm,
+    /// Number of the revision, as lynqgate history has it. Default: the last one whose rollout was complete.
+    #[arg(long, value_name = "REVISION")]
+    to: Option<i64>,
 }
 
 #[derive(clap::Args)]
@@ -99,6 +109,8 @@ pub enum Verb<'a> {
     Pause(&'a OfForm),
     Resume(&'a OfForm),
     Retry(&'a OfForm),
+    Promote(&'a OfForm),
+    Undo(&'a Undo),
     Release(&'a OfNode),
     Confirm(&'a OfHub),
     Force(&'a Force),
@@ -144,7 +156,8 @@ pub fn steer(verb: &Verb) -> Result<(), AnyError> {
 
 async fn run(verb: &Verb<'_>) -> Result<(), AnyError> {
     let common = match verb {
-        Verb::Pause(of) | Verb::Resume(of) | Verb::Retry(of) => &of.common,
+        Verb::Pause(of) | Verb::Resume(of) | Verb::Retry(of) | Verb::Promote(of) => &of.common,
+        Verb::Undo(undo) => &undo.of.common,
         Verb::Release(of) => &of.common,
         Verb::Confirm(of) => &of.common,
         Verb::Force(of) => &of.common,
@@ -185,7 +198,8 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
     Ok(match verb {
         Verb::Pause(OfForm { form: name, .. })
         | Verb::Resume(OfForm { form: name, .. })
-        | Verb::Retry(OfForm { form: name, .. }) => {
+        | Verb::Retry(OfForm { form: name, .. })
+        | Verb::Promote(OfForm { form: name, .. }) => {
             let object = cluster.get("LynqForm", name).await?;
             let form = Form::of(&object);
             let spec = form.spec.as_ref();
@@ -193,9 +207,26 @@ async fn step(verb: &Verb<'_>, cluster: &Connected) -> Result<Step, AnyError> {
             let steered = match verb {
                 Verb::Pause(_) => steer::pause(told(&form), policy),
                 Verb::Resume(_) => steer::resume(told(&form), policy),
+                Verb::Promote(_) => {
+                    steer::promote(told(&form), policy, form.annotations.get(names::PROMOTE))
+                }
                 _ => steer::retry(told(&form), policy, clock::now()),
             };
             Step::of(own("LynqForm", name), &object, steered)
+        }
+        Verb::Undo(Undo { of, to }) => {
+            let object = cluster.get("LynqForm", &of.form).await?;
+            let form = Form::of(&object);
+            let there = history::revisions(cluster, &form).await?;
+            let now = history::revision_now(&form);
+            let steered = steer::undo(told(&form), &object["spec"], now.as_deref(), &there, *to);
+            // It sets back the form that the user was asked about.
+            let version = &object["metadata"]["resourceVersion"];
+            let steered = steered.map(|mut steering| {
+                steering.patch["metadata"] = json!({"resourceVersion": version});
+                steering
+            });
+            Step::of(own("LynqForm", &of.form), &object, steered)
         }
         Verb::Release(OfNode { node: name, .. }) => {
             let object = cluster.get("LynqNode", name).await?;

@@ -5,6 +5,7 @@ mod looks;
 mod refused;
 mod report;
 mod requests;
+mod revisions;
 pub mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,6 +9,7 @@
 
 pub mod explain;
 pub mod failure;
+pub mod history;
 pub mod index;
 pub mod not_reached;
 pub mod order;

@@ -104,8 +104,7 @@ async fn all_rows_gone(cluster: &Cluster, product: Product) -> Result<()> {
     // What is new waits as well: a changed id scheme must not double the fleet.
     fleet.insert(7..9).await?;
     let waits = ("Held", "True", "DeletionsHeld");
-    let why =
-        "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld";
+    let why = "new nodes wait while lynqgate holds deletions of their hub; see the hub's condition DeletionsHeld";
     for node in ["t7-web", "t8-web"] {
         fleet.says(("LynqNode", node), waits, why).await?;
     }
@@ -211,8 +210,7 @@ async fn table_swapped(cluster: &Cluster, product: Product) -> Result<()> {
     fleet.says(HUB, HELD, said).await?;
     // As many new nodes as old ones are there by now, and none of the old ones goes for it.
     let waits = ("Held", "True", "DeletionsHeld");
-    let why =
-        "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld";
+    let why = "new nodes wait while lynqgate holds deletions of their hub; see the hub's condition DeletionsHeld";
     for number in 0..7 {
         let node = format!("other-t{number}-web");
         fleet.says(("LynqNode", &node), waits, why).await?;

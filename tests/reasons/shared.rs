@@ -104,6 +104,16 @@ pub async fn group_not_done(cluster: &Cluster) -> Result<()> {
     fleet.retire().await
 }
 
+pub async fn awaiting_promotion(cluster: &Cluster) -> Result<()> {
+    let fleet = fleet(cluster, 2).await?;
+    let order = json!([{"name": "canaries", "when": "{{ eq .uid \"t0\" }}", "pause": true}]);
+    let rollout = json!({"maxSkew": 2, "order": order});
+    fleet.apply(&form(&fleet, "web:2", rollout)).await?;
+    let view = waits("t1-web", "AwaitingPromotion");
+    shows(cluster, &fleet, "AwaitingPromotion", view).await?;
+    fleet.retire().await
+}
+
 pub async fn soaking(cluster: &Cluster) -> Result<()> {
     let fleet = fleet(cluster, 2).await?;
     let long = json!({"minReadySeconds": 3600});

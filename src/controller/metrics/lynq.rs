@@ -45,7 +45,7 @@ fn number(condition: &Condition) -> i64 {
 fn phase(phase: Phase) -> i64 {
     match phase {
         Phase::Idle => 0,
-        Phase::InProgress => 1,
+        Phase::InProgress | Phase::Paused => 1,
         Phase::Failed => 2,
         Phase::Complete => 3,
     }

@@ -11,17 +11,20 @@ use serde_json::{Value, json};
 use crate::api::conditions::{self, Condition, ConditionReason, ConditionState, kstatus};
 use crate::api::events::EventReason;
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase};
+use crate::api::names;
 use crate::cluster::catalog::Form;
 use crate::cluster::clock::{self, Instant};
 use crate::cluster::events::About;
 use crate::cluster::objects::ApiError;
 use crate::controller::World;
 use crate::controller::rollout::refused::{CONFLICTS_MAX, LASTING};
+use crate::controller::rollout::revisions::owner;
 use crate::controller::rollout::snapshot::View;
 use crate::controller::rollout::{Pass, REQUESTS_MAX, RolloutReconciler};
 use crate::decide::child::ObjectKey;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Plan;
+use crate::decide::rollout::history;
 use crate::decide::rollout::not_reached;
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::status::{Force, FormState, ROLLOUT_COMPLETE, windows};
@@ -30,6 +33,8 @@ use crate::decide::shared::backoff::Backoff;
 /// A form's status is written at once when its phase changes, its counts at most this often.
 const FORM_STATUS_EVERY: Duration = Duration::from_secs(1);
 const HUB_STATUS_EVERY: Duration = Duration::from_secs(1);
+/// Between two tries to set a failed form back.
+const REVERT_EVERY: Duration = Duration::from_secs(30);
 
 /// When the statuses were written last.
 #[derive(Default)]
@@ -48,6 +53,8 @@ struct Turn {
     failed: u32,
     /// How many of a form met another version of it, in a row.
     conflicts: u32,
+    /// When the form was set back last, or could not be.
+    reverted: Option<Instant>,
     /// Of a form, by its uid: what its status was before a write of which nobody knows whether it went through. What changed
     /// since is to be told.
     untold: Option<(String, FormStatus)>,
@@ -138,7 +145,7 @@ impl RolloutReconciler<'_> {
         let hub = self.world.hubs.get(&self.key.0, &self.key.1);
         let of_hub = hub.as_ref().map(|hub| hub.status.conditions.as_slice());
         let mut again: Option<Duration> = None;
-        let mut due = vec![];
+        let (mut due, mut reverted) = (vec![], vec![]);
         for form in forms {
             // One that was made anew meanwhile is another.
             if !planned.iter().any(|planned| planned.uid == form.uid) {
@@ -155,6 +162,13 @@ impl RolloutReconciler<'_> {
             let of_hub = of_hub.unwrap_or_default();
             let status = form_status(&form, told, error, of_hub, clock::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
+            if let Some(to) = reverts(&form, &status)
+                && !(turn.reverted).is_some_and(|at| at.elapsed() < REVERT_EVERY)
+            {
+                turn.reverted = Some(clock::instant());
+                again = again.into_iter().chain([REVERT_EVERY]).min();
+                reverted.push((form.clone(), to.to_owned()));
+            }
             if status == form.status {
                 turn.conflicts = 0;
                 if let Some(before) = turn.take_untold(&form) {
@@ -211,6 +225,17 @@ impl RolloutReconciler<'_> {
             }
         }
         self.world.forms_told.notify_waiters();
+        for (form, to) in reverted {
+            if let Err(error) = self.revert(&form, &to).await {
+                let text = format!(
+                    "the form cannot be set back to revision {to} (rollout.onFailure: Revert): {error}; it is tried again after {} s",
+                    REVERT_EVERY.as_secs()
+                );
+                tracing::warn!(form = form.name, text);
+                let about = About::new("LynqForm", &form.namespace, &form.name, &form.uid);
+                (self.world.events).tell(&about, EventReason::RolloutReverted, text);
+            }
+        }
         again
     }
 
@@ -255,6 +280,7 @@ impl RolloutReconciler<'_> {
     }
 
     async fn write_form(&self, form: &Form, status: &FormStatus) -> Result<(), ApiError> {
+        self.record(form, status).await?;
         // A form that was deleted and made anew meanwhile must not inherit it.
         let version = json!({"resourceVersion": form.resource_version});
         let mut patch = json!({"metadata": version, "status": status});
@@ -368,7 +394,7 @@ impl RolloutReconciler<'_> {
                     .world
                     .events
                     .tell(&about, EventReason::RolloutComplete, message),
-                Some(Phase::Complete | Phase::InProgress | Phase::Idle) | None => {}
+                Some(Phase::Complete | Phase::InProgress | Phase::Paused | Phase::Idle) | None => {}
             }
         }
         let resumed = phase(before) == Some(Phase::Failed) && began(status) == began(before);
@@ -443,10 +469,20 @@ fn edited_of<'a>(nodes: impl Iterator<Item = &'a NodeDigest>) -> BTreeMap<String
     edited
 }
 
+/// The revision that the form is set back to: it has failed, and its status says so.
+fn reverts<'a>(form: &'a Form, status: &'a FormStatus) -> Option<&'a str> {
+    let spec = form.spec.as_ref().ok()?;
+    let reverted = form.annotations.get(names::REVERTED);
+    let to = |status| history::reverts_to(spec, form.generation, status, reverted.map(|r| &**r));
+    to(status).and(to(&form.status))
+}
+
 /// Nothing of a form that is not valid is on its way, nor is what broke by itself after its rollout.
 fn has_started(status: &FormStatus) -> bool {
     let rollout = status.rollout.as_ref();
-    let goes = rollout.is_some_and(|r| r.phase == Phase::InProgress && r.completion_time.is_none());
+    let goes = rollout.is_some_and(|r| {
+        matches!(r.phase, Phase::InProgress | Phase::Paused) && r.completion_time.is_none()
+    });
     goes && conditions::is_true(&status.conditions, "Valid")
 }
 
@@ -508,6 +544,12 @@ fn form_status(
             not_reached::add_cause(&mut rollout.waiting, error.as_ref(), of_hub);
         }
         states.clone_from(&state.conditions);
+        if let (Ok(spec), None) = (&form.spec, &error)
+            && generation == form.generation
+        {
+            let phase = state.rollout.phase;
+            history::named(owner(form), spec, &form.status, phase, &mut status);
+        }
     }
     // Nobody makes a node of it, or changes one, whatever there is to read of them.
     if let Some((ConditionReason::HubNotFound, text)) = &error {

@@ -14,6 +14,7 @@ use crate::decide::hub::rows::names::uid_of;
 use crate::decide::hub::sync::{self, rows_hash};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::index::by_form;
+use crate::decide::rollout::order;
 use crate::decide::rollout::{self, Live, NamedNode, Node, Nodes, Snapshot};
 
 pub struct SnapshotInputs<'a> {
@@ -256,10 +257,13 @@ fn form_view(
         (name, group)
     };
     let absent = absent.into_iter().map(group_of).collect();
+    let same_since = known.map_or(rendered_generation, |rendered| rendered.same_since);
+    let promotion = form.annotations.get(names::PROMOTE);
     Some(rollout::Form {
+        promoted: order::promoted(promotion, &policy.order, same_since, rendered_generation),
         policy,
         rendered_generation,
-        same_since: known.map_or(rendered_generation, |rendered| rendered.same_since),
+        same_since,
         unwritten,
         unwritten_before: 0,
         absent,

@@ -306,16 +306,16 @@ fn because(reason: &str, message: &str) -> String {
 
 /// Which pods are not available the status does not say; as a rule the new ones, for else the old ones would go.
 fn old_pods(old: u32, pods: u32, unavailable: u32) -> String {
-    let stay = if old == 1 {
-        "old pod stays"
+    let kept = if old == 1 {
+        "old pod is kept"
     } else {
-        "old pods stay"
+        "old pods are kept"
     };
     match unavailable {
-        0 => format!("all pods are updated; {old} {stay}"),
+        0 => format!("all pods are updated; {old} {kept}"),
         n => {
             let are = if n == 1 { "is" } else { "are" };
-            format!("{n} of {pods} pods {are} not available, {old} {stay}")
+            format!("{n} of {pods} pods {are} not available, so {old} {kept}")
         }
     }
 }

@@ -39,10 +39,11 @@ impl fmt::Display for Availability {
             replicas,
             may_be_missing,
         } = self;
-        write!(
-            f,
-            "{available} of {replicas} available (maxUnavailable {may_be_missing})"
-        )
+        write!(f, "{available} of {replicas} wanted pods available")?;
+        match may_be_missing {
+            0 => Ok(()),
+            n => write!(f, " (maxUnavailable {n})"),
+        }
     }
 }
 

@@ -261,6 +261,7 @@ impl Asked<'_> {
         let phase = match rollout.phase {
             Phase::Idle => "idle",
             Phase::InProgress => "in progress",
+            Phase::Paused => "paused",
             Phase::Failed => "failed",
             Phase::Complete => "complete",
         };
@@ -329,7 +330,7 @@ impl Asked<'_> {
         };
         let fails = rollout.deadline.filter(|at| *at > self.now).map(|at| {
             format!(
-                "a node that went and is not ready {} counts as failed (rollout.progressDeadlineSeconds)",
+                "the first of the released nodes counts as failed {}, unless it is ready by then (rollout.progressDeadlineSeconds)",
                 self.at(at)
             )
         });

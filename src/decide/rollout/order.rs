@@ -6,6 +6,7 @@ use std::iter;
 
 use jiff::SignedDuration;
 
+use crate::api::policy::Group;
 use crate::decide::rollout::index::{Index, Named};
 use crate::decide::rollout::reason::{Names, Reason};
 use crate::decide::rollout::{Form, Node, Snapshot};
@@ -33,6 +34,27 @@ pub fn why(form: &Form, node: &Node) -> Option<String> {
         ))
     };
     node.why.clone().or_else(soaks)
+}
+
+/// The first group with a pause that nobody has ended, by its number.
+pub fn stops_after(order: &[Group], promoted: usize) -> Option<usize> {
+    let groups = order.iter().enumerate().skip(promoted);
+    groups
+        .clone()
+        .find(|(_, group)| group.pause)
+        .map(|(number, _)| number)
+}
+
+/// How many groups of the order somebody has promoted, as the annotation on the form says it: GENERATION/GROUP. It counts for the
+/// generations from `since` to `rendered`, which render alike.
+pub fn promoted(annotation: Option<&String>, order: &[Group], since: i64, rendered: i64) -> usize {
+    let parts = annotation.and_then(|text| text.split_once('/'));
+    let group = parts.and_then(|(generation, group)| {
+        let generation: i64 = generation.parse().ok()?;
+        let number = order.iter().position(|other| other.name == group)?;
+        (since..=rendered).contains(&generation).then_some(number)
+    });
+    group.map_or(0, |number| number + 1)
 }
 
 /// What is to be added about groups of the form's order without any node, which an order passes over as if they were done.
@@ -79,7 +101,22 @@ impl Turns {
             }
             let nodes = || index.all_of(form).filter(|named| is_pending(named));
             let groups = nodes().map(|named| named.node.group);
-            let group = groups.chain(state.absent.values().copied()).min()?;
+            let group = groups.chain(state.absent.values().copied()).min();
+            if let Some(stop) = stops_after(order, state.promoted)
+                && group.is_none_or(|group| group > stop)
+            {
+                let turn = Turn {
+                    group: stop,
+                    pending: vec![],
+                    told: Reason::AwaitingPromotion {
+                        form: form.clone(),
+                        generation: state.rendered_generation,
+                        group: order[stop].name.clone(),
+                    },
+                };
+                return Some((form.clone(), turn));
+            }
+            let group = group?;
             let mut first: Vec<_> = nodes().filter(|named| named.node.group == group).collect();
             first.sort_by_key(|named| (named.node.why.is_none(), named.place));
             let absent = state.absent.iter().filter(|(_, of)| **of == group);

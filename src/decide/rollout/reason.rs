@@ -11,6 +11,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::api::conditions::ConditionReason;
+use crate::api::names;
 use crate::api::policy::WINDOW_MAX;
 pub use holders::{Because, Holders, Names};
 
@@ -97,6 +98,12 @@ pub enum Reason {
         /// Why the first of them that is not ready is not.
         why: Option<String>,
     },
+    /// An earlier group of the order is done, and somebody has to promote it.
+    AwaitingPromotion {
+        form: String,
+        generation: i64,
+        group: String,
+    },
     /// The form's newest templates have not reached its nodes yet.
     NotRendered {
         form: String,
@@ -150,6 +157,7 @@ impl Reason {
             Reason::DomainFull { .. } => ConditionReason::DomainFull,
             Reason::RolloutFailed { .. } => ConditionReason::RolloutFailed,
             Reason::GroupNotDone { .. } => ConditionReason::GroupNotDone,
+            Reason::AwaitingPromotion { .. } => ConditionReason::AwaitingPromotion,
             Reason::NotRendered { .. } => ConditionReason::NotRendered,
             Reason::Paused { .. } => ConditionReason::Paused,
             Reason::DeletionsHeld { .. } => ConditionReason::DeletionsHeld,
@@ -193,6 +201,7 @@ impl Reason {
         let asks = matches!(
             self,
             Reason::LedgerRefused { .. }
+                | Reason::AwaitingPromotion { .. }
                 | Reason::Paused { .. }
                 | Reason::DeletionsHeld { .. }
                 | Reason::RolloutFailed { .. }
@@ -212,16 +221,16 @@ impl Reason {
                 "mend the cause; the release is tried again, at the latest after 30 s"
             }
             Reason::LedgerRefused { .. } => {
-                "mend the cause; it is tried again, at the latest after 30 s. A node that cannot wait may be let go with the \
-                 annotation lynq.sh/force-rollout=true"
+                "mend the cause; it is tried again, at the latest after 30 s. To release a node that cannot wait: lynqgate \
+                 release NODE"
             }
             Reason::SlotReserved { .. } => {
-                "nothing, if those nodes become or stay ready: it goes on once no more slots are out than maxSkew allows; or \
-                 raise maxSkew again"
+                "nothing, if those nodes become or stay ready: this node goes on once no more of them have a slot than maxSkew allows; \
+                 or raise maxSkew again"
             }
             Reason::WindowFull { .. } => {
                 "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form: they get the \
-                 correction first; or remove what stands in their way"
+                 correction first; or repair what they wait for"
             }
             Reason::Soaking { .. } => {
                 "nothing, as long as they stay ready: rollout.minReadySeconds asks for that time"
@@ -244,11 +253,11 @@ impl Reason {
             }
             Reason::DomainFull { .. } => {
                 "nothing, if those nodes become ready soon (kubectl describe lynqnode); else correct the form: they get the \
-                 correction first; or remove what stands in their way, or raise maxSkew of that domain in rollout.domains"
+                 correction first; or repair what they wait for, or raise maxSkew of that domain in rollout.domains"
             }
             Reason::RolloutFailed { form, .. } => {
                 return format!(
-                    "(1) correct the form: the failed nodes get the correction first; or (2) remove what stands in their way: it \
+                    "(1) correct the form: the failed nodes get the correction first; or (2) repair what they wait for: the rollout \
                      goes on once they have been ready for rollout.minReadySeconds; or (3) go on without them, though they still \
                      take their places of the window: kubectl annotate lynqform {form} --overwrite lynq.sh/resume=$(date -u +%FT%TZ)"
                 )
@@ -257,6 +266,18 @@ impl Reason {
             Reason::GroupNotDone { .. } => {
                 "those nodes must run the newest content, be ready and have stayed so for rollout.minReadySeconds: lynqgate explain \
                  node tells what one waits for; if its content cannot become ready, correct the form"
+            }
+            Reason::AwaitingPromotion {
+                form,
+                generation,
+                group,
+            } => {
+                return format!(
+                    "check the nodes of that group, then promote it: lynqgate promote {form} (kubectl annotate lynqform {form} --overwrite \
+                     '{}={generation}/{group}')",
+                    names::PROMOTE
+                )
+                .into();
             }
             Reason::NotRendered { .. } => {
                 "nothing, if that is over within seconds; else see the form's condition Valid, and, where that is True, the hub's \
@@ -270,24 +291,33 @@ impl Reason {
                 .into();
             }
             Reason::DeletionsHeld { .. } => {
-                "mend the rows of the hub, or confirm its deletions: its condition DeletionsHeld says how"
+                "the hub's condition DeletionsHeld names the nodes that would be deleted, and why (kubectl describe lynqhub): correct the \
+                 rows, or confirm the deletions (lynqgate confirm HUB)"
             }
             Reason::Starting { .. } => {
-                "nothing, if that is over within seconds; else the operator's log says what keeps it from those nodes"
+                "nothing, if that is over within seconds; else the operator's log says what keeps it from those nodes (kubectl logs -n lynq-system -l control-plane=controller-manager) (kubectl logs -n \
+                 lynq-system -l control-plane=controller-manager)"
             }
-            Reason::LiveContentUnknown { .. } => {
-                "nothing, if that is over within seconds; else see that lynqgate's webhook configurations are installed, and the \
-                 operator's log, which names the node. If somebody wrote past the webhook (condition Edited), annotate the node \
-                 lynq.sh/discard-edit=true: else what they wrote goes live in its turn"
+            Reason::LiveContentUnknown { node } => {
+                return format!(
+                    "nothing, if that is over within seconds; else check that lynqgate's webhooks are installed (kubectl get \
+                     mutatingwebhookconfigurations), and read the operator's log, which names the node. If {node} has the condition \
+                     Edited: kubectl annotate lynqnode {node} lynq.sh/discard-edit=true drops the edit, which else goes live in its turn"
+                )
+                .into();
             }
-            Reason::NoForm { .. } => {
-                "bring the form back to this hub, or correct it; or let the node go: the hub's condition DeletionsHeld says how, \
-                 if that is what keeps it"
+            Reason::NoForm { form } => {
+                return format!(
+                    "kubectl describe lynqform {form}: apply the form again, or correct it. To delete the node and its objects \
+                     instead, see the hub's condition DeletionsHeld (kubectl describe lynqhub)"
+                )
+                .into();
             }
             Reason::NoLeader { lease, .. } => {
                 return format!(
-                    "start the operator: kubectl get pods -A -l control-plane=controller-manager,app.kubernetes.io/name=lynqgate; \
-                     if it runs without --leader-elect, delete Lease {lease}"
+                    "find out why the operator does not run: kubectl get pods -A -l \
+                     control-plane=controller-manager,app.kubernetes.io/name=lynqgate. Only if it runs, with one replica and without \
+                     --leader-elect, delete Lease {lease}, which is left over"
                 )
                 .into();
             }
@@ -332,7 +362,7 @@ impl Reason {
                 "the ledger of releases, in the hub's status, cannot be written; it is tried again, and the form's condition Held has the cause"
             }
             Reason::SlotReserved { .. } => {
-                "it has a slot, but more slots are out than maxSkew allows by now; it waits until some of them are free"
+                "maxSkew was lowered, and more nodes have a slot than it allows now; this node waits, although it has one, until others are done"
             }
             Reason::WindowFull { .. }
             | Reason::Soaking { .. }
@@ -352,6 +382,9 @@ impl Reason {
             Reason::GroupNotDone { .. } => {
                 "its turn has not come: an earlier group of the form's order is not done; the form's condition Held says which, and who in it"
             }
+            Reason::AwaitingPromotion { .. } => {
+                "an earlier group of the form's order is done, and the rollout pauses after it; the form's condition Held says how to promote it"
+            }
             Reason::NotRendered { .. } => {
                 "the form's newest templates have not reached every node yet; if that lasts, see the form's condition Valid and the hub's conditions"
             }
@@ -359,22 +392,22 @@ impl Reason {
                 "the rollout is paused; set paused: false on the form, or force this node"
             }
             Reason::DeletionsHeld { goes: true, .. } => {
-                "no row asks for it any more, and deletions of the hub are held; see the hub's condition DeletionsHeld"
+                "no row asks for it any more, and lynqgate holds deletions of its hub; see the hub's condition DeletionsHeld"
             }
             Reason::DeletionsHeld { goes: false, .. } => {
-                "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld"
+                "new nodes wait while lynqgate holds deletions of their hub; see the hub's condition DeletionsHeld"
             }
             Reason::Starting { .. } => {
                 "the operator has just started, and looks at every node before it releases any; the form's condition Held names some that are left"
             }
             Reason::LiveContentUnknown { .. } => {
-                "what runs is not known: Lynq left it, or it was written past the webhook; whether its release would change anything is being found out"
+                "lynqgate does not know what runs: Lynq made the node, or somebody wrote it without the webhook. It compares the objects with the content now, and changes none of them meanwhile"
             }
             Reason::NoForm { .. } => {
-                "its form is gone, cannot be read, or is another hub's, so that nobody releases it; bring the form back or correct it, or let the node go: the hub's condition DeletionsHeld says how, if that is what keeps it"
+                "its form does not exist, cannot be read, or belongs to another hub, so lynqgate does not release it; apply the form again, or correct it. To delete the node instead, see the hub's condition DeletionsHeld"
             }
             Reason::NoLeader { .. } => {
-                "no operator leads, so that nothing is rendered, applied or released"
+                "no operator leads, so nothing is rendered, applied or released"
             }
         }
     }
@@ -424,7 +457,7 @@ impl fmt::Display for Reason {
                 holders,
             } => write!(
                 f,
-                "a slot that is taken already waits as well: maxSkew is {window} by now, and {slots} slots are out; {holders}"
+                "maxSkew was lowered to {window} while {slots} nodes had a slot, so this node waits although it has one; {holders}"
             ),
             Reason::WindowFull { window, holders }
             | Reason::Soaking { window, holders }
@@ -476,13 +509,13 @@ impl fmt::Display for Reason {
             ),
             Reason::LiveContentUnknown { node } => write!(
                 f,
-                "what runs of {node} is not known: Lynq left it, or it was written past the webhook; whether its release would \
-                 change anything is being found out"
+                "lynqgate does not know what runs of {node}: Lynq made it, or somebody wrote it without the webhook. It compares its \
+                 objects with its content now, and changes none of them meanwhile"
             ),
             Reason::NoForm { form } => {
                 write!(
                     f,
-                    "its form {form:?} is gone, cannot be read, or is another hub's, so that nobody releases it"
+                    "its form {form:?} does not exist, cannot be read, or belongs to another hub, so lynqgate releases none of its nodes"
                 )
             }
             Reason::NoLeader {
@@ -490,11 +523,15 @@ impl fmt::Display for Reason {
                 since: Some(since),
             } => write!(
                 f,
-                "no operator has led since {since} (lease {lease}), so that nothing is rendered, applied or released"
+                "no operator has led since {since} (lease {lease}), so nothing is rendered, applied or released"
             ),
             Reason::NoLeader { lease, since: None } => write!(
                 f,
-                "no operator leads (lease {lease}), so that nothing is rendered, applied or released"
+                "no operator leads (lease {lease}), so nothing is rendered, applied or released"
+            ),
+            Reason::AwaitingPromotion { group, .. } => write!(
+                f,
+                "the group {group:?} is done, and rollout.order pauses after it"
             ),
             Reason::NotRendered { form } => {
                 write!(
@@ -504,15 +541,15 @@ impl fmt::Display for Reason {
             }
             Reason::Paused { form } => write!(
                 f,
-                "the rollout of form {form:?} is paused, repairs included"
+                "the rollout of form {form:?} is paused: lynqgate releases none of its nodes, not even broken ones"
             ),
             Reason::DeletionsHeld { node, goes: true } => write!(
                 f,
-                "no row asks for {node} any more, and deletions of its hub are held"
+                "no row asks for {node} any more, and lynqgate holds deletions of its hub"
             ),
             Reason::DeletionsHeld { node, goes: false } => write!(
                 f,
-                "{node} is new, and new nodes wait while deletions of their hub are held"
+                "{node} is new, and lynqgate makes no new nodes live while it holds deletions of their hub"
             ),
             Reason::Releasing => f.write_str(self.summary()),
         }

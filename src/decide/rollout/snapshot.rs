@@ -121,12 +121,19 @@ pub struct Form {
     /// Everything of the form goes at once.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub forced: bool,
+    /// Groups of its order, from the first on, after which nothing pauses any more.
+    #[serde(default, skip_serializing_if = "is_no_group")]
+    pub promoted: usize,
     /// What failed before this no longer halts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumed_at: Option<Timestamp>,
     /// The status as it was last written, for its times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<FormRolloutStatus>,
+}
+
+fn is_no_group(groups: &usize) -> bool {
+    *groups == 0
 }
 
 /// What is known of a node's live content.

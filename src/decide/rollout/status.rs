@@ -258,16 +258,24 @@ pub fn of_form(name: &str, form: &Form, seen: &FormStatusInputs, now: Timestamp)
     if let (Some(over), Some(now)) = (over, rollout.waves_done) {
         rollout.waves_done = over.waves_done.or(Some(now));
     }
+    let conditions = conditions(
+        &rollout,
+        progress.ready,
+        (progress.going.len(), form.absent.len()),
+        blocked,
+        stalled.as_ref(),
+    );
+    let waits = matches!(
+        blocked,
+        Some(Reason::Paused { .. } | Reason::AwaitingPromotion { .. })
+    );
+    if rollout.phase == Phase::InProgress && waits {
+        rollout.phase = Phase::Paused;
+    }
     FormState {
         total_nodes: progress.total(),
         ready_nodes: progress.ready,
-        conditions: conditions(
-            &rollout,
-            progress.ready,
-            (progress.going.len(), form.absent.len()),
-            blocked,
-            stalled.as_ref(),
-        ),
+        conditions,
         non_ready: progress.count(|named| named.non_ready),
         window,
         hub_window,
@@ -458,7 +466,7 @@ fn conditions(
         Phase::Idle => ConditionReason::NoNodes,
         // Nothing goes on by itself.
         Phase::InProgress if stalled.is_some() => ConditionReason::Stalled,
-        Phase::InProgress => ConditionReason::InProgress,
+        Phase::InProgress | Phase::Paused => ConditionReason::InProgress,
         Phase::Failed => ConditionReason::Failed,
         Phase::Complete => ConditionReason::Complete,
     };

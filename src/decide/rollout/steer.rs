@@ -3,12 +3,15 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::conditions::ConditionReason;
 use crate::api::form::{FormRolloutStatus, Phase};
 use crate::api::hub::HubStatus;
 use crate::api::policy::Rollout;
 use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::explain::FormTold;
+use crate::decide::rollout::history::{self, Revision};
+use crate::decide::rollout::order;
 
 /// A change of one object.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +110,82 @@ pub fn retry(form: FormTold, policy: Option<&Rollout>, now: Timestamp) -> Steere
             nodes_that(rollout.failed_nodes, "failed", "stays", "stay"),
         ),
         patch: annotate(names::RESUME, stamp::format(now)),
+    })
+}
+
+/// `annotation`: what the form says is promoted already.
+pub fn promote(form: FormTold, policy: Option<&Rollout>, annotation: Option<&String>) -> Steered {
+    let name = form.name;
+    let waits = |r: &&FormRolloutStatus| {
+        let mut reasons = r.waiting.iter().map(|nodes| &*nodes.reason);
+        reasons.any(|reason| reason == ConditionReason::AwaitingPromotion.as_str())
+    };
+    let Some(rollout) = of(form).filter(waits) else {
+        return refuse(format!("form {name} waits for no promotion"));
+    };
+    let order = policy.map_or(&[][..], |policy| &policy.order);
+    let generation = rollout.target_generation;
+    let promoted = order::promoted(annotation, order, generation, generation);
+    let Some(group) = order::stops_after(order, promoted) else {
+        return refuse(format!(
+            "no group of form {name} has a pause any more; the rollout goes on by itself"
+        ));
+    };
+    let rest = match order::stops_after(order, group + 1) {
+        Some(next) => format!("up to the pause after the group {:?}", order[next].name),
+        None => "to all of its nodes".to_owned(),
+    };
+    let group = &order[group].name;
+    Ok(Steering {
+        effect: format!(
+            "promotes generation {generation} of form {name} past the group {group:?}: the rollout goes on {rest} ({} held)",
+            rollout.held_nodes
+        ),
+        patch: annotate(names::PROMOTE, format!("{generation}/{group}")),
+    })
+}
+
+/// `spec`: the form's, as it is stored. `now`: the name of the revision that it is, where it can be read.
+pub fn undo(
+    form: FormTold,
+    spec: &Value,
+    now: Option<&str>,
+    there: &[Revision],
+    to: Option<i64>,
+) -> Steered {
+    let name = form.name;
+    let Some(revision) = history::undone(there, now, to) else {
+        return refuse(match to {
+            Some(number) => {
+                format!("form {name} has no revision {number}: lynqgate history {name}")
+            }
+            None => format!(
+                "no other revision of form {name} has completed a rollout. Choose one: lynqgate history {name}, then lynqgate undo \
+                 {name} --to REVISION"
+            ),
+        });
+    };
+    if now == Some(&*revision.name) {
+        return refuse(format!("form {name} is revision {} now", revision.number));
+    }
+    let (total, window) = of(form).map_or((0, None), |r| (r.total_nodes, r.window));
+    let window = match window {
+        Some(window) => format!("at most {window} not ready at a time, broken ones first"),
+        None => "all at once: no maxSkew applies".to_owned(),
+    };
+    let completed = match revision.completed {
+        Some(at) => format!("complete at {at}"),
+        None => "its rollout was never complete".to_owned(),
+    };
+    Ok(Steering {
+        effect: format!(
+            "sets form {name} back to revision {} ({}, {completed}), and leaves spec.rollout as it is. lynqgate rolls that out to {}, \
+             {window}",
+            revision.number,
+            revision.name,
+            nodes(total)
+        ),
+        patch: history::set_back(spec, &revision.content),
     })
 }
 
@@ -373,5 +452,85 @@ mod tests {
             let steered = confirm("tenants", &status(deletions, creations));
             assert_eq!(said(steered), (effect.to_owned(), patch));
         }
+    }
+
+    #[test]
+    fn promotions() {
+        let mut waits = status("Paused", 29, 0);
+        let waiting = json!([{"reason": "AwaitingPromotion", "count": 29, "nodes": [], "message": "", "next": ""}]);
+        waits.rollout.as_mut().unwrap().waiting = serde_json::from_value(waiting).unwrap();
+        let group = |name: &str, pause: bool| json!({"name": name, "when": "x", "pause": pause});
+        let policy =
+            |order: Value| serde_json::from_value::<Rollout>(json!({"order": order})).unwrap();
+        let two = policy(json!([
+            group("a", true),
+            group("b", false),
+            group("c", true)
+        ]));
+        let one = policy(json!([group("a", true)]));
+        let told = |status| FormTold {
+            name: "web",
+            generation: 7,
+            status,
+        };
+        let (before, goes) = ("7/a".to_owned(), status("InProgress", 29, 0));
+        for (steered, effect, to) in [
+            (
+                promote(told(&waits), Some(&one), None),
+                "promotes generation 7 of form web past the group \"a\": the rollout goes on to all of its nodes (29 held)",
+                Some("7/a"),
+            ),
+            (
+                promote(told(&waits), Some(&two), None),
+                "promotes generation 7 of form web past the group \"a\": the rollout goes on up to the pause after the group \"c\" (29 held)",
+                Some("7/a"),
+            ),
+            (
+                promote(told(&waits), Some(&two), Some(&before)),
+                "promotes generation 7 of form web past the group \"c\": the rollout goes on to all of its nodes (29 held)",
+                Some("7/c"),
+            ),
+            (
+                promote(told(&goes), Some(&two), None),
+                "form web waits for no promotion",
+                None,
+            ),
+        ] {
+            let patch = to.map_or(Value::Null, |to| annotate(names::PROMOTE, to));
+            assert_eq!(said(steered), (effect.to_owned(), patch));
+        }
+    }
+
+    #[test]
+    fn an_undo() {
+        let goes = status("InProgress", 29, 0);
+        let told = FormTold {
+            name: "web",
+            generation: 7,
+            status: &goes,
+        };
+        let revision = |number: i64, completed: Option<i64>| Revision {
+            name: format!("web-{number}"),
+            number,
+            created: None,
+            completed: completed.map(|second| Timestamp::from_second(second).unwrap()),
+            content: json!({"hubId": "tenants", "deployments": [number]}),
+        };
+        let there = [revision(3, None), revision(2, Some(0))];
+        let spec = json!({"hubId": "tenants", "rollout": {}, "deployments": [3], "jobs": []});
+        let undone = |to| said(undo(told, &spec, Some("web-3"), &there, to));
+        let effect = "sets form web back to revision 2 (web-2, complete at 1970-01-01T00:00:00Z), and leaves spec.rollout as it is. lynqgate rolls \
+                      that out to 52 nodes, at most 3 not ready at a time, broken ones first";
+        let patch = json!({"spec": {"hubId": "tenants", "deployments": [2], "jobs": null}});
+        assert_eq!(undone(None), (effect.to_owned(), patch.clone()));
+        assert_eq!(undone(Some(2)).1, patch);
+        assert_eq!(undone(Some(3)).0, "form web is revision 3 now");
+        assert_eq!(
+            undone(Some(9)).0,
+            "form web has no revision 9: lynqgate history web"
+        );
+        let none = undo(told, &spec, Some("web-3"), &there[..1], None);
+        let why = "no other revision of form web has completed a rollout. Choose one: lynqgate history web, then lynqgate undo web --to REVISION";
+        assert_eq!(said(none).0, why);
     }
 }

@@ -181,9 +181,16 @@ pub fn act(world: &mut World) {
         (Fault::Policy, Some(form)) => change_policy(world, &form),
         (Fault::Order, Some(form)) => {
             let canary = format!("{{{{ eq .uid \"t{}\" }}}}", world.users.random.below(5));
-            let orders = [json!([]), json!([{"name": "canary", "when": canary}])];
-            let order = world.users.random.pick(&orders).clone();
-            policy(world, &form, json!({"order": order}));
+            let paused = json!([{"name": "canary", "when": canary, "pause": true}]);
+            let orders = [
+                json!([]),
+                json!([{"name": "canary", "when": canary}]),
+                paused,
+            ];
+            match world.users.random.below(4) {
+                3 => promote(world, &form),
+                number => policy(world, &form, json!({"order": orders[number]})),
+            }
         }
         (Fault::ForceAll, Some(form)) => force_all(world, &form),
         (Fault::HandEdits | Fault::Force | Fault::OtherWriters, _) => touch_node(world, class),
@@ -213,6 +220,19 @@ pub fn act(world: &mut World) {
         }
         _ => {}
     }
+}
+
+/// Past the canaries, whether the rollout waits there or not.
+fn promote(world: &mut World, form: &str) {
+    let Some(generation) = world
+        .get(FORM, form)
+        .map(|form| form.value["metadata"]["generation"].clone())
+    else {
+        return;
+    };
+    world.trace(|| format!("alice: form {form}: generation {generation} promoted"));
+    let promotion = format!("{generation}/canary");
+    annotate(world, FORM, form, names::PROMOTE, Some(&promotion));
 }
 
 fn force_all(world: &mut World, form: &str) {
@@ -272,7 +292,7 @@ fn revert(world: &mut World, form: &str) {
 }
 
 fn change_policy(world: &mut World, form: &str) {
-    let change = match world.users.random.below(9) {
+    let change = match world.users.random.below(10) {
         0 => json!({"maxSkew": 0}),
         1 => json!({"paused": true}),
         2 => json!({"paused": false}),
@@ -282,6 +302,10 @@ fn change_policy(world: &mut World, form: &str) {
             json!({"creation": creation})
         }
         5 => json!({"maxFailures": 1 + world.users.random.below(4)}),
+        9 => {
+            let on_failure = *world.users.random.pick(&["Halt", "Revert", "Revert"]);
+            json!({"onFailure": on_failure})
+        }
         6 => {
             let counts = *world.users.random.pick(&["All", "Released"]);
             json!({"skewCounts": counts})
@@ -449,6 +473,7 @@ pub fn heal(world: &mut World) {
                 healthy["order"] = json!([]);
             }
             policy(world, form, healthy);
+            promote(world, form);
         }
     }
     annotate(world, HUB, TENANTS, names::FORCE_ROLLOUT, None);

@@ -23,8 +23,7 @@ pub const UNREAD: &str = "mend what keeps the hub from its rows: they are read a
 pub const WRITE_FAILED: &str = "mend what keeps the hub from writing those nodes: the writes are tried again, at the latest after 30 s";
 
 /// Of a node that no row asks for.
-pub const CONFIRM: &str =
-    "mend the rows of the hub, or confirm its deletions: its condition DeletionsHeld says how";
+pub const CONFIRM: &str = "the hub's condition DeletionsHeld names the nodes that would be deleted, and why (kubectl describe lynqhub): correct the rows, or confirm the deletions (lynqgate confirm HUB)";
 
 pub const UNWRITTEN: &str = "see the hub's conditions RenderFailed, RowsSkipped, WriteFailed, DeletionsHeld and CreationsHeld (kubectl describe \
                          lynqhub): they say why, and of which nodes; correct the form or the rows, or confirm the deletions or creations. What is being deleted waits for its finalizers (kubectl describe lynqnode)";

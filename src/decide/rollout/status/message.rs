@@ -81,7 +81,7 @@ impl Message<'_> {
                     Because(&failed, why.as_deref())
                 )
             }
-            Phase::Failed | Phase::InProgress => match self.blocked {
+            Phase::Failed | Phase::InProgress | Phase::Paused => match self.blocked {
                 // What halts is an event, too, and there may be nothing else to read.
                 Some(reason) if self.rollout.phase == Phase::Failed => {
                     format!("{counts}: {}", reason.advice())

@@ -18,6 +18,7 @@ fn canaries_first(snapshot: &mut Snapshot) {
         name: "canaries".into(),
         when: Some("x".into()),
         match_labels: BTreeMap::new(),
+        pause: false,
     }];
 }
 

@@ -32,7 +32,7 @@ impl Told {
             total_nodes: Some(state.total_nodes),
             ready_nodes: Some(state.ready_nodes),
             rollout: Some(state.rollout),
-            conditions: vec![],
+            ..FormStatus::default()
         };
         conditions::merge(&mut form.conditions, &state.conditions, Some(2), at(second));
         let slots = snapshot.slots.clone();
@@ -156,7 +156,7 @@ fn what_a_form_waits_for_is_what_its_status_says() {
         text.contains("also       Releasing (1: n1): its turn"),
         "{text}"
     );
-    let fails = "a node that went and is not ready in ";
+    let fails = "the first of the released nodes counts as failed in ";
     assert!(explained.expected.unwrap().starts_with(fails));
 }
 

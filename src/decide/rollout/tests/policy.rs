@@ -11,6 +11,7 @@ fn ordered(states: &str, max_skew: u32, groups: &str) -> Snapshot {
         name: name.into(),
         when: None,
         match_labels: BTreeMap::from([("ring".into(), name.into())]),
+        pause: false,
     };
     snapshot.forms.get_mut("web").unwrap().policy.order = vec![group("canaries"), group("early")];
     for (i, digit) in groups.chars().enumerate() {
@@ -104,6 +105,63 @@ fn a_group_waits_for_those_before_it() {
         .min_ready_seconds = 60;
     let soaks = format!("{text} (it is ready, and has to stay so until 08:01:00 UTC at least)");
     assert_eq!(waits(&snapshot), soaks);
+}
+
+#[test]
+fn a_group_with_a_pause_waits_to_be_promoted() {
+    // (case, states, groups of the nodes, groups that are promoted, released)
+    let cases = [
+        ("the group itself goes", "AAA", "012", 0, vec!["n0"]),
+        ("it is under way", "xAA", "012", 0, vec![]),
+        ("nobody promoted it", "yAA", "012", 0, vec![]),
+        ("promoted", "yAA", "012", 1, vec!["n1"]),
+        ("promoted before it is done", "xAA", "012", 1, vec![]),
+        ("all are promoted", "yyA", "012", 2, vec!["n2"]),
+        ("nobody is in the group", "AA", "22", 0, vec![]),
+    ];
+    let paused = |states: &str, groups: &str, promoted: usize| {
+        let mut snapshot = ordered(states, 3, groups);
+        let form = snapshot.forms.get_mut("web").unwrap();
+        (form.policy.order[0].pause, form.promoted) = (true, promoted);
+        snapshot
+    };
+    for (case, states, groups, promoted, expected) in cases {
+        let plan = plan(&paused(states, groups, promoted), at(1));
+        assert_eq!(released(&plan), expected, "{case}: {:?}", plan.waiting);
+    }
+    let waits = plan(&paused("yAA", "012", 0), at(1));
+    let rollout = &waits.forms["web"].rollout;
+    assert_eq!(rollout.phase, Phase::Paused);
+    let told = &rollout.waiting[0];
+    assert_eq!((&*told.reason, told.count), ("AwaitingPromotion", 2));
+    let next = "check the nodes of that group, then promote it: lynqgate promote web (kubectl annotate lynqform web --overwrite \
+                'lynq.sh/promote=2/canaries')";
+    assert_eq!(told.next, next);
+    // What the rollout broke is corrected all the same.
+    let mut broken = paused("yAX", "012", 0);
+    broken.slots = vec![slot(2, "99")];
+    assert_eq!(released(&plan(&broken, at(1))), ["n2"]);
+}
+
+#[test]
+fn a_promotion_is_of_a_group_and_of_generations_that_render_alike() {
+    let order = ordered("A", 1, "0").forms["web"].policy.order.clone();
+    let cases = [
+        ("7/canaries", 1),
+        ("7/early", 2),
+        ("6/early", 2),
+        ("5/early", 0),
+        ("8/early", 0),
+        ("7/late", 0),
+        ("7", 0),
+        ("x/early", 0),
+    ];
+    for (annotation, expected) in cases {
+        let annotation = annotation.to_owned();
+        let promoted = order::promoted(Some(&annotation), &order, 6, 7);
+        assert_eq!(promoted, expected, "{annotation}");
+    }
+    assert_eq!(order::promoted(None, &order, 6, 7), 0);
 }
 
 #[test]
@@ -277,7 +335,7 @@ fn the_reason_tells_who_fills_the_window() {
                 s.slots.push(slot(1, "100"));
             },
             "SlotReserved",
-            "a slot that is taken already waits as well: maxSkew is 1 by now, and 2 slots are out; not ready: n0; about to be released: n1",
+            "maxSkew was lowered to 1 while 2 nodes had a slot, so this node waits although it has one; not ready: n0; about to be released: n1",
         ),
         (
             &|s| {

@@ -118,6 +118,7 @@ fn a_window_full_of_failed_nodes_is_told_where_the_budget_cannot_be_spent() {
                     name: "canaries".into(),
                     when: None,
                     match_labels: BTreeMap::new(),
+                    pause: false,
                 }];
                 s.nodes.get_mut("n2").unwrap().group = 1;
                 s.nodes.get_mut("n3").unwrap().group = 1;
@@ -201,6 +202,7 @@ fn what_breaks_when_its_slot_is_free_stalls() {
         name: "canaries".into(),
         when: None,
         match_labels: BTreeMap::new(),
+        pause: false,
     }];
     policy.max_skew = Skew::Count(9);
     snapshot.nodes.get_mut("n2").unwrap().group = 1;

@@ -51,7 +51,7 @@ pub const KUBERNETES_NODE: usize = 11;
 pub const OWN_ACCESS_REVIEW: usize = 12;
 pub const ACCESS_REVIEW: usize = 13;
 
-pub static KINDS: [Kind; 14] = [
+pub static KINDS: [Kind; 15] = [
     kind(LYNQ, ("LynqNode", "lynqnodes"), (true, true)),
     kind(LYNQ, ("LynqHub", "lynqhubs"), (true, true)),
     kind(LYNQ, ("LynqForm", "lynqforms"), (true, true)),
@@ -81,6 +81,11 @@ pub static KINDS: [Kind; 14] = [
         AUTHORIZATION,
         ("SubjectAccessReview", "subjectaccessreviews"),
         (false, false),
+    ),
+    kind(
+        ("apps", "v1"),
+        ("ControllerRevision", "controllerrevisions"),
+        (true, false),
     ),
 ];
 

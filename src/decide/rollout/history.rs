@@ -1,0 +1,220 @@
+//! The revisions of a form: what is written when the form changes and when its rollout is complete, and how a form is set
+//! back to one. As with a StatefulSet, each is a ControllerRevision that the form owns, so that it goes with the form.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::api::form::{FormSpec, FormStatus, Phase};
+use crate::api::policy::OnFailure;
+use crate::api::{names, stamp};
+use crate::decide::child::{Kind, ObjectKey};
+use crate::decide::shared::content;
+
+/// Digits of the hash in a revision's name.
+const DIGITS: usize = 10;
+/// Bytes of the form's name in it: an object's name has at most 253.
+const NAME_MAX: usize = 240;
+
+/// A ControllerRevision, as far as it is read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    pub name: String,
+    /// The newest has the highest.
+    pub number: i64,
+    /// When the form had this content first, and when its rollout was complete last.
+    pub created: Option<Timestamp>,
+    pub completed: Option<Timestamp>,
+    /// The form's spec without `rollout`.
+    pub content: Value,
+}
+
+impl Revision {
+    pub fn of(object: &Value) -> Revision {
+        let metadata = &object["metadata"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let time = |value: &Value| stamp::parse(value.as_str()?);
+        Revision {
+            name: text(&metadata["name"]).unwrap_or_default(),
+            number: object["revision"].as_i64().unwrap_or_default(),
+            created: time(&metadata["creationTimestamp"]),
+            completed: time(&metadata["annotations"][names::COMPLETED_AT]),
+            content: object["data"].clone(),
+        }
+    }
+}
+
+/// The form that revisions are of.
+#[derive(Clone, Copy)]
+pub struct Owner<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub uid: &'a str,
+}
+
+pub fn key(namespace: &str, name: &str) -> ObjectKey {
+    let kind = Kind {
+        api_version: "apps/v1".to_owned(),
+        kind: "ControllerRevision".to_owned(),
+    };
+    ObjectKey {
+        kind: kind.into(),
+        namespace: namespace.into(),
+        name: name.to_owned(),
+    }
+}
+
+/// Selects the revisions of a form.
+pub fn selector(form_uid: &str) -> String {
+    format!("{}={form_uid}", names::LABEL_FORM_UID)
+}
+
+impl Owner<'_> {
+    /// The name of the revision with the content of this spec. A form that was deleted and made again has others.
+    pub fn revision_of(&self, spec: &FormSpec) -> String {
+        let hash = content::hash_value(&json!([self.uid, content_of(spec)]));
+        let end = self.name.floor_char_boundary(NAME_MAX);
+        format!("{}-{}", &self.name[..end], &hash[..DIGITS])
+    }
+}
+
+fn content_of(spec: &FormSpec) -> Value {
+    let mut content = serde_json::to_value(spec).unwrap_or_default();
+    if let Some(fields) = content.as_object_mut() {
+        fields.remove("rollout");
+    }
+    content
+}
+
+/// Names the revisions in the form's new status. `before`: as it was written last, so that nothing is hashed while the generation
+/// stays. `phase`: of the rollout of this generation.
+pub fn named(
+    owner: Owner,
+    spec: &FormSpec,
+    before: &FormStatus,
+    phase: Phase,
+    status: &mut FormStatus,
+) {
+    let same = before.observed_generation == status.observed_generation;
+    if !same || before.update_revision.is_none() {
+        status.update_revision = Some(owner.revision_of(spec));
+    }
+    if phase == Phase::Complete {
+        status.current_revision.clone_from(&status.update_revision);
+    }
+}
+
+/// What is written so that a revision is there, with the highest number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    /// The revision, if it is not there, or a merge patch that gives it the highest number.
+    pub create: Option<Value>,
+    pub renumber: Option<Value>,
+    /// Names of the oldest ones, of which there are too many.
+    pub delete: Vec<String>,
+}
+
+/// `there`: the form's revisions. `status` names those that stay in any case.
+pub fn record(owner: Owner, spec: &FormSpec, status: &FormStatus, there: &[Revision]) -> Recording {
+    let name = status.update_revision.as_deref().unwrap_or_default();
+    let last = there.iter().map(|revision| revision.number).max();
+    let number = last.unwrap_or_default() + 1;
+    let mut recording = Recording {
+        create: None,
+        renumber: None,
+        delete: vec![],
+    };
+    match there.iter().find(|revision| revision.name == name) {
+        None => {
+            recording.create = Some(json!({
+                "apiVersion": "apps/v1", "kind": "ControllerRevision",
+                "metadata": {
+                    "namespace": owner.namespace, "name": name,
+                    "labels": {names::LABEL_FORM_UID: owner.uid},
+                    "ownerReferences": [{
+                        "apiVersion": format!("{}/{}", names::GROUP, names::VERSION), "kind": "LynqForm",
+                        "name": owner.name, "uid": owner.uid, "controller": true, "blockOwnerDeletion": false,
+                    }],
+                },
+                "revision": number,
+                "data": content_of(spec),
+            }));
+        }
+        Some(revision) if Some(revision.number) != last => {
+            recording.renumber = Some(json!({"revision": number}));
+        }
+        Some(_) => {}
+    }
+    let limit = spec.rollout.clone().unwrap_or_default();
+    let limit = limit.revision_history_limit as usize;
+    let all = there.len() + usize::from(recording.create.is_some());
+    let stays = |revision: &&Revision| {
+        let named = [&status.update_revision, &status.current_revision];
+        named
+            .into_iter()
+            .flatten()
+            .any(|name| *name == revision.name)
+    };
+    let mut oldest: Vec<&Revision> = there.iter().filter(|r| !stays(r)).collect();
+    oldest.sort_by_key(|revision| revision.number);
+    let surplus = oldest.into_iter().take(all.saturating_sub(limit));
+    recording.delete = surplus.map(|revision| revision.name.clone()).collect();
+    recording
+}
+
+/// A merge patch of a revision whose rollout is complete.
+pub fn completed(now: Timestamp) -> Value {
+    json!({"metadata": {"annotations": {names::COMPLETED_AT: stamp::format(now)}}})
+}
+
+/// A merge patch that sets a form back to the content of a revision and leaves its policy alone. `spec`: as it is now. All
+/// fields are lists or plain values, which a merge patch replaces whole.
+pub fn set_back(spec: &Value, content: &Value) -> Value {
+    let now = spec.as_object().into_iter().flatten();
+    let now = now.map(|(field, _)| (field.clone(), Value::Null));
+    let mut fields: Map<String, Value> = now.filter(|(field, _)| field != "rollout").collect();
+    let content = content.as_object().into_iter().flatten();
+    fields.extend(content.map(|(field, value)| (field.clone(), value.clone())));
+    json!({"spec": fields})
+}
+
+/// The revision that the operator sets a failed form back to, if it does: the one that all nodes ran last. `generation`: of the
+/// spec. `reverted`: the revision that it took back last.
+pub fn reverts_to<'a>(
+    spec: &FormSpec,
+    generation: i64,
+    status: &'a FormStatus,
+    reverted: Option<&str>,
+) -> Option<&'a str> {
+    let policy = spec.rollout.as_ref()?;
+    let asked = policy.on_failure == OnFailure::Revert && !policy.paused;
+    if status.observed_generation != Some(generation) {
+        return None;
+    }
+    let failed = status.rollout.as_ref()?.phase == Phase::Failed;
+    let (current, update) = (
+        status.current_revision.as_deref()?,
+        status.update_revision.as_deref()?,
+    );
+    let again = reverted == Some(update);
+    (asked && failed && !again && current != update).then_some(current)
+}
+
+/// The revision that `lynqgate undo` sets a form back to: that number, else the one that was complete last. `now`: the name of
+/// the revision that the form's spec is.
+pub fn undone<'a>(
+    there: &'a [Revision],
+    now: Option<&str>,
+    to: Option<i64>,
+) -> Option<&'a Revision> {
+    match to {
+        Some(number) => there.iter().find(|revision| revision.number == number),
+        None => {
+            let others = there.iter().filter(|revision| Some(&*revision.name) != now);
+            let complete = others.filter(|revision| revision.completed.is_some());
+            complete.max_by_key(|revision| (revision.completed, revision.number))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
