@@ -1,5 +1,7 @@
 //! The metrics: over TLS for whom, with whose certificate, and under Lynq's names.
 
+mod dashboard;
+
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
