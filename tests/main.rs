@@ -32,6 +32,7 @@ mod proxy;
 mod readiness;
 mod readiness_live;
 mod reasons;
+mod recipes;
 mod recreated;
 mod relay;
 mod renamed;

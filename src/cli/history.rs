@@ -74,7 +74,7 @@ async fn tell(arguments: &Arguments) -> Result<(), AnyError> {
         return Ok(print(serde_saphyr::to_string(&revision.content)?)?);
     }
     let now = revision_now(&form);
-    Ok(match arguments.output {
+    match arguments.output {
         Output::Text => print(table(&there, &form, now.as_deref()))?,
         Output::Json => {
             let all: Vec<Value> = there.iter().map(|revision| json!({
@@ -83,7 +83,8 @@ async fn tell(arguments: &Arguments) -> Result<(), AnyError> {
             })).collect();
             print(serde_json::to_string_pretty(&all)? + "\n")?;
         }
-    })
+    }
+    Ok(())
 }
 
 fn table(there: &[Revision], form: &Form, now: Option<&str>) -> String {

@@ -163,7 +163,7 @@ impl RolloutReconciler<'_> {
             let status = form_status(&form, told, error, of_hub, clock::now());
             let turn = written.forms.entry(form.name.clone()).or_default();
             if let Some(to) = reverts(&form, &status)
-                && !(turn.reverted).is_some_and(|at| at.elapsed() < REVERT_EVERY)
+                && (turn.reverted).is_none_or(|at| at.elapsed() >= REVERT_EVERY)
             {
                 turn.reverted = Some(clock::instant());
                 again = again.into_iter().chain([REVERT_EVERY]).min();
