@@ -1,7 +1,7 @@
-//! Where a hub's rows come from. Reads and converts; what the rows mean is for `decide::hub::rows` to say.
+//! Where a hub's rows come from. This layer reads and converts values; `decide::hub::rows` interprets the rows.
 //!
-//! A new kind of source is one file here and one arm of [`DataSource`], beside its block in `api::hub`; how it is opened, and what
-//! is said of it, is an arm each in `controller::hub::source`.
+//! To add a kind of source, add a file here and an arm of [`DataSource`], beside its block in `api::hub`. One arm each in
+//! `controller::hub::source` opens the source and describes it.
 
 pub mod config_map;
 pub mod database;
@@ -22,10 +22,9 @@ pub enum DataSource {
 }
 
 impl DataSource {
-    /// Reads the mapped columns of every row, and hands each row over as it arrives.
+    /// Reads the mapped columns of every row, and passes each row to `on_row` as it arrives.
     ///
-    /// `Ok` means that the result was complete. After an error, whatever `on_row` saw is worthless: nothing may be
-    /// concluded from a row that is not in it.
+    /// `Ok` means that the result was complete. After an error the rows so far prove nothing: a missing row may still exist.
     pub async fn rows(
         &self,
         columns: &Columns,
@@ -38,7 +37,7 @@ impl DataSource {
         }
     }
 
-    /// Whether the mapped columns are there and may be read, found out without reading any row.
+    /// Checks that the mapped columns exist and may be read. A database is checked without reading a row.
     pub async fn check(&self, columns: &Columns) -> Result<(), SourceError> {
         match self {
             Self::Mysql(mysql) => mysql.check(columns).await,

@@ -1,5 +1,5 @@
-//! Renders a template with variables: `cargo run --example render -- 'Hello {{ .name | shout }}' name=world`. The time and the seed are
-//! constants here; a real program passes its own.
+//! Renders a template with variables: `cargo run --example render -- 'Hello {{ .name | shout }}' name=world`. The time and the
+//! seed are constants here; a real program passes its own.
 
 use std::error::Error;
 use std::sync::Arc;

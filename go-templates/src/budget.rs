@@ -1,5 +1,5 @@
-//! What one rendering may use: steps, memory, output and depth; and what several may, together. Never reads a clock, so that a
-//! template renders everywhere or nowhere.
+//! The limits of one rendering: steps, memory, output and depth; and limits that several renderings share. Never reads a clock,
+//! so that a template renders on every machine or on none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +44,7 @@ pub enum LimitError {
     SharedSteps {
         /// How many they may take.
         steps: u64,
-        /// Who they are.
+        /// The templates that share it, for the message.
         sharers: Sharers,
     },
     /// More than so many bytes of output of a shared budget.
@@ -52,7 +52,7 @@ pub enum LimitError {
     SharedOutput {
         /// How many they may write.
         bytes: u64,
-        /// Who they are.
+        /// The templates that share it, for the message.
         sharers: Sharers,
     },
     /// More than so many levels.
@@ -99,7 +99,7 @@ impl Default for Limits {
     }
 }
 
-/// What renderings may use together, from any thread.
+/// A budget that renderings share, on any thread.
 #[derive(Debug)]
 pub struct SharedBudget {
     limits: SharedLimits,
@@ -114,7 +114,7 @@ pub struct SharedLimits {
     pub steps: u64,
     /// Bytes that all of them may write.
     pub output_bytes: u64,
-    /// Who they are.
+    /// The templates that share it, for the message.
     pub sharers: Sharers,
 }
 
@@ -128,7 +128,7 @@ pub struct Sharers {
 }
 
 impl SharedBudget {
-    /// A budget of which nothing is spent.
+    /// An unspent budget.
     pub fn new(limits: SharedLimits) -> SharedBudget {
         SharedBudget {
             limits,
@@ -138,7 +138,7 @@ impl SharedBudget {
     }
 }
 
-/// Takes `count`, or all that is left, which is too little.
+/// Takes `count`; if less is left, takes all of it and returns None.
 fn take(left: &Mutex<u64>, count: u64) -> Option<()> {
     let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
     let is_enough = *left >= count;
@@ -146,7 +146,7 @@ fn take(left: &Mutex<u64>, count: u64) -> Option<()> {
     is_enough.then_some(())
 }
 
-/// What is left of the limits while a template renders.
+/// The rest of the limits during a rendering.
 #[derive(Debug, Clone)]
 pub struct Budget {
     limits: Limits,
@@ -164,7 +164,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of which nothing is spent.
+    /// An unspent budget.
     pub fn new(limits: Limits) -> Self {
         Budget {
             limits,
@@ -176,13 +176,13 @@ impl Budget {
         }
     }
 
-    /// The same budget, whose steps and output are taken from a shared one as well.
+    /// The same budget, which also takes its steps and output from a shared one.
     pub fn within(mut self, shared: Arc<SharedBudget>) -> Self {
         self.shared = Some(shared);
         self
     }
 
-    /// What it began with.
+    /// The limits with which it began.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -253,7 +253,7 @@ impl Budget {
         Ok(())
     }
 
-    /// One level up again.
+    /// Leaves a level.
     pub fn leave(&mut self) {
         self.depth = self.depth.saturating_sub(1);
     }

@@ -1,4 +1,4 @@
-//! What one rendering uses up and knows: its budget, its facts, and the dicts that it changed. Reads no clock and draws nothing.
+//! The state of one rendering: its budget, its facts, and the dicts that it changed. Reads no clock and generates no randomness.
 
 use std::collections::BTreeMap;
 use std::mem::size_of;
@@ -16,23 +16,23 @@ pub(crate) const ITEMS_PER_STEP: u64 = 64;
 /// A context at rest: without the values of a rendering, so that it can cross threads.
 #[derive(Debug)]
 pub struct Suspended {
-    /// What is left of the limits.
+    /// The rest of the limits.
     pub budget: Budget,
     facts: Arc<Facts>,
     place: Place,
     draws: u64,
 }
 
-/// What one rendering may use and know besides its variables. The default has the default limits and no facts.
+/// The budget and the facts of one rendering. The default has the default limits and no facts.
 #[derive(Debug)]
 pub struct Context {
-    /// What is left of the limits.
+    /// The rest of the limits.
     pub budget: Budget,
     pub(crate) facts: Arc<Facts>,
     pub(crate) place: Place,
     /// How many random values this rendering has drawn: the next one differs.
     pub(crate) draws: u64,
-    /// Dicts that were changed after they were made: every cycle goes through one of them.
+    /// Dicts that were changed after their creation: every reference cycle contains one of them.
     changed: Vec<Dict>,
 }
 
@@ -69,7 +69,7 @@ impl Context {
         }
     }
 
-    /// The context that was put to rest.
+    /// Resumes a suspended context.
     pub fn resume(suspended: Suspended) -> Context {
         Context {
             budget: suspended.budget,
@@ -151,10 +151,10 @@ impl Context {
     }
 }
 
-/// What a dict takes that is not empty: room for eleven entries, as its tree makes it.
+/// The size of a dict with at least one entry: its tree allocates room for eleven.
 const NODE_BYTES: u64 = 11 * size_of::<(Text, Value)>() as u64;
 
-/// What an entry of a dict takes, its value's own contents aside.
+/// The size of an entry of a dict, without its value's own contents.
 fn entry_bytes(key: &Text) -> u64 {
     (size_of::<(Text, Value)>() + key.len()) as u64
 }

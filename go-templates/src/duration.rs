@@ -5,7 +5,7 @@ pub const MINUTE: i64 = 60 * SECOND;
 pub const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Nanoseconds of what is written as numbers with units; the sign stands before all of it.
+/// Parses numbers with units into nanoseconds; one sign may precede all of them.
 pub fn parse(text: &[u8]) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", quote(text));
     let (is_negative, mut rest) = match text {
@@ -146,7 +146,7 @@ pub fn rounded(nanoseconds: i64, unit: i64) -> i64 {
     }
 }
 
-/// The largest unit of which there is more than one whole, without its fraction and its sign.
+/// The duration in the largest unit of which it has more than one, as a whole number without sign.
 pub fn largest_unit(nanoseconds: i64) -> String {
     let magnitude = nanoseconds.unsigned_abs();
     let units = [
@@ -164,7 +164,7 @@ pub fn largest_unit(nanoseconds: i64) -> String {
     }
 }
 
-/// A decimal integer; the nearest there is if it is too large, and 0 for what is none.
+/// A decimal integer; saturates if it is too large, and is 0 for any other text.
 pub fn whole_number(text: &[u8]) -> i64 {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),

@@ -8,9 +8,9 @@ use crate::budget::Limit;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct TemplateError {
-    /// The name it was parsed under.
+    /// The template's name.
     pub template: String,
-    /// The first is 1.
+    /// Counted from 1.
     pub line: Option<u32>,
     /// In bytes, the first is 0.
     pub column: Option<u32>,

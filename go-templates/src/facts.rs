@@ -1,18 +1,19 @@
-//! What a template may know besides its variables: the time, and the seed that makes random values repeatable. Draws nothing itself.
+//! Inputs of a template besides its variables: the time, and the seed that makes random values repeatable. Generates no values
+//! itself.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// What a rendering takes for the time and for chance. A fact that is not known is the message of the functions that need it.
+/// The time and the seed of a rendering. A missing fact is an error message, which the functions that need it return.
 ///
-/// The default knows neither.
+/// Both are missing by default.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// What `now` gives, and what `ago` counts from.
+    /// The result of `now`, and the time from which `ago` counts.
     pub now: Result<Timestamp, &'static str>,
-    /// What random functions draw from.
+    /// The seed of random functions.
     pub seed: Result<Seed, &'static str>,
 }
 
@@ -30,7 +31,7 @@ impl Default for Facts {
 /// Two renderings with the same seed, place and order of calls draw the same values, in every release of this crate.
 #[derive(Clone)]
 pub struct Seed {
-    /// Whoever knows it can compute every generated password.
+    /// With it, every generated password can be computed.
     pub(crate) key: [u8; 32],
     pub(crate) scope: Vec<Vec<u8>>,
 }
@@ -61,7 +62,7 @@ impl fmt::Debug for Seed {
 pub struct Place {
     /// Where in a larger document the template stands, such as `spec.password`.
     pub path: String,
-    /// The template's text: an edit draws anew.
+    /// The template's text, so that an edit changes the values.
     pub text: Arc<str>,
 }
 

@@ -69,7 +69,7 @@ pub fn sprintln(values: &[Value], budget: &mut Budget) -> Result<Vec<u8>, LimitE
     Ok(out)
 }
 
-/// Bytes being written, each charged before it is.
+/// A buffer that charges bytes before it stores them.
 pub struct Writer<'a> {
     out: &'a mut Vec<u8>,
     pub budget: &'a mut Budget,

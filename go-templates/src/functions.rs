@@ -71,14 +71,14 @@ const FAMILIES: &[&[Function]] = &[
 /// A function that templates can call.
 #[derive(Debug, Clone, Copy)]
 pub struct Function {
-    /// What templates call it.
+    /// Its name in templates.
     pub name: &'static str,
-    /// What it takes. The engine checks each call before it gets here.
+    /// Its parameters. The engine checks each call against them before the function runs.
     pub signature: Signature,
     call: fn(&mut Context, &[Value]) -> Outcome,
 }
 
-/// What a function gives.
+/// The result of a function.
 pub type Outcome = Result<Value, FunctionError>;
 
 /// Why a function gave no value. The engines add the function's name and the place.
@@ -122,7 +122,7 @@ impl Function {
     }
 }
 
-/// How many items a function may look at.
+/// How many items a function may read from the value.
 fn size(value: &Value) -> usize {
     match value {
         Value::Str(text) => text.len() / 4,

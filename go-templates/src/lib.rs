@@ -12,7 +12,7 @@
 //! # Ok::<(), go_templates::TemplateError>(())
 //! ```
 //!
-//! A template that is wrong, or that reads what is not there, says so in Go's words:
+//! A template that is invalid, or that reads a missing value, fails with Go's message:
 //!
 //! ```
 //! # use go_templates::{Context, Library, Template, Value};

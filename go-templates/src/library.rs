@@ -14,14 +14,14 @@ pub struct Library {
 }
 
 impl Library {
-    /// No function at all.
+    /// A library without functions.
     pub fn empty() -> Library {
         Library::default()
     }
 
-    /// Go's functions and sprig's, without those that ask the machine or the network (`env`, `expandenv`,
-    /// `getHostByName`) and those whose salt or key is new each time (`bcrypt`, `htpasswd`, `genPrivateKey`, `genCA`,
-    /// `genSignedCert` and the like).
+    /// Go's and sprig's functions, without those that read from the machine or the network (`env`, `expandenv`, `getHostByName`),
+    /// and those with a new salt or key at each call (`bcrypt`, `htpasswd`, `genPrivateKey`, `genCA`, `genSignedCert` and the
+    /// like).
     pub fn sprig() -> Library {
         Library::empty().with(functions::all().copied())
     }
@@ -35,7 +35,7 @@ impl Library {
         self
     }
 
-    /// Without a function, whose name then has an error of its own: `function NAME is refused: WHY`.
+    /// Removes a function and gives its name an error of its own: `function NAME is refused: WHY`.
     pub fn refusing(mut self, name: &'static str, why: &str) -> Library {
         self.functions.remove(name);
         let message = format!("function {name} is refused: {why}");
@@ -53,12 +53,12 @@ impl Library {
         self.functions.values()
     }
 
-    /// Why there is no function of that name; `None` if it is there, or simply unknown.
+    /// Why the function is refused; `None` if it exists, or is unknown.
     pub fn refusal(&self, name: &str) -> Option<&str> {
         self.refused.get(name).map(String::as_str)
     }
 
-    /// Every name that is refused, sorted.
+    /// The names of refused functions, sorted.
     pub fn refused(&self) -> impl Iterator<Item = &'static str> {
         self.refused.keys().copied()
     }

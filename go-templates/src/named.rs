@@ -16,7 +16,7 @@ pub enum Named {
 }
 
 impl Named {
-    /// The integer it counts as.
+    /// Its integer value.
     pub fn number(self) -> i64 {
         match self {
             Named::Month(n) | Named::Weekday(n) | Named::Duration(n) => n,

@@ -1,4 +1,4 @@
-//! What one rendering writes, and whether all of it is one typed value. Charges every byte to the budget before it is taken.
+//! The output of one rendering, and whether it is a single typed value. Charges every byte to the budget before it stores it.
 
 use crate::budget::{Budget, LimitError};
 use crate::format;
@@ -49,7 +49,7 @@ impl Output {
         Ok(())
     }
 
-    /// What was written, which need not be UTF-8.
+    /// The output, which need not be UTF-8.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// What each of those tests looks at.
+/// The number of cases in each of those tests.
 pub const CASES: u32 = 8192;
 
 /// Whether a search through these values, always the same, comes upon one for which `planted` is true; it panics there.

@@ -59,7 +59,7 @@ pub fn runes(bytes: &[u8]) -> impl Iterator<Item = (usize, char, usize)> {
     })
 }
 
-/// How many characters Go counts.
+/// The number of characters as Go counts them.
 pub fn count(bytes: &[u8]) -> usize {
     runes(bytes).count()
 }

@@ -28,8 +28,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// Parses `text`. Unknown functions and variables are errors even where they would never be used; templates that
-    /// are called but not defined are not.
+    /// Parses `text`. An unknown function or variable is an error even in code that never runs; a call of an undefined template
+    /// is not.
     pub fn parse(library: &Library, name: &str, text: &str) -> Result<Template, TemplateError> {
         let definitions = parse::parse(library, name, text)?;
         let after_newlines = text.match_indices('\n').map(|(index, _)| index + 1);
@@ -40,8 +40,8 @@ impl Template {
         })
     }
 
-    /// What the template writes for `variables`, which is its dot: most often a dict. A template can change a dict that it is
-    /// given (`set`, `unset`, `merge`), so give each rendering one of its own. After an error the context's budget is of no use.
+    /// Renders the template with `variables` as its dot, which is usually a dict. A template can change the dict (`set`, `unset`,
+    /// `merge`), so pass a new one to each rendering. After an error the context's budget cannot be used again.
     pub fn render(
         &self,
         variables: &Value,

@@ -11,7 +11,7 @@ use crate::format;
 /// A `time.Time`. Times are equal as Go's are under `==`: at the same moment, in the same zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Time {
-    /// When it is.
+    /// The moment itself.
     pub moment: Timestamp,
     /// In which zone it prints.
     pub zone: Zone,
@@ -20,7 +20,7 @@ pub struct Time {
 /// How far a zone is from UTC at some moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
-    /// East of Greenwich.
+    /// Positive to the east.
     pub offset: Offset,
     /// Such as `CET`; empty where only the offset is known.
     pub name: Arc<str>,

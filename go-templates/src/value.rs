@@ -41,11 +41,11 @@ pub enum Value {
     Dict(Dict),
     /// A `time.Time`.
     Time(Rc<Time>),
-    /// What `semver` gives: a `*semver.Version`.
+    /// The result of `semver`: a `*semver.Version`.
     Version(Arc<Version>),
     /// A month, a weekday or a duration.
     Named(Named),
-    /// What `buildCustomCert` gives: sprig's struct of two texts.
+    /// The result of `buildCustomCert`: sprig's struct of two strings.
     Certificate(Rc<Certificate>),
     /// A number or boolean that the embedder wants back as such.
     Typed(Typed),
@@ -81,10 +81,10 @@ pub enum Typed {
     Bool(bool),
 }
 
-/// Go's `reflect.Kind`, as far as values here have one.
+/// Go's `reflect.Kind`, for the kinds that occur here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// That of a missing value.
+    /// The kind of a missing value.
     Invalid,
     /// `bool`
     Bool,
@@ -184,7 +184,7 @@ impl Value {
         }
     }
 
-    /// The kind by which sprig tells values apart.
+    /// The kind that sprig sees.
     pub fn kind(&self) -> Kind {
         match self {
             Value::Nil => Kind::Invalid,
@@ -281,7 +281,7 @@ pub struct List(Rc<ListInner>);
 #[derive(Debug)]
 struct ListInner {
     element: Element,
-    /// Go tells a nil slice from an empty one in JSON and in deepEqual.
+    /// Whether it is a nil slice, which Go distinguishes from an empty one in JSON and in deepEqual.
     nil: bool,
     items: RefCell<Vec<Value>>,
 }
@@ -315,7 +315,7 @@ impl List {
         self.0.nil
     }
 
-    /// How many items it has.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.0.items.borrow().len()
     }
@@ -380,7 +380,7 @@ impl Dict {
         self.0.element
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.entries.borrow().len()
     }
@@ -420,7 +420,7 @@ impl Dict {
         drop(old);
     }
 
-    /// Takes an entry out for everybody who shares this dict.
+    /// Removes an entry for all who share this dict.
     pub fn remove(&self, key: &[u8]) {
         let old = self.0.entries.borrow_mut().remove(key);
         drop(old);

@@ -1,4 +1,5 @@
-//! Semantic versions as Masterminds/semver reads and orders them: leniently, with a leading `v` and parts left out. Knows no constraints.
+//! Semantic versions, parsed and ordered leniently as by Masterminds/semver, with an optional `v` and missing parts. Knows no
+//! constraints.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -161,7 +162,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// What stands before the first `sign`, and what behind it.
+/// The text before the first `sign`, and the text after it.
 fn suffix(text: &str, sign: char) -> (&str, Option<&str>) {
     match text.split_once(sign) {
         Some((before, after)) => (before, Some(after)),

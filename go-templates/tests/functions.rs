@@ -11,7 +11,7 @@ use serde_json::Value;
 
 const EXPECTED: &str = include_str!("functions.golden.json");
 
-/// What the cases expect, and the variables that they are rendered with.
+/// The expected results of the cases, and their variables.
 fn expected() -> (Value, Texts) {
     let expected: Value = serde_json::from_str(EXPECTED).unwrap();
     let texts = serde_json::from_value(expected["variables"].clone()).unwrap();

@@ -1,4 +1,4 @@
-//! What became of a request that failed, as callers can act on it: by the reason and the causes in the API server's status.
+//! Classifies a failed request by what its caller can do about it, from the reason and the causes in the API server's status.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use crate::decide::shared::refusal::without_values;
 
 /// The reason of a cause: another manager owns the field that an apply would change.
 const OF_ANOTHER_MANAGER: &str = "FieldManagerConflict";
-/// The API server could not do it, or not now.
+/// The reasons with which the API server says that it could not answer, or cannot answer now.
 const OF_A_FAULT: [&str; 5] = [
     reason::TIMEOUT,
     reason::SERVER_TIMEOUT,
@@ -18,15 +18,15 @@ const OF_A_FAULT: [&str; 5] = [
     reason::INTERNAL_ERROR,
     reason::SERVICE_UNAVAILABLE,
 ];
-/// No update may change it: the object of this name is another one by now.
+/// No update can change a uid: if this field is invalid, another object now has the name.
 const UID: &str = "metadata.uid";
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// The object is not there, or the namespace that it would be in.
+    /// The object does not exist, or its namespace does not.
     #[error("{0}")]
     NotFound(String),
-    /// The object changed meanwhile, or is another one of its name.
+    /// The object has changed since it was read, or another object now has its name.
     #[error("{0}")]
     Conflict(String),
     /// Other managers own fields that the apply would change; the text says which.
@@ -35,10 +35,10 @@ pub enum ApiError {
     /// The API server, an admission webhook or RBAC refuses it; the text says why.
     #[error("{0}")]
     Refused(String),
-    /// The same, because of what is in the request: sent again, it is refused again. `why` is what is wrong, without the object.
+    /// As `Refused`, but the cause is in the request: a retry fails again. `why` is the cause without the object's name.
     #[error("{text}")]
     Invalid { text: String, why: String },
-    /// Whether it happened is not known.
+    /// The API server may or may not have carried out the request.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -50,12 +50,12 @@ impl From<kube::Error> for ApiError {
 }
 
 impl ApiError {
-    /// The same request may go through in a moment.
+    /// Whether a retry of the same request may succeed.
     pub fn may_pass(&self) -> bool {
         matches!(self, ApiError::Unavailable(_) | ApiError::Conflict(_))
     }
 
-    /// `known` are texts that everybody may read.
+    /// `known` are texts that the message may quote: every reader may see them.
     pub fn of(error: kube::Error, known: &[&str]) -> Self {
         let kube::Error::Api(status) = error else {
             return ApiError::Unavailable(unanswered(&error));
@@ -86,7 +86,7 @@ impl ApiError {
     }
 }
 
-/// Why there is no answer: what the layers above the connection add says less than its own error.
+/// The innermost error: the layers above the connection add only less specific words.
 fn unanswered(error: &kube::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(source) = cause.source() {
@@ -100,8 +100,8 @@ fn unanswered(error: &kube::Error) -> String {
     }
 }
 
-/// By the code where there is no reason of Kubernetes, as from a path that is not served, or from a proxy. (The methods of kube's
-/// `Status` do not look at the code.)
+/// Falls back to the HTTP code without a reason of Kubernetes, as for a path that is not served, or from a proxy. (The methods of
+/// kube's `Status` ignore the code.)
 fn reason_of(status: &Status) -> &str {
     match status.code {
         _ if reason::is_known(&status.reason) => &status.reason,
@@ -112,7 +112,7 @@ fn reason_of(status: &Status) -> &str {
     }
 }
 
-/// Whether the API server's own rules for the object refuse it. A policy names no field, and a webhook may answer with anything.
+/// Whether a rule of the API server for the kind refused the object. A policy names no field; a webhook may answer anything.
 fn is_of_object(status: &Status) -> bool {
     let by_rule = match status.reason.as_str() {
         reason::INVALID => has_cause(status, |cause| !cause.field.is_empty()),
@@ -122,7 +122,7 @@ fn is_of_object(status: &Status) -> bool {
     by_rule && !is_webhooks(&status.message)
 }
 
-/// Each field with what is wrong with it.
+/// Lists each invalid field with its error.
 fn why_invalid(status: &Status) -> String {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let each = causes.map(|cause| format!("{}: {}", cause.field, cause.message));

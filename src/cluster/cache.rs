@@ -1,5 +1,5 @@
-//! A cache of watched objects. Events of the watch and replies to requests come in any order: each object is kept in the newest
-//! version that any of them told.
+//! A cache of watched objects. Watch events and replies to requests arrive in any order: the cache keeps the newest version of
+//! each object.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,13 +12,13 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use crate::cluster::clock::{self, Instant};
 use crate::decide::shared::version;
 
-/// What a cache keeps of an object.
+/// The digest of an object that a cache stores.
 pub trait Cached {
     fn uid(&self) -> &str;
     fn resource_version(&self) -> &str;
 }
 
-/// When a request was sent: after so many complete lists.
+/// When a request was sent, as the number of complete lists before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked(u64);
 
@@ -37,7 +37,7 @@ pub struct Changed<V> {
 
 pub struct Cache<K, V> {
     all: BTreeMap<K, Arc<V>>,
-    /// While the watch lists anew: what it has not named yet.
+    /// During a relist: the cached keys that the list has not named yet.
     unseen: Option<BTreeSet<K>>,
     lists: u64,
     gone: Gone,
@@ -66,14 +66,14 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
         &self.all
     }
 
-    /// To be asked before a request whose reply may tell of an object that is not known yet.
+    /// Call this before a request whose reply may contain an object that the cache does not have.
     pub fn asked(&self) -> Asked {
         Asked(self.lists)
     }
 
-    /// Takes an object that a reply told of, unless it is known to be gone. One that is not known is taken only with the
-    /// moment at which it was asked for: of an older reply, a list or an event since then may have told that it is gone. If
-    /// it is there all the same, the watch names it. None: it was not taken.
+    /// Takes an object from a reply unless the cache knows that it is gone. An object that is not cached is taken only with a
+    /// current `asked`: after an older request, a list or an event may have shown that it is gone. If it still exists, the watch
+    /// delivers it. None: not taken.
     pub fn learn(&mut self, key: K, value: Arc<V>, asked: Option<Asked>) -> Option<Changed<V>> {
         let known = self.all.get(&key);
         if known.is_none_or(|known| known.uid() != value.uid()) {
@@ -88,7 +88,7 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
         Some(self.put(key, value))
     }
 
-    /// The watch begins a list: what is not applied before it is complete is gone.
+    /// The watch starts a list: every object that it does not name before it is complete is gone.
     pub fn restarted(&mut self) {
         self.unseen = Some(self.all.keys().cloned().collect());
     }
@@ -124,7 +124,7 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
         missing.into_iter().filter_map(remove).collect()
     }
 
-    /// A request found the object gone.
+    /// A request showed that the object is gone.
     pub fn forget<Q: Ord + ?Sized>(&mut self, key: &Q, uid: &str) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -136,7 +136,7 @@ impl<K: Ord + Clone, V: Cached> Cache<K, V> {
 
     fn put(&mut self, key: K, value: Arc<V>) -> Changed<V> {
         let before = self.all.get(&key).cloned();
-        // Also of another object of that name: the older one is gone.
+        // This also holds for another object of that name: the older one is gone.
         let is_newer =
             |known: &Arc<V>| version::is_newer(known.resource_version(), value.resource_version());
         let now = match before.clone().filter(is_newer) {
@@ -200,7 +200,7 @@ impl FirstList {
 
     pub async fn wait(&self) {
         let mut listed = self.1.clone();
-        // The sender lives as long as this.
+        // Waiting cannot fail: `self` holds the sender.
         let _ = listed.wait_for(|listed| *listed).await;
     }
 }
@@ -244,7 +244,7 @@ mod tests {
         cache.deleted(&"web", ("a", "3"));
         learn(&mut cache, "a", "2");
         assert_eq!(known(&cache), None);
-        // It was only out of the selector.
+        // The object had only left the selector.
         learn(&mut cache, "a", "4");
         assert_eq!(known(&cache), Some(("a", "4")));
         cache.deleted(&"web", ("a", "3"));
@@ -261,7 +261,7 @@ mod tests {
         cache.deleted(&"web", ("b", "5"));
         learn(&mut cache, "a", "2");
         assert_eq!(known(&cache), None);
-        // The watch has told of neither.
+        // The watch has delivered neither.
         learn(&mut cache, "d", "9");
         learn(&mut cache, "c", "7");
         apply(&mut cache, "c", "8");

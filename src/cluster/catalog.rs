@@ -1,4 +1,4 @@
-//! The hubs and forms of the cluster, whole: there are few of them.
+//! Caches the hubs and forms of the cluster as whole objects, which is cheap because there are few.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,8 +87,8 @@ type Key = (String, String);
 
 struct Inner<Spec, Status> {
     entries: Cache<Key, Entry<Spec, Status>>,
-    /// As the last event had them. What a reply has taught before its event is news all the same: else an edit of a user
-    /// that comes with a reply of ours would wake nobody.
+    /// Each entry as the last watch event had it. The cache may already have the change from a reply; its event must still be
+    /// reported, or a user's edit that arrives with a reply of ours would wake no loop.
     told: BTreeMap<Key, Shared<Spec, Status>>,
 }
 
@@ -139,7 +139,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         self.first_list.wait().await;
     }
 
-    /// To be asked before a list is read.
+    /// Call this before you read a list.
     pub fn asked(&self) -> Asked {
         self.inner.read().entries.asked()
     }
@@ -149,7 +149,7 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         self.take(object, Some(asked))
     }
 
-    /// Takes what a request about a known object returned.
+    /// Takes the reply to a request about a cached object.
     pub fn learn(&self, object: &Value) -> Shared<Spec, Status> {
         self.take(object, None)
     }
@@ -161,7 +161,8 @@ impl<Spec: DeserializeOwned, Status: DeserializeOwned + Default> Catalog<Spec, S
         learnt.and_then(|changed| changed.now).unwrap_or(entry)
     }
 
-    /// Drops those of the known ones that a list does not have which began after they were known; returns them.
+    /// Removes those of the `known` entries that a list does not contain, and returns them. The list must have started after
+    /// `known` was read.
     pub fn without(
         &self,
         known: &[Shared<Spec, Status>],
@@ -246,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// The loop's own reply may bring a user's edit before the watch does; the hub loop must hear of it all the same.
+    /// A reply to the loop may carry a user's edit before the watch does; the hub loop must still be notified.
     #[test]
     fn what_a_reply_has_taught_is_still_told() {
         let forms: Catalog<FormSpec, FormStatus> = Catalog::default();

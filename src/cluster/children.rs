@@ -15,11 +15,11 @@ use crate::cluster::watch::{Change, NoList, Which, follow};
 use crate::decide::child::{Child, Kind, NodeKey, ObjectKey, Owner, key_of};
 use crate::decide::readiness::Readiness;
 
-/// Cheap to clone; all clones are one cache.
+/// Clones are cheap and share one cache.
 #[derive(Clone)]
 pub struct Children {
     inner: Arc<RwLock<Inner>>,
-    /// Told of every node whose objects changed.
+    /// Called with every node whose objects changed.
     touched: Arc<dyn Fn(NodeKey) + Send + Sync>,
 }
 
@@ -28,7 +28,8 @@ struct Inner {
     children: BTreeMap<Kind, Cache<Arc<ObjectKey>, Child>>,
     by_node: BTreeMap<NodeKey, BTreeSet<Arc<ObjectKey>>>,
     kinds: BTreeMap<Kind, Watched>,
-    /// Jobs that had completed when they went, until their node is looked at: it may not have seen them so.
+    /// Jobs that were deleted after they had completed: kept until their node is reconciled, which may not have seen them
+    /// completed.
     ended: BTreeMap<NodeKey, Vec<(ObjectKey, Arc<Child>)>>,
     texts: Shared<str>,
     shared_kinds: Shared<Kind>,
@@ -54,13 +55,13 @@ impl Cached for Child {
     }
 }
 
-/// Whether every object of a kind is known.
+/// Whether the cache has every object of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
     Complete,
-    /// The node is told when that changes.
+    /// The node is queued when that changes.
     Pending,
-    /// The same, but the API server has refused the list.
+    /// As `Pending`; the API server has refused the list.
     Refused(NoList),
 }
 
@@ -72,7 +73,7 @@ impl Children {
         }
     }
 
-    /// Starts a watch of the kind, if there is none.
+    /// Starts a watch of the kind if none runs.
     pub fn listing(
         &self,
         kind: &Kind,
@@ -93,7 +94,7 @@ impl Children {
             .map_or(Listing::Pending, Listing::Refused)
     }
 
-    /// Starts a watch of the kind, if there is none.
+    /// Starts a watch of the kind if none runs.
     pub fn watch(&self, kind: &Kind, served: &Served, client: &kube::Client) {
         let mut inner = self.inner.write();
         if inner.kinds.contains_key(kind) {
@@ -115,7 +116,7 @@ impl Children {
         });
     }
 
-    /// The node is gone, and waits for nothing.
+    /// The node is deleted and no longer waits for any list.
     pub fn forget_node(&self, node: &NodeKey) {
         let mut inner = self.inner.write();
         inner.ended.remove(node);
@@ -143,12 +144,12 @@ impl Children {
         keys.filter_map(|key| inner.get(key)?.stepped_at).max()
     }
 
-    /// Jobs of the node that had completed when they went, since this was asked last.
+    /// Jobs of the node that were deleted after they had completed, since the previous call.
     pub fn take_ended(&self, node: &NodeKey) -> Vec<(ObjectKey, Arc<Child>)> {
         self.inner.write().ended.remove(node).unwrap_or_default()
     }
 
-    /// To be asked before a request whose reply is learnt.
+    /// Call this before a request whose reply you pass to `learn`.
     pub fn asked(&self, kind: &Kind) -> Asked {
         let inner = self.inner.read();
         inner
@@ -158,12 +159,13 @@ impl Children {
             .unwrap_or_default()
     }
 
-    /// Takes an object that a write or a live read returned. One that is gone since stays gone.
+    /// Takes an object from the reply to a write or a live read, unless the object is gone since.
     pub fn learn(&self, object: &Value, asked: Asked) -> Arc<Child> {
         self.inner.write().learn(object, asked)
     }
 
-    /// A request found the object of this uid gone, or ours no more. The reply may be late: another of that name stays.
+    /// A request showed that the object of this uid is gone or no longer ours. The reply may be late: another object of that name
+    /// stays.
     pub fn forget(&self, key: &ObjectKey, uid: &str) {
         let mut inner = self.inner.write();
         if let Some(known) = inner.of_kind(&key.kind).forget(key, uid) {
@@ -196,7 +198,7 @@ impl Inner {
         let mut child = Child::of(object);
         self.owners.share(&mut child.owner);
         self.readiness.share(&mut child.readiness);
-        // The same for all objects of a form.
+        // All objects of a form have the same.
         self.texts.share(&mut child.fields_hash);
         self.texts.share(&mut child.applied_fields_hash);
         self.texts.share(&mut child.owned);
@@ -260,7 +262,7 @@ impl Inner {
         let (Some(now), old) = (&changed.now, &changed.before) else {
             return BTreeSet::new();
         };
-        // Heartbeats in a status, and the echo of our own writes, are no news.
+        // A heartbeat in the status, or the echo of our own write, is no reason to reconcile the node.
         let news = old.as_ref().is_none_or(|old| !old.is_like(now));
         let mut touched = BTreeSet::new();
         let left = old.as_ref().and_then(|old| old.node());
@@ -278,7 +280,7 @@ impl Inner {
         touched
     }
 
-    /// Returns its node.
+    /// Returns the object's node.
     fn removed(&mut self, key: &ObjectKey, old: Arc<Child>) -> Option<NodeKey> {
         let node = old.node().cloned()?;
         self.unlist(&node, key);

@@ -1,4 +1,4 @@
-//! The connection to the API server, and who the operator is there.
+//! The connection to the API server, and the operator's user name there.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tower::util::MapResponseLayer;
 use crate::cluster::shallow::shallow;
 use crate::cluster::watch::WATCH_TIMEOUT;
 
-/// The longest that one request may take. Watches have their own limits.
+/// The time limit of one request. Watches have their own.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest silence on a connection that somebody reads from: longer than a watch lasts.
+/// The longest time without data on a connection that is being read: longer than a watch lasts.
 const SILENT_MAX: Duration = WATCH_TIMEOUT.saturating_add(Duration::from_secs(20));
 
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +69,8 @@ async fn configuration(
     config.map_err(bad)
 }
 
-/// A client, and the user name that its requests have. Without a kubeconfig that of the KUBECONFIG variable or the home directory,
-/// or the service account of a pod; without a context the current one.
+/// A client, and the user name of its requests. Without `kubeconfig`, uses the KUBECONFIG variable, the file in the home
+/// directory, or the pod's service account; without a context, the current one.
 pub async fn connect(
     kubeconfig: Option<&str>,
     context: Option<&str>,
@@ -81,7 +81,7 @@ pub async fn connect(
         url: url.clone(),
         reason,
     };
-    // Every loop has its own pauses; a client that pauses inside a request keeps what else the loop has to do waiting.
+    // Every loop has its own backoff; a client that retries inside a request would hold up the loop's other work.
     config.default_retry = false;
     // A list, or the beginning of a watch, has no other limit: one that is never answered would end what its kind's cache hears.
     config.read_timeout = Some(SILENT_MAX);

@@ -5,12 +5,12 @@ pub use tokio::time::Instant;
 
 use crate::cluster::process;
 
-/// By the wall clock, which other machines read too, and which may jump.
+/// The wall clock, which is comparable between machines, and which may jump.
 pub fn now() -> Timestamp {
     process::simulated().map_or_else(Timestamp::now, |process| process.wall_clock())
 }
 
-/// By the clock that never goes back.
+/// The monotonic clock.
 pub fn instant() -> Instant {
     Instant::now()
 }

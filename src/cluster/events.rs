@@ -25,22 +25,22 @@ use crate::decide::child::ObjectKey;
 
 /// The longest note that the API server takes, in bytes.
 const NOTE_BYTES_MAX: usize = 1024;
-/// Events of each type that wait to be written; more than this are dropped, for they must never hold up the work.
+/// The longest queue of each type of event; further events are dropped, so that no loop ever waits to report one.
 const WAITING_MAX: usize = 1_000;
-/// What the API server cannot take just now is said again, as long as that does not keep the others waiting for long.
+/// How often an event is tried while the API server is unavailable. The events behind it wait meanwhile.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The pause after each event that is no warning. A large change leaves hundreds of them in the queue; without the pause they
 /// delayed the next change.
 const PACE: Duration = Duration::from_millis(10);
-/// One event keeps the others waiting for so long, for each try.
+/// The time limit of each try.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The same event again within this time is counted on the first one.
+/// An event that repeats within this time only increases the count of the first one.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
-/// An object's name may have 253 characters, and the event's is longer than that.
+/// An object's name may have 253 characters; the event's name adds a suffix to it.
 const NAME_CHARS_MAX: usize = 220;
 
-/// Cheap to clone; all clones write through one task.
+/// Clones are cheap and share one writer task.
 #[derive(Clone)]
 pub struct Events {
     warnings: Sender<Said>,
@@ -53,7 +53,7 @@ struct OfType {
     r#type: &'static str,
 }
 
-/// One thing to say.
+/// One event to write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Said {
     about: About,
@@ -108,7 +108,7 @@ impl Events {
             self.dropped.clone(),
         );
         for r#type in [WARNING, NORMAL] {
-            // From 0 on: an increase of what was not there before is none.
+            // Exports 0 from the start: Prometheus sees no increase in a series that begins at 1.
             drop(self.dropped.get_or_create(&OfType { r#type }));
         }
     }
@@ -156,7 +156,7 @@ fn lanes() -> (Events, Waiting) {
 }
 
 impl Waiting {
-    /// A burst of news must not keep a warning waiting, nor push it out.
+    /// Takes warnings first: a burst of other events must neither delay nor displace one.
     async fn next(&mut self) -> Option<Said> {
         tokio::select! {
             biased;
@@ -178,7 +178,7 @@ fn cut(mut note: String) -> String {
 
 const CONTROLLER: &str = "lynqgate";
 
-/// kube's own recorder takes two events of one reason for the same one, and the second note is lost.
+/// Replaces kube's recorder, which treats two events with the same reason as one and loses the second note.
 struct Recorder {
     client: kube::Client,
     instance: String,
@@ -244,7 +244,7 @@ impl Recorder {
     }
 }
 
-/// A name may not have a dash before a dot.
+/// In an object's name, no dash may precede a dot.
 fn beginning(name: &str) -> &str {
     name[..name.len().min(NAME_CHARS_MAX)].trim_end_matches(['-', '.'])
 }
@@ -265,7 +265,7 @@ impl About {
         }
     }
 
-    /// Where its events are: those of what has no namespace are in `default`.
+    /// The namespace of its events: `default` for a cluster-scoped object.
     fn namespace(&self) -> &str {
         match &*self.key.namespace {
             "" => "default",

@@ -1,4 +1,4 @@
-//! Evictions of pods by policy/v1, and what the API server made of each. It never deletes a pod itself.
+//! Evicts pods through policy/v1 and classifies the API server's answer. It never deletes a pod directly.
 
 use http::Request;
 use kube::core::Status;
@@ -12,18 +12,18 @@ use crate::decide::maintenance::drain::Pod;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
     Accepted,
-    /// The pod is not there any more.
+    /// The pod no longer exists.
     Gone,
     /// A PodDisruptionBudget refuses it now.
     Budget,
-    /// Its namespace is being deleted, and the pod with it.
+    /// The pod's namespace is being deleted, which deletes the pod too.
     Terminating,
-    /// Nothing is wrong with it: the same request may go through in a moment.
+    /// A retry of the same request may succeed.
     Again,
     Failed(String),
 }
 
-/// Evicts this very pod, not another of its name.
+/// Evicts the pod of this uid, never another pod of its name.
 pub async fn evict(objects: &Objects, pod: &Pod) -> Evicted {
     let path = format!(
         "/api/v1/namespaces/{}/pods/{}/eviction",
@@ -52,7 +52,7 @@ fn refused(status: Status) -> Evicted {
     let mut causes = details.flat_map(|details| &details.causes);
     match status.code {
         404 => Evicted::Gone,
-        // Another pod of its name, or a writer that was faster: the next list tells.
+        // Another pod has the name, or another writer was faster: the next list shows which.
         409 => Evicted::Again,
         429 if causes.any(|cause| cause.reason == "DisruptionBudget") => Evicted::Budget,
         403 if causes.any(|cause| cause.reason == "NamespaceTerminating") => Evicted::Terminating,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 #[derive(Clone, Debug)]
 pub struct JsonObject {
-    /// What a watch of it needs: its name, namespace and version.
+    /// The metadata that a watch needs: name, namespace and version.
     metadata: ObjectMeta,
     pub value: Value,
 }

@@ -13,11 +13,11 @@ use crate::decide::operator::election::{
 };
 use crate::decide::operator::shards::{Act, ShardLease, act};
 
-/// Who leads the shards that this process gets.
+/// Is notified which shards this process leads.
 pub trait Leader: Sync {
     /// This process leads the shard from now on.
     fn take(&self, shard: usize);
-    /// Another replica asked for the shard: nothing of it is begun any more.
+    /// Another replica asked for the shard: start no more work on it.
     fn leave(&self, shard: usize);
     /// Whether all that was under way of a shard that was left has ended.
     fn has_left(&self, shard: usize) -> bool;
@@ -37,14 +37,14 @@ struct Candidacy {
     renewed: Option<Instant>,
     /// The replica that gets the shard once this process has left it.
     successor: Option<String>,
-    /// The holder of which it was told that it has another number of shards.
+    /// The holder for which this process has logged that its number of shards differs.
     disagrees: Option<String>,
 }
 
 /// Another replica leads what this process believed to lead.
 struct Lost;
 
-/// While there may be more to take: other replicas that start at the same time get their share meanwhile.
+/// The pause before taking the next shard, so that replicas that start at the same time each get their share.
 const TAKE_NEXT: Duration = Duration::from_millis(500);
 
 pub fn lease_key(namespace: &str, shard: usize) -> ObjectKey {
@@ -98,7 +98,7 @@ impl Election {
         }
     }
 
-    /// Gives the leases up, so that other replicas need not wait for their end.
+    /// Releases the leases, so that other replicas need not wait until they expire.
     pub async fn release(&mut self) {
         for shard in 0..self.shards.len() {
             if let Ok(Some(lease)) = self.read(shard).await
@@ -118,7 +118,7 @@ impl Election {
         self.shards.iter().filter_map(|shard| shard.renewed).min()
     }
 
-    /// Looks at every lease once, and returns when to do that again.
+    /// Reads every lease once, and returns the time until the next turn.
     async fn turn(&mut self, leader: &impl Leader) -> Result<Duration, Lost> {
         let (mut seen, mut views) = (vec![], vec![]);
         let mut failed = false;
@@ -137,7 +137,7 @@ impl Election {
             }
         }
         if failed {
-            // Which shards are whose is not known now.
+            // Without every lease, the shards cannot be divided.
             return Ok(RETRY.unsigned_abs());
         }
         match act(&self.me, &views) {
@@ -179,7 +179,7 @@ impl Election {
         left.chain([RETRY]).min().unwrap_or(RETRY).unsigned_abs()
     }
 
-    /// One look at a lease, which is renewed where this process holds it. Returns what was read, and what is so now.
+    /// Reads a lease, and renews it if this process holds it. Returns the lease as read, and its holder now.
     async fn look(
         &mut self,
         shard: usize,
@@ -205,7 +205,7 @@ impl Election {
             Step::StartAnew => start_anew(),
             Step::Wait if of_shard.renewed.is_some() => Err(Failed::Lost),
             Step::Wait => Ok((lease, view(holder))),
-            // Nobody holds it any more; whoever led it before goes on.
+            // The shard is free, and `act` decides who takes it; a process that led it before takes it back at once, below.
             Step::Create | Step::TakeOver if of_shard.renewed.is_none() => {
                 Ok((lease, view(String::new())))
             }
@@ -224,7 +224,7 @@ impl Election {
                 let spec = held(&self.me);
                 match self.write(shard, &lease, spec, None).await {
                     Ok(written) => self.holds(shard, &written, sent, leader),
-                    // Somebody asked for it in this moment.
+                    // Another replica asked for the shard at the same moment.
                     Err(ApiError::Conflict(_)) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -233,7 +233,7 @@ impl Election {
         }
     }
 
-    /// Two numbers of shards give some hubs to two replicas, and others to none.
+    /// Warns if the holder divides the hubs into another number of shards: then some hubs have two leaders, and others none.
     fn compare_shards(&mut self, shard: usize, lease: &Lease) {
         let shards = self.shards.len();
         let candidacy = &mut self.shards[shard];
@@ -348,7 +348,7 @@ impl From<ApiError> for Failed {
     }
 }
 
-/// How many shards the holder of a lease divides the work into.
+/// The number of shards into which the lease's holder divides the work.
 pub fn shards_of(lease: &Value) -> usize {
     let shards = lease["metadata"]["annotations"][names::SHARDS].as_str();
     shards.and_then(|text| text.parse().ok()).unwrap_or(1)
@@ -370,7 +370,7 @@ fn lease_of(object: &Value) -> Lease {
     }
 }
 
-/// What a lease says whose holder has just shown a sign of life.
+/// The spec of a lease that is renewed now.
 fn held(holder: &str) -> Value {
     let now = clock::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     json!({"holderIdentity": holder, "leaseDurationSeconds": LEASE.as_secs(), "renewTime": now})

@@ -1,4 +1,4 @@
-//! Which namespaces there are, so that what failed for want of one is tried again as soon as it is there.
+//! Knows which namespaces exist, so that a node that failed for want of one is retried as soon as it is created.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::cluster::vital::Mutex;
 use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
 
-/// Cheap to clone; all clones are one cache.
+/// Clones are cheap and share one cache.
 #[derive(Clone, Default)]
 pub struct Namespaces {
     inner: Arc<Mutex<Inner>>,
@@ -19,13 +19,13 @@ pub struct Namespaces {
 #[derive(Default)]
 struct Inner {
     present: Cache<String, Namespace>,
-    /// Nodes to be told when something becomes of a namespace.
+    /// Nodes to queue when a namespace is created or deleted, or its deletion begins.
     waiting: BTreeMap<String, BTreeSet<NodeKey>>,
     /// The same by node.
     of_node: BTreeMap<NodeKey, Vec<String>>,
 }
 
-/// What a node has seen of a namespace: its uid, and whether it was being deleted.
+/// A namespace as a node has seen it: its uid, and whether it was being deleted.
 pub type Present = (String, bool);
 
 struct Namespace {
@@ -44,7 +44,7 @@ impl Cached for Namespace {
 }
 
 impl Namespaces {
-    /// What there is now; the node is told once when that changes.
+    /// Returns the namespace as it is now; the node is queued once when that changes.
     pub fn wait(&self, name: &str, node: &NodeKey) -> Option<Present> {
         let mut inner = self.inner.lock();
         let waiting = inner.waiting.entry(name.to_owned()).or_default();
@@ -59,7 +59,7 @@ impl Namespaces {
         self.inner.lock().present.get(name).is_some()
     }
 
-    /// The node is gone, and waits for nothing.
+    /// The node is deleted and no longer waits for any namespace.
     pub fn forget_node(&self, node: &NodeKey) {
         let mut inner = self.inner.lock();
         for name in inner.of_node.remove(node).unwrap_or_default() {
@@ -111,7 +111,7 @@ impl Namespaces {
 }
 
 impl Inner {
-    /// The nodes that waited for it.
+    /// Removes and returns the nodes that wait for the namespace.
     fn told(&mut self, name: &str) -> BTreeSet<NodeKey> {
         let nodes = self.waiting.remove(name).unwrap_or_default();
         for node in &nodes {

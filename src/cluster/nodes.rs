@@ -13,12 +13,12 @@ use crate::cluster::watch::Change;
 use crate::decide::child::NodeKey;
 use crate::decide::node::digest::{Declared, NodeDigest};
 
-/// Namespace and name of a hub.
+/// A hub's namespace and name.
 pub type HubKey = (String, String);
 
 pub type NodesOfHub<'a> = btree_map::Values<'a, Arc<str>, Arc<NodeDigest>>;
 
-/// Cheap to clone; all clones are one cache.
+/// Clones are cheap and share one cache.
 #[derive(Clone, Default)]
 pub struct Nodes {
     inner: Arc<RwLock<Inner>>,
@@ -88,13 +88,13 @@ impl Nodes {
         self.inner.write().learn(digest, Some(asked))
     }
 
-    /// Takes what the write of a known node returned: what we wrote ourselves is known without waiting for the watch.
+    /// Takes the reply to a write of a cached node, so that our own write is known before the watch delivers it.
     pub fn learn(&self, object: &Value) -> Arc<NodeDigest> {
         let digest = self.digest(object);
         self.inner.write().learn(digest, None)
     }
 
-    /// Made without the lock: its content is hashed, and nobody else has to wait for that.
+    /// Computed outside the lock: it hashes the node's content, which no other task should wait for.
     fn digest(&self, object: &Value) -> NodeDigest {
         let known = self.get(&key_of(object));
         let known = known.filter(|known| known.uid == identity(object).0);
@@ -134,9 +134,9 @@ impl Nodes {
 }
 
 impl Inner {
-    /// Keeps texts once that many nodes have.
+    /// Stores a text that many nodes have only once.
     fn share(&mut self, mut digest: NodeDigest) -> Arc<NodeDigest> {
-        // None where they are those of the last digest.
+        // `get_mut` returns None if the last digest already has these facts.
         for facts in Arc::get_mut(&mut digest.facts).into_iter().flatten() {
             self.declared.share(&mut facts.declared);
             self.texts.share(&mut facts.namespace);

@@ -1,4 +1,5 @@
-//! Requests for single objects, as JSON. Every one has a time limit, and every failure a kind that callers can act on.
+//! Requests for single objects, as JSON. Each has a time limit, and each failure is classified by what its caller can do about
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +28,9 @@ use crate::decide::shared::refusal::without_values;
 
 pub use crate::cluster::api_error::ApiError;
 
-/// Objects of one page of a list, which is in memory at once.
+/// The page size of a list of whole objects; one page is in memory at once.
 const LIST_PAGE: u32 = 100;
-/// The same where only their metadata is listed, and no content.
+/// The page size of a list of metadata only.
 const METADATA_PAGE: u32 = 1_000;
 
 /// A kind as the cluster serves it.
@@ -37,7 +38,7 @@ const METADATA_PAGE: u32 = 1_000;
 pub struct Served {
     pub resource: ApiResource,
     pub scope: Scope,
-    /// Its objects have a status of their own.
+    /// Whether the kind has a status subresource.
     pub has_status: bool,
 }
 
@@ -48,11 +49,11 @@ type FormOfNode = (Option<Arc<FormSpec>>, String);
 #[derive(Clone)]
 pub struct Objects {
     pub client: Client,
-    /// The API server stores nothing of what is written.
+    /// Writes are dry runs: the API server stores nothing.
     dry_run: bool,
-    /// It refuses fields that the kind does not have, however they are written.
+    /// The API server rejects fields that the kind does not have, in every type of write.
     strict: bool,
-    /// What the errors may say, beside everybody's words.
+    /// Texts that errors may quote, beside the words that every reader knows.
     known: Option<FormOfNode>,
     served: Arc<Mutex<BTreeMap<Kind, Served>>>,
     published: Published,
@@ -76,7 +77,7 @@ impl Objects {
         self.dry_run
     }
 
-    /// The same, but whatever is written is only tried.
+    /// The same client for dry runs.
     pub fn dry_run(&self) -> Self {
         Objects {
             dry_run: true,
@@ -84,7 +85,7 @@ impl Objects {
         }
     }
 
-    /// The same, but a field that the kind does not have is refused, and not dropped.
+    /// The same client, but the API server rejects a field that the kind does not have instead of dropping it.
     pub fn strict(&self) -> Self {
         Objects {
             strict: true,
@@ -92,7 +93,7 @@ impl Objects {
         }
     }
 
-    /// The same for what a form was rendered to: its own words, and those of its node's name, may stand in errors.
+    /// The same client for objects of this form and node: errors may quote the words of the form and the node's name.
     pub fn knowing(&self, form: Option<Arc<FormSpec>>, node: &str) -> Self {
         Objects {
             known: Some((form, node.to_owned())),
@@ -100,7 +101,7 @@ impl Objects {
         }
     }
 
-    /// How the cluster serves a kind; None when it does not. What is found is remembered, what is not is asked again.
+    /// How the cluster serves a kind; None if it does not. Caches a kind that is found, and asks again for one that is not.
     pub async fn served(&self, kind: &Kind) -> Result<Option<Served>, ApiError> {
         if let Some(known) = self.known(kind) {
             return Ok(Some(known));
@@ -139,7 +140,7 @@ impl Objects {
         }
     }
 
-    /// Makes texts of what a manifest has where its kind has texts, as far as that is known.
+    /// Converts values of the manifest to strings where the published schema of its kind has strings.
     pub async fn fit(&self, kind: &Kind, manifest: &mut Value) {
         if Texts::concern(manifest)
             && let Some(texts) = self.published.texts(&self.client, kind).await
@@ -148,13 +149,13 @@ impl Objects {
         }
     }
 
-    /// Whether the cluster still serves a kind, for one whose object was answered with "not found".
+    /// Whether the cluster still serves a kind; for a kind whose object was answered with "not found".
     pub async fn still_served(&self, kind: &Kind) -> Result<bool, ApiError> {
         self.served.lock().remove(kind);
         Ok(self.served(kind).await?.is_some())
     }
 
-    /// The same without asking the API server.
+    /// As `served`, from the cache only.
     pub fn known(&self, kind: &Kind) -> Option<Served> {
         self.served.lock().get(kind).cloned()
     }
@@ -164,12 +165,12 @@ impl Objects {
         self.send(request.get(name, &GetParams::default())).await
     }
 
-    /// Whether it is known that there is no object of this name without our label. Else it is to be read.
+    /// Whether a list has shown that no object of this name without our label exists. If false, read the object.
     pub async fn lacks_unmanaged(&self, key: &ObjectKey) -> bool {
         self.unmanaged.lacks(self, key).await
     }
 
-    /// The metadata of an object, whose key may name a namespace although its kind has none.
+    /// An object's metadata. The key may name a namespace although its kind is cluster-scoped.
     pub async fn metadata_of(&self, key: &ObjectKey) -> Result<Value, ApiError> {
         let served = self.served(&key.kind).await?;
         let served = served
@@ -195,7 +196,7 @@ impl Objects {
             .await
     }
 
-    /// The same of those that `params` select.
+    /// As `list`, for the objects that `params` select.
     pub async fn list_selected(
         &self,
         kind: &Kind,
@@ -300,7 +301,7 @@ impl Objects {
         })
     }
 
-    /// The answer to a SubjectAccessReview.
+    /// Whether the API server allows what the SubjectAccessReview asks.
     pub async fn may(&self, review: &Value) -> Result<bool, ApiError> {
         let answered = self.create(&key_of(review), review).await?;
         Ok(answered["status"]["allowed"] == true)
@@ -413,8 +414,8 @@ impl Objects {
             .await
     }
 
-    /// Deletes this very object, not another of its name, and with a `version` only as it was then. Its dependents, pods of
-    /// Jobs too, go after it (Background) or stay (Orphan).
+    /// Deletes the object of this uid, never another of its name; with a `version`, only if it still has it. Background deletes
+    /// its dependents too, also the pods of a Job; Orphan keeps them.
     pub async fn delete(
         &self,
         key: &ObjectKey,
@@ -496,7 +497,7 @@ impl Objects {
     }
 }
 
-/// The parameter that not all of the client's requests have.
+/// Adds the parameter for strict field validation, which kube does not offer for every request.
 fn strictly(uri: &http::Uri) -> http::Uri {
     let and = if uri.query().is_some() { '&' } else { '?' };
     let strict = format!("{uri}{and}fieldValidation=Strict");
@@ -518,7 +519,7 @@ fn url(resource: &ApiResource, namespace: &str) -> String {
     format!("/{group}/{}/{scope}{}", resource.version, resource.plural)
 }
 
-/// Hands over each object of a list, which is read page by page.
+/// Calls `each` for every object of a list that is read page by page.
 async fn pages<T: Clone, F: Future<Output = Result<ObjectList<T>, kube::Error>>>(
     mut params: ListParams,
     page: impl Fn(ListParams) -> F,

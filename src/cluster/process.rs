@@ -1,5 +1,5 @@
-//! What the operator takes from its process: tasks, the wall clock, random bytes, and its end. The simulation runs several
-//! processes in one, on one thread, and gives each of them its own of these.
+//! What the operator takes from its process: tasks, the wall clock, random bytes and the exit. The simulation runs several
+//! operators on one thread of one process, and gives each its own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A process of the simulation.
 pub trait Simulated: Send + Sync {
     fn wall_clock(&self) -> Timestamp;
-    /// The task as it runs in this process: not while the process is frozen, and no more once it has ended.
+    /// Wraps a task so that it pauses while its process is frozen, and stops when the process ends.
     fn run(self: Arc<Self>, task: Task) -> Task;
     fn random(&self, bytes: &mut [u8]);
-    /// Nothing of the process runs any more.
+    /// Stops everything that the process runs.
     fn end(&self);
 }
 
@@ -25,7 +25,7 @@ tokio::task_local! {
     static SIMULATED: Arc<dyn Simulated>;
 }
 
-/// The process that this task is of; None outside of the simulation.
+/// The simulated process of the current task; None outside the simulation.
 pub fn simulated() -> Option<Arc<dyn Simulated>> {
     SIMULATED.try_with(Arc::clone).ok()
 }
@@ -81,7 +81,6 @@ pub fn random(bytes: &mut [u8]) -> bool {
     }
 }
 
-/// Ends the process.
 pub fn end_with(status: i32, why: &str) -> ! {
     match simulated() {
         None => std::process::exit(status),

@@ -1,10 +1,10 @@
-//! What only the API server's prose tells. Everything else about an error comes from the fields of its status; a new release of
-//! Kubernetes may change these sentences, so that `tests/errors.rs` has a real API server say them.
+//! Reads what only the prose of the API server's errors says. All else comes from the fields of the status. A new release of
+//! Kubernetes may change these sentences, so `tests/errors.rs` provokes them from a real API server.
 
 use crate::api::names;
 
-/// Whether a webhook other than ours has refused the request. It may have chosen any code and reason, and no field of the status
-/// names the webhook.
+/// Whether a webhook other than ours rejected the request. A webhook may choose any code and reason, and no field of the status
+/// names it.
 pub fn is_denied(message: &str) -> bool {
     let webhook = message
         .strip_prefix("admission webhook \"")
@@ -14,13 +14,13 @@ pub fn is_denied(message: &str) -> bool {
     })
 }
 
-/// Whether a webhook had its say, be it a denial, or that it takes no dry runs.
+/// Whether the error is about a webhook: a rejection, or that the webhook does not support dry runs.
 pub fn is_webhooks(message: &str) -> bool {
     message.starts_with("admission webhook \"")
 }
 
-/// What server-side apply says of a manifest that is no object of its kind. Its status has the code 500, as a fault of the server
-/// has, and neither a reason nor causes. None for anything else.
+/// The error of server-side apply about a manifest that does not have the shape of its kind. Its status has code 500, like a
+/// fault of the server, and neither a reason nor causes. None for any other error.
 pub fn misfit(message: &str) -> Option<String> {
     let why = if message.starts_with("failed to create typed patch object (") {
         message.split_once("): ")?.1
@@ -31,7 +31,7 @@ pub fn misfit(message: &str) -> Option<String> {
     } else {
         return None;
     };
-    // A text of more than one line is printed as it is: what is no path of a field is the rest of one.
+    // The API server prints a text of several lines as it is: a line that is not a field's path continues the text.
     let is_path = |line: &str| line.starts_with("  .") || line.starts_with("  [");
     let lines = why.lines().filter(|line| *line != "errors:").enumerate();
     let own = lines.filter(|(n, line)| *n == 0 || is_path(line));
@@ -39,7 +39,7 @@ pub fn misfit(message: &str) -> Option<String> {
     Some(lines.join("; "))
 }
 
-/// What was found in the place of something simple is printed whole; its kind is enough.
+/// Shortens a value to its kind: the API server prints in full an object or list that stands where a scalar belongs.
 fn kind_of_value(line: &str) -> String {
     let Some((before, value)) = line.split_once(", got &") else {
         return line.to_owned();

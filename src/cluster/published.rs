@@ -16,17 +16,17 @@ use crate::decide::child::Kind;
 use crate::decide::child::texts::Texts;
 
 const KEPT: Duration = Duration::from_secs(600);
-/// What could not be read.
+/// When to retry a schema that could not be read.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Cheap to clone; all clones are one store.
+/// Clones are cheap and share one store.
 #[derive(Clone, Default)]
 pub struct Published {
-    /// Held across a request: a document is large, and asked for once.
+    /// Locked during a request, so that each large document is requested only once.
     texts: Arc<Mutex<BTreeMap<Kind, CachedTexts>>>,
 }
 
-/// Until when it holds, and what is known.
+/// When the entry expires, and the fields that are strings.
 type CachedTexts = (Instant, Option<Arc<Texts>>);
 
 impl Published {

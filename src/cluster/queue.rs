@@ -1,5 +1,5 @@
-//! A queue of keys: each is worked on by one worker at a time, however often it is added, now or later. A key whose work panics
-//! rests; the others go on.
+//! A queue of keys. At most one worker reconciles a key at a time, however often the key is added. A key whose work panics backs
+//! off; the other keys go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -16,10 +16,10 @@ use crate::cluster::process;
 use crate::cluster::vital::{self, Mutex};
 use crate::decide::shared::backoff::Backoff;
 
-/// What is to be done later than this is not done by this process.
+/// The longest delay: no process lives this long.
 const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Cheap to clone; all clones are one queue.
+/// Clones are cheap and share one queue.
 pub struct Queue<K> {
     inner: Arc<Inner<K>>,
 }
@@ -29,17 +29,17 @@ struct Inner<K> {
     changed: Notify,
 }
 
-/// When a key is worked on: what can wait comes after everything that is due and cannot.
+/// When a key's turn comes, and whether it is of low priority: it then comes after all due keys of normal priority.
 type Turn = (bool, Instant);
 
 struct State<K> {
     /// The turn of each waiting key.
     due: BTreeMap<K, Turn>,
-    /// The same in order: what cannot wait, and what can.
+    /// The same, in order: normal priority, then low priority.
     order: [BTreeSet<(Instant, K)>; 2],
-    /// Keys being worked on, and whether they could wait; what is added meanwhile waits until that is over.
+    /// Keys being reconciled, and whether each has low priority; a key that is added meanwhile waits until its work ends.
     running: BTreeMap<K, bool>,
-    /// Keys whose work panicked: how often in a row, and until when they rest. Nothing makes them due before.
+    /// Keys whose work panicked: how often in a row, and until when each backs off. No event makes one due earlier.
     resting: BTreeMap<K, (u32, Instant)>,
 }
 
@@ -73,7 +73,7 @@ impl<K: Ord + Clone> Queue<K> {
         self.add_at(key, (false, clock::instant()));
     }
 
-    /// Once nothing else is due: for what is only to be shown.
+    /// Adds a key with low priority: for work that only updates what users see.
     pub fn add_last(&self, key: K) {
         self.add_last_after(key, Duration::ZERO);
     }
@@ -94,7 +94,7 @@ impl<K: Ord + Clone> Queue<K> {
             turn.1 = turn.1.max(*until);
         }
         if let Some(present) = state.due.get(&key).copied() {
-            // What can wait must not be put off by what comes later, nor the other way round.
+            // Keep the higher priority and the earlier time: a later addition must not delay a key.
             turn = (turn.0 && present.0, turn.1.min(present.1));
             if turn == present {
                 return;
@@ -107,9 +107,9 @@ impl<K: Ord + Clone> Queue<K> {
         self.inner.changed.notify_one();
     }
 
-    /// Works forever, on up to `workers` keys at a time, and on a quarter as many that can wait; dropped, it stops what is under way. `work` says when to reconcile
-    /// the key again. A panic in it rests the key and leaves the others alone; `panicked` hears of it at once, and how long
-    /// the key rests.
+    /// Works forever, on up to `workers` keys at a time, of which at most a quarter have low priority. Dropping the future stops
+    /// all work. `work` returns when to reconcile the key again. After a panic in it, only its key backs off; `panicked` is
+    /// called at once with the key and the delay.
     pub async fn run<Work, Working, Panicked, Telling>(
         self,
         workers: usize,
@@ -138,7 +138,7 @@ impl<K: Ord + Clone> Queue<K> {
                             Err(_) => {
                                 let rest = queue.rest(&key);
                                 let telling = async { panicked(key.clone(), rest).await };
-                                // That it cannot be told is in the log, like every panic.
+                                // If it panics, the panic hook has already logged it.
                                 let _ = AssertUnwindSafe(telling).catch_unwind().await;
                                 Some(rest)
                             }
@@ -170,7 +170,7 @@ impl<K: Ord + Clone> Queue<K> {
         state.running.keys().any(&of) || due.any(|(key, _)| of(key))
     }
 
-    /// `last_max`: so many keys that can wait are worked on at a time.
+    /// `last_max`: how many keys of low priority may be worked on at a time.
     async fn next(&self, last_max: usize) -> K {
         loop {
             let wait = {
@@ -206,7 +206,7 @@ impl<K: Ord + Clone> Queue<K> {
         }
     }
 
-    /// Returns for how long.
+    /// Returns the backoff.
     fn rest(&self, key: &K) -> Duration {
         let mut state = self.inner.state.lock();
         let times = state.resting.get(key).map_or(0, |(times, _)| *times) + 1;
@@ -291,7 +291,7 @@ mod tests {
                 worked.lock().push((key, start.elapsed().as_secs()));
                 let (times, queue) = (worked.lock().len(), again.clone());
                 async move {
-                    // An event that comes while it is worked on, and one that comes while it rests.
+                    // The event is added during the work, and during the backoff.
                     if times < 3 {
                         queue.add("bad");
                     }

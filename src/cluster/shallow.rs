@@ -1,13 +1,13 @@
-//! Cuts JSON that is nested too deep out of the API server's replies. The API server stores what the parser here refuses;
-//! without the cut, one such object would make every list that it is in unreadable, and so hide all the others.
+//! Replaces JSON that is nested too deep in the API server's replies. The API server stores deeper objects than the parser here
+//! accepts; one such object would make every list that contains it unreadable, and so hide all others.
 
 use http::{Response, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use memchr::memchr2;
 
-/// Far above what a form may have (`decide::shared::content::DEPTH_MAX`), so that what is cut is refused; below the parser's own
-/// limit of 128.
+/// Far above the limit for a form (`decide::shared::content::DEPTH_MAX`), so that a form that is cut is still rejected; below the
+/// parser's own limit of 128.
 pub const DEPTH_MAX: usize = 100;
 
 /// The reply with `null` in place of every array and object that is nested deeper.
@@ -28,7 +28,7 @@ where
     })
 }
 
-/// Where in the JSON the reply is. A watch is one document after another.
+/// The parser's state between two chunks of the reply. A watch sends one document after another.
 #[derive(Default)]
 struct Cut {
     depth: usize,
@@ -37,15 +37,15 @@ struct Cut {
 }
 
 impl Cut {
-    /// As a rule there is nothing to cut, and nothing is copied.
+    /// Copies nothing unless something is too deep, which is rare.
     fn next(&mut self, data: Bytes) -> Bytes {
         let mut out = vec![];
-        // Where the part that is kept begins; None within one that is cut.
+        // The start of the part to keep; None inside a part that is cut.
         let mut kept = (self.depth <= DEPTH_MAX).then_some(0);
         let mut at = 0;
         while at < data.len() {
             if self.in_string && !self.escaped {
-                // Most of it is text.
+                // Skip ahead: most of the data is inside strings.
                 let Some(skipped) = memchr2(b'"', b'\\', &data[at..]) else {
                     break;
                 };
@@ -124,7 +124,7 @@ mod tests {
             let first: Value = serde_json::from_str(first).expect("it can be parsed now");
             assert_eq!((&first["s"], second), (&Value::from("[["), "[2]"));
             assert!(first["deep"]["a"][0]["a"].is_array());
-            // Wherever the reply is broken into chunks. The longest one is broken at fewer places: 2,000 of them took almost a minute.
+            // Break the reply at every place. The longest reply is broken at fewer places: 2,000 of them took almost a minute.
             let places = (0..bytes.len().min(2_000)).step_by(bytes.len().div_ceil(10_000));
             for at in places.chain([bytes.len() - 3]) {
                 assert_eq!(cut(&[&bytes[..at], &bytes[at..]]), whole, "{depth} {at}");

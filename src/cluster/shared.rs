@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 pub struct Shared<T: ?Sized> {
     all: BTreeSet<Arc<T>>,
-    /// How many were in use when they were counted last.
+    /// The number of values in use at the last count.
     used: usize,
 }
 
@@ -19,7 +19,7 @@ impl<T: ?Sized> Default for Shared<T> {
 }
 
 impl<T: ?Sized + Ord> Shared<T> {
-    /// Puts the one that is known already in its place, if there is one.
+    /// Replaces `value` by the known equal one, if there is one.
     pub fn share(&mut self, value: &mut Arc<T>) {
         if let Some(known) = self.all.get(&**value) {
             *value = known.clone();

@@ -1,4 +1,4 @@
-//! The names of objects that do not have our label: no watch of ours tells of them.
+//! The names of objects without our label, which no watch here delivers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,18 +10,19 @@ use crate::cluster::objects::Objects;
 use crate::cluster::vital;
 use crate::decide::child::{Kind, ObjectKey};
 
-/// For how long a list is believed. Who makes an object meanwhile is in the same race as between a read and the write after it.
+/// How long a list counts as current. An object that a user creates meanwhile meets the same race as between a read and the write
+/// after it.
 const BELIEVED: Duration = Duration::from_secs(2);
-/// So many reads of single objects cost no more than a list.
+/// A list is cheaper than more reads of single objects than this.
 const READS_MAX: u32 = 8;
 
-/// Cheap to clone; all clones are one.
+/// Clones are cheap and share one state.
 #[derive(Clone, Default)]
 pub struct Unmanaged {
     lists: Arc<vital::Mutex<BTreeMap<(Kind, String), Place>>>,
 }
 
-/// A kind in a namespace, as it is asked for.
+/// The reads of a kind in a namespace.
 struct Place {
     began: Instant,
     list: Arc<tokio::sync::Mutex<List>>,
@@ -34,7 +35,7 @@ struct List {
 }
 
 impl Unmanaged {
-    /// Whether it is known that there is no object of this name without our label. Else it is to be read.
+    /// Whether a list has shown that no object of this name without our label exists. If false, read the object.
     pub async fn lacks(&self, objects: &Objects, key: &ObjectKey) -> bool {
         let list = self.list(key);
         let mut list = list.lock().await;

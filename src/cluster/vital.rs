@@ -1,5 +1,4 @@
-//! What the operator cannot go on without: tasks that do not fail inside, and a memory that is true. Else the process ends,
-//! so that it starts anew.
+//! Ends the process if it cannot go on: a background task panicked, or its memory may be corrupt. The pod then restarts it.
 
 use std::future::Future;
 use std::sync::{LockResult, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
@@ -11,7 +10,7 @@ use crate::cluster::process;
 /// The exit status then (EX_SOFTWARE of sysexits.h).
 const CANNOT_GO_ON: i32 = 70;
 
-/// Runs the future in the background.
+/// Runs the future in the background; if it panics, the process ends.
 pub fn spawn(future: impl Future<Output = ()> + Send + 'static) {
     let task = process::spawn(future);
     process::spawn(async move { check(task.await) });
@@ -24,7 +23,6 @@ pub fn check(ended: Result<(), JoinError>) {
     }
 }
 
-/// Ends the process.
 pub fn end(why: &str) -> ! {
     tracing::error!("{why}; the process ends, and its pod starts it anew");
     process::end_with(CANNOT_GO_ON, why)
@@ -45,7 +43,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// The same for many readers.
+/// As [`Mutex`], with many readers.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(std::sync::RwLock<T>);
 

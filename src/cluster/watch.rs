@@ -13,10 +13,10 @@ use crate::cluster::json_object::JsonObject;
 
 /// A page of the first list. It is in memory at once, as text and as JSON: with 500 LynqNodes of 20 KB that were 100 MB.
 const PAGE_SIZE: u32 = 100;
-/// The server ends a watch after this long, so one that died without a word is noticed.
+/// The API server ends a watch after this long, which also detects a connection that died silently.
 pub const WATCH_TIMEOUT: Duration = Duration::from_secs(290);
 
-/// After so many failures in a row it is no accident any more.
+/// After this many failures in a row, the failure is reported.
 const LASTING: u32 = 4;
 /// The longest pause between two lists that fail, in seconds.
 const LIST_PAUSE_MAX: u32 = 30;
@@ -24,20 +24,20 @@ const LIST_PAUSE_MAX: u32 = 30;
 /// What happened to the watched objects.
 #[derive(Debug)]
 pub enum Change {
-    /// The list begins anew: what is not applied before `Listed` is gone.
+    /// A list starts: every object that is not applied before `Listed` is gone.
     Restarted,
     Applied(Value),
     Deleted(Value),
     Listed,
-    /// The API server does not allow the list, or has failed to answer it a few times; it is tried again.
+    /// The API server forbids the list, or failed to answer it several times; the watch retries.
     Refused(NoList),
 }
 
-/// Why there is no list.
+/// Why the list failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoList {
     pub why: String,
-    /// The operator lacks the right.
+    /// RBAC does not allow the list.
     pub forbidden: bool,
 }
 
@@ -47,7 +47,7 @@ pub enum Which<'a> {
     All,
     /// Those with this label.
     Labelled(&'a str),
-    /// The one of this name, of a kind without namespaces.
+    /// The object of this name of a cluster-scoped kind.
     One(&'a str),
 }
 
@@ -94,7 +94,7 @@ pub async fn follow(
                         forbidden: status.is_forbidden(),
                         why: status.message,
                     },
-                    // It may have the reply in it.
+                    // The error may quote the whole reply.
                     error => NoList {
                         forbidden: false,
                         why: error.to_string().chars().take(300).collect(),
@@ -105,7 +105,7 @@ pub async fn follow(
                     told = Some(no_list.clone());
                 }
                 on_change(Change::Refused(no_list));
-                // The watcher's own pause starts anew with each list.
+                // The watcher's own backoff restarts with each list.
                 tokio::time::sleep(Duration::from_secs(failed.min(LIST_PAUSE_MAX).into())).await;
             }
             Err(error) => {
@@ -115,7 +115,7 @@ pub async fn follow(
     }
 }
 
-/// What does not go by itself.
+/// Whether a retry will fail in the same way.
 fn is_refusal(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 401 | 403 | 404 | 405))
 }

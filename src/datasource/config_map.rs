@@ -1,12 +1,12 @@
-//! Rows that stand in a ConfigMap, for who has no database: CSV with a line of column names, or a YAML list of mappings.
-//! It is given the text; who fetches it is not for this layer to say.
+//! Rows in a ConfigMap, for users without a database: CSV with a header line, or a YAML list of mappings. The caller fetches the
+//! text.
 
 use serde_json::Value;
 
 use crate::datasource::{SourceError, written};
 use crate::decide::hub::rows::{Columns, RawRow, RowCount};
 
-/// How the rows are written down.
+/// The format of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Csv,
@@ -14,7 +14,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the ending of the key.
+    /// The format for the extension of the key.
     pub fn of(key: &str) -> Option<Format> {
         match key.rsplit_once('.')?.1 {
             "csv" => Some(Format::Csv),
@@ -140,8 +140,8 @@ fn missing(column: &str, place: &str) -> SourceError {
     }
 }
 
-/// The line of a quote that is closed by none, or inside a value. The crate would take all up to it, or up to the end, for one
-/// value: rows would be gone.
+/// The line of an opening quote that is never closed, or closed inside a value. The csv crate would read everything up to the
+/// next quote, or to the end, as one value: rows would be lost.
 fn swallowing_quote(text: &str) -> Option<u64> {
     let (mut line, mut opened) = (1, 1);
     let (mut begins, mut quoted) = (true, false);

@@ -1,5 +1,4 @@
-//! What the database servers have in common: how one is reached, what a read of it may cost, and what goes wrong with
-//! any of them. Knows no driver and speaks no protocol.
+//! What all database servers share: connection settings, limits of a read, and errors. Knows no driver and no protocol.
 
 pub mod panics;
 pub mod values;
@@ -21,15 +20,15 @@ use crate::decide::hub::identifier::Table;
 
 use panics::caught;
 
-/// To end a connection in an orderly way: a server that does not listen any more is not waited for.
+/// The time limit for closing a connection in order: the server may no longer answer.
 pub const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
-/// The server gives up this much after the client: by then nobody waits for the result.
+/// The server's time limit is this much longer than the client's, after which no one waits for the result.
 pub const SERVER_GRACE: Duration = Duration::from_secs(1);
 
-/// What a hub says of its database, of whatever product.
+/// A hub's settings of its database, for any product.
 pub struct Server<'a> {
-    /// Name of the field that says it.
+    /// The name of the hub's field with these settings.
     pub block: &'static str,
     pub host: &'a str,
     pub port: i32,
@@ -48,11 +47,11 @@ pub struct Settings {
     pub user: String,
     pub password: Password,
     pub database: String,
-    /// `table`, or with what it lies in before a dot.
+    /// `table`, or `schema.table`.
     pub table: String,
     pub tls: Tls,
     pub limits: Limits,
-    /// Where it may connect.
+    /// The hosts to which lynqgate may connect.
     pub hosts: Arc<Hosts>,
 }
 
@@ -72,17 +71,17 @@ impl Settings {
     }
 }
 
-/// Shown by nothing.
+/// Never printed, not even by `Debug`.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Password(String);
 
 impl Password {
-    /// None where there is none: an empty one is no password.
+    /// None for an empty password: it means that there is none.
     pub fn reveal(&self) -> Option<&str> {
         Some(self.0.as_str()).filter(|password| !password.is_empty())
     }
 
-    /// What was hardly meant to be part of it, where the server refuses it.
+    /// A likely mistake in the password, to mention when the server rejects it.
     fn blemish(&self) -> Option<&'static str> {
         let is_trimmed = |by: fn(char) -> bool| self.0.trim_matches(by) == self.0;
         match () {
@@ -119,7 +118,7 @@ pub enum Tls {
     Required {
         ca_pem: Option<Vec<u8>>,
     },
-    /// The server's certificate must be issued by one of these authorities; what names it has is not looked at.
+    /// One of these authorities must have issued the server's certificate; its names are not checked.
     VerifyCa {
         ca_pem: Vec<u8>,
     },
@@ -128,14 +127,14 @@ pub enum Tls {
 /// Bounds that a slow, broken or malicious server cannot exceed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// For name look-up, connection, TLS and log-in together.
+    /// Covers DNS lookup, connection, TLS and login together.
     pub connect: Duration,
     /// From the query to the last row.
     pub query: Duration,
     pub rows: u64,
     /// Of all values of all rows.
     pub bytes: u64,
-    /// Of one row, as it travels.
+    /// Of one row in the protocol's encoding.
     pub row_bytes: usize,
 }
 
@@ -152,7 +151,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Where somebody waits for the answer.
+    /// For a caller that waits for the answer.
     pub fn within(patience: Duration) -> Self {
         Self {
             connect: patience,
@@ -162,7 +161,7 @@ impl Limits {
     }
 }
 
-/// Counts a result while it arrives.
+/// Counts the rows and bytes of a result as they arrive.
 pub struct Tally<'a> {
     limits: &'a Limits,
     pub rows: u64,
@@ -178,7 +177,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// One more row, with so many bytes of values; its number.
+    /// Counts a row whose values have so many bytes; returns its number.
     pub fn row(&mut self, bytes: usize) -> Result<u64, SourceError> {
         self.rows += 1;
         self.bytes += bytes as u64;
@@ -191,7 +190,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// What is being done, for what goes wrong with it.
+/// The operation in progress, to word its errors.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub settings: &'a Settings,
@@ -201,8 +200,8 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Waits for a driver's work no longer than this stage may take. A driver may panic on packets that no honest server
-    /// sends.
+    /// Waits for a driver's work, at most as long as this stage may take. Returns an error if the driver panics, which a packet
+    /// from a broken or malicious server can cause.
     pub async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, SourceError>>,
@@ -221,8 +220,8 @@ impl Context<'_> {
         }
     }
 
-    /// Looked up here and not in a driver, so that a wrong name is told from a closed port, and so that nothing connects to an
-    /// address that is forbidden.
+    /// Resolves the name here instead of in a driver: so an unknown name is distinguished from a closed port, and no driver
+    /// connects to a forbidden address.
     pub async fn addresses(&self) -> Result<Vec<SocketAddr>, SourceError> {
         let Settings { host, port, .. } = self.settings;
         let found = tokio::net::lookup_host((host.as_str(), *port)).await;
@@ -293,7 +292,7 @@ impl Context<'_> {
         SourceError::TooLarge { limit }
     }
 
-    /// The connection is gone, and not because of anything in the query.
+    /// The connection broke, and not because of the query.
     pub fn lost(&self, rows_read: u64) -> SourceError {
         match self.stage {
             Stage::Connect => {
@@ -322,7 +321,7 @@ impl Context<'_> {
         }
     }
 
-    /// A user who must use TLS and does not is told nothing else than one with a wrong password.
+    /// A server answers a user that must use TLS and does not as it answers a wrong password.
     pub fn access_denied(&self) -> SourceError {
         let check = match self.settings.tls {
             Tls::Disabled => {
@@ -335,7 +334,7 @@ impl Context<'_> {
         self.denied(check)
     }
 
-    /// `check` is what to look at, unless the password itself gives it away.
+    /// `check` is the advice, unless the password itself shows a likely mistake.
     pub fn denied(&self, check: &'static str) -> SourceError {
         SourceError::AccessDenied {
             user: self.settings.user.clone(),
@@ -349,7 +348,7 @@ impl Context<'_> {
         }
     }
 
-    /// Without a column, the server did not say which one in words that are ours.
+    /// None: the server did not name one of our columns.
     pub fn column_missing(&self, column: Option<&str>) -> SourceError {
         SourceError::ColumnMissing {
             column: match column {
@@ -364,7 +363,7 @@ impl Context<'_> {
 fn tls_cause(error: &rustls::Error) -> &'static str {
     match error {
         rustls::Error::InvalidCertificate(certificate) => match certificate {
-            // A renewed authority of the same name shows as a bad signature.
+            // An authority that was renewed under the same name causes a bad signature.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "its certificate is not issued by a trusted authority; check the Secret with the authority's certificate"
             }

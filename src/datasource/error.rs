@@ -1,5 +1,5 @@
-//! Why rows could not be read, in words for whoever is on call. Carries no text that came from a server and no
-//! secret: neither may end up in a condition, an event or a log.
+//! Why rows could not be read, worded for the engineer on call. Contains no text from a server and no secret, because both could
+//! leak into a condition, an event or a log.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub enum SourceError {
     )]
     Session {
         setting: &'static str,
-        /// Where setting it was refused; else it was read back as something else.
+        /// The server's error code for setting it; None if the server accepted it but reads it back as another value.
         code: Option<String>,
     },
     #[error(
@@ -103,7 +103,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// Whether only a change of the hub, or of the table's columns, can mend it: all else may be on its way.
+    /// Whether only a change to the hub or to the table's columns can fix it. Any other cause may be about to disappear.
     pub fn is_certain(&self) -> bool {
         use SourceError::*;
         matches!(
@@ -112,7 +112,7 @@ impl SourceError {
         )
     }
 
-    /// Whether the database, or whoever answers in its place, is well, and what the hub asks it for is not.
+    /// Whether the fault is in what the hub asks for, or in the rows, while the source itself answers.
     pub fn is_of_the_data(&self) -> bool {
         use SourceError::*;
         let is_written = matches!(
@@ -123,7 +123,7 @@ impl SourceError {
         self.is_certain() || is_missing || is_written
     }
 
-    /// What went wrong while this setting was asked for.
+    /// Turns a rejection of this setting into a session error.
     pub fn of_session(self, setting: &'static str) -> Self {
         match self {
             Self::Refused { code, .. } => Self::Session {
@@ -134,7 +134,7 @@ impl SourceError {
         }
     }
 
-    /// Whether the server waits for what comes next: then the connection can be ended in an orderly way.
+    /// Whether the server is ready for the next command, so that the connection can be closed in order.
     pub fn is_answer(&self) -> bool {
         use SourceError::*;
         !matches!(
@@ -172,7 +172,7 @@ impl SourceError {
     }
 }
 
-/// What was going on when time ran out.
+/// The step that a time limit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     Connect,

@@ -30,8 +30,8 @@ pub struct Mysql {
     settings: Settings,
 }
 
-/// `mysql_async` 0.37 knows the one error that it is to pass over by the error's name, which rustls does not print any more. It
-/// does print the host's name.
+/// To skip the check of the host's name, `mysql_async` 0.37 searches an error's text for the error's name, which rustls no longer
+/// prints. rustls does print the host's name, so this one contains it.
 const ANY_NAME: &str = "NotValidForName.invalid";
 
 impl<'a> From<&'a hub::Mysql> for Server<'a> {
@@ -51,7 +51,6 @@ impl<'a> From<&'a hub::Mysql> for Server<'a> {
 }
 
 impl Mysql {
-    /// Does not connect yet.
     pub fn new(settings: Settings) -> Self {
         Self { settings }
     }
@@ -96,7 +95,7 @@ impl Mysql {
         Ok((table, select))
     }
 
-    /// A new connection, in a session of ours and with a transaction begun on it.
+    /// Opens a connection, prepares its session and begins a transaction.
     async fn connect(&self, table: &Table) -> Result<Abandon<Conn>, SourceError> {
         let context = self.settings.context(table, &[], Stage::Connect);
         let attempt = async {
@@ -141,7 +140,7 @@ impl Mysql {
             .user(Some(settings.user.as_str()))
             .pass(settings.password.reveal())
             .db_name(Some(settings.database.as_str()))
-            // PAM, LDAP and the identities of clouds: only to a server whose certificate was checked.
+            // For PAM, LDAP and cloud identities, and only to a server whose certificate was checked.
             .enable_cleartext_plugin(tls.is_some())
             .ssl_opts(tls)
             // A server must not be able to name a socket of this machine.
@@ -153,8 +152,8 @@ impl Mysql {
     }
 }
 
-/// Makes the session ours, whatever the server's configuration, its `init_connect` or a proxy make of it, and a transaction, so that
-/// a proxy sends all that follows to one server. What is read back there counts.
+/// Sets the session's settings, whatever the server's configuration, `init_connect` or a proxy has set, and begins a transaction,
+/// which keeps a proxy on one server. The settings are read back inside the transaction, on that server.
 async fn begin(context: Context<'_>, connection: &mut Conn) -> Result<(), SourceError> {
     let failed = |error: mysql_async::Error| explain(context, &error, 0);
     for (setting, statement) in sql::session(context.settings.limits.query + SERVER_GRACE) {
@@ -177,7 +176,7 @@ async fn begin(context: Context<'_>, connection: &mut Conn) -> Result<(), Source
     }
 }
 
-/// Says goodbye to a server that waits for a command; any other connection is only closed.
+/// Closes the connection in order if the server waits for a command; otherwise only drops it.
 async fn end(connection: Abandon<Conn>, error: Option<&SourceError>) {
     if error.is_none_or(SourceError::is_answer) {
         let _ = timeout(GOODBYE_MAX, connection.keep().disconnect()).await;

@@ -1,4 +1,4 @@
-//! PostgreSQL. One connection for each read, in one read-only transaction. Never takes a result that broke off for a complete one.
+//! PostgreSQL. Each read has its own connection and one read-only transaction. Never takes a truncated result for a complete one.
 
 mod errors;
 mod sql;
@@ -31,7 +31,7 @@ pub struct Postgresql {
     settings: Settings,
 }
 
-/// A connection. Nothing but [`drive`] makes it move, so that dropping it ends all that is under way.
+/// A connection. Only [`drive`] polls it, so dropping it stops all its work.
 struct Session {
     client: Client,
     connection: Connection<Wire, NoTlsStream>,
@@ -54,7 +54,6 @@ impl<'a> From<&'a hub::Postgresql> for Server<'a> {
 }
 
 impl Postgresql {
-    /// Does not connect yet.
     pub fn new(settings: Settings) -> Self {
         Self { settings }
     }
@@ -101,7 +100,7 @@ impl Postgresql {
         Ok((table, describe))
     }
 
-    /// A new connection with a transaction begun on it.
+    /// Opens a connection and begins a transaction.
     async fn connect(&self, context: Context<'_>) -> Result<Session, SourceError> {
         let attempt = async {
             let wire = Wire::open(context).await?;
@@ -110,7 +109,7 @@ impl Postgresql {
                 .user(&self.settings.user)
                 .dbname(&self.settings.database)
                 .application_name("lynqgate")
-                // The wire is encrypted already, or need not be.
+                // TLS, where it is required, is inside `wire`.
                 .ssl_mode(SslMode::Disable);
             if let Some(password) = self.settings.password.reveal() {
                 config.password(password);
@@ -129,7 +128,7 @@ impl Postgresql {
 }
 
 impl Session {
-    /// Makes the session ours, and reads back what is set in it, whatever the server, the user or a proxy have set.
+    /// Sets the session's settings, whatever the server, the user or a proxy has set, and reads them back.
     async fn begin(&mut self, context: Context<'_>) -> Result<(), SourceError> {
         let begin = sql::begin(context.settings.limits.query + SERVER_GRACE);
         let begun = drive(&mut self.connection, self.client.simple_query(&begin)).await;
@@ -148,7 +147,7 @@ impl Session {
         }
     }
 
-    /// Says goodbye to a server that waits for a message; any other connection is only closed.
+    /// Closes the connection in order if the server waits for a message; otherwise only drops it.
     async fn end(self, error: Option<&SourceError>) {
         if !error.is_none_or(SourceError::is_answer) {
             return;
@@ -157,7 +156,7 @@ impl Session {
             client,
             mut connection,
         } = self;
-        // What it does without a client is to say goodbye.
+        // Without its client, the connection only sends the terminate message.
         drop(client);
         let ended = poll_fn(|task| {
             loop {
@@ -171,8 +170,8 @@ impl Session {
         let _ = timeout(GOODBYE_MAX, ended).await;
     }
 
-    /// Within the transaction: what the types of the columns are, and then their values as text. The description locks
-    /// the table against changes of its columns in between.
+    /// Reads, in the transaction, first the columns' types, then their values as text. Describing the query locks the table, so
+    /// that its columns cannot change in between.
     async fn read(
         &mut self,
         context: Context<'_>,
@@ -216,7 +215,7 @@ impl Session {
         }
         // Closed within the transaction, so that no proxy keeps it.
         drop(described);
-        // The server's own count of them.
+        // The number of rows that the server reports.
         if stream.rows_affected() != Some(tally.rows) {
             return Err(context.protocol("another number of rows than it says it sent"));
         }
@@ -226,8 +225,8 @@ impl Session {
     }
 }
 
-/// Moves the connection until the work is done. What the connection ends with says more than that the work cannot go on.
-/// Notices are dropped: they are the server's words, which the driver would log.
+/// Polls the connection until the work is done. The error with which a connection ends is more specific than the work's own.
+/// Notices are dropped: the driver would log the server's text.
 async fn drive<T>(
     connection: &mut Connection<Wire, NoTlsStream>,
     work: impl Future<Output = Result<T, Error>>,
@@ -241,7 +240,7 @@ async fn drive<T>(
             match connection.poll_message(cx) {
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Pending => return Poll::Pending,
-                // What came before the end counts, and may be the reason for it.
+                // The work may have failed before the connection ended, and that error may be the cause.
                 Poll::Ready(Some(Err(end))) => {
                     return match work.as_mut().poll(cx) {
                         Poll::Ready(Err(error)) if error.is_closed() => Poll::Ready(Err(end)),

@@ -1,5 +1,5 @@
-//! How the numbers and booleans of a YAML text are written. In a row each is a text, which must not become another one without a
-//! word: `01234` of a postal code would be 1234 to one parser, and 668 to the next; the country `NO` would be `false`.
+//! Rejects numbers and booleans of a YAML text that would not survive as a row's text: one parser reads the postal code `01234`
+//! as 1234, another as 668, and the country `NO` becomes `false`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::datasource::database::values::shortest;
 /// A mapping's values, with their places in the text.
 pub type SpannedValues = BTreeMap<String, Spanned<Value>>;
 
-/// The first of these columns whose value would lose how it is written.
+/// The first of these columns whose value would be written differently.
 pub fn lost<'a>(
     text: &str,
     places: &SpannedValues,
@@ -44,7 +44,7 @@ pub fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// `1.20` of a version would be 1.2, another one.
+/// The version `1.20` would become `1.2`, another version.
 fn loses(value: &Value, raw: &str) -> bool {
     matches!(value, Value::Number(_) | Value::Bool(_)) && text(value).as_deref() != Some(raw)
 }

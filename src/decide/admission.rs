@@ -1,5 +1,5 @@
-//! What may be stored as a hub or a form: in Lynq's words where Lynq has them, and beyond them whether the fleet renders, how
-//! much a change changes, and whether its author may do what it makes the operator do.
+//! Decides which hubs and forms may be stored, worded as in Lynq if Lynq has the rule. Beyond Lynq, it checks whether the fleet
+//! renders, how much a change changes, and whether its author has the rights that the operator would use for it.
 
 pub mod form;
 pub mod hub;
@@ -13,19 +13,19 @@ use serde_json::Value;
 use crate::api::{names, stamp};
 use crate::decide::hub::rows::guard;
 
-/// What is said of a write.
+/// The result for a write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Why it is refused; None allows.
+    /// Why the write is rejected; None allows it.
     pub denied: Option<String>,
     pub warnings: Vec<String>,
 }
 
-/// What is wrong with a hub, as its database has it.
+/// A problem with a hub that its database shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// Whether it is the hub that is wrong; all else may be right a moment later: a server that is away, a Secret or a table that is
-    /// still to be made.
+    /// Whether the hub itself is wrong. Any other cause may disappear: a server that is down, a Secret or a table that does not
+    /// exist yet.
     pub is_certain: bool,
     pub message: String,
 }
@@ -42,7 +42,7 @@ impl Doubt {
     }
 }
 
-/// What the annotations ask for in vain: they are heeded only where they are spelled right.
+/// Warns about annotations with an invalid value, which have no effect.
 fn misspelled(object: &Value) -> Vec<String> {
     let annotation = |name: &str| object["metadata"]["annotations"][name].as_str();
     let force =

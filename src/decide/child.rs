@@ -1,4 +1,4 @@
-//! Child objects: what of one is kept in memory, whose it is, and how a resource becomes its manifest.
+//! Child objects: what the cache keeps of each, which node owns it, and how a resource becomes its manifest.
 
 pub mod departed;
 mod elements;
@@ -27,7 +27,7 @@ use crate::decide::readiness::{Readiness, is_completed_job, readiness};
 use crate::decide::shared::content::{hash_number, hash_value};
 use crate::decide::shared::fields::{at, text_at};
 
-/// Where objects of a kind live.
+/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Namespaced,
@@ -57,14 +57,14 @@ impl ObjectKey {
         }
     }
 
-    /// Whether it is the same object, in whatever version it is read.
+    /// Whether both keys name the same object, in any version of its kind.
     pub fn is_same(&self, other: &ObjectKey) -> bool {
         self.kind.is_same(&other.kind)
             && self.namespace == other.namespace
             && self.name == other.name
     }
 
-    /// Why no object can have this name and namespace; in a request's path they would name something else.
+    /// Why no object can have this name or namespace: in the path of a request it would address another resource.
     pub fn impossible(&self) -> Option<String> {
         for (what, text, may_be_empty) in [
             ("name", &*self.name, false),
@@ -122,7 +122,7 @@ impl fmt::Display for NodeKey {
     }
 }
 
-/// Whose an object is.
+/// The owner of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// A LynqNode's; the uid is known where an owner reference says it.
@@ -135,35 +135,35 @@ pub enum Owner {
     Nobody,
 }
 
-/// What is kept of a child object: a digest, so that memory grows with the number of objects and not with their size. What many
-/// objects have in common is behind an `Arc`, so that a cache can share it.
+/// The digest of a child object that the cache keeps, so that memory grows with the number of objects and not with their size.
+/// Values that many objects share are behind an `Arc`, so that the cache can store them once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
     pub uid: String,
     pub resource_version: String,
-    /// Changes with every write but a status's.
+    /// Changes with every write except one of the status.
     pub written: u64,
     pub owner: Arc<Owner>,
     /// Hash of the resource that was last applied.
     pub applied_hash: Option<Arc<str>>,
-    /// Hash of the set of fields that we own, however they were written: it changes when somebody takes one of them over.
+    /// Hash of the set of fields that lynqgate owns by any kind of write. It changes when another manager takes one over.
     pub fields_hash: Arc<str>,
     /// The same of server-side applies alone, as older versions kept it.
     pub applied_fields_hash: Arc<str>,
-    /// That set of fields itself, as JSON, without what ties the object to its node.
+    /// The set of fields that lynqgate owns, as JSON, without those that tie the object to its node.
     pub owned: Arc<str>,
     /// It shows that we applied it.
     pub marked: bool,
     pub once: bool,
     pub orphaned: bool,
-    /// The node that left it behind, as far as it is known.
+    /// The node that orphaned the object, if known.
     pub orphaned_from: Option<String>,
     pub retain: bool,
     pub deleting: bool,
-    /// Of one that is being deleted: what keeps it.
+    /// The finalizers that hold up its deletion; empty if it is not being deleted.
     pub finalizers: Vec<String>,
     pub readiness: Arc<Readiness>,
-    /// It is a Job that has completed, and may be gone at any time.
+    /// It is a Job that has completed, so it may be deleted at any time.
     pub completed: bool,
     /// When an apply of ours last changed something, by the API server's clock.
     pub applied_at: Option<Timestamp>,
@@ -172,7 +172,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// The same, but for its version.
+    /// Equal except for the resourceVersion.
     pub fn is_like(&self, other: &Child) -> bool {
         let resource_version = other.resource_version.clone();
         let this = self.clone();
@@ -214,7 +214,7 @@ impl Child {
         }
     }
 
-    /// The node that this object belongs to.
+    /// The node that owns the object.
     pub fn node(&self) -> Option<&NodeKey> {
         match &*self.owner {
             Owner::Node { key, .. } => Some(key),
@@ -222,20 +222,21 @@ impl Child {
         }
     }
 
-    /// Whether the object itself says what is to become of it, and is safe from the garbage collector if that is to stay.
+    /// Whether the object's annotation has this deletion policy and, to be retained, it has no owner reference by which the
+    /// garbage collector would delete it.
     pub fn follows(&self, retain: bool) -> bool {
         let by_reference = matches!(*self.owner, Owner::Node { uid: Some(_), .. });
         self.retain == retain && !(retain && by_reference)
     }
 }
 
-/// By whatever patchStrategy.
+/// Counts writes of every patchStrategy.
 fn applied_at(object: &Value) -> Option<Timestamp> {
     let created = object["metadata"]["creationTimestamp"].as_str();
     managers::written_at(object, names::FIELD_MANAGER).or_else(|| created?.parse().ok())
 }
 
-/// The generation counts the changes of the spec, and nothing those of the metadata. Without one the version must do.
+/// The generation counts changes of the spec, but not of the metadata. An object without one falls back to its resourceVersion.
 fn written(object: &Value) -> u64 {
     let metadata = &object["metadata"];
     let version = match &metadata["generation"] {
@@ -259,7 +260,7 @@ pub fn key_of(object: &Value) -> ObjectKey {
     }
 }
 
-/// By its metadata.
+/// Reads the owner from the metadata.
 pub fn owner(object: &Value) -> Owner {
     let metadata = &object["metadata"];
     let controller = metadata["ownerReferences"]
@@ -278,7 +279,8 @@ pub fn owner(object: &Value) -> Owner {
                 text(&reference["name"])
             ));
         }
-        // Lynq refers to its nodes from cluster-scoped objects too; whose those are, says a label once they were looked at.
+        // Lynq also put owner references to its nodes on cluster-scoped objects. A label that lynqgate adds names the node's
+        // namespace.
         let namespace = match &metadata["namespace"] {
             Value::Null => &metadata["labels"][names::LABEL_NODE_NAMESPACE],
             namespace => namespace,
@@ -303,7 +305,7 @@ pub fn owner(object: &Value) -> Owner {
     }
 }
 
-/// Name and namespace of a resource's object. Without a namespace of its own it goes where its node is.
+/// The key of a resource's object. Its namespace defaults to the node's.
 pub fn object_key(resource: &Resource, node: &NodeKey, scope: Scope) -> ObjectKey {
     let text = |place: &str| Some(text_at(&resource.spec, place)).filter(|text| !text.is_empty());
     let name = if resource.name_template.is_empty() {
@@ -331,13 +333,13 @@ pub fn kind_of(manifest: &Value) -> Kind {
     }
 }
 
-/// Whether the object is a StatefulSet whose PersistentVolumeClaims go with it.
+/// Whether the object is a StatefulSet that deletes its PersistentVolumeClaims when it is deleted.
 pub fn deletes_claims(object: &Value) -> bool {
     let policy = &object["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"];
     kind_of(object).is_stateful_set() && policy == "Delete"
 }
 
-/// Whether what `new` makes of the StatefulSet may have fewer replicas, whose claims then go. A template may say any number.
+/// Whether `new` may have fewer replicas and delete the claims of those it removes. An unrendered template may give any number.
 pub fn sheds_claims(old: &Resource, new: &Resource) -> bool {
     let policy = &new.spec["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"];
     if !kind_of(&new.spec).is_stateful_set() || policy.is_null() || policy == "Retain" {
@@ -368,17 +370,16 @@ pub fn applied_hash(resource: &Resource) -> String {
         json!(resource.patch_strategy),
         json!(resource.creation_policy),
     ];
-    // Where there is none the hash stays what it always was.
+    // A default adds no part, so that upgrading lynqgate does not change the hashes of existing objects.
     parts.extend(resource.ready_probe.as_ref().map(|probe| json!(probe)));
     parts.extend((!resource.partition_gate).then(|| json!({"partitionGate": false})));
     hash_value(&json!(parts))
 }
 
-/// What the controller of Deployments counts with. It would write that anew after each replace.
+/// The Deployment controller's revision counter. If a replace removed it, the controller would write it again each time.
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// The object as it is applied. `live` is the object in the cluster, if there is one: fields that the resource leaves
-/// to others keep their value from there.
+/// The object to apply. Fields that the resource ignores keep their value from `live`, the object in the cluster, if it exists.
 pub fn manifest(
     resource: &Resource,
     node: &NodeKey,

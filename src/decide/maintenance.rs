@@ -18,14 +18,14 @@ use crate::api::events::EventReason;
 pub use lease::{Lease, LeaseWrite, Times};
 pub use node::{KubernetesNode, Request, Status};
 
-/// How much longer than the maintenance its Lease lasts: the time in which the maintenance is ended.
+/// A Lease lasts this much longer than its maintenance, so that lynqgate still holds it while it ends the maintenance.
 pub const PADDING: SignedDuration = SignedDuration::from_secs(30);
-/// While a Kubernetes node is drained, its pods are listed again after this.
+/// The pause between two passes over the pods of a Kubernetes node that is drained.
 pub const DRAIN_AGAIN: SignedDuration = SignedDuration::from_secs(5);
-/// What a Kubernetes node waits for is checked again after this, at the latest.
+/// The longest pause before lynqgate checks again what a maintenance waits for.
 pub const WAIT_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// What the flags say.
+/// The limits and names from the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// `holderIdentity` of the Leases.
@@ -37,12 +37,12 @@ pub struct Policy {
 /// One read of everything that a step depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// None: the Kubernetes node is gone.
+    /// None: the Kubernetes node does not exist.
     pub node: Option<KubernetesNode>,
     pub lease: Option<Lease>,
-    /// The other Kubernetes nodes whose maintenance has begun and not ended. Read only where [`begins`] says so.
+    /// The other Kubernetes nodes in maintenance. Read only if [`begins`] is true.
     pub others: Vec<String>,
-    /// Forms that have pods on the Kubernetes node, and a full window. Read only where [`begins`] says so.
+    /// Forms with a full window and pods on the Kubernetes node. Read only if [`begins`] is true.
     pub full_windows: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub enum Effect {
     Lease(LeaseWrite),
     /// By uid and resourceVersion, right after the Lease was read again and found as this step left it.
     Node(NodeWrite),
-    /// Only the two annotations for people: no Lease is needed for it.
+    /// Writes only the two annotations for people, which needs no Lease.
     Tell(Option<Status>),
     /// One pass over the pods, as long as the Lease is valid.
     Drain { until: Timestamp },
@@ -64,17 +64,17 @@ pub enum Effect {
 pub struct NodeWrite {
     pub change: NodeChange,
     pub status: Status,
-    /// The Lease's end: not sent later than this.
+    /// The end of the Lease, after which the write must not be sent.
     pub until: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeChange {
-    /// The status alone.
+    /// Only the status.
     Status,
     Cordon,
     Uncordon,
-    /// The window is over: the request is taken off.
+    /// Removes the request, because its window is over.
     TakeRequestOff,
 }
 
@@ -97,7 +97,7 @@ pub enum Reason {
         holder: String,
         until: Timestamp,
     },
-    /// The Lease belongs to an earlier Kubernetes node of this name, and is deleted with it.
+    /// The Lease belongs to a deleted Kubernetes node of this name; the garbage collector deletes it.
     FormersLease,
     TooMany {
         others: Vec<String>,
@@ -106,9 +106,9 @@ pub enum Reason {
     FullWindow {
         forms: Vec<String>,
     },
-    /// A Lease was written: the rule that applied.
+    /// A Lease was written by this rule.
     Began(Status),
-    /// The Kubernetes node became schedulable: the Lease must say so before it is cordoned.
+    /// Records in the Lease that the Kubernetes node became schedulable, before it is cordoned.
     Remembering,
     Cordoning,
     Active {
@@ -121,14 +121,14 @@ pub enum Reason {
     Lost,
 }
 
-/// Whether the next step may begin a maintenance: only then the limits are read.
+/// Whether the next step may begin a maintenance, which is subject to the limits.
 pub fn begins(policy: &Policy, observed: &Observed) -> bool {
     let asked = |node: &KubernetesNode| matches!(node.request, Request::Window(_));
     observed.node.as_ref().is_some_and(asked)
         && !matches!(&observed.lease, Some(lease) if lease.is_open(&policy.holder))
 }
 
-/// Total: every observation has an answer. A step that was carried out leads to another; one that was not, to itself.
+/// Answers every observation. Once its effects are carried out, the next step is another one; until then, it is the same.
 pub fn step(policy: &Policy, observed: &Observed, now: Timestamp) -> Step {
     let Some(node) = observed.node.as_ref().filter(|node| !node.deleting) else {
         return rest(Reason::Gone);
@@ -226,7 +226,7 @@ impl Machine<'_> {
         (!forms.is_empty()).then_some(Reason::FullWindow { forms })
     }
 
-    /// What the rules make of the Lease, and the last of them that applied. None where none does.
+    /// The Lease after the rules, and the last rule that applied. None if no rule applied.
     fn renewal(&self, lease: Option<&Lease>, seconds: i32) -> (Option<LeaseWrite>, Option<Status>) {
         let fresh = Times::from(self.now, seconds);
         let Some(lease) = lease else {
@@ -256,7 +256,7 @@ impl Machine<'_> {
         (rule.map(|_| write), rule)
     }
 
-    /// The request goes first. Without it, the rules for a Kubernetes node without a request end the maintenance.
+    /// Removes the request first. The rules for a Kubernetes node without a request then end the maintenance.
     fn take_request_off(&self, lease: Option<&Lease>) -> Vec<Effect> {
         // An interval that was shortened into the past ends the maintenance under the Lease as it is. If that has run out,
         // only the request is taken off now; the Lease is renewed before the Kubernetes node is uncordoned.
@@ -269,7 +269,7 @@ impl Machine<'_> {
         let (node, holder) = (self.node, &self.policy.holder);
         let open = |lease: &&Lease| lease.is_open(holder) && !lease.is_of_former(node);
         let Some(lease) = self.observed.lease.as_ref().filter(open) else {
-            // Nobody waits any more.
+            // The request that waited was withdrawn.
             let effects = match node.says(Status::Waiting) {
                 true => vec![Effect::Tell(None)],
                 false => vec![],
@@ -305,7 +305,7 @@ impl Machine<'_> {
             Reason::FormersLease => self.now + DRAIN_AGAIN,
             _ => soon,
         };
-        // The holder may be another lynqgate, which says itself how far it is.
+        // The holder may be another lynqgate, which writes the progress itself.
         let told_by = self.node.told_by.as_ref();
         let holder_tells =
             matches!(&reason, Reason::HeldByAnother { holder, .. } if Some(holder) == told_by);
@@ -328,7 +328,7 @@ impl Machine<'_> {
         })
     }
 
-    /// Every write is followed by another step.
+    /// Steps again at once, as after every write.
     fn now(&self, effects: Vec<Effect>, reason: Reason) -> Step {
         Step {
             effects,
@@ -339,7 +339,7 @@ impl Machine<'_> {
 }
 
 impl Reason {
-    /// What is told of it, if it is worth an event of its own.
+    /// The event for this reason, if it has one.
     pub fn event(&self) -> Option<EventReason> {
         Some(match self {
             Reason::HeldByAnother { .. }
@@ -401,7 +401,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A message names 3 at most.
+/// Lists up to 3 names.
 pub fn named(all: &[String]) -> String {
     const NAMED_MAX: usize = 3;
     let mut text = all[..all.len().min(NAMED_MAX)].join(", ");

@@ -1,5 +1,5 @@
-//! A LynqNode: what is kept of it in memory (`digest`), what is done next for it (`plan`), in which order (`graph`), and what
-//! happens to the objects that another operator left (`takeover`).
+//! A LynqNode: its digest in memory (`digest`), the next steps of the node controller (`plan`) and their order (`graph`), and the
+//! takeover of objects that another operator left (`takeover`).
 
 pub mod diff;
 pub mod digest;

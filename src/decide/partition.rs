@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::api::names;
 use crate::decide::child::{Kind, ObjectKey, kind_of};
 
-/// The partition of a StatefulSet whose update waits: above any scale. With `replicas` in its place a scale-up through `/scale`,
-/// which calls no webhook, would give the new pods the new revision.
+/// The partition of a StatefulSet whose whole update is held: above any number of replicas. If it were `replicas`, a scale-up
+/// through `/scale`, which calls no webhook, would create the new pods with the new revision.
 pub const HELD: i64 = i32::MAX as i64;
 
 const PARTITION: &str = "/spec/updateStrategy/rollingUpdate/partition";
@@ -30,12 +30,12 @@ pub fn is_gated(stateful_set: &Value) -> bool {
     }
 }
 
-/// The same of any object.
+/// As `is_gated`, for an object of any kind.
 pub fn is_gated_set(object: &Value) -> bool {
     kind_of(object).is_stateful_set() && is_gated(object)
 }
 
-/// None where pods are updated when somebody deletes them.
+/// None for OnDelete, which updates a pod only when it is deleted.
 fn partition(stateful_set: &Value) -> Option<i64> {
     let strategy = &stateful_set["spec"]["updateStrategy"]["type"];
     let rolls = strategy.is_null() || strategy == "RollingUpdate";
@@ -47,7 +47,7 @@ fn annotation<'a>(stateful_set: &'a Value, name: &str) -> Option<&'a str> {
     stateful_set["metadata"]["annotations"][name].as_str()
 }
 
-/// What is applied does not name the partition: it is the gate's.
+/// Removes the partition from what is applied: the gate owns it.
 pub fn leave_out(manifest: &mut Value) {
     let rolling = manifest.pointer_mut("/spec/updateStrategy/rollingUpdate");
     if let Some(rolling) = rolling.and_then(Value::as_object_mut) {
@@ -85,7 +85,6 @@ pub fn without_field(fields: &Value) -> Value {
     fields
 }
 
-/// The key of a StatefulSet.
 pub fn key(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey {
         kind: Kind::new("apps/v1", "StatefulSet").into(),

@@ -1,8 +1,7 @@
-//! Is an object ready, judged from its own fields alone? One file per kind below; no rule may look at
-//! another object, at the time, or at anything but the object that it is given.
+//! Decides from an object's own fields whether it is ready. One file per kind below; no rule may read another object or a clock.
 //!
-//! Unknown is not ready. The objects are `serde_json::Value`s as the API server shows them: a field that
-//! is missing or of the wrong type counts as absent and never panics.
+//! Unknown is not ready. The objects are `serde_json::Value`s as the API server sends them: a field that is missing or of the
+//! wrong type counts as absent and never panics.
 
 mod any_other;
 mod api_service;
@@ -33,13 +32,13 @@ pub use reason::Reason;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Readiness {
-    /// What the object promises is there now, for its newest generation.
+    /// The object provides what it promises, for its newest generation.
     Ready,
     /// Not ready, and its controller is (or may still be) working on it.
     Waiting(Reason),
     /// Its controller has given up, or says that it cannot succeed.
     Failed(Reason),
-    /// Nothing in the object tells.
+    /// The object does not say.
     Unknown(Reason),
 }
 
@@ -69,7 +68,7 @@ pub fn readiness(object: &Value) -> Readiness {
             name: object.name(),
         });
     };
-    // Whatever its status says, it is about to be gone.
+    // Whatever its status says, it will soon be gone.
     if object.has("/metadata/deletionTimestamp") {
         return Readiness::Waiting(Reason::Terminating {
             name: object.name(),

@@ -1,5 +1,5 @@
-//! Templates of a form: Go's language (the crate `go_templates`) or Jinja over one set of functions, under limits. Reads no clock, file or
-//! environment, and never parses a row's values.
+//! Templates of a form: Go's language (the crate `go_templates`) or Jinja, with the same functions and limits. Reads no clock,
+//! file or environment, and never parses a row's values as templates.
 
 pub mod facts;
 pub mod functions;
@@ -27,7 +27,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Whether the text holds anything to be rendered. All else is taken as it is.
+    /// Whether the text contains any template syntax. Other text is used unchanged.
     pub fn has_template(self, text: &str) -> bool {
         match self {
             Engine::Go => text.contains("{{"),
@@ -69,7 +69,7 @@ impl Template {
         })
     }
 
-    /// Renders for one row. `path` says where in the resource the template stands: random values depend on it.
+    /// Renders the template for one row. `path` is its place in the resource, on which random values depend.
     pub fn render(&self, inputs: &Inputs, path: &str) -> Result<Rendered, TemplateError> {
         let (text, typed) = match &self.parsed {
             Parsed::Plain => (self.text.to_string(), None),
@@ -83,7 +83,7 @@ impl Template {
         Ok(Rendered { text, typed })
     }
 
-    /// The same for conditions, events and logs: why it gives nothing, with its place and in words that everybody may read.
+    /// As `render`, with an error for conditions, events and logs: its place, and only words that every reader may see.
     pub fn render_publicly(&self, inputs: &Inputs, path: &str) -> Result<Rendered, String> {
         const PUBLIC: [&[u8]; 3] = [b"uid", b"hubId", b"templateRef"];
         self.render(inputs, path).map_err(|error| {
@@ -98,7 +98,7 @@ impl Template {
         &self.text
     }
 
-    /// Whether every row gets the same text, the one it was parsed from.
+    /// Whether the text has no template, so that every row gets it unchanged.
     pub fn is_plain(&self) -> bool {
         matches!(self.parsed, Parsed::Plain)
     }
@@ -113,7 +113,7 @@ impl Template {
     }
 }
 
-/// Go's message, and behind it the function that was meant where a name is not known.
+/// On an unknown function, adds a suggestion to Go's message.
 fn parse_go(name: &str, text: &str) -> Result<go_templates::Template, TemplateError> {
     go_templates::Template::parse(&LIBRARY, name, text).map_err(|mut error| {
         if let Some(unknown) = &error.unknown_function {
@@ -125,7 +125,8 @@ fn parse_go(name: &str, text: &str) -> Result<go_templates::Template, TemplateEr
     })
 }
 
-/// Where it came about stands at the beginning of an error, why at its end. Conditions and events have no room for all of a long one.
+/// Keeps the beginning of an error, which says where it occurred, and its end, which says why: a long one does not fit into a
+/// condition or event.
 fn shortened(message: String) -> String {
     const HEAD_BYTES: usize = 700;
     const TAIL_BYTES: usize = 300;
@@ -137,7 +138,7 @@ fn shortened(message: String) -> String {
     format!("{head} […] {}", &rest[tail..])
 }
 
-/// What a template wrote.
+/// The output of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rendered {
     text: String,
@@ -160,8 +161,8 @@ impl Rendered {
     }
 }
 
-/// A float without a fraction becomes an integer, as in Go's JSON: `2.0` would be refused where an integer is wanted.
-/// What JSON has no number for stays text.
+/// A float without a fraction becomes an integer, as in Go's JSON: the API server rejects `2.0` in an integer field. A value that
+/// JSON has no number for stays a string.
 fn typed_leaf(typed: Typed) -> Option<serde_json::Value> {
     match typed {
         Typed::Int(number) => Some(number.into()),

@@ -242,7 +242,7 @@ impl CaSet<Authority> {
         }))
     }
 
-    /// Puts this set into the data of a Secret, in place of the one that was there.
+    /// Replaces this crate's entries in a Secret's data by this set.
     pub(crate) fn write_secret_data(&self, data: &mut BTreeMap<String, ByteString>) {
         for entry in SECRET_KEYS {
             data.remove(entry);
@@ -282,7 +282,7 @@ impl CaSet<Authority> {
     }
 }
 
-/// The authorities in a caBundle. One that is not clean PEM counts as empty, so that it is written anew.
+/// The authorities in a caBundle. An invalid bundle counts as empty, so that it is replaced.
 pub(crate) fn bundle_ids(bundle: &[u8]) -> BTreeSet<CaId> {
     certificates(bundle).iter().map(ca_id).collect()
 }

@@ -31,7 +31,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A call did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// Somebody else was faster: read again, decide again.
+    /// Another writer was faster: read and decide again.
     #[error("{0}: it was changed meanwhile")]
     Conflict(String),
     #[error("{0}: no answer from the API server within {CALL_TIMEOUT:?}")]
@@ -40,7 +40,7 @@ pub(crate) enum CallError {
     Refused { call: String, message: String },
 }
 
-/// Where everything is kept, and as whom it is written.
+/// Where the Secret is, and the field manager of all writes.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     pub(crate) client: Client,
@@ -176,7 +176,7 @@ where
     let only_this = watcher::Config::default().fields(&format!("metadata.name={name}"));
     watcher(api, only_this)
         .default_backoff()
-        // A watch that fails, which the watcher logs, may have missed something: reading will tell.
+        // A failed watch, which the watcher logs, may have missed a change: yield, so that the caller reads again.
         .filter_map(|event| {
             let early = matches!(
                 event,

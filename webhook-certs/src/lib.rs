@@ -6,11 +6,11 @@
 //! its own serving certificate from `active`, in memory, and writes the authorities' certificates into the
 //! `caBundle` of every webhook of the named configurations, by server-side apply of that one field.
 //!
-//! - `lifetimes`: how long things live.
-//! - `status`: what callers are told.
+//! - `lifetimes`: how long authorities and certificates are valid.
+//! - `status`: the state that callers can read.
 //! - `plan`: the rotation protocol, pure.
 //! - `authority`: X.509 and the Secret's entries.
-//! - `resolver`: what rustls serves.
+//! - `resolver`: the certificate that rustls serves.
 //! - `cluster`: calls to the API server.
 //! - `reconcile`: the loop around them.
 
@@ -47,12 +47,12 @@ use tokio::sync::watch;
 pub use lifetimes::{Lifetimes, LifetimesError};
 pub use status::{ConfigurationKind, ConfigurationRef, Reason, Status};
 
-/// What to issue certificates for, and where everything is.
+/// Which certificates to issue, and where the Secret and the webhooks are.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Namespace of the Secret.
     pub namespace: String,
-    /// Name of the Secret. It is created if it is not there; an empty one is filled.
+    /// Name of the Secret. It is created if it does not exist, and filled if it is empty.
     pub secret_name: String,
     /// Owner of the `caBundle` fields in managedFields: the same for all replicas and versions, and used for
     /// nothing else on these configurations.
@@ -76,10 +76,10 @@ pub enum ConfigError {
     /// No client could accept such a certificate.
     #[error("webhook certificates: neither a DNS name nor an IP address is given")]
     NoNames,
-    /// It cannot stand in a certificate.
+    /// A certificate cannot contain this name.
     #[error("webhook certificates: `{0}` is not a DNS name")]
     DnsName(String),
-    /// Nobody would trust such a certificate.
+    /// No API server would trust the certificate.
     #[error("webhook certificates: no webhook configuration is named")]
     NoConfigurations,
     /// See [`Lifetimes`].
@@ -152,7 +152,7 @@ impl WebhookCerts {
         self.server_config.clone()
     }
 
-    /// The status right now.
+    /// The current status.
     pub fn status(&self) -> Status {
         self.status.borrow().clone()
     }

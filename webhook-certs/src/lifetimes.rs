@@ -47,7 +47,7 @@ pub enum LifetimesError {
         /// As configured.
         ca: Duration,
     },
-    /// The successor must be settled, and its predecessor's predecessor gone, within the last third.
+    /// Within the last third, the successor must settle, and the previously retired authority must be dropped.
     #[error(
         "lifetimes: `settle` + `clock_skew` ({needed:?}) must be less than a third of `ca` ({third:?})"
     )]

@@ -50,9 +50,9 @@ pub(crate) struct LeafFacts {
 pub(crate) struct CaSet<C> {
     /// Signs the serving certificates.
     pub(crate) active: C,
-    /// Trusted already, signs nothing yet.
+    /// Already trusted, but does not sign yet.
     pub(crate) next: Option<C>,
-    /// Signs nothing any more; trusted for the replicas that have not noticed yet.
+    /// Does not sign any more, but is trusted until all replicas have noticed.
     pub(crate) retired: Option<C>,
 }
 
@@ -102,7 +102,7 @@ impl<C> CaSet<C> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SecretView {
     Unread,
-    /// Not there, or there without any of our entries.
+    /// Does not exist, or has none of our entries.
     Absent,
     /// Holds something that cannot be used. It is never overwritten: it may be the only copy of a key.
     Bad(String),
@@ -123,16 +123,16 @@ impl ConfigurationView {
     }
 }
 
-/// One look at the world.
+/// One observation of the cluster.
 ///
-/// The configurations must have been read before the Secret was. Together with the precondition on each
-/// configuration's resourceVersion this keeps a replica with an old view from taking a new authority out of a
-/// bundle: whatever a bundle held when it was read, the Secret that was read afterwards knows of.
+/// The configurations must be read before the Secret. Together with the precondition on each configuration's resourceVersion,
+/// this keeps a replica with an old view from removing a new authority from a bundle: the Secret, read later, has every authority
+/// that was in a bundle when it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Observed {
     pub(crate) secret: SecretView,
     pub(crate) configurations: BTreeMap<ConfigurationRef, ConfigurationView>,
-    /// What this replica serves.
+    /// The certificate that this replica serves.
     pub(crate) leaf: Option<LeafFacts>,
 }
 
@@ -141,14 +141,14 @@ pub(crate) struct Observed {
 pub(crate) struct State {
     /// The last good content of the Secret.
     pub(crate) kept: Option<CaSet<CaFacts>>,
-    /// Since when every configuration has been seen with this `next`, without a break.
+    /// Since when all configurations have had this `next` in every observation.
     pub(crate) settling: Option<(CaId, Timestamp)>,
 }
 
 /// A change of the Secret. Carried out by compare-and-swap on the version that it was decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Change {
-    /// Start over with a new authority: there is none, or all have expired.
+    /// Start again with a new authority: none exists, or all have expired.
     Issue,
     /// Put back what this replica remembers: the Secret was deleted.
     Restore,
@@ -205,8 +205,8 @@ pub(crate) fn step(
     }
 }
 
-/// A certificate is replaced only by one that is better: of the active authority, or valid longer, or valid
-/// at all. So one whose end is that of its authority is not minted again and again.
+/// Replaces a certificate only by a better one: signed by the active authority, or valid longer, or valid at all. This keeps a
+/// certificate that ends with its authority from being issued again and again.
 fn leaf_to_mint(
     set: &CaSet<CaFacts>,
     leaf: Option<LeafFacts>,
@@ -280,7 +280,7 @@ fn rotation(
 ) -> Option<Change> {
     let next = set.next.filter(|next| next.unexpired(now));
     if !set.active.unexpired(now) {
-        // No call succeeds any more, so there is nothing to be careful about.
+        // All calls already fail, so the change cannot break any.
         return Some(if next.is_some() {
             Change::Promote
         } else {
@@ -297,7 +297,7 @@ fn rotation(
         return due.then_some(Change::Introduce);
     }
     let settled = settling.is_some_and(|(_, since)| now >= later(since, lifetimes.settle));
-    // There is room for one retired authority: one that is still trusted is not pushed out.
+    // There is only one place for a retired authority: do not replace one that is still trusted.
     (settled && set.retired.is_none()).then_some(Change::Promote)
 }
 

@@ -19,9 +19,9 @@ use crate::plan::{CaSet, Change, ConfigurationView, Effect, Observed, SecretView
 use crate::resolver::LeafResolver;
 use crate::status::{ConfigurationRef, Reason, Status};
 
-/// How often the clock is looked at. Timers stand still while a machine is suspended; certificates do not.
+/// How often to check the clock. Timers stop while a machine is suspended, but certificates still expire.
 const POLL: Duration = Duration::from_secs(1);
-/// Everything is watched and read anew this often, in case that a watch has died without a word.
+/// How often to restart all watches and read everything again, in case a watch has died silently.
 const WATCH_RENEWAL: Duration = Duration::from_secs(600);
 
 /// One replica's part in the protocol.
@@ -39,7 +39,7 @@ pub(crate) struct Reconciler {
     problem: Option<String>,
 }
 
-/// The last look at the API server.
+/// The last observation of the cluster.
 struct Seen {
     secret: Option<Secret>,
     secret_view: SecretView,
@@ -92,7 +92,7 @@ impl Reconciler {
                     pace.after(outcome, Instant::now());
                     stale = outcome != Outcome::Settled;
                 } else {
-                    // Time goes on for the certificate being served, whatever the API server does.
+                    // Keep the served certificate up to date even while the API server is backed off.
                     self.decide();
                 }
                 tokio::select! {
@@ -169,7 +169,7 @@ impl Reconciler {
         self.seen.secret = secret;
     }
 
-    /// Steps, serves a new certificate if one is due, tells the status, and returns what is left to do.
+    /// Steps, serves a new certificate if one is due, publishes the status, and returns the remaining effects.
     fn decide(&mut self) -> Vec<Effect> {
         let now = Timestamp::now();
         let mut decided = step(&self.state, &self.observed(), &self.lifetimes, now);
@@ -318,16 +318,16 @@ async fn next_change(changes: &mut BoxStream<'static, ()>) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// What was seen is how it should be.
+    /// The observed state is the desired one.
     Settled,
-    /// What was seen is out of date by what was written, or by whoever was faster.
+    /// The observation is outdated, by our own writes or by a faster writer.
     Wrote,
     /// Some of it could not be read or written.
     Failed,
 }
 
-/// How soon the API server may be asked again: later and later while it refuses. Writes go on at once, unless
-/// there are so many that somebody else must be writing something different again and again.
+/// When the API server may be called again, with a backoff after failures. Writes are not delayed, unless there are so many that
+/// another writer must be changing the same field again and again.
 struct Pace {
     not_before: Instant,
     retry_after: Duration,

@@ -1,5 +1,5 @@
-//! What rustls asks for a certificate at each handshake. It must not choose or make one: it serves what it was
-//! given last, so that a replacement needs no restart and touches no open connection.
+//! Gives rustls the certificate for each handshake. It must not select or issue one: it serves the last one that it got, so that
+//! a replacement needs no restart and affects no open connection.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl LeafResolver {
 
 impl ResolvesServerCert for LeafResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // API servers that call a webhook by address send no server name: the name is not looked at.
+        // Ignore the server name: API servers that call a webhook by IP address send none.
         self.leaf
             .load()
             .as_ref()

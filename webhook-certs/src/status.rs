@@ -1,5 +1,5 @@
-//! What callers are told about their certificates, in words for people and in fixed labels for metrics.
-//! It must not hold anything secret: all of it may be logged.
+//! The state of the certificates for callers, in sentences for people and in fixed labels for metrics. It must not contain
+//! secrets: all of it may be logged.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub enum Reason {
     /// Nothing was read yet, or the API server refuses the read.
     #[error("the Secret with the authorities has not been read yet")]
     SecretUnread,
-    /// And there is no earlier certificate to go on with.
+    /// The Secret cannot be used, and there is no earlier certificate.
     #[error("there is no certificate to serve: the Secret is unusable: {0}")]
     SecretUnusable(String),
     /// The first authority is being made.
@@ -48,16 +48,16 @@ pub enum Reason {
     /// Its authority could not be renewed in time.
     #[error("the serving certificate expired at {0}")]
     LeafExpired(Timestamp),
-    /// This machine's clock and that of whoever made the authority are far apart.
+    /// The clocks of this machine and of the authority's issuer differ too much.
     #[error("the serving certificate is not valid before {0}: check this machine's clock")]
     LeafNotYetValid(Timestamp),
     /// Nothing was read yet, or the API server refuses the read.
     #[error("{0} has not been read yet")]
     ConfigurationUnread(ConfigurationRef),
-    /// It is waited for.
+    /// The loop waits for it.
     #[error("{0} does not exist: apply the manifest that holds it")]
     ConfigurationMissing(ConfigurationRef),
-    /// It is about to be written, or the write is refused.
+    /// The bundle will soon be written, or the API server rejects the write.
     #[error("{0} has a webhook whose caBundle lacks the authority of the serving certificate")]
     BundleLacksCa(ConfigurationRef),
 }

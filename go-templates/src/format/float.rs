@@ -82,7 +82,7 @@ fn shortest(value: f64) -> (String, i32) {
     significant(&format!("{value:.0$e}", digits.len() - 1))
 }
 
-/// `d.ddde±xx` of Rust as its digits and its exponent.
+/// The digits and the exponent of Rust's `d.ddde±xx`.
 fn significant(scientific: &str) -> (String, i32) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     (mantissa.replace('.', ""), exponent.parse().unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Digits: integers in any base, characters by their number, bytes in hexadecimal, and what flags add to them. Pads only with zeros.
+//! Formats integers in any base, characters, and bytes in hexadecimal, with the effect of flags. Pads only with zeros.
 
 use crate::format::verb::Flags;
 use crate::quote;

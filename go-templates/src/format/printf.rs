@@ -1,4 +1,4 @@
-//! Format strings: which argument goes under which verb, and what is said of missing and extra ones. Formats no value itself.
+//! Format strings: assigns arguments to verbs, and reports missing and extra ones. Formats no value itself.
 
 use crate::budget::{Budget, LimitError};
 use crate::format::Writer;
@@ -9,7 +9,7 @@ use crate::value::{Typed, Value};
 /// The largest width and precision that Go takes.
 const NUMBER_MAX: i64 = 1_000_000;
 
-/// What Go's Sprintf gives.
+/// As Go's Sprintf.
 pub fn sprintf(format: &[u8], args: &[Value], budget: &mut Budget) -> Result<Vec<u8>, LimitError> {
     let mut out = Vec::new();
     let mut scan = Scan {
@@ -25,7 +25,7 @@ pub fn sprintf(format: &[u8], args: &[Value], budget: &mut Budget) -> Result<Vec
     Ok(out)
 }
 
-/// The format string while it is read.
+/// The parser's state in the format string.
 struct Scan<'f, 'a> {
     format: &'f [u8],
     at: usize,
@@ -193,7 +193,7 @@ impl Scan<'_, '_> {
             .then_some(number)
     }
 
-    /// An explicit argument index, `[3]`, if one stands here.
+    /// An explicit argument index (`[3]`) at this position, if there is one.
     fn index(&mut self) -> bool {
         if self.format.get(self.at) != Some(&b'[') {
             return false;

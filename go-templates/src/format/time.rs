@@ -97,7 +97,7 @@ pub enum Element {
 /// How an offset from UTC is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffsetForm {
-    /// `Z` stands for UTC.
+    /// Whether UTC is written as `Z`.
     pub z: bool,
     pub colons: bool,
     /// Hours, minutes, seconds: how many of them.
@@ -148,7 +148,7 @@ fn element(layout: &str) -> Option<(Element, usize)> {
     if let Some(fraction) = fraction(layout) {
         return Some(fraction);
     }
-    // The year behind an underscore is found on its own.
+    // `_2006` is a literal underscore followed by the year.
     if layout.starts_with("_2006") {
         return None;
     }
@@ -156,7 +156,7 @@ fn element(layout: &str) -> Option<(Element, usize)> {
     if let Some((text, element)) = listed {
         return Some((*element, text.len()));
     }
-    // `Jan` and `Mon` are words of their own, not the beginning of others.
+    // `Jan` and `Mon` count only as whole words.
     let name = match layout.get(..3)? {
         "Jan" => Element::Month,
         "Mon" => Element::Weekday,

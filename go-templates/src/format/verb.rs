@@ -1,4 +1,5 @@
-//! One value under one verb of printf, with flags, width and precision. A wrong verb is no error: it prints what is wrong, as Go does.
+//! Formats one value for one verb of printf, with flags, width and precision. As in Go, a wrong verb is no error: the output
+//! describes it.
 
 use crate::budget::LimitError;
 use crate::format::float::format_float;
@@ -8,7 +9,7 @@ use crate::quote;
 use crate::runes;
 use crate::value::{Certificate, Dict, List, Typed, Value};
 
-/// What stands between `%` and the verb.
+/// The flags between `%` and the verb.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flags {
     pub sharp: bool,
@@ -92,7 +93,7 @@ impl<'w, 'a> Formatter<'w, 'a> {
         }
     }
 
-    /// What a type's own method gives for a string, under the verbs of strings.
+    /// The result of a type's own method for verbs of strings.
     fn own_text(&mut self, text: &str, value: &Value, verb: char) -> Done {
         match verb {
             'v' | 's' | 'x' | 'X' | 'q' => self.string(text.as_bytes(), verb),
@@ -141,7 +142,7 @@ impl<'w, 'a> Formatter<'w, 'a> {
             self.out.push(value.type_name().as_bytes())?;
             self.out.push(b"=")?;
             match value {
-                // Go asks no method of a value that it complains about.
+                // For a bad verb, Go does not call the value's methods.
                 Value::Named(named) => self.element(&Value::Int64(named.number()), 'v')?,
                 _ => self.element(value, 'v')?,
             }

@@ -6,7 +6,7 @@ use crate::value::{Dict, List, Text, Value};
 /// Go's message for reading through a nil.
 pub const NIL_POINTER: &str = "runtime error: invalid memory address or nil pointer dereference";
 
-/// Whatever is there, or nil.
+/// The argument, or nil if it is missing.
 pub fn any(args: &[Value], index: usize) -> &Value {
     args.get(index).unwrap_or(const { &Value::Nil })
 }
@@ -27,7 +27,7 @@ pub fn int(args: &[Value], index: usize) -> Result<i64, FunctionError> {
     }
 }
 
-/// An `uint32`: of what is larger, the lower bits.
+/// A `uint32`; the lower bits of a larger number.
 pub fn uint32(args: &[Value], index: usize) -> Result<u32, FunctionError> {
     match any(args, index) {
         Value::Uint64(n) => Ok(*n as u32),
@@ -52,7 +52,7 @@ pub fn dict(args: &[Value], index: usize) -> Result<Option<&Dict>, FunctionError
     }
 }
 
-/// A list, for a function that takes anything and says itself what it cannot do: `complaint` goes before the kind.
+/// A list, for a function that accepts any value and reports the error itself: `complaint` precedes the value's kind.
 pub fn list<'v>(value: &'v Value, complaint: &str) -> Result<&'v List, FunctionError> {
     match value {
         Value::List(list) => Ok(list),

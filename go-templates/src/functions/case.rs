@@ -33,7 +33,7 @@ pub const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// What is looked at character by character costs more than the bytes that it makes.
+/// Charges for a text that is processed character by character, which costs more than the bytes of the result.
 fn looked_at<'a>(context: &mut Context, args: &'a [Value]) -> Result<&'a Text, FunctionError> {
     const BYTES_PER_STEP: u64 = 16;
     let bytes = text(args, 0)?;
@@ -43,7 +43,7 @@ fn looked_at<'a>(context: &mut Context, args: &'a [Value]) -> Result<&'a Text, F
     Ok(bytes)
 }
 
-/// Maps characters with what the mapping remembers of those before.
+/// Maps each character with a state from the preceding ones.
 fn map_with<S>(bytes: &[u8], mut state: S, to: impl Fn(&mut S, char) -> char) -> Vec<u8> {
     let mut mapped = Vec::with_capacity(bytes.len());
     for (_, c, _) in runes::runes(bytes) {

@@ -1,4 +1,5 @@
-//! `buildCustomCert`: a certificate and a key that were made elsewhere, looked at and put together. It makes neither: functions that do are refused.
+//! `buildCustomCert`: checks and combines a certificate and a key that were issued elsewhere. Functions that issue them are left
+//! out.
 
 mod der;
 mod key;
@@ -22,7 +23,7 @@ pub const FUNCTIONS: &[Function] = &[Function::new(
     build,
 )];
 
-/// Both are PEM in base64. Whether they belong together nobody asks, as upstream.
+/// Both are PEM in base64. As upstream, does not check that they belong together.
 fn build(context: &mut Context, args: &[Value]) -> Outcome {
     let mut decoded = |index: usize, what: &str| {
         let encoded = text(args, index)?;
@@ -45,7 +46,7 @@ fn build(context: &mut Context, args: &[Value]) -> Outcome {
     })))
 }
 
-/// What is wrong, in the words that Go has for the outermost of it.
+/// What is wrong, in Go's words for the outermost error.
 fn check_certificate(bytes: &[u8]) -> Result<(), &'static str> {
     let (content, rest) =
         der::element(bytes, der::SEQUENCE).ok_or("x509: malformed certificate")?;

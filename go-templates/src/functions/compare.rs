@@ -29,7 +29,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("ge", TWO, |_, args| Ok(Value::Bool(!less(args)?))),
 ];
 
-/// A value as comparisons see it.
+/// A value by its basic kind for comparisons.
 enum Basic {
     Bool(bool),
     Int(i64),
@@ -82,8 +82,8 @@ fn equal_two(context: &mut Context, left: &Value, right: &Value) -> Result<bool,
     }
 }
 
-/// Lists, dicts, pointers and structs: of these only nil and the last two can be compared, and a parsed version, which is a pointer,
-/// is equal only to itself.
+/// Lists, dicts, pointers and structs. Only nil, pointers and structs can be compared; a parsed version is a pointer, so it is
+/// equal only to itself.
 fn equal_others(context: &mut Context, left: &Value, right: &Value) -> Result<bool, FunctionError> {
     let nil = |value: &Value| match value {
         Value::Nil => true,

@@ -1,4 +1,4 @@
-//! AES and the passwords of Master Password, as sprig has them. Who reads a template reads the keys in it.
+//! AES and the passwords of Master Password, as in sprig. Note that a reader of the template also reads the keys in it.
 
 use aes::Aes256;
 use cbc::cipher::block_padding::{NoPadding, Pkcs7};
@@ -34,7 +34,7 @@ fn key(password: &[u8]) -> [u8; 32] {
     key
 }
 
-/// In sprig the first block is random. Here it is drawn for this plain text as well, as none may start two of them.
+/// sprig generates a random first block. Here it also depends on the plain text, because no two texts may share a first block.
 fn encrypt(context: &mut Context, args: &[Value]) -> Outcome {
     let (password, plain) = (text(args, 0)?, text(args, 1)?);
     if plain.is_empty() {
@@ -47,7 +47,7 @@ fn encrypt(context: &mut Context, args: &[Value]) -> Outcome {
     context.string(encode64(&[&first[..], &encrypted].concat()))
 }
 
-/// What is wrong is told in Go's words for what sprig does with it.
+/// Errors use Go's words for the step that fails in sprig.
 fn decrypt(context: &mut Context, args: &[Value]) -> Outcome {
     let (password, encoded) = (text(args, 0)?, text(args, 1)?);
     if encoded.is_empty() {

@@ -64,7 +64,7 @@ fn encode(bytes: &[u8], digits: &[u8], bits: u32, group: usize) -> Vec<u8> {
     out
 }
 
-/// The bytes that digits of `bits` each stand for; bits left over at the end are dropped.
+/// Decodes digits of `bits` each; drops bits that are left over.
 fn pack(values: &[u8], bits: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(values.len());
     let (mut pending, mut count) = (0u32, 0);
@@ -88,7 +88,7 @@ fn is_newline(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
 
-/// Newlines are skipped wherever they stand.
+/// Skips newlines anywhere.
 pub fn decode64(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
     let mut values = Vec::with_capacity(text.len());
     let mut at = 0;

@@ -74,7 +74,7 @@ fn folded(
         let joined = match &result {
             None => next,
             Some(before) => {
-                // As much as the longer one could grow by.
+                // An upper bound of the result's size.
                 let bytes = before.bytes() + next.bytes();
                 context.reserve(bytes)?;
                 context.budget.spend_steps(bytes as u64 / 16)?;
@@ -100,7 +100,7 @@ fn decimal(context: &mut Context, value: &Value) -> Result<Decimal, FunctionErro
     )))
 }
 
-/// The largest or smallest; one that is no number wins, and of two zeros the one whose sign is not `weaker`.
+/// The largest or smallest float. NaN wins over all but an unlimited one, and of two zeros the one whose sign is not `weaker`.
 fn extreme(args: &[Value], beats: fn(f64, f64) -> bool, weaker: fn(f64) -> bool) -> f64 {
     let mut floats = args.iter().map(to_float);
     let first = floats.next().unwrap_or(0.0);
@@ -114,7 +114,8 @@ fn extreme(args: &[Value], beats: fn(f64, f64) -> bool, weaker: fn(f64) -> bool)
     })
 }
 
-/// To so many decimals. What is left goes up from `0.5` on, or from the third argument; of negative numbers always down.
+/// Rounds to so many decimals. A positive rest is rounded up from `0.5`, or from the third argument; a negative number always
+/// down.
 fn round(_: &mut Context, args: &[Value]) -> Outcome {
     let (value, places) = (to_float(any(args, 0)), int(args, 1)?);
     let up_from = match any(args, 2) {

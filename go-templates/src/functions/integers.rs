@@ -71,7 +71,7 @@ fn largest(_: &mut Context, args: &[Value]) -> Outcome {
     Ok(Value::Int64(args.iter().map(to_int).max().unwrap_or(0)))
 }
 
-/// A decimal number and nothing else; what is too large becomes the largest there is.
+/// Accepts only a decimal number; saturates if it is too large.
 fn atoi(_: &mut Context, args: &[Value]) -> Outcome {
     let text = std::str::from_utf8(text(args, 0)?).unwrap_or_default();
     Ok(Value::Int(

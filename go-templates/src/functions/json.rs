@@ -41,7 +41,7 @@ pub const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// What is no JSON is nil.
+/// Invalid JSON gives nil.
 fn from_json(context: &mut Context, args: &[Value]) -> Outcome {
     match parse_json(context, text(args, 0)?) {
         Err(FunctionError::Message(_)) => Ok(Value::Nil),

@@ -1,4 +1,5 @@
-//! Merging and copying of dicts. The first dict is changed in place; nested dicts that it lacks become shared with the source, as upstream leaves them.
+//! Merges and copies dicts. Changes the first dict in place; as upstream, nested dicts that it lacks become shared with the
+//! source.
 
 use std::collections::BTreeMap;
 

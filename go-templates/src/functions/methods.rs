@@ -1,17 +1,18 @@
-//! The methods and fields of what functions give, by Go's names: of times, durations, months, weekdays, versions and certificates. A method is a function of the table whose first argument stands before the point.
+//! The methods and fields of function results, by Go's names: of times, durations, months, weekdays, versions and certificates. A
+//! method is a function whose first argument precedes the point.
 
 use crate::functions::Function;
 use crate::functions::{semver, time};
 use crate::named::Named;
 use crate::value::Value;
 
-/// What a name behind a value's point stands for.
+/// The meaning of a name after a value's point.
 pub enum Member {
     /// A method: a function whose first argument is the value itself.
     Method(&'static Function),
-    /// A field, and what is in it.
+    /// A field with its value.
     Field(Value),
-    /// It is there, and no template can use it: why.
+    /// It exists, but no template can use it; with the reason.
     Unusable(String),
 }
 
@@ -46,7 +47,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
     tables.into_iter().flatten()
 }
 
-/// What a value of this type can do.
+/// The methods of a value's type.
 fn tables(value: &Value) -> &'static [&'static [Function]] {
     match value {
         Value::Time(_) => &[time::OF_TIME],

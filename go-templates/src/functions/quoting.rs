@@ -37,7 +37,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("toStrings", Signature::exactly(&[Any]), to_strings),
 ];
 
-/// All that is not nil, with a space between each two.
+/// All values except nil, separated by spaces.
 fn joined(context: &mut Context, args: &[Value], show: impl Fn(&[u8]) -> Vec<u8>) -> Outcome {
     let mut shown = Vec::new();
     for value in args.iter().filter(|value| !matches!(value, Value::Nil)) {

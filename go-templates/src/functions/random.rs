@@ -1,4 +1,5 @@
-//! Random values that never change: drawn from the seed for this place and template, so that only an edit of the template draws anew.
+//! Repeatable random values: derived from the seed for this place and template, so that only an edit of the template changes
+//! them.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -46,7 +47,7 @@ impl Draw {
         Draw::of(context, None)
     }
 
-    /// One that differs for each text as well.
+    /// A value that also depends on the text.
     pub fn of(context: &mut Context, text: Option<&[u8]>) -> Result<Draw, FunctionError> {
         let seed = context.facts.seed.as_ref();
         let seed = seed.map_err(|why| FunctionError::new(*why))?;

@@ -1,4 +1,4 @@
-//! Regular expressions in Go's syntax and with its results. Time grows with pattern and text, never with what they have in common.
+//! Regular expressions with Go's syntax and results. The sizes of pattern and text bound the time: the search never backtracks.
 
 mod program;
 mod syntax;
@@ -45,7 +45,7 @@ pub const FUNCTIONS: &[Function] = &[
     }),
     Function::new("regexMatch", TWO, |context, args| {
         match is_match(context, args) {
-            // A pattern that does not compile matches nothing, as upstream.
+            // As upstream, an invalid pattern matches nothing.
             Err(FunctionError::Message(message)) if message.starts_with(SYNTAX_ERROR) => {
                 Ok(Value::Bool(false))
             }
@@ -64,7 +64,7 @@ pub const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// How a message about a pattern begins.
+/// The start of an error message about a pattern.
 const SYNTAX_ERROR: &str = "error parsing regexp: ";
 
 type Compile = fn(&mut Context, &[u8], Wanted) -> Result<Program, FunctionError>;
@@ -231,7 +231,7 @@ fn find_all(context: &mut Context, args: &[Value], compile: Compile) -> Outcome 
     strings(context, parts.collect())
 }
 
-/// What stands between the matches; of `limit` parts the last is all the rest.
+/// The parts between the matches; with a `limit`, the last part is the rest of the text.
 fn split(context: &mut Context, args: &[Value], compile: Compile) -> Outcome {
     let (pattern, limit) = (text(args, 0)?, int(args, 2)?);
     let program = compile(context, pattern, Wanted::Match)?;
@@ -309,7 +309,7 @@ fn replaced(
             replace(context, &ends, &mut out)?;
         }
         copied = end;
-        // Onwards by one character at least.
+        // Advance by at least one character.
         at = if end > at {
             end.max(haystack.after(at))
         } else {
@@ -381,7 +381,7 @@ fn number(name: &[u8]) -> Option<usize> {
     digits.parse().ok().filter(|number| *number < 1_000_000_000)
 }
 
-/// The text with a backslash before everything that a pattern would not take as it is.
+/// Escapes each character that has a meaning in a pattern.
 fn quote_meta(context: &mut Context, args: &[Value]) -> Outcome {
     let whole = text(args, 0)?;
     context.reserve(whole.len())?;

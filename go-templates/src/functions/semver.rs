@@ -28,7 +28,7 @@ pub const FUNCTIONS: &[Function] = &[
         Signature::exactly(&[Str, Str]),
         |context, args| {
             let ranges = text(args, 0)?;
-            // For a range with a hyphen the text may be looked at from each of its bytes.
+            // A hyphen range may be searched for from each byte of the text.
             let bytes = ranges.len().min(TEXT_MAX_BYTES) as u64;
             context.budget.spend_steps(bytes * bytes / 256)?;
             context.reserve(ranges.len().saturating_mul(size_of::<Version>()))?;

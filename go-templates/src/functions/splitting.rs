@@ -47,7 +47,7 @@ fn join(context: &mut Context, args: &[Value]) -> Outcome {
     Ok(Value::str(texts.join(&separator[..])))
 }
 
-/// A list of strings is sorted in place, for all who share it, as upstream does.
+/// As upstream, sorts a list of strings in place, for all who share it.
 fn sort_alpha(context: &mut Context, args: &[Value]) -> Outcome {
     let value = any(args, 0);
     let mut texts = to_texts(context, value)?;

@@ -242,7 +242,7 @@ pub fn find(whole: &[u8], part: &[u8]) -> Option<usize> {
     memchr::memmem::find(whole, part)
 }
 
-/// Every place where `part`, which is not empty, begins behind the end of the one before.
+/// The positions of all non-overlapping occurrences of `part`, which must not be empty.
 pub fn occurrences<'b>(whole: &'b [u8], part: &'b [u8]) -> impl Iterator<Item = usize> + 'b {
     memchr::memmem::find_iter(whole, part)
 }

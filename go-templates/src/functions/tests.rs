@@ -1,4 +1,4 @@
-//! What no other engine can tell of the functions: random values, limits, typed values, and that none panics.
+//! Properties that the Go oracle cannot check: random values, limits, typed values, and that no function panics.
 
 mod arbitrary;
 mod certificates;
@@ -33,7 +33,7 @@ fn variables() -> Value {
     ])
 }
 
-/// What the template writes with these facts, at a place of this path.
+/// The output of the template with these facts, at this path.
 fn rendered(
     text: &str,
     variables: &Value,

@@ -69,7 +69,7 @@ pub const FUNCTIONS: &[Function] = &[
         match read(context, args)? {
             Ok(time) => Ok(time),
             Err(why) if why.ends_with(parse::OUTSIDE) => Err(FunctionError::new(why)),
-            // What cannot be read is Go's zero time.
+            // A value that does not parse gives Go's zero time.
             Err(_) => Ok(Value::time(Time::utc(parse::year_one()))),
         }
     }),
@@ -128,14 +128,14 @@ fn date_in_zone(context: &mut Context, args: &[Value]) -> Outcome {
     formatted(context, &layout(args)?, any(args, 1), text(args, 2)?)
 }
 
-/// A time from a text under a layout; what goes wrong in it is the inner error.
+/// Parses a text by a layout; the inner error says why it does not parse.
 fn read(context: &mut Context, args: &[Value]) -> Result<Result<Value, String>, FunctionError> {
     let (layout, value) = (layout(args)?, runes::to_utf8(text(args, 1)?.to_vec()));
     context.reserve(layout.len() + value.len())?;
     Ok(parse::time(&layout, &value).map(Value::time))
 }
 
-/// A duration that cannot be read changes nothing.
+/// An invalid duration leaves the time unchanged.
 fn date_modify(_: &mut Context, args: &[Value]) -> Outcome {
     let time = time(args, 1)?;
     match duration::parse(text(args, 0)?) {

@@ -1,4 +1,4 @@
-//! URLs as Go's net/url takes them apart and puts them together, which is not as browsers do.
+//! Parses and builds URLs as Go's net/url does, which differs from browsers.
 
 mod escape;
 mod parse;
@@ -20,7 +20,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function::new("urlParse", Signature::exactly(&[Str]), url_parse),
 ];
 
-/// The parts of a URL as a dict; what is not there is empty.
+/// The parts of a URL as a dict; a missing part is empty.
 fn url_parse(context: &mut Context, args: &[Value]) -> Outcome {
     let whole = text(args, 0)?;
     context.reserve(whole.len().saturating_mul(4))?;

@@ -7,7 +7,7 @@ use crate::quote::quote;
 use crate::template::literal::Number;
 use crate::value;
 
-/// Actions and text one after the other.
+/// A sequence of actions and text.
 #[derive(Debug, Default)]
 pub struct List {
     pub nodes: Vec<Node>,
@@ -62,7 +62,7 @@ pub struct Range {
     pub otherwise: Option<List>,
 }
 
-/// `{{template "name" pipeline}}`, which is also what remains of a `block`.
+/// `{{template "name" pipeline}}`; a `block` also becomes one.
 #[derive(Debug)]
 pub struct TemplateCall {
     pub pos: usize,
@@ -89,7 +89,7 @@ pub struct Assignment {
 #[derive(Debug)]
 pub struct Command {
     pub pos: usize,
-    /// What is called or evaluated.
+    /// The function or value of the command.
     pub first: Operand,
     pub args: Vec<Operand>,
 }
@@ -131,7 +131,7 @@ pub struct Quoted {
     pub text: value::Text,
 }
 
-/// What a name in command position stands for.
+/// The meaning of a name in command position.
 pub enum Callee {
     And,
     Or,
@@ -211,7 +211,7 @@ impl fmt::Display for Operand {
     }
 }
 
-/// Only inside of something else has a pipeline parentheses.
+/// A pipeline has parentheses only inside another node.
 fn write_operand(f: &mut fmt::Formatter<'_>, operand: &Operand) -> fmt::Result {
     match operand.term {
         Term::Pipe(_) => write!(f, "({operand})"),

@@ -17,7 +17,7 @@ mod place;
 mod range;
 mod slot;
 
-/// What `template` writes for `vars`.
+/// Renders the template with `vars`.
 pub fn render(
     template: &Template,
     vars: &Value,
@@ -47,7 +47,7 @@ struct Machine<'t, 'c> {
 struct Frame<'t> {
     name: &'t str,
     variables: Vec<(&'t str, Slot)>,
-    /// What is being evaluated, for messages.
+    /// The node that is evaluated, for messages.
     at: Place<'t>,
 }
 
@@ -111,7 +111,7 @@ impl<'t> Machine<'t, '_> {
         written.map_err(|limit| self.limit(limit))
     }
 
-    /// `if`, and `with`, which `moves_dot`.
+    /// `if`; or `with`, which also moves the dot (`moves_dot`).
     fn choice(
         &mut self,
         choice: &'t Choice,

@@ -10,7 +10,7 @@ const LEFT: &str = "{{";
 const RIGHT: &str = "}}";
 const COMMENT_OPEN: &str = "/*";
 const COMMENT_CLOSE: &str = "*/";
-/// What trim markers trim and what separates operands: never Unicode's white space.
+/// The white space that trim markers remove and that separates operands: never Unicode's.
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,7 +375,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// What may follow a name.
+    /// Whether a name may end here.
     fn at_terminator(&self) -> bool {
         match self.peek() {
             None | Some('.' | ',' | '|' | ':' | ')' | '(') => true,
@@ -383,7 +383,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// A string or character up to its closing quote; escapes are looked at by the parser.
+    /// A string or character up to its closing quote; the parser checks the escapes.
     fn quoted(
         &mut self,
         start: usize,

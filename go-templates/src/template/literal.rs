@@ -3,7 +3,7 @@
 use crate::number::{float, int, uint};
 use crate::quote::quote;
 
-/// What Go says of a malformed string or character.
+/// Go's error for a malformed string or character.
 const SYNTAX: &str = "invalid syntax";
 
 /// A number or character constant under every type that can hold it, as Go's untyped constants are.

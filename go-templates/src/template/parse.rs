@@ -40,12 +40,12 @@ struct Parser<'t> {
     name: &'t str,
     tokens: Tokens<'t>,
     scope: Scope<'t>,
-    /// Blocks and parentheses that are open.
+    /// The number of open blocks and parentheses.
     depth: u32,
     definitions: BTreeMap<String, List>,
 }
 
-/// What a definition does not share with the template around it.
+/// The part of the state that a definition does not share with the surrounding template.
 #[derive(Default)]
 struct Scope<'t> {
     variables: Variables<'t>,
@@ -55,7 +55,7 @@ struct Scope<'t> {
     action_line: usize,
 }
 
-/// What stands between two other things.
+/// A node, or what ends a list.
 enum Item {
     Node(Node),
     End,
@@ -109,7 +109,7 @@ impl Condition {
 }
 
 impl<'t> Parser<'t> {
-    /// The whole text. Only here may templates be defined.
+    /// Parses the whole text. Templates may be defined only at this level.
     fn root(&mut self) -> Result<List, TemplateError> {
         let mut list = List::default();
         while self.tokens.peek().kind != Kind::End {
@@ -197,7 +197,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What follows a left delimiter.
+    /// Parses after a left delimiter.
     fn action(&mut self) -> Result<Item, TemplateError> {
         let token = self.tokens.next_solid();
         let Kind::Keyword(keyword) = token.kind else {
@@ -226,7 +226,7 @@ impl<'t> Parser<'t> {
         Ok(Item::Node(Node::Action(pipe)))
     }
 
-    /// `else` is done with its delimiter; `else if` and `else with` leave the second word to the block that they go on.
+    /// Consumes the delimiter after `else`; leaves the second word of `else if` and `else with` to the enclosing block.
     fn otherwise(&mut self) -> Result<Item, TemplateError> {
         let next = self.tokens.peek_solid().kind;
         if !matches!(next, Kind::Keyword(Keyword::If | Keyword::With)) {

@@ -12,7 +12,8 @@ thread_local! {
     static IN_DRIVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on no panic within a driver is printed. A panic of this program's own code, also of what it does with a row, still is.
+/// Installs a panic hook that prints no panic of a driver. It still prints panics of this program's own code, also while that
+/// code handles a row.
 pub fn hide() {
     let print = take_hook();
     set_hook(Box::new(move |panic| {
@@ -24,7 +25,7 @@ pub fn hide() {
     }));
 }
 
-/// What a driver's work ends with; None where it panics.
+/// The result of a driver's work; None if it panics.
 pub async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
     let outcome = poll_fn(|task| {

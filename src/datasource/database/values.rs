@@ -1,4 +1,4 @@
-//! Texts that every product prints in its own way, as templates see them.
+//! Converts texts that each product prints differently into the form that templates see.
 
 use std::fmt::{Display, LowerExp};
 use std::str::FromStr;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 use jiff::ToSpan;
 use jiff::civil::Date;
 
-/// The fewest digits that still mean this number, with an exponent (in Go's form) only below 1e-4 and from 1e21 on.
-/// Lynq prints Go's `%g`, which goes over to exponents at 1e6 or a little later. None for what is not finite.
+/// The fewest digits that still mean this number, with an exponent (as Go writes it) only below 1e-4 and from 1e21 on. Lynq
+/// prints Go's `%g`, which uses exponents from 1e6 or a little later. None for infinity and NaN.
 pub fn shortest<F: FromStr + Display + LowerExp>(text: &str) -> Option<String> {
     let number: F = text.parse().ok()?;
     let scientific = format!("{number:e}");
@@ -29,7 +29,7 @@ pub fn rfc3339(text: &str) -> Option<String> {
     let (year, month, day) = (part()?.max(1), part()?.max(1), part()?.max(1));
     let first = Date::new(year, month.try_into().ok()?, 1).ok()?;
     let date = first.checked_add((i64::from(day) - 1).days()).ok()?;
-    // The fraction's zeros go, and with the last of them the point.
+    // Remove the fraction's trailing zeros, and the point if no digit is left.
     let time = match time.split_once('.') {
         Some((seconds, fraction)) => {
             let fraction = fraction.trim_end_matches('0');

@@ -1,4 +1,4 @@
-//! The driver's and the server's errors as ours. The server's own words are looked at, never passed on.
+//! Translates errors of the driver and the server. Reads the server's texts, but never passes them on.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceErr
     match error {
         Error::Server(of_server) => server(context, of_server.code, &of_server.message, rows_read),
         Error::Io(IoError::Io(error)) => io(context, error, rows_read),
-        // What goes wrong during the handshake comes as an I/O error; these come before it.
+        // These come before the handshake; errors of the handshake itself are I/O errors.
         Error::Io(IoError::Tls(TlsError::InvalidDnsName(_))) => context.no_server_name(),
         Error::Io(IoError::Tls(_)) => context.no_authority(),
         Error::Driver(DriverError::NoClientSslFlagFromServer) => context.no_tls_offered(),
@@ -41,7 +41,7 @@ fn unsupported(context: Context<'_>, method: &'static str) -> SourceError {
     }
 }
 
-/// The server's name for a method, in words that are ours.
+/// Our own name for an authentication method of the server.
 fn method(name: &str) -> &'static str {
     match name {
         "dialog" => "PAM (dialog)",
@@ -84,7 +84,7 @@ fn server(context: Context<'_>, code: u16, message: &str, rows_read: u64) -> Sou
     };
     match code {
         1045 => context.access_denied(),
-        // MariaDB also answers so for a user whom it does not know.
+        // MariaDB also sends this for an unknown user.
         1698 => context.denied(
             "check the user name; if it is right, the user logs in without a password (unix_socket, auth_socket or GSSAPI), which \
              is not supported here: give it ed25519 (MariaDB), caching_sha2_password (MySQL) or mysql_native_password",
@@ -120,7 +120,7 @@ fn server(context: Context<'_>, code: u16, message: &str, rows_read: u64) -> Sou
     }
 }
 
-/// The server names the column in quotes. Only a name that is ours is shown.
+/// The server quotes the column. Only one of our own column names is passed on.
 fn missing_column<'a>(context: Context<'a>, message: &str) -> Option<&'a str> {
     let named = |column: &&&str| message.contains(&format!("'{column}'"));
     context.columns.iter().find(named).copied()

@@ -11,10 +11,10 @@ pub fn select(table: &Table, columns: &[&str]) -> Result<String, InvalidName> {
 
 pub const END: &str = "COMMIT";
 
-/// What makes a session ours, each with its name. Without them a server decides what a TIMESTAMP, a CHAR or an umlaut reads as,
-/// whether rows that are not committed are read, and how many rows a result has at most. A query that nobody waits for any more
-/// would go on loading the server, one more with every sync: its time limit has another name and unit in each of the two products,
-/// and each reads only its own comment.
+/// The settings of a session, each with its name. Without them the server decides how a TIMESTAMP, a CHAR or an umlaut reads,
+/// whether uncommitted rows are read, and how many rows a result has at most. Without the time limit, abandoned queries would
+/// pile up on the server, one with each sync. MySQL and MariaDB name the limit differently and in other units; each reads only
+/// its own comment.
 pub fn session(give_up_after: Duration) -> [(&'static str, String); 5] {
     let seconds = give_up_after.as_secs() + u64::from(give_up_after.subsec_nanos() > 0);
     [
@@ -43,7 +43,7 @@ pub fn session(give_up_after: Duration) -> [(&'static str, String); 5] {
 
 const ROWS_MAX: &str = "18446744073709551615";
 
-/// The isolation level has another name in each of the two products, and in MySQL before 5.7.20 it is not asked for.
+/// MySQL and MariaDB name the isolation level differently, and MySQL before 5.7.20 is not asked for it.
 pub const READ_BACK: &str = "SELECT @@session.time_zone, @@session.character_set_client, @@session.character_set_connection, \
     @@session.character_set_results, @@session.sql_mode, @@session.autocommit, @@session.sql_select_limit \
     /*M!100000 , @@session.tx_isolation */ /*!50720 , @@session.transaction_isolation */";

@@ -1,8 +1,7 @@
-//! Column values as text, the way Lynq's templates have always seen them. Looks at one value, never at the row.
+//! Converts column values to the text that Lynq's templates have always seen. Sees one value, never the row.
 //!
-//! Rows travel as text, so most values are taken as the server prints them. Where that differs from Lynq on
-//! purpose: `BIT` is a number and not a byte, a number with `ZEROFILL` keeps its zeros, and a floating point number
-//! below 1e21 has no exponent.
+//! Rows arrive as text, so most values stay as the server prints them. Three differ from Lynq on purpose: `BIT` is a number and
+//! not a byte, a number with `ZEROFILL` keeps its zeros, and a floating point number below 1e21 has no exponent.
 
 use mysql_async::Column;
 use mysql_async::consts::ColumnType;
@@ -34,7 +33,7 @@ impl Conversion {
         }
     }
 
-    /// What cannot be converted stays as it came.
+    /// Returns a value that it cannot convert unchanged.
     pub fn apply(self, bytes: Vec<u8>) -> Vec<u8> {
         let text = std::str::from_utf8(&bytes).ok();
         let converted = match self {

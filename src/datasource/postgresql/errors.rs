@@ -1,5 +1,4 @@
-//! The driver's and the server's errors as ours. The server's own words are never passed on: its codes say enough, in
-//! whatever language it speaks.
+//! Translates errors of the driver and the server. Never passes the server's texts on: its codes say enough, in any language.
 
 use std::error::Error as _;
 use std::io;
@@ -38,7 +37,7 @@ pub fn explain(context: Context<'_>, error: &Error, rows_read: u64) -> SourceErr
             context.protocol("its part of the log-in does not fit the password")
         }
         ("authentication error", None) => unsupported(context, "a method that is not known"),
-        // There is no password, and the server wants one.
+        // The server asks for a password, and the hub has none.
         ("invalid configuration", _) => context.access_denied(),
         _ => context.protocol("a message out of place"),
     }
@@ -91,7 +90,7 @@ fn server(context: Context<'_>, error: &DbError, rows_read: u64) -> SourceError 
             context.column_missing(column)
         }
         ("57P03", _) => context.unreachable("it is starting, stopping or recovering"),
-        // Its own time limit comes after ours, so whoever cancelled the query, it was not that.
+        // The server's own time limit is later than ours, so something else cancelled the query.
         ("57014" | "57P01" | "57P02" | "57P05" | "25P03" | "25P04", _) => context.lost(rows_read),
         _ => SourceError::Refused {
             code: shown(code),
@@ -100,7 +99,7 @@ fn server(context: Context<'_>, error: &DbError, rows_read: u64) -> SourceError 
     }
 }
 
-/// Five letters or digits, or else it may be anything.
+/// Shows a code of five letters or digits; anything else could be any text of the server.
 fn shown(code: &str) -> String {
     let valid = |c: u8| c.is_ascii_digit() || c.is_ascii_uppercase();
     match code.len() == 5 && code.bytes().all(valid) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::datasource::postgresql::values::Conversion;
 use crate::decide::hub::identifier::{InvalidName, POSTGRESQL, Table};
 
-/// What values look like as text, whatever the server, the database or the user has set.
+/// Fixes how values read as text, whatever the server, the database or the user has set.
 const SETTINGS: [(&str, &str); 7] = [
     ("client_encoding", "UTF8"),
     ("datestyle", "ISO, MDY"),
@@ -16,14 +16,14 @@ const SETTINGS: [(&str, &str); 7] = [
     ("lc_monetary", "C"),
 ];
 
-/// What the transaction itself is.
+/// Settings of the transaction itself.
 const TRANSACTION: [(&str, &str); 2] = [
     ("transaction_isolation", "repeatable read"),
     ("transaction_read_only", "on"),
 ];
 
-/// All in one message, and for this transaction alone, so that a pooler may stand in between; its last statement reads the
-/// settings back. A query that nobody waits for any more would go on loading the server, one more with every sync.
+/// Sends all settings in one message and for this transaction only, so that a pooler may sit in between; the last statement reads
+/// them back. Without the time limit, abandoned queries would pile up on the server, one with each sync.
 pub fn begin(give_up_after: Duration) -> String {
     let set = SETTINGS.map(|(name, value)| format!("SET LOCAL {name} = '{value}'; "));
     let read = expected().map(|(name, _)| format!("current_setting('{name}')"));
@@ -39,7 +39,7 @@ fn expected() -> impl Iterator<Item = (&'static str, &'static str)> {
     SETTINGS.into_iter().chain(TRANSACTION)
 }
 
-/// The first setting that [`begin`] did not read back as it set it; `found` gives each by its place.
+/// The first setting that does not read back as [`begin`] set it; `found` returns the value at a position.
 pub fn unlike<'a>(found: impl Fn(usize) -> Option<&'a str>) -> Option<&'static str> {
     let wrong = |(place, (_, value)): &(usize, (&str, &str))| {
         !found(*place).is_some_and(|found| found.eq_ignore_ascii_case(value))
@@ -50,7 +50,7 @@ pub fn unlike<'a>(found: impl Fn(usize) -> Option<&'a str>) -> Option<&'static s
 
 pub const END: &str = "COMMIT";
 
-/// Not run, only described.
+/// The server only describes this statement, it never runs it.
 pub fn describe(table: &Table, columns: &[&str]) -> Result<String, InvalidName> {
     let columns = POSTGRESQL.columns(columns)?.join(", ");
     Ok(format!("SELECT {columns} FROM {}", table.quoted()))
@@ -72,7 +72,7 @@ pub fn select(
     ))
 }
 
-/// The column that begins at this character, counted from 1, of what [`describe`] gave.
+/// The column at this character of the statement from [`describe`], counted from 1.
 pub fn column_at<'a>(columns: &[&'a str], position: u32) -> Option<&'a str> {
     let mut start = "SELECT ".len() + 1;
     for column in columns {

@@ -1,8 +1,8 @@
-//! Column values as text. Looks at one value, never at the row.
+//! Converts column values to text. Sees one value, never the row.
 //!
-//! The server is asked for `column::text`, so every type is what it prints for it, also one that came with an extension:
-//! a boolean is `true` or `false`, an array `{a,b}`, a bit string its digits. What is made of that here is what other
-//! sources give for the same value: floating point numbers, dates and times. `bytea` comes as its bytes.
+//! The query selects `column::text`, so every type, also one of an extension, reads as the server prints it: a boolean is `true`
+//! or `false`, an array `{a,b}`, a bit string its digits. Floating point numbers, dates and times are converted here to what
+//! other sources give for the same value. `bytea` arrives as its bytes.
 
 use std::error::Error;
 
@@ -30,7 +30,7 @@ impl Conversion {
         }
     }
 
-    /// Behind the column's name.
+    /// The cast to append to the column's name.
     pub fn cast(self) -> &'static str {
         match self {
             Self::Bytes => "",
@@ -38,7 +38,7 @@ impl Conversion {
         }
     }
 
-    /// What cannot be converted stays as it came: `NaN`, `infinity`, years before Christ or after 9999.
+    /// Returns a value that it cannot convert unchanged: `NaN`, `infinity`, years before Christ or after 9999.
     pub fn apply(self, bytes: &[u8]) -> Vec<u8> {
         let text = std::str::from_utf8(bytes).ok();
         let converted = match self {
@@ -51,7 +51,7 @@ impl Conversion {
     }
 }
 
-/// The transaction's time zone is UTC.
+/// Expects UTC, the transaction's time zone.
 fn time(text: &str) -> Option<String> {
     if text.ends_with(" BC") {
         return None;
@@ -59,7 +59,7 @@ fn time(text: &str) -> Option<String> {
     rfc3339(text.strip_suffix("+00").unwrap_or(text))
 }
 
-/// A value as it travels, of any type.
+/// The bytes of a value of any type, as the server sends them.
 pub struct Raw<'a>(pub &'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {

@@ -1,5 +1,5 @@
-//! The way to the server: TCP, TLS where it is required, and a look at the head of each message before the driver sees
-//! it, which would take a message of any length into memory and send a password in clear to whoever asks for it.
+//! The connection to the server: TCP, TLS where it is required, and a check of each message's head before the driver sees it. The
+//! driver would read a message of any length into memory, and send a password in clear to any server that asks for it.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use crate::datasource::database::{Context, Tls};
 use crate::datasource::error::SourceError;
 
-/// Length and code: "may I encrypt this?"
+/// The SSLRequest message: its length and its code.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// Of a message: its kind and its length, which counts itself. Of a request for a log-in also the method.
@@ -29,7 +29,7 @@ const HEAD_BYTES: usize = 5;
 const LOG_IN_HEAD_BYTES: usize = 9;
 const LOG_IN: u8 = b'R';
 
-/// Of a request for a log-in: what is not supported, and why it is asked for.
+/// Why the method of an authentication request is not supported.
 fn unsupported(method: [u8; 4], encrypted: bool) -> Option<&'static str> {
     match u32::from_be_bytes(method) {
         2 => Some("Kerberos"),
@@ -50,7 +50,7 @@ pub struct Wire {
     watch: Watch,
 }
 
-/// Why a message was not let through.
+/// Why a message is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     #[error("a message is too large")]
@@ -64,7 +64,7 @@ struct Watch {
     message_bytes_max: usize,
     encrypted: bool,
     head: Vec<u8>,
-    /// What is left of the message behind its head.
+    /// The bytes of the current message that are still to come.
     left: usize,
 }
 
@@ -81,14 +81,14 @@ impl Wire {
         let addresses = context.addresses().await?;
         let failed = |error: io::Error| context.io(&error, 0);
         let mut tcp = TcpStream::connect(&*addresses).await.map_err(failed)?;
-        // Without it everything works, a little later.
+        // Only an optimization: ignore a failure.
         let _ = tcp.set_nodelay(true);
         let encrypted = tls.is_some();
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(tcp),
             Some((connector, name)) => {
                 tcp.write_all(&TLS_REQUEST).await.map_err(failed)?;
-                // One byte and no more: what follows an answer must be encrypted.
+                // Read one byte only: everything after the answer must be encrypted.
                 match tcp.read_u8().await.map_err(failed)? {
                     b'S' => {}
                     b'N' => return Err(context.no_tls_offered()),
@@ -149,7 +149,7 @@ fn connector(
     Ok((TlsConnector::from(Arc::new(config)), name))
 }
 
-/// Checks who issued the certificate, and not for which name.
+/// Checks the authority that issued the certificate, but not its name.
 #[derive(Debug)]
 struct AuthorityVerifier {
     roots: RootCertStore,
@@ -294,7 +294,7 @@ mod tests {
         [&[kind], &length[..], body].concat()
     }
 
-    /// In pieces of any size the verdict is the same.
+    /// The verdict must not depend on the size of the pieces.
     #[test]
     fn verdicts() {
         let row = message(b'D', &[7; 20]);

@@ -1,4 +1,4 @@
-//! Whether a form can be rendered, as far as the form itself tells.
+//! Checks a form by itself, without rows or objects: whether it can be rendered.
 
 use std::sync::Arc;
 
@@ -18,28 +18,29 @@ use crate::decide::hub::render::CompiledForm;
 use crate::decide::rollout::is_ungated;
 use crate::decide::shared::content;
 
-/// A form that can be, and what it was.
+/// The verdict on a form, and the change to try.
 pub struct Judged {
     pub verdict: Verdict,
-    /// None where it is refused, and where it renders as before.
+    /// None if the form is rejected, or renders as before.
     pub change: Option<Change>,
 }
 
-/// What is to be tried on the rows.
+/// A change to try on the rows.
 #[derive(Clone)]
 pub struct Change {
     pub spec: Arc<FormSpec>,
     pub new: Arc<CompiledForm>,
     /// None for a new form, and for one that could not be rendered before.
     pub old: Option<Arc<CompiledForm>>,
-    /// The resources that it takes away, by their templates, and that may hold data of so many tenants that it takes a confirmation.
+    /// The resources that the templates no longer have and that may hold data, if they concern so many tenants that a
+    /// confirmation is required.
     pub taken_away: Vec<TakenAway>,
-    /// How many nodes it had, as its status says.
+    /// The number of nodes in the form's status.
     pub nodes: usize,
 }
 
 impl Change {
-    /// The same, whose templates do not lead into the operator's own namespace.
+    /// The same change, whose templates must not select the operator's own namespace.
     pub fn sparing(self, own_namespace: &str) -> Self {
         let sparing = |form: Arc<CompiledForm>| {
             let form = Arc::into_inner(form).expect("nobody else has it yet");
@@ -59,13 +60,13 @@ pub fn judge(old: Option<&Value>, new: &Value, now: Timestamp) -> Judged {
     let mut warnings = misspelled(new);
     warnings.extend(resumes_later(new, now));
     let (denied, change) = match read(name, spec) {
-        // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
+        // An invalid stored form may still lose a finalizer or get a label.
         _ if old.is_some_and(|old| old["spec"] == *spec) => (None, None),
         Ok((spec, compiled)) => {
             let taken_away = old.map(|old| taken_away(old, &spec)).unwrap_or_default();
             let nodes = old.and_then(total_nodes).unwrap_or_default();
             let old = old.and_then(|old| read(name, &old["spec"]).ok());
-            // Who pauses a rollout at night need not be allowed to make what the form makes.
+            // A user who only pauses a rollout at night needs no right to create what the form creates.
             let same = old.as_ref().is_some_and(|(old, _)| old.renders_like(&spec));
             let opened = old.as_ref().is_some_and(|(old, _)| !is_open(old)) && is_open(&spec);
             warnings.extend(opened.then(|| OPENED.to_owned()));
@@ -102,11 +103,11 @@ fn taken_away(old: &Value, new: &FormSpec) -> Vec<TakenAway> {
     spec.map(taken_away).unwrap_or_default()
 }
 
-/// Said of a change that opens the window: who types 0 at night may mean to stop a rollout.
+/// Warns about a change that opens the window: a user who sets 0 at night may mean to stop a rollout.
 const OPENED: &str = "without a maxSkew, an order or a pause everything of this form that is held goes live at once, unless \
                       the hub has a maxSkew. To stop a rollout, set rollout.paused: true";
 
-/// Who writes local time with a Z behind it would wait for hours.
+/// A user who writes local time with a Z would wait for hours.
 fn resumes_later(form: &Value, now: Timestamp) -> Option<String> {
     let text = form["metadata"]["annotations"][names::RESUME].as_str()?;
     let at = stamp::parse(text).filter(|at| *at > now)?;
@@ -118,7 +119,7 @@ fn resumes_later(form: &Value, now: Timestamp) -> Option<String> {
     ))
 }
 
-/// Failed nodes fill the window, so that no more of them fail than it is wide.
+/// Failed nodes fill the window, so at most as many fail as the window is wide.
 fn never_halts(spec: &FormSpec) -> Option<String> {
     let policy = spec.rollout.as_ref()?;
     let (allowed, window) = match (policy.max_failures?, policy.max_skew) {
@@ -146,7 +147,7 @@ fn too_wide(spec: &FormSpec) -> Option<String> {
     })
 }
 
-/// Who asks for new nodes at once would wonder why they wait.
+/// A user who wants new nodes at once would not know why they wait.
 fn waits_for_its_group(spec: &FormSpec) -> Option<String> {
     let policy = spec.rollout.as_ref()?;
     let in_vain = policy.creation == Creation::Immediate && !policy.order.is_empty();
@@ -156,7 +157,7 @@ fn waits_for_its_group(spec: &FormSpec) -> Option<String> {
     })
 }
 
-/// Whether the form itself keeps nothing waiting.
+/// Whether the form itself holds no change back.
 fn is_open(spec: &FormSpec) -> bool {
     let policy = spec.rollout.clone().unwrap_or_default();
     is_ungated(&policy, Skew::Count(0), false)
@@ -183,7 +184,7 @@ fn read(name: &str, spec: &Value) -> Result<(FormSpec, CompiledForm), String> {
     Ok((parsed, compiled))
 }
 
-/// What the definition's rules say of more than one field. The API server asks them before; `lynqgate render` has none.
+/// The CRD's rules about more than one field. The API server checks them before; `lynqgate render` does not.
 fn broken_rule(spec: &FormSpec) -> Option<String> {
     let rollout = spec.rollout.as_ref()?;
     let is_odd = |group: &Group| group.when.is_some() != group.match_labels.is_empty();
@@ -197,7 +198,7 @@ fn broken_rule(spec: &FormSpec) -> Option<String> {
     Some(text)
 }
 
-/// A switch that would switch nothing.
+/// `partitionGate` on another kind, where it has no effect.
 fn gates_no_partition(spec: &FormSpec) -> Option<String> {
     let odd = |resource: &&Resource| {
         !resource.partition_gate && !kind_of(&resource.spec).is_stateful_set()
@@ -210,7 +211,7 @@ fn gates_no_partition(spec: &FormSpec) -> Option<String> {
     ))
 }
 
-/// Who sets a partition would wonder why it has no effect.
+/// A user who sets a partition would not know why it has no effect.
 fn names_a_partition(spec: &FormSpec) -> Option<String> {
     let names_it = |resource: &&Resource| {
         let partition = resource
@@ -228,7 +229,7 @@ fn names_a_partition(spec: &FormSpec) -> Option<String> {
     ))
 }
 
-/// Deleting some objects is no way to change them.
+/// `onImmutable: Recreate` on a kind whose deletion loses data.
 fn recreates_with_loss(spec: &FormSpec) -> Option<String> {
     let lossy = |resource: &Resource| {
         let kind = kind_of(&resource.spec);
@@ -467,7 +468,7 @@ mod tests {
         let bad = form(json!({"hubId": ""}));
         let again = judge(Some(&bad), &bad, NOW);
         assert!(again.verdict.denied.is_none() && again.change.is_none());
-        // The way out of a form that could never be rendered.
+        // A form that could never be rendered can be corrected.
         let good = form(json!({"hubId": "h", "configMaps": [map("a", json!({}))]}));
         let mended = judge(Some(&bad), &good, NOW).change.unwrap();
         assert!(mended.old.is_none());

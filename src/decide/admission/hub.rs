@@ -1,4 +1,4 @@
-//! Whether a hub can be synced, as far as its own fields tell.
+//! Checks a hub by its own fields: whether it can be synced.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ pub fn judge(old: Option<&Value>, new: &Value) -> Verdict {
         warnings: misspelled(new),
     };
     let spec = &new["spec"];
-    // What is stored already may lose a finalizer or get a label, whatever else is wrong with it.
+    // An invalid stored hub may still lose a finalizer or get a label.
     if old.is_some_and(|old| old["spec"] == *spec) {
         return verdict;
     }
@@ -70,7 +70,7 @@ fn refusal(spec: &Value) -> Option<String> {
     }
 }
 
-/// What no template can name, or never sees.
+/// Names that no template can use, or that are overwritten.
 fn no_variable(hub: &HubSpec) -> Option<String> {
     let mut wrong = hub.extra_value_mappings.keys().filter_map(|name| {
         let why = match name.as_str() {
@@ -93,7 +93,8 @@ fn is_identifier(name: &str) -> bool {
     name.starts_with(begins) && name.chars().all(is_part)
 }
 
-/// Whether a hub may be deleted that has these nodes: they go with it, whatever finalizer it has. `options`: of the deletion.
+/// Whether a hub with these nodes may be deleted. Deleting it deletes the nodes, whatever finalizer it has. `options` of the
+/// delete request.
 pub fn judge_deletion(hub: &Value, options: &Value, nodes: &[String]) -> Verdict {
     let count = nodes.len() as u64;
     let confirmed = &hub["metadata"]["annotations"][names::CONFIRM_HUB_DELETION];
@@ -120,10 +121,10 @@ pub fn judge_deletion(hub: &Value, options: &Value, nodes: &[String]) -> Verdict
     }
 }
 
-/// Names in a refusal.
+/// The most names in a rejection.
 const SHOWN_MAX: usize = 3;
 
-/// Anybody has a certificate of an authority that the web trusts: without a name to check, that would be no check at all.
+/// Anyone can get a certificate from a public authority: without checking the name, TLS would check nothing.
 fn no_authority(hub: &HubSpec) -> Option<String> {
     let source = &hub.source;
     let (type_, tls) = match source.type_ {
@@ -139,7 +140,7 @@ fn no_authority(hub: &HubSpec) -> Option<String> {
     })
 }
 
-/// What no database has a name like.
+/// Names that no table or column can have.
 fn no_name(hub: &HubSpec) -> Option<String> {
     let source = &hub.source;
     let (type_, table, quoting) = match (&source.mysql, &source.postgresql) {
@@ -343,7 +344,7 @@ mod tests {
         assert_eq!(judge(None, &hub(spec)).denied, None);
     }
 
-    /// A stored one may be changed beside its spec, however bad that is.
+    /// A stored hub may be changed outside its spec, even if the spec is invalid.
     #[test]
     fn what_is_stored_already_is_not_judged_again() {
         let bad = hub(json!({"source": {}}));

@@ -1,5 +1,5 @@
-//! How far a changed hub reaches: which tenants another table, or other mappings, delete, make or change. By the rows alone, for what
-//! forms make of them is each form's own trial.
+//! How many tenants a changed hub, with another table or other mappings, deletes, creates or changes. Compares only the rows;
+//! each form has its own trial.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use crate::decide::hub::sync::Allowance;
 /// Names in a warning.
 const SHOWN_MAX: usize = 3;
 
-/// A node of the hub, as far as its metadata tells.
+/// A node of the hub, from its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
     pub name: String,
-    /// The row that it is of.
+    /// The uid of its row.
     pub uid: String,
-    /// [`Row::hash`](crate::decide::hub::rows::Row::hash), as it was written.
+    /// The [`Row::hash`](crate::decide::hub::rows::Row::hash) from which it was written.
     pub hash: Option<String>,
 }
 
-/// `nodes`: those that are there. `rows`: what the changed hub reads.
+/// `nodes`: the existing nodes. `rows`: the rows that the changed hub reads.
 pub fn warnings(
     nodes: &[NodeRow],
     rows: &Rows,
@@ -60,7 +60,7 @@ pub fn warnings(
         without_form: 0,
         unidentified: rows.unidentified,
     };
-    // Its forms are known by the names of its nodes.
+    // The hub's forms, from the names of its nodes.
     let forms = nodes.iter().filter_map(|node| {
         let of = node.name.strip_prefix(node.uid.as_str())?;
         of.strip_prefix('-')
@@ -149,7 +149,7 @@ mod tests {
         );
     }
 
-    /// In the guard's own words: what it would say of the next sync.
+    /// In the guard's words, as for the next sync.
     #[test]
     fn what_the_guard_would_hold_is_said() {
         let uids: Vec<String> = (0..150).map(|n| format!("t{n}")).collect();

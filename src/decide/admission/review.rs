@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::decide::shared::content::DEPTH_MAX;
 
-/// The part of `admission.k8s.io/v1` AdmissionRequest that decisions look at; `O` is the part of the object.
+/// The parts of an `admission.k8s.io/v1` AdmissionRequest that decisions use; `O` has the parts of the object.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", bound = "O: Reviewed<'de>")]
 pub struct Request<O = ObjectValue> {
@@ -44,7 +44,7 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
-    /// The question whether this user has the right: a SubjectAccessReview with these resource attributes.
+    /// A SubjectAccessReview that asks whether the user has this right; `right` is its resource attributes.
     pub fn review(&self, right: Value) -> Value {
         let mut spec = json!({"user": self.username, "resourceAttributes": right});
         for (field, value, given) in [
@@ -69,7 +69,7 @@ pub enum Malformed {
     WrongKind { found: String },
     #[error("the AdmissionReview has no request with a uid of 1 to {UID_MAX} characters")]
     NoUid,
-    /// The only one with a request that can be answered, by its uid; for the others there is HTTP 400.
+    /// The only variant with a uid, and so with an AdmissionReview as the answer; the others get HTTP 400.
     #[error("lynqgate cannot read the request: {reason}")]
     Request { uid: String, reason: String },
 }
@@ -87,14 +87,14 @@ struct Review<R> {
     request: Option<R>,
 }
 
-/// What is left of a request when the rest of it is skipped, however deep or odd.
+/// The only part of a request that is read if the rest is invalid or nested too deep.
 #[derive(Deserialize)]
 struct Addressed {
     #[serde(default)]
     uid: String,
 }
 
-/// serde_json reads less than so many levels.
+/// serde_json reads fewer levels than this.
 const LEVELS_MAX: usize = 128;
 
 /// A map of serde_json has room for 11 values in its first allocation.
@@ -103,14 +103,15 @@ const MAP: usize = 640;
 const VALUE: usize = 96;
 const TEXT: usize = 32;
 
-/// The most that [`weight`] may be, as if texts were read, too: many times quicker.
+/// An upper bound of [`weight`] that is many times faster, because it also counts inside strings.
 pub fn weight_max(json: &[u8]) -> usize {
     let all = |byte| memchr_iter(byte, json).count();
     let values = all(b'[') + all(b',');
     json.len() + MAP * all(b'{') + VALUE * values + TEXT / 2 * all(b'"')
 }
 
-/// Bytes of memory that JSON takes once it is read, about. A body of a few megabytes may take a hundred times as much.
+/// The approximate bytes of memory that JSON takes once it is parsed: up to a hundred times its size, for a body of a few
+/// megabytes.
 pub fn weight(json: &[u8]) -> usize {
     let weigh = |byte| match byte {
         b'{' => MAP,
@@ -149,7 +150,7 @@ fn outside_texts(json: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Reads the body. Only what is certain to have no usable uid is an error without one.
+/// Parses the body. Returns an error without a uid only if the body certainly has no usable one.
 pub fn read<'a, O: Reviewed<'a>>(body: &'a [u8]) -> Result<Request<O>, Malformed> {
     let error = match serde_json::from_slice::<Review<Request<O>>>(body) {
         Ok(review) => return addressed(review, |request| &request.uid),
@@ -162,7 +163,7 @@ pub fn read<'a, O: Reviewed<'a>>(body: &'a [u8]) -> Result<Request<O>, Malformed
     Err(unreadable(request.uid, body, &error))
 }
 
-/// Of a request in this body, of which some part could not be read.
+/// The error for a request with a part that could not be parsed.
 pub fn unreadable(uid: String, body: &[u8], error: &serde_json::Error) -> Malformed {
     let reason = match depth(body) >= LEVELS_MAX {
         true => format!(
@@ -193,7 +194,7 @@ fn addressed<R>(review: Review<R>, uid: impl Fn(&R) -> &String) -> Result<R, Mal
         .ok_or(Malformed::NoUid)
 }
 
-/// The error's own text quotes the body at times; its category and position are enough, and leak nothing.
+/// Shows only the category and position of the error: its text may quote the body.
 fn position(error: &serde_json::Error) -> String {
     let kind = error.classify();
     format!(
@@ -203,7 +204,8 @@ fn position(error: &serde_json::Error) -> String {
     )
 }
 
-/// What of an object is not what the API server makes of each before it asks anybody: it can be neither judged nor patched.
+/// The part of an object that does not have the shape that the API server gives every object before it calls webhooks. Such an
+/// object can be neither decided on nor patched.
 pub fn misshapen(object: &Value) -> Option<&'static str> {
     let (metadata, spec) = (&object["metadata"], &object["spec"]);
     let texts = match &metadata["annotations"] {
@@ -221,12 +223,12 @@ pub fn misshapen(object: &Value) -> Option<&'static str> {
     }
 }
 
-/// How the API server's client sees a refusal.
+/// The status of a rejection, as the API server's client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenialStatus {
-    /// Nobody may do this.
+    /// The operation is not allowed.
     Forbidden,
-    /// The object changed meanwhile: read it again.
+    /// The object has changed: the client must read it again.
     Conflict,
     TooLarge,
     /// The request cannot be judged.
@@ -247,7 +249,7 @@ impl DenialStatus {
 /// The answer to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// Why it is refused; None allows.
+    /// Why the request is rejected; None allows it.
     pub denied: Option<(DenialStatus, String)>,
     /// A JSON patch; empty for none.
     pub patch: String,
@@ -268,7 +270,7 @@ impl Answer {
         }
     }
 
-    /// The response body. An empty patch is left out together with its type: the API server refuses one without the other.
+    /// The response body. Omits an empty patch together with its type, because the API server rejects one without the other.
     pub fn body(&self, uid: &str) -> String {
         let status = self.denied.as_ref().map(|(refusal, message)| {
             let (code, reason) = refusal.status();
@@ -329,11 +331,12 @@ struct Response<'a> {
 }
 
 pub const MESSAGE_MAX: usize = 1_000;
-/// Where there are more than 4,096 characters of warnings, the API server cuts each at so many, wherever that is.
+/// If all warnings together exceed 4,096 characters, the API server cuts each one after this many, even inside a word.
 pub const WARNING_MAX: usize = 256;
 const WARNINGS_MAX: usize = 5;
 
-/// One line of printable text: warnings travel in an HTTP header. What is too long ends with a word, and says that there is more.
+/// Makes one line of printable text, because warnings are sent in an HTTP header. Truncates a long text after a word, and marks
+/// that.
 fn plain(text: &str, chars_max: usize) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
     let text: String = text.chars().map(printable).collect();
@@ -353,7 +356,7 @@ fn plain(text: &str, chars_max: usize) -> String {
     format!("{words}…")
 }
 
-/// What is longer is no word.
+/// Longer words may be cut.
 const WORD_MAX: usize = 63;
 
 #[cfg(test)]

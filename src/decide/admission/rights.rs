@@ -1,5 +1,5 @@
-//! What a form makes the operator make, and where, as far as its own text tells: neither the rows nor the hour may decide what
-//! its author is asked for.
+//! What a form makes the operator create, and in which namespaces, from the form's text alone: neither the rows nor the time may
+//! decide which rights its author needs.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,7 @@ use crate::decide::shared::content::lists::Lists;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// None where it may be any: where a template says the kind, and where the form makes forms or nodes, whose contents are
-    /// the rows' to say.
+    /// None means any kind: a template selects the kind, or the form creates forms or nodes, whose contents depend on the rows.
     pub kind: Option<Kind>,
     pub namespace: TargetNamespace,
 }
@@ -25,13 +24,13 @@ pub enum TargetNamespace {
     /// The form's own namespace.
     Home,
     Namespace(String),
-    /// A template says which, of those that match one of these patterns.
+    /// A template selects the namespace, which must match one of these patterns.
     Matching(BTreeSet<String>),
-    /// A template says which.
+    /// A template selects the namespace.
     Any,
 }
 
-/// In how many namespaces the author is asked for a right, instead of in all.
+/// The most namespaces in which the author needs the right separately; for more, the author needs it in all namespaces.
 const NAMESPACES_MAX: usize = 50;
 
 /// Of the namespaces that there are, those that such patterns lead to; or why the author needs the right in all namespaces.
@@ -59,14 +58,14 @@ pub fn of_form(spec: &FormSpec) -> BTreeSet<Right> {
     of_resources(spec.content.iter(), Some(&spec.allowed_namespaces))
 }
 
-/// Of a node that is written by somebody else than its hub: of its content, where that changes.
+/// The rights for a node whose content a user changes directly, instead of its hub.
 pub fn of_node(old: Option<&Lists>, new: &Lists) -> BTreeSet<Right> {
     if old.is_some_and(|old| old.is_same(new)) {
         return BTreeSet::new();
     }
-    // What the type does not take is not applied either.
+    // Content that the type does not accept is never applied.
     let parsed = serde_json::from_value::<ResourceArrays>(new.filled().value()).ok();
-    // Nor is what says that it did not render.
+    // Neither is a resource that did not render.
     let applied = |content: ResourceArrays| {
         of_resources(
             content
@@ -78,7 +77,7 @@ pub fn of_node(old: Option<&Lists>, new: &Lists) -> BTreeSet<Right> {
     parsed.map_or_else(BTreeSet::new, applied)
 }
 
-/// `allowed`: of a form, whose templates are bound.
+/// `allowed`: for a form, `allowedNamespaces`, which limit its templates.
 fn of_resources<'a>(
     content: impl Iterator<Item = &'a Resource>,
     allowed: Option<&[String]>,
@@ -100,7 +99,7 @@ fn of_resources<'a>(
             };
         }
         let says = [&kind.kind, &kind.api_version];
-        // Nobody is let off because of a text that is none.
+        // An invalid kind or apiVersion must not avoid the check.
         let is_fixed =
             !says.into_iter().any(|text| is_template(text)) && kind.impossible().is_none();
         let of_spec = resource.spec.pointer("/metadata/namespace");

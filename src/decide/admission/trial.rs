@@ -28,69 +28,69 @@ use crate::decide::hub::rows::guard::{self, guard};
 use crate::decide::hub::rows::{Row, Rows};
 use crate::decide::shared::parallel;
 
-/// How many rows an answer names.
+/// The most rows that a response names.
 const ROWS_SHOWN: usize = 5;
-/// Above so many nodes somebody who sets no window is told that nothing protects them.
+/// With more nodes than this and no window, the author is warned that nothing protects them.
 const UNPROTECTED_MAX: usize = 10;
 
-/// What the trial found.
+/// The result of the trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trial {
-    /// Rows there are, and rows tried: it may have taken too long.
+    /// The number of rows, and of the rows tried in the available time.
     pub rows: usize,
     pub tried: usize,
-    /// The rows that it does not render for, and did before or was not there; and why.
+    /// The rows for which the form no longer renders, or for a new form does not render; each with the reason.
     broken: Vec<(String, String)>,
-    /// Those of them whose nodes cannot be written at all.
+    /// How many of their nodes cannot be written at all.
     unwritten: usize,
     /// Rows that did not render before either.
     broken_before: usize,
-    /// Nodes whose content changes, those that are made included.
+    /// The number of nodes that are created, or whose content changes.
     changed: usize,
-    /// The nodes that there are were compared with.
+    /// Whether the change was compared with the existing nodes.
     nodes_known: bool,
-    /// Rows that have no node yet, as far as the nodes are known.
+    /// The number of rows without a node, as far as the nodes are known.
     made: usize,
-    /// Held nodes that run already what the change makes of them.
+    /// The number of held nodes that already run the content of the change.
     kept: usize,
     /// Whether there was something to compare with.
     compared: bool,
-    /// The groups of the order in which there is a row, by their conditions.
+    /// The groups of the order that have a row, by their conditions.
     groups: BTreeSet<usize>,
     /// A row for which a condition of the order is neither true nor false, and which.
     odd: Option<(String, String)>,
     pub restarts: Restarts,
     objects: Objects,
     pub deletions: Deletions,
-    /// What it takes away by its templates.
+    /// The resources that the templates no longer have.
     taken_away: Vec<TakenAway>,
     /// Nodes of the form for which what it takes away could not be tried: they lose it later.
     later: usize,
-    /// Nodes of the hub; of the form alone where they were not listed.
+    /// The number of nodes of the hub, or only of the form if the nodes were not listed.
     nodes: usize,
     pub hub: HubSays,
-    /// What the API server is to be asked about.
+    /// The resources to try on the API server.
     pub samples: Vec<Sample>,
-    /// What it said.
+    /// The API server's results.
     pub findings: Findings,
-    /// Why it is compared with what the form was, and not with what runs.
+    /// Why the change is compared with the earlier form, not with the live content.
     pub unlisted: Option<String>,
 }
 
-/// What the hub says of all of its forms.
+/// The hub's settings for all its forms.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HubSays {
     pub skew: Skew,
     pub forced: bool,
-    /// Its `spec.guard.maxCreations`.
+    /// `spec.guard.maxCreations` of the hub.
     pub max_creations: Option<u64>,
 }
 
-/// What the form says beside its resources.
+/// The form's settings besides its resources.
 #[derive(Clone, Copy, Debug)]
 pub struct FormSays<'a> {
     pub policy: &'a Rollout,
-    /// It may break rows.
+    /// The annotation allows rows to break.
     pub allows_errors: bool,
     pub is_forced: bool,
     pub confirmation: Confirmation<'a>,
@@ -113,13 +113,13 @@ impl<'a> FormSays<'a> {
     }
 }
 
-/// What a form is tried on.
+/// The data on which a form is tried.
 #[derive(Clone, Copy)]
 pub struct On<'a> {
     pub rows: &'a Rows,
-    /// What the hub read before, where it is the hub that changes.
+    /// The rows that the hub read before, if the hub is changed.
     pub before: Option<&'a Rows>,
-    /// None where what the form was is what runs, as far as anybody knows.
+    /// None if the earlier form is live, as far as is known.
     pub live: Option<&'a LiveNodes>,
 }
 
@@ -177,7 +177,7 @@ pub fn of(
     trial
 }
 
-/// What the rows tried so far have to do with each other.
+/// State that spans the rows tried so far.
 #[derive(Default)]
 struct AcrossRows<'a> {
     /// The rows of which it is known what the change takes away from them.
@@ -265,7 +265,7 @@ impl Trial {
         };
         let denied = denied.or_else(|| self.unconfirmed(&form.confirmation));
         let nodes = self.changed.saturating_sub(self.made);
-        // An answer has room for a few: what fails comes first.
+        // A response has room for a few warnings: failures come first.
         let mut warnings = self.reached(form.policy, form.is_forced);
         let findings = self.findings.warnings(allowed, nodes);
         let fails = warned.into_iter().chain(findings);
@@ -274,7 +274,7 @@ impl Trial {
         Verdict { denied, warnings }
     }
 
-    /// Why it would delete too much: neither force nor allowed errors lift that.
+    /// Why the change would delete too much; neither a forced rollout nor allowed errors override this.
     fn unconfirmed(&self, confirmation: &Confirmation) -> Option<String> {
         let untried = self.untried().filter(|_| deletions::is_asked(self.rows));
         let untried = untried.or_else(|| self.unlisted.clone());
@@ -283,7 +283,7 @@ impl Trial {
         denied.or_else(|| self.deletions.unconfirmed(later, confirmation))
     }
 
-    /// What the hub says of the nodes that a new form makes, where it would not make them unasked.
+    /// Why the hub would hold the nodes that a new form creates, if it would.
     fn uncreated(&self) -> Option<String> {
         let asked = guard::Asked {
             direction: guard::Direction::Creations,
@@ -298,7 +298,7 @@ impl Trial {
         }
     }
 
-    /// There is nothing yet that the form could change: neither rows nor nodes.
+    /// The form has neither rows nor nodes yet that it could change.
     pub fn is_first(&self) -> bool {
         self.rows == 0 && self.nodes == 0 && self.unlisted.is_none()
     }
@@ -316,7 +316,7 @@ impl Trial {
         })
     }
 
-    /// What becomes of the nodes that it does not render for.
+    /// What happens to the nodes for which the form does not render.
     fn stays(&self) -> String {
         let whole = self.unwritten;
         let and = match whole {
@@ -329,7 +329,7 @@ impl Trial {
         )
     }
 
-    /// What becomes of the form's nodes with the rows that its changed hub gives: which data goes, and what does not render.
+    /// The effect of a changed hub's rows on the form's nodes: the data that is deleted, and the rows that do not render.
     pub fn of_hub(&self, form: &str) -> Vec<String> {
         let said = |what: String| format!("of form {form}, {what}");
         let all = self.tried == self.rows;
@@ -337,14 +337,14 @@ impl Trial {
         deleted.chain(self.told(said, WARNING_MAX)).collect()
     }
 
-    /// What is broken, in such words; where that has no room, without the names that are like the first.
+    /// The broken rows, formatted by `words`; with fewer names if the text would be too long.
     fn told(&self, words: impl Fn(String) -> String, chars_max: usize) -> Option<String> {
         let whole = self.broken(ROWS_SHOWN).map(&words);
         let whole = whole.filter(|told| told.chars().count() <= chars_max);
         whole.or_else(|| self.broken(1).map(&words))
     }
 
-    /// The rows that do not render any more, or not at all: so many by name, or only the first.
+    /// The rows for which the form does not render: up to `names_max` names, each beyond the first without its reason.
     fn broken(&self, names_max: usize) -> Option<String> {
         let total = self.broken.len();
         let (first, rest) = self.broken.split_first()?;
@@ -365,7 +365,7 @@ impl Trial {
         ))
     }
 
-    /// What the change does, for whoever makes it.
+    /// Describes the change for its author.
     fn reached(&self, policy: &Rollout, forced: bool) -> Vec<String> {
         let mut warnings = vec![];
         if self.tried > 0 {
@@ -403,7 +403,7 @@ impl Trial {
         let changed = self.changed;
         let mut said = vec![self.what()];
         let at_once = !self.compared && policy.creation == Creation::Immediate;
-        // How many nodes a percentage of the hub's is, its other forms know.
+        // A percentage of the hub's nodes cannot be computed from one form: it depends on the other forms.
         let of_hub = match self.hub.skew {
             Skew::Count(0) => None,
             Skew::Count(_) => Some((self.hub.skew.of(self.rows), "the hub's maxSkew")),
@@ -456,7 +456,7 @@ impl Trial {
         said.join("; ")
     }
 
-    /// What becomes of the nodes.
+    /// The effect on the nodes.
     fn what(&self) -> String {
         let there = self.tried - self.made;
         let changed = self.changed - self.made;

@@ -1,6 +1,7 @@
-//! What has to leave an object because it left the form: fields that we applied before, and what the API server filled in beside
-//! them. A server-side apply takes away what only its manager owned; the rest is made ours first, by a change of `managedFields`
-//! alone, and goes with that apply ([decision 0027](../../../docs/decisions/0027-what-leaves-a-form-leaves-its-object.md)).
+//! Finds what to remove from an object because the form no longer has it: fields that lynqgate applied before, and defaults that
+//! the API server filled in beside them. A server-side apply removes only fields that no other manager owns. So lynqgate first
+//! becomes the only owner of the rest, by a change of `managedFields` alone, and its next apply removes them
+//! ([decision 0027](../../../docs/decisions/0027-what-leaves-a-form-leaves-its-object.md)).
 
 use std::fmt;
 
@@ -11,10 +12,10 @@ use crate::api::resource::Resource;
 use crate::decide::child::{fields, ignored, managers, secret};
 use crate::decide::partition;
 
-/// What the API server assigns to a Service, and takes away itself where the type does not need it.
+/// Fields that the API server assigns to a Service, and removes itself if its type does not use them.
 const ASSIGNED: [&str; 4] = ["nodePort", "clusterIP", "clusterIPs", "healthCheckNodePort"];
 
-/// Whether the manifest leaves out something that we own (`owned`, as a `Child` has it), or says of a field that it is absent.
+/// Whether the manifest omits a field that lynqgate owns (`owned`, as in `Child`), or sets one to null to remove it.
 pub fn drops(owned: &str, manifest: &Value) -> bool {
     let owned: Value = serde_json::from_str(owned).unwrap_or_default();
     has_nulls(manifest) || !fields::is_leaf(&fields::unnamed(&owned, manifest))
@@ -29,7 +30,7 @@ fn has_nulls(value: &Value) -> bool {
     }
 }
 
-/// A field that is null is absent.
+/// Removes fields that are null, which means absent.
 pub fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -41,7 +42,7 @@ pub fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// The manifest as that of an object that is not there yet, to see in a dry run what the API server makes of it.
+/// The manifest as if the object did not exist: a dry run of its creation shows the API server's defaults.
 pub fn of_a_new_one(manifest: &Value, live: &Value) -> Value {
     let mut new = manifest.clone();
     drop_nulls(&mut new);
@@ -57,7 +58,7 @@ pub fn of_a_new_one(manifest: &Value, live: &Value) -> Value {
             metadata.insert("namespace".into(), namespace.clone());
         }
     }
-    // The gate would hold the one that has our labels, and not the other.
+    // Otherwise the gate would hold the object in the cluster, which has our labels, but not this copy.
     if partition::is_gated_set(live) {
         new["metadata"]["labels"][names::PARTITION_GATE] = "false".into();
     }
@@ -65,7 +66,7 @@ pub fn of_a_new_one(manifest: &Value, live: &Value) -> Value {
     new
 }
 
-/// An address that is taken already would be refused; `None` is none.
+/// Removes assigned addresses: the API server rejects one that is in use. Keeps `None`, which makes the Service headless.
 fn without_assigned(object: &mut Value) {
     if object["apiVersion"] != "v1" || object["kind"] != "Service" {
         return;
@@ -83,13 +84,13 @@ fn without_assigned(object: &mut Value) {
     }
 }
 
-/// What we had applied, by what is ours in the live object.
+/// What lynqgate applied before, as far as it still owns it in the live object.
 pub fn applied_before(live: &Value) -> Value {
     part(live, managers::owned(live))
 }
 
-/// The same with what the manifest names in it, where that alone is no whole object: others have taken fields over, or it was never
-/// ours. `new` is what the API server made of the manifest.
+/// As `applied_before`, plus the fields that the manifest names; for a live object of which lynqgate does not own enough to make
+/// a valid object. `new` is the API server's result for the manifest.
 pub fn named_before(live: &Value, new: &Value) -> Value {
     let mut named = managers::owned(live);
     fields::unite(&mut named, &managers::owned(new));
@@ -97,14 +98,14 @@ pub fn named_before(live: &Value, new: &Value) -> Value {
 }
 
 fn part(live: &Value, mut of: Value) -> Value {
-    // An object has some in any case.
+    // Include the metadata even if none of it is owned: an object needs some.
     fields::unite(&mut of, &json!({"f:metadata": {".": {}}}));
     fields::extract(live, &of)
 }
 
-/// The fields of the live object that have to go. `manifest` is what is applied, with its nulls. `old` and `new` are what the API
-/// server makes of what was applied before, and of the manifest: what the first one has, as the live object has it, and the second one
-/// has not, is there only because of what was applied before.
+/// The fields to remove from the live object. `manifest` is what is applied, with its nulls. `old` and `new` are the API server's
+/// results for the previous and the new manifest. A field exists only because of the previous one if the live object has its
+/// value from `old` and `new` lacks it.
 pub fn departed(
     live: &Value,
     (old, new): (&Value, &Value),
@@ -133,20 +134,20 @@ pub fn departed(
         .map_or_else(|| json!({}), |gone| gone.fields)
 }
 
-/// The same as far as the manifest alone tells.
+/// As `departed`, from the manifest alone.
 pub fn unnamed(live: &Value, manifest: &Value, resource: &Resource) -> Value {
     let mut live = live.clone();
     let owned = managers::owned(&live);
     let left = fields::unnamed(&owned, manifest);
     ignored::take_out(&mut live, resource);
-    // What is ignored is in no version of the object but the live one.
+    // Ignored fields were taken out of `live`: do not remove them from the object.
     let ignored = fields::unnamed(&left, &live);
     let mut left = left;
     fields::subtract(&mut left, &ignored);
     left
 }
 
-/// Without what ties the object to its node, and without its state.
+/// The object without its identity, its owner references and its status.
 fn content(object: &Value) -> Value {
     let mut content = object.clone();
     if let Some(fields) = content.as_object_mut() {
@@ -160,27 +161,27 @@ fn content(object: &Value) -> Value {
     content
 }
 
-/// One field, as it is in each of these.
+/// One field in each version of the object.
 #[derive(Clone, Copy)]
 struct FieldVersions<'a> {
     old: Option<&'a Value>,
     new: Option<&'a Value>,
     /// The fields of the new one that the manifest names.
     named: Option<&'a Value>,
-    /// The fields of anybody, for the keys of lists.
+    /// The fields of all managers, to recognize the elements of lists.
     known: Option<&'a Value>,
     said: Option<&'a Value>,
 }
 
 struct Gone {
     fields: Value,
-    /// Nothing is left of what is here.
+    /// All of this field is removed.
     whole: bool,
 }
 
 impl<'a> FieldVersions<'a> {
     fn departed(self, live: &'a Value) -> Option<Gone> {
-        // Whatever it was before: the manifest says that it is absent.
+        // The manifest removes the field explicitly, whatever its previous value.
         let is_null = self.said.is_some_and(Value::is_null);
         let old = if is_null { live } else { self.old? };
         let versions = FieldVersions {
@@ -271,7 +272,7 @@ fn is_element(token: &str) -> bool {
     token.starts_with("k:") || token.starts_with("v:")
 }
 
-/// What another manager owns of what has to go.
+/// The fields to remove that another manager owns.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OwnedByOthers {
     pub manager: String,
@@ -295,12 +296,12 @@ impl fmt::Display for OwnedByOthers {
     }
 }
 
-/// How many fields a message names.
+/// The number of fields that a message names.
 const PATHS_SHOWN: usize = 3;
 
-/// The `managedFields` with which an apply of ours takes these fields away; None where it does so as they are. What is written by
-/// a subresource, such as the number of replicas by an autoscaler, stays its own. What other managers have written is taken from them by
-/// `force` only.
+/// The `managedFields` after which an apply of lynqgate removes these fields; None if it does so already. A field that another
+/// manager writes through a subresource, such as an autoscaler's replicas, stays with it. Other managers lose a field only with
+/// `force`.
 pub fn made_ours(
     live: &Value,
     departed: &Value,
@@ -363,7 +364,7 @@ pub fn made_ours(
     Ok(changed.then(|| entries.into()))
 }
 
-/// The object as an apply of the manifest would leave it once these fields are ours, for a dry run: lists are the manifest's alone.
+/// The object after an apply that removes these fields, for a dry run. Lists come from the manifest alone.
 pub fn replaced(live: &Value, gone: &Value, manifest: &Value) -> Value {
     let mut next = live.clone();
     fields::remove(&mut next, gone);

@@ -1,9 +1,9 @@
-//! Which elements of two versions of a list are the same, wherever they stand.
+//! Matches the elements of two versions of a list, whatever their position.
 
 use serde_json::Value;
 
-/// What tells the elements of Kubernetes' lists apart: the first of these that one has, and what has to agree beside it where
-/// both have that. Two mounts may be of one volume, two ports of one number.
+/// The fields that identify an element of Kubernetes' lists: the first that the element has, and those that must also agree if
+/// both elements have them. Two mounts may share a volume's name, two ports a number.
 const KEYS: [(&str, &[&str]); 12] = [
     ("mountPath", &[]),
     ("devicePath", &[]),
@@ -19,17 +19,18 @@ const KEYS: [(&str, &[&str]); 12] = [
     ("type", &[]),
 ];
 
-/// For each of `theirs` the one of `ours` that it is a version of. `fixed` is ours without what may differ.
+/// For each of `theirs`, the index of its counterpart in `ours`. `fixed` is `ours` without the fields that may differ.
 pub fn pairs(theirs: &[Value], ours: &[Value], fixed: &[Value]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; theirs.len()];
     let mut taken = vec![false; ours.len()];
-    // Somebody may have put one in anywhere; what the form has more of comes last, as far as anybody knows.
+    // A longer list has an element that was inserted anywhere, so positions prove nothing. With a shorter one, assume that the
+    // form's additional elements come last.
     let in_place = theirs.len() <= ours.len();
     let same = |i: usize, j: usize| is_same(&theirs[i], &ours[j]);
     let port = |value: &Value| value.get("port").cloned();
     let rules: [&dyn Fn(usize, usize) -> bool; 5] = [
         &|i, j| same(i, j) == Some(true) && is_alike(&theirs[i], &ours[j]),
-        // The port may be what changes, and may tell two apart.
+        // The port may be the field that changes, or the one that distinguishes two elements.
         &|i, j| same(i, j) == Some(true) && port(&theirs[i]) == port(&ours[j]),
         &|i, j| same(i, j) == Some(true),
         &|i, j| key_of(&theirs[i]).is_none() && is_within(fixed.get(j), &theirs[i]),
@@ -40,7 +41,7 @@ pub fn pairs(theirs: &[Value], ours: &[Value], fixed: &[Value]) -> Vec<Option<us
             if pair.is_some() {
                 continue;
             }
-            // Its own place first: they may be many of one kind.
+            // Try the same position first: there may be many equal elements.
             let mut places = [i].into_iter().chain(0..ours.len());
             *pair = places.find(|j| *j < ours.len() && !taken[*j] && rule(i, *j));
             if let Some(j) = pair {
@@ -51,18 +52,18 @@ pub fn pairs(theirs: &[Value], ours: &[Value], fixed: &[Value]) -> Vec<Option<us
     pairs
 }
 
-/// Whether the one is a version of the other, as far as nothing speaks against it; None where nothing tells.
+/// Whether both are versions of the same element; None if neither has an identifying field.
 pub fn is_same(one: &Value, other: &Value) -> Option<bool> {
     let (key, also) = key_of(one)?;
     let agrees = |key: &&str| match (one.get(key), other.get(key)) {
         (Some(one), Some(other)) => one == other,
-        // The API server fills some in.
+        // The API server may have filled in the field.
         _ => true,
     };
     Some(one.get(key) == other.get(key) && also.iter().all(agrees))
 }
 
-/// Whether two of one key have all else in common that may tell them apart.
+/// Whether two elements with the same key also agree in the secondary fields and the port.
 fn is_alike(one: &Value, other: &Value) -> bool {
     let also = key_of(one).map_or(&[] as &[&str], |(_, also)| also);
     let mut all = also.iter().chain(&["port"]);
@@ -75,7 +76,7 @@ fn key_of(element: &Value) -> Option<&'static (&'static str, &'static [&'static 
     KEYS.iter().find(has)
 }
 
-/// Whether `all` says whatever `part` says; null says nothing.
+/// Whether `all` contains every field of `part`; null counts as absent.
 fn is_within(part: Option<&Value>, all: &Value) -> bool {
     match (part, all) {
         (None | Some(Value::Null), _) => true,
@@ -128,7 +129,7 @@ mod tests {
                 json!([backend(1), backend(2)]),
                 vec![None, Some(1), Some(0)],
             ),
-            // Its port may be what changes.
+            // The port may be the field that changes.
             (json!([backend(1)]), json!([backend(3)]), vec![Some(0)]),
             (
                 json!([{"name": "side"}, {"name": "app"}]),

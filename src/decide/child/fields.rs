@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// A place that is named as a whole.
+/// The set names the whole value here.
 pub fn is_leaf(fields: &Value) -> bool {
     fields.as_object().is_some_and(Map::is_empty)
 }
@@ -40,7 +40,7 @@ pub fn element<'a>(token: &str, list: Option<&'a Value>) -> Option<&'a Value> {
     items.find(|item| names_element(token, item))
 }
 
-/// Puts in what the other set has more.
+/// Adds the tokens of `more`.
 pub fn unite(fields: &mut Value, more: &Value) {
     if !fields.is_object() {
         *fields = json!({});
@@ -52,7 +52,7 @@ pub fn unite(fields: &mut Value, more: &Value) {
     }
 }
 
-/// Takes out what the other set names; false if that is nothing. A place of which a part is taken out is not named itself any more.
+/// Removes the tokens of `less`; returns whether anything changed. A place that loses a part no longer names itself (`.`).
 pub fn subtract(fields: &mut Value, less: &Value) -> bool {
     let (Some(fields), Some(less)) = (fields.as_object_mut(), less.as_object()) else {
         return false;
@@ -78,7 +78,7 @@ pub fn subtract(fields: &mut Value, less: &Value) -> bool {
     changed
 }
 
-/// What of the second set the first one has as well, apart from the places around it.
+/// The part of the second set that the first one also names, without the parents' own `.` tokens.
 pub fn shared(fields: &Value, other: &Value) -> Value {
     let (Some(fields), Some(other)) = (fields.as_object(), other.as_object()) else {
         return json!({});
@@ -95,7 +95,7 @@ pub fn shared(fields: &Value, other: &Value) -> Value {
     Value::Object(both.collect())
 }
 
-/// Whether the first set has all that the second one names.
+/// Whether the first set names everything in the second.
 pub fn covers(fields: &Value, other: &Value) -> bool {
     let (Some(fields), Some(other)) = (fields.as_object(), other.as_object()) else {
         return false;
@@ -107,7 +107,7 @@ pub fn covers(fields: &Value, other: &Value) -> bool {
     })
 }
 
-/// What the set names and the manifest does not. As far as a manifest alone can tell: the API server fills in keys of lists.
+/// What the set names and the manifest does not, as far as the manifest alone shows: the API server fills in keys of lists.
 pub fn unnamed(fields: &Value, manifest: &Value) -> Value {
     let Some(fields) = fields.as_object() else {
         return json!({});
@@ -133,7 +133,7 @@ pub fn unnamed(fields: &Value, manifest: &Value) -> Value {
     Value::Object(left)
 }
 
-/// The part of an object that the set names, with what tells the elements of its lists apart.
+/// The part of the object that the set names, including the keys of list elements.
 pub fn extract(object: &Value, fields: &Value) -> Value {
     let Some(tokens) = fields.as_object().filter(|fields| !fields.is_empty()) else {
         return object.clone();
@@ -164,7 +164,7 @@ pub fn extract(object: &Value, fields: &Value) -> Value {
     }
 }
 
-/// Takes what the set names out of an object.
+/// Removes from the object what the set names.
 pub fn remove(object: &mut Value, fields: &Value) {
     let Some(tokens) = fields.as_object() else {
         return;
@@ -191,7 +191,7 @@ pub fn remove(object: &mut Value, fields: &Value) {
     }
 }
 
-/// The places of the set as people write them.
+/// The set as readable paths.
 pub fn paths(fields: &Value) -> Vec<String> {
     let mut paths = vec![];
     note_paths(fields, "", &mut paths);

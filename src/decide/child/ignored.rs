@@ -1,5 +1,5 @@
-//! `ignoreFields`: the places of an object that are others' to say. An element of a list is the same one wherever it stands,
-//! for somebody may have put another before it.
+//! `ignoreFields`: the fields of an object that the form leaves to other managers. An element of a list keeps its identity when
+//! its position changes, because another manager may insert one before it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use crate::decide::child::managers::without_others;
 use crate::decide::child::{elements, secret};
 use crate::decide::shared::path::{Path, unescaped};
 
-/// The resource's manifest without them, as the form says it.
+/// The resource's manifest without its ignored fields.
 pub fn without(resource: &Resource) -> Value {
     let mut object = resource.spec.clone();
     let places = pointers(resource, &object);
@@ -20,9 +20,9 @@ pub fn without(resource: &Resource) -> Value {
     object
 }
 
-/// Puts in their place what the cluster has; absent there, it is left out. What the cluster does not have yet is made as the
-/// resource says. A server-side apply takes away what its owner no longer names, unless it is somebody else's too: that is
-/// left out as well, for to name it is to own it, and each change of theirs would take it from us again.
+/// Replaces each ignored field by its live value, and omits it if the live object lacks it. An element that the live object lacks
+/// gets the form's values. For a server-side apply, also omits what another manager owns: to name a field is to own it, and each
+/// change by the other manager would take it from us again.
 pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
     let desired = object.clone();
     let mut places = pointers(resource, &desired);
@@ -38,7 +38,7 @@ pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
     object.clone_from(&desired);
     blank(object, &places);
     let applies = resource.patch_strategy == PatchStrategy::Apply;
-    // What replaces an object takes the rest away with it.
+    // A replace would remove fields that the manifest omits.
     let replaces = resource.patch_strategy == PatchStrategy::Replace;
     let mut free: BTreeSet<&str> = places.iter().map(String::as_str).collect();
     for pointer in pointers(resource, live) {
@@ -59,7 +59,7 @@ pub fn keep(object: &mut Value, resource: &Resource, live: &Value) {
             Some(Value::Array(_)) => {
                 let own = desired.pointer(&parent_place).and_then(Value::as_array);
                 let own = own.map(Vec::as_slice).unwrap_or_default();
-                // Only what is others' gives way to what is.
+                // Only an ignored element may be replaced by the live one.
                 let is_free = |(i, one): &(usize, &Value)| {
                     let place = format!("{parent_place}/{i}");
                     let same = elements::is_same(one, &value).unwrap_or(true);
@@ -98,7 +98,7 @@ pub fn take_out(object: &mut Value, resource: &Resource) {
     blank(object, &places);
 }
 
-/// Takes the fields out. An element leaves null behind, so that those after it stay where they are.
+/// Removes the fields. An element becomes null, so that the positions of those after it stay valid.
 fn blank(object: &mut Value, places: &[String]) {
     for place in places {
         let Some((parent, token)) = place.rsplit_once('/') else {
@@ -126,7 +126,7 @@ fn purge(object: &mut Value, places: &[String]) {
             lists.entry(list).or_default().insert(i);
         }
     }
-    // What is deepest first: its path leads through the others.
+    // Go deepest first, because a deeper path leads through the outer lists.
     let mut lists: Vec<_> = lists.into_iter().collect();
     lists.sort_by_key(|(list, _)| std::cmp::Reverse(list.matches('/').count()));
     for (list, elements) in lists {
@@ -140,13 +140,13 @@ fn purge(object: &mut Value, places: &[String]) {
     }
 }
 
-/// An object as it is to be and as it is.
+/// An object as the form wants it and as it is in the cluster.
 struct Versions<'a> {
     desired: &'a Value,
-    /// The desired one without what is others' to say.
+    /// `desired` without the ignored fields.
     fixed: &'a Value,
     live: &'a Value,
-    /// What was paired already, by the two lists: many places may lead through one.
+    /// Caches matches by the addresses of both lists: many paths may lead through one list.
     paired: RefCell<BTreeMap<[*const Value; 2], Vec<Option<usize>>>>,
 }
 
@@ -165,8 +165,8 @@ impl Versions<'_> {
         found(pairs)
     }
 
-    /// The place in the desired object of what `pointer` names in the live one. None where there is none, because what is
-    /// around it is not there; `make` says whether that is made.
+    /// The path in the desired object that matches the live path `pointer`. If the desired object lacks a parent of it: None, or
+    /// the path anyway with `make`.
     fn place(&self, pointer: &str, make: bool) -> Option<String> {
         let mut place = String::new();
         let (mut ours, mut fixed) = (Some(self.desired), Some(self.fixed));
@@ -212,7 +212,7 @@ impl Versions<'_> {
                     fixed = fixed.and_then(|fixed| fixed.get(&name));
                     fields.get(&name)
                 }
-                // An element that is others' itself.
+                // The element itself is ignored.
                 Value::Array(_) if tokens.peek().is_none() => return false,
                 Value::Array(list) => {
                     let at: Option<usize> = token.parse().ok();
@@ -337,7 +337,7 @@ mod tests {
             ),
             // One that the form no longer has.
             (one, json!([proxy]), json!([changed, proxy]), json!([proxy])),
-            // One that is still to be made.
+            // An element that does not exist yet.
             (
                 all,
                 json!([app, proxy]),
@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    /// What is ours stays, whatever somebody puts beside it.
+    /// Our elements stay, whatever other managers insert beside them.
     #[test]
     fn an_element_of_others_takes_nobodys_place() {
         let in_list = |list: Value| json!({"spec": {"list": list}});
@@ -451,7 +451,7 @@ mod tests {
             let object = kept(&[path], "apply", in_list(desired), &in_list(live.clone()));
             assert_eq!(object, in_list(expected), "{path} {live}");
         }
-        // What another one applied is not named, so that it can go again.
+        // An element that another manager applied is not named, so that its manager can remove it.
         let path = "$.spec.template.spec.containers[?(@.name=='side')]";
         let (app, side) = (
             json!({"name": "app"}),
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(kept(&live), json!({"spec": {}}));
     }
 
-    /// Without its key an element would be another.
+    /// Without its key, the element would be another one.
     #[test]
     fn a_key_of_an_element_is_always_named() {
         let ports = |port: Value| json!({"spec": {"ports": [{"name": "http", "port": port}]}});

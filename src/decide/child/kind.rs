@@ -22,8 +22,8 @@ impl Kind {
         self.kind == other.kind && self.group() == other.group()
     }
 
-    /// Why no API server can have this kind; in a request's path it would name something else. The texts may be a row's, so
-    /// they are not told.
+    /// Why no API server can have this kind: in the path of a request it would address another resource. The text does not quote
+    /// it, because it may be a row's value.
     pub fn impossible(&self) -> Option<String> {
         let word = |text: &str, more: &str| {
             let fits = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
@@ -42,12 +42,12 @@ impl Kind {
         })
     }
 
-    /// A Job of Kubernetes, which ends, and whose object may go then.
+    /// Whether this is Kubernetes' Job, which completes and may then be deleted.
     pub fn is_job(&self) -> bool {
         (self.group(), self.kind.as_str()) == ("batch", "Job")
     }
 
-    /// What goes for good with an object of this kind.
+    /// What is lost for good if an object of this kind is deleted.
     pub fn holds(&self) -> Option<&'static str> {
         match (self.group(), self.kind.as_str()) {
             ("", "PersistentVolumeClaim") => Some("the data in it"),

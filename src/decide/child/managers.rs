@@ -1,4 +1,4 @@
-//! What field managers own of an object, by its `managedFields`: others, and we.
+//! Which fields of an object lynqgate and other managers own, by its `managedFields`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ pub fn fields_hash(object: &Value) -> String {
     }
 }
 
-/// Whether the object shows that we applied it: it has our label, and the hash of what was applied is there and ours.
+/// Whether the object shows that lynqgate applied it: it has our label, and we own its annotation with the applied hash.
 pub fn is_marked(object: &Value) -> bool {
     let metadata = &object["metadata"];
     let hash = format!("f:{}", names::APPLIED_HASH);
@@ -37,7 +37,7 @@ pub fn is_marked(object: &Value) -> bool {
         && all.any(|fields: Cow<'_, Value>| !fields["f:metadata"]["f:annotations"][&hash].is_null())
 }
 
-/// Of those that a server-side apply owns.
+/// Hash of the fields that lynqgate owns by server-side apply.
 pub fn applied_fields_hash(object: &Value) -> String {
     ours(object, "Apply")
         .next()
@@ -50,7 +50,7 @@ pub fn entries(object: &Value) -> impl Iterator<Item = &Value> {
     managers.into_iter().flatten()
 }
 
-/// What we own of the object's content, whatever we have written it with.
+/// The fields of the object's content that lynqgate owns, by any kind of write.
 pub fn owned(object: &Value) -> Value {
     let mut all = json!({});
     for operation in ["Apply", "Update"] {
@@ -65,8 +65,8 @@ pub fn owned(object: &Value) -> Value {
     all
 }
 
-/// The sets of fields of our own writes by this operation; a status is not of them. What the gate's webhook makes of the partition
-/// counts for the API server as written by whoever sent the write.
+/// Our own sets of fields for this operation, without the status. The API server attributes the partition that our webhook sets
+/// to the sender of the write, so it is left out.
 fn ours<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = Cow<'a, Value>> {
     let ours = entries(object).filter(move |entry| {
         entry["manager"] == names::FIELD_MANAGER
@@ -80,8 +80,8 @@ fn ours<'a>(object: &'a Value, operation: &'a str) -> impl Iterator<Item = Cow<'
     })
 }
 
-/// Without what ties the object to its node: that is written by an update whatever the patchStrategy is, once and not again,
-/// and is looked at for itself. None where that is all.
+/// Without the fields that tie the object to its node, which an update writes only once under any patchStrategy, and which are
+/// checked separately. None if nothing else is left.
 fn of_content(fields: &Value) -> Option<Value> {
     let mut fields = fields.as_object()?.clone();
     if let Some(Value::Object(metadata)) = fields.get_mut("f:metadata") {
@@ -100,7 +100,7 @@ fn of_content(fields: &Value) -> Option<Value> {
     (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
-/// What is there, without what other field managers own of it; None where that is all.
+/// The live value without what other managers own of it; None if nothing is left.
 pub fn without_others(live: &Value, pointer: &str) -> Option<Value> {
     let mut value = live.pointer(pointer)?.clone();
     let parent = pointer
@@ -139,8 +139,7 @@ fn prune(value: &mut Value, fields: &Value) -> bool {
     !of_value.is_empty()
 }
 
-/// What a manager's set of fields has at this place. Nothing at what tells an element of a list from the others: without that it
-/// would be another.
+/// The part of a manager's set at this path. None for the key of a list element, which would be another element without it.
 fn owned_at<'a>(mut fields: &'a Value, mut object: &Value, pointer: &str) -> Option<&'a Value> {
     let mut keys = None;
     for token in pointer.split('/').skip(1) {
@@ -200,7 +199,7 @@ mod tests {
         let merged = ours("Update", plan.clone());
         let mut status = ours("Update", json!({"f:status": {}}));
         status["subresource"] = json!("status");
-        // As the takeover, a change of the deletionPolicy, or an orphan that is found again leave it.
+        // These are left by a takeover, by a change of the deletionPolicy, and by the adoption of an orphan.
         let tied = ours(
             "Update",
             json!({"f:metadata": {

@@ -1,5 +1,5 @@
-//! What is wrong with a manifest by the schema that the API server publishes for its kind (OpenAPI v3): fields that it does not
-//! have, values of another type, and quantities that are none. The API server has the last word: this only finds the place of what it refuses.
+//! Checks a manifest against the OpenAPI v3 schema that the API server publishes for its kind: unknown fields, values of the
+//! wrong type, and invalid quantities. The API server decides what is valid; this module only locates the error.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 use crate::decide::child::Kind;
 use crate::decide::shared::near::did_you_mean;
 
-/// How deep references to other schemas are followed before a value.
+/// The longest chain of references to follow for one value.
 const REFERENCES_MAX: usize = 8;
 
-/// Where in the manifest something is wrong, and what.
+/// An error in the manifest and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub path: String,
@@ -49,7 +49,7 @@ impl<'a> Schemas<'a> {
         })
     }
 
-    /// What a schema refers to, alone or as the only one of `allOf`, and its name; itself without a name where it refers to none.
+    /// Follows `$ref`, direct or as the only item of `allOf`; returns the schema and its name, empty without a reference.
     pub fn resolved(self, schema: &'a Value) -> (&'a Value, &'a str) {
         let (mut schema, mut name) = (schema, "");
         for _ in 0..REFERENCES_MAX {
@@ -68,7 +68,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// In the manifest's own order. `document` is that of the kind's group and version; empty where it does not have the kind.
+/// Errors in the manifest's order; none if `document`, which is for the kind's group and version, lacks the kind.
 pub fn faults(document: &Value, kind: &Kind, manifest: &Value) -> Vec<Fault> {
     let mut faults = vec![];
     let schemas = Schemas::of(document);
@@ -83,7 +83,7 @@ pub fn faults(document: &Value, kind: &Kind, manifest: &Value) -> Vec<Fault> {
     faults
 }
 
-/// What metadata may have. lynqgate makes the metadata of an object from what it knows of it: the rest would be dropped.
+/// The valid fields of metadata. lynqgate builds an object's metadata itself and would drop any other field.
 const METADATA: [&str; 15] = [
     "annotations",
     "creationTimestamp",
@@ -102,7 +102,7 @@ const METADATA: [&str; 15] = [
     "uid",
 ];
 
-/// A field of the manifest's metadata that no object has.
+/// The first unknown field of the manifest's metadata.
 pub fn unknown_metadata(manifest: &Value) -> Option<Fault> {
     let fields = manifest["metadata"].as_object()?;
     let key = fields
@@ -188,7 +188,7 @@ impl<'a> Walk<'a> {
 
     /// The API server does not say which one.
     fn quantity(&mut self, text: &str, path: &str) {
-        // As apimachinery's: a signed number, and a suffix of powers of two, of ten, or an exponent.
+        // apimachinery's rule: a signed number with a binary or decimal suffix or an exponent.
         static QUANTITY: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(
                 r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$",
@@ -203,7 +203,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// That the value has another type than the schema's.
+/// The error if the value's type differs from the schema's.
 fn mismatch(schema: &Value, value: &Value) -> Option<String> {
     let found = match value {
         Value::Null => return None,

@@ -1,5 +1,5 @@
-//! A Secret's `stringData`, which the API server never gives back, as the `data` that it becomes: what is applied as `data` is ours, so
-//! that a key which others change, or which leaves the form, is noticed.
+//! Converts a Secret's `stringData`, which the API server never returns, into `data`. lynqgate owns the keys that it applies as
+//! `data`, so it detects when another manager changes one, or when one leaves the form.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn is_secret(object: &Value) -> bool {
     object["apiVersion"] == "v1" && object["kind"] == "Secret"
 }
 
-/// As Kubernetes does it, `stringData` wins. What is no text stays as it is: the API server refuses it, and names it.
+/// `stringData` wins, as in Kubernetes. A value that is not a string stays, so that the API server rejects it by name.
 pub fn fold(mut object: Value) -> Value {
     if !is_secret(&object) {
         return object;
@@ -55,7 +55,7 @@ pub fn fold_fields(fields: &mut Value, object: &Value) {
     }
 }
 
-/// The object as paths are looked up in it: what is in one of the places is in the other.
+/// The Secret with each key in both `data` and `stringData`, so that a path finds it in either.
 pub fn mirrored(object: &Value) -> Option<Value> {
     let mut all = Map::new();
     for place in PLACES.iter().filter(|_| is_secret(object)) {
@@ -68,7 +68,7 @@ pub fn mirrored(object: &Value) -> Option<Value> {
     (!all.is_empty()).then_some(mirrored)
 }
 
-/// The pointers that a mirrored object has given, as those of the object itself.
+/// Converts pointers into a mirrored object to pointers into the object itself.
 pub fn unmirrored(pointers: Vec<String>, object: &Value) -> Vec<String> {
     let mut all = BTreeSet::new();
     for pointer in pointers {

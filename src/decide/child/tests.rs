@@ -1,8 +1,8 @@
-//! Cases for what is known of an object, and for what is applied.
+//! How an object's digest is read, and what is applied.
 
 use super::*;
 
-/// They would be taken for another path of the API, or for its query.
+/// In a request's path they would address another resource, or start a query.
 #[test]
 fn names_that_no_object_can_have() {
     for (namespace, name, possible) in [

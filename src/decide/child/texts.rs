@@ -1,5 +1,5 @@
-//! Which fields of a kind hold texts, by the schema that the API server publishes. A template may give a number where Kubernetes
-//! wants a text (`value: "{{ .port | int }}"` in an env): the API server would refuse it.
+//! Finds which fields of a kind are strings, from the schema that the API server publishes. A template may give a number where
+//! Kubernetes requires a string (`value: "{{ .port | int }}"` in an env), which the API server would reject.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ pub enum Texts {
 }
 
 impl Texts {
-    /// Those of the kind, by the OpenAPI v3 document of its group and version.
+    /// Reads the OpenAPI v3 document for the kind's group and version.
     pub fn of(document: &Value, kind: &Kind) -> Option<Texts> {
         let schemas = Schemas::of(document)?;
         read(schemas, schemas.of_kind(kind)?, &mut Vec::new())
     }
 
-    /// Whether there is anything to convert. Labels and annotations are rendered as texts.
+    /// Whether there may be anything to convert. Labels and annotations are always rendered as strings.
     pub fn concern(manifest: &Value) -> bool {
         fn has_other(value: &Value) -> bool {
             match value {
@@ -38,7 +38,7 @@ impl Texts {
         fields.any(|(name, value)| name != "metadata" && has_other(value))
     }
 
-    /// Numbers and booleans become texts where the kind has texts.
+    /// Converts numbers and booleans to strings where the kind requires strings.
     pub fn convert(&self, value: &mut Value) {
         match (self, value) {
             (Texts::Text, value @ (Value::Number(_) | Value::Bool(_))) => {
@@ -62,7 +62,7 @@ impl Texts {
     }
 }
 
-/// `above`: the names of the schemas that this one is within. One within itself ends there.
+/// `above`: the names of the enclosing schemas. Recursion into one of them stops.
 fn read<'a>(schemas: Schemas<'a>, schema: &'a Value, above: &mut Vec<&'a str>) -> Option<Texts> {
     let (schema, name) = schemas.resolved(schema);
     if name.is_empty() {
@@ -82,7 +82,7 @@ fn of_parts<'a>(
     schema: &'a Value,
     above: &mut Vec<&'a str>,
 ) -> Option<Texts> {
-    // What may be a text or a number (ports, quantities) has no single type, and is taken as either.
+    // A field that accepts a string or a number (ports, quantities) has no single type, and is left alone.
     if schema["type"] == "string" {
         return Some(Texts::Text);
     }

@@ -1,5 +1,5 @@
-//! How an object is tied to its node: by an owner reference where the garbage collector may have it, else by labels; and
-//! the annotation that says what becomes of it when the tie ends. Knows nothing of the rest of the object.
+//! Ties an object to its node: by an owner reference if the garbage collector may delete the object, otherwise by labels. An
+//! annotation holds the deletion policy for when the node is deleted. Knows nothing else of the object.
 
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,7 @@ impl Tie<'_> {
         })
     }
 
-    /// Adds the tie to metadata that is to be applied.
+    /// Adds the tie to the metadata of a manifest.
     pub fn add_to(
         &self,
         metadata: &mut Map<String, Value>,
@@ -63,8 +63,8 @@ impl Tie<'_> {
         }
     }
 
-    /// The patch after which the object is tied so, and no longer in another way or an orphan; None where it is. References
-    /// of other owners stay.
+    /// The patch that ties the object in this way, and removes any other tie and the orphan marks; None if nothing changes. Owner
+    /// references of others stay.
     pub fn mend(&self, object: &Value) -> Option<Value> {
         let metadata = &object["metadata"];
         let wanted = self.by_reference().then(|| self.reference());
@@ -124,7 +124,7 @@ impl Tie<'_> {
     }
 }
 
-/// The patch that ends the tie to the node and leaves the object behind, marked as an orphan.
+/// The patch that unties the object from its node and marks it as an orphan.
 pub fn orphan(object: &Value, (node, node_uid): (&NodeKey, &str), at: &str, why: &str) -> Value {
     let metadata = &object["metadata"];
     let mut labels: Map<String, Value> = LABELS
@@ -146,7 +146,7 @@ pub fn orphan(object: &Value, (node, node_uid): (&NodeKey, &str), at: &str, why:
     patch
 }
 
-/// All owner references with this one for the node, or none; nothing where they are so.
+/// All owner references, with or without the node's as `wanted`; None if nothing changes.
 fn references(metadata: &Value, node_uid: &str, wanted: Option<Value>) -> Option<Vec<Value>> {
     let present = metadata["ownerReferences"].as_array();
     let (ours, mut others): (Vec<Value>, Vec<Value>) = present
@@ -170,7 +170,7 @@ mod tests {
         NodeKey::new("tenants", "acme-web")
     }
 
-    /// What a merge patch of metadata makes of the object.
+    /// The object after a merge patch of its metadata.
     fn patched(object: &Value, patch: &Value) -> Value {
         let mut object = object.clone();
         json_patch::merge(&mut object, patch);
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Else the garbage collector takes what was to stay.
+    /// Otherwise the garbage collector would delete a retained object.
     #[test]
     fn an_orphan_has_neither_owner_reference_nor_labels_of_the_node() {
         let node = node();

@@ -1,4 +1,4 @@
-//! The nodes that the rows of one form ask for, as the hub loop planned them last, beside the nodes that there are.
+//! The nodes that the rows of one form require, as the hub loop last planned them, compared with the existing nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use crate::decide::node::digest::NodeDigest;
 pub struct Desired {
     /// By name.
     wanted: BTreeMap<Arc<str>, Wanted>,
-    /// Nodes that were there and that no row asks for, and what they held: their rows are skipped, or they are to go.
+    /// Nodes that exist without a row, with their rendered hashes: their rows are skipped, or they wait for their deletion.
     others: BTreeMap<Arc<str>, Option<Arc<str>>>,
 }
 
-/// What one node is to be.
+/// The desired state of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    /// What the hub rendered for it, as the node's annotation has it; None where that did not work.
+    /// The hash that the hub rendered, as in the node's annotation; None if rendering failed.
     pub rendered_hash: Option<Arc<str>>,
-    /// The group of the form's order whose condition its row meets.
+    /// The group of the form's order for the row.
     pub group: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// No row asks for it, and it is being deleted.
+    /// The node is being deleted, and no row requires it.
     fn goes_for_good(self) -> bool {
         self.is_deleting && !self.is_wanted
     }
@@ -50,13 +50,12 @@ impl Standing {
     }
 }
 
-/// What there is not.
+/// Nodes that are missing or outdated.
 #[derive(Debug, Default, PartialEq)]
 pub struct Lack {
-    /// Nodes that hold something else than was rendered last, that no sync has seen yet, or that are being deleted and will be
-    /// made anew.
+    /// Nodes that differ from the last rendering, that no sync has seen yet, or that are being deleted and will be recreated.
     pub unwritten: BTreeSet<Arc<str>>,
-    /// Nodes that are not there, and the groups of their rows.
+    /// Nodes that do not exist, with the groups of their rows.
     pub absent: BTreeMap<Arc<str>, Option<usize>>,
 }
 
@@ -65,7 +64,7 @@ impl Desired {
         self.wanted.insert(name, wanted);
     }
 
-    /// A node that the sync sees; it counts for as long as no row asks for it.
+    /// Records an existing node that no row requires.
     pub fn note_seen(&mut self, node: &NodeDigest) {
         if !self.wanted.contains_key(&node.key.name) {
             let held = node.rendered_hash.as_deref().map(Arc::from);
@@ -78,12 +77,12 @@ impl Desired {
         self.others.contains_key(name)
     }
 
-    /// The group of the node's row, where a row asks for the node. The node itself tells it only once it is written.
+    /// The group of the node's row, if a row requires the node. The node itself has it only once it is written.
     pub fn group_of(&self, name: &str) -> Option<Option<usize>> {
         Some(self.wanted.get(name)?.group)
     }
 
-    /// How many nodes the rows ask for.
+    /// The number of nodes that the rows require.
     pub fn count(&self) -> usize {
         self.wanted.len()
     }
@@ -94,7 +93,7 @@ impl Desired {
         self.holds_else(node, self.wanted.get(&node.key.name))
     }
 
-    /// `wanted`: what the node is to be.
+    /// `wanted`: the node's desired state.
     fn holds_else(&self, node: &NodeDigest, wanted: Option<&Wanted>) -> bool {
         match wanted {
             Some(wanted) => wanted.rendered_hash.is_some() && !wanted.is_held_by(node),
@@ -126,8 +125,7 @@ impl Desired {
         there < self.wanted.len()
     }
 
-    /// `nodes`: those of the form, in the order of their names. `unwritten`: those of them, and of the ones that are wanted, that
-    /// the last sync could not write.
+    /// `nodes`: the form's nodes, by name. `unwritten`: the nodes, existing or required, that the last sync could not write.
     pub fn lack<'a>(
         &self,
         nodes: impl Iterator<Item = (&'a Arc<str>, Standing)> + Clone,
@@ -140,7 +138,7 @@ impl Desired {
         let mut behind: BTreeSet<Arc<str>> = behind.map(|(name, _)| name.clone()).collect();
         let there = nodes.clone().filter(|(_, standing)| standing.is_wanted);
         let mut absent = BTreeMap::new();
-        // As a rule all of them are there, and the names need not be compared.
+        // Usually all exist, so that the names need no comparison.
         if there.count() < self.wanted.len() {
             let mut there = nodes.map(|(name, _)| name).peekable();
             for (name, wanted) in &self.wanted {

@@ -1,13 +1,13 @@
-//! What is wrong with some of many things, put together by cause: a thousand rows with one fault are one sentence.
+//! Groups problems by cause: a thousand rows with one fault make one sentence.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Names that are shown of one cause, and causes that are shown; the rest is counted.
+/// How many names of one cause, and how many causes, a message shows; it only counts the others.
 const NAMES_MAX: usize = 5;
 const CAUSES_MAX: usize = 10;
 
-/// What a finding is about.
+/// The object of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     Row,
@@ -25,20 +25,20 @@ impl Subject {
     }
 }
 
-/// In an order that does not depend on the order in which they were found, so that a message changes only with them.
+/// Sorted, so that a message changes only when the findings change, not with their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     by_cause: BTreeMap<(Subject, String), BTreeSet<String>>,
 }
 
 impl Findings {
-    /// `cause` says what is wrong and what to do, and names nothing that differs from one thing to the next.
+    /// `cause` says what is wrong and what to do. It must contain nothing that differs between two objects.
     pub fn add(&mut self, subject: Subject, name: impl Into<String>, cause: impl Into<String>) {
         let names = self.by_cause.entry((subject, cause.into())).or_default();
         names.insert(name.into());
     }
 
-    /// One for each cause: what is wrong with which.
+    /// One sentence for each cause, with the objects that it affects.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
         let shown = self.by_cause.iter().take(CAUSES_MAX);
         shown.map(|((subject, cause), names)| {

@@ -1,5 +1,5 @@
-//! Where hubs may connect: what `--allow-datasource-hosts` lists, or, without it, any host that is neither link-local nor the API
-//! server. Judges names and addresses; looks none up.
+//! The hosts to which hubs may connect: those in `--allow-datasource-hosts`, or without it, any host except link-local addresses
+//! and the API server. Checks names and addresses, but resolves none.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +17,9 @@ pub enum Listed {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
-    /// Empty where the flag was not given.
+    /// Empty if the flag is not set.
     pub listed: Vec<Listed>,
-    /// Where the API server is reached.
+    /// The addresses of the API server.
     pub api_server: Vec<SocketAddr>,
 }
 
@@ -56,7 +56,7 @@ impl Listed {
 }
 
 impl Hosts {
-    /// What can be said before the name is looked up.
+    /// Checks what is known before the name is resolved.
     pub fn forbids_name(&self, host: &str, port: u16) -> Option<Forbidden> {
         if let Ok(address) = host.parse() {
             return self.forbids(host, SocketAddr::new(address, port));
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Before it is looked up, only what no address could mend is refused.
+    /// Before the lookup, only a name is rejected that no listed address could allow.
     #[test]
     fn a_name_is_refused_where_no_address_could_be_listed() {
         use Forbidden::*;

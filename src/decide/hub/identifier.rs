@@ -1,4 +1,4 @@
-//! Names of tables and columns on their way into a statement: every one is quoted, and what is no name is refused.
+//! Quotes the names of tables and columns for a statement, and rejects texts that are not names.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub static MYSQL: Quoting = Quoting {
     forms: "write `table` or `database.table`",
 };
 
-/// A longer name the server would cut, and might find another's.
+/// The server would truncate a longer name, and might then find another one.
 pub static POSTGRESQL: Quoting = Quoting {
     mark: '"',
     length: str::len,
@@ -34,7 +34,7 @@ pub struct Quoting {
     pub length: fn(&str) -> usize,
     pub length_max: usize,
     pub too_long: &'static str,
-    /// What a table may be written as.
+    /// The allowed spellings of a table, for messages.
     pub forms: &'static str,
 }
 
@@ -92,7 +92,7 @@ impl Quoting {
     }
 }
 
-/// A table or view, where the connection looks for it or in a schema that is named.
+/// A table or view, in the connection's default schema or in a named one.
 #[derive(Debug, Clone)]
 pub struct Table {
     pub schema: Option<String>,
@@ -101,8 +101,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// `table`, `schema.table`, or either part in quotes (Lynq's users had to write those around some names).
-    /// Everything else is one identifier or none: no text gets into the statement unquoted.
+    /// Parses `table`, `schema.table`, or the same with quoted parts (Lynq required quotes around some names). Any other text is
+    /// one identifier or invalid, so that no text gets into a statement unquoted.
     pub fn parse(text: &str, quoting: &'static Quoting) -> Result<Self, InvalidName> {
         let invalid = |why| InvalidName {
             what: "table",
@@ -130,7 +130,7 @@ impl Table {
         }
     }
 
-    /// As it stands in a statement.
+    /// The quoted form for a statement.
     pub fn quoted(&self) -> String {
         let name = self.quoting.quote(&self.name);
         match &self.schema {

@@ -1,5 +1,5 @@
-//! A form rendered for one row: every text of it once, by the hub. What comes out is resolved content; the values of a
-//! row are never parsed as templates.
+//! Renders a form for one row: the hub renders each text once. The result is resolved content; a row's values are never parsed as
+//! templates.
 
 mod hints;
 pub mod namespaces;
@@ -26,14 +26,14 @@ use crate::decide::template::{
 use hints::hinted;
 use tree::Tree;
 
-/// A form whose templates are parsed; rendered for thousands of rows.
+/// A form with parsed templates, to be rendered for thousands of rows.
 pub struct CompiledForm {
     hash: Arc<str>,
-    /// Name of the array, and the resource.
+    /// Each resource with the name of its array.
     resources: Vec<(&'static str, CompiledResource)>,
     /// The groups of the order that go by the row: number and condition.
     groups: Vec<(usize, Template)>,
-    /// The variables that tell the domains of its rollout apart.
+    /// The variables that define the rollout's domains.
     domains: Vec<String>,
     allowed_namespaces: Vec<String>,
     /// The operator's own namespace, where it is known.
@@ -41,9 +41,9 @@ pub struct CompiledForm {
 }
 
 struct CompiledResource {
-    /// A hash of everything but the row that it is rendered from.
+    /// Hash of everything from which the resource is rendered, except the row.
     source: String,
-    /// Everything that is not a template.
+    /// Everything except the templates.
     fixed: Resource,
     name: Template,
     namespace: Template,
@@ -52,16 +52,16 @@ struct CompiledResource {
     spec: Tree,
     /// A template, and so a row, says what its name is.
     name_is_chosen: bool,
-    /// The same of the namespace that it goes to.
+    /// A template, and so a row, determines the namespace.
     namespace_is_chosen: bool,
-    /// What that template itself says of it.
+    /// The pattern of the namespace's template.
     namespace_pattern: Option<String>,
 }
 
 /// Why a form cannot be rendered for any row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
-    /// In Lynq's words.
+    /// Worded as in Lynq.
     #[error("template validation failed: invalid {field} in resource '{id}': {message}")]
     Template {
         id: String,
@@ -72,10 +72,10 @@ pub enum FormError {
     Order { group: String, message: String },
     #[error("rollout.order: two groups have the name {0:?}; give each its own")]
     SameGroup(String),
-    /// In Lynq's words.
+    /// Worded as in Lynq.
     #[error("{0}")]
     Graph(String),
-    /// In Lynq's words.
+    /// Worded as in Lynq.
     #[error(
         "ignoreFields validation failed: invalid ignoreFields in resource '{id}': invalid JSONPath {path:?}: {why}"
     )]
@@ -95,16 +95,16 @@ pub enum FormError {
     Incomplete { id: String, field: &'static str },
 }
 
-/// A form's resources with their templates filled in, or why one cannot be; in the form's order.
+/// A form's resources with rendered templates, each one or its error, in the form's order.
 pub struct Filled(Vec<Result<Resource, String>>);
 
-/// What a row brings to its templates.
+/// The inputs of a rendering for one row.
 #[derive(Clone, Copy)]
 pub struct RowInputs<'a> {
     pub hub: &'a str,
     pub form: &'a str,
     pub row: &'a Row,
-    /// What `now` gives.
+    /// The result of the function `now`.
     pub first_seen: Timestamp,
     pub seed: [u8; 32],
 }
@@ -167,7 +167,7 @@ impl CompiledForm {
         })
     }
 
-    /// The same, whose templates do not lead into the operator's own namespace.
+    /// The same form, whose templates must not select the operator's own namespace.
     pub fn sparing(self, own_namespace: &str) -> Self {
         CompiledForm {
             own_namespace: own_namespace.to_owned(),
@@ -180,13 +180,13 @@ impl CompiledForm {
         &self.hash
     }
 
-    /// What the templates of a row's resources give.
+    /// Renders the templates of all resources for a row.
     pub fn fill(&self, inputs: &RowInputs) -> Filled {
         self.fill_all(inputs, |_| None)
     }
 
-    /// The same for a row whose templates of another form are filled already. A resource that both forms have is taken from there, but
-    /// not its error: the other form's templates together may have used up what a row may use.
+    /// As `fill`, for a row that another form has already rendered: reuses the resources that both forms have, but not their
+    /// errors, because the other form's templates together may have exhausted the row's budget.
     pub fn fill_like(
         &self,
         inputs: &RowInputs,
@@ -212,13 +212,13 @@ impl CompiledForm {
         Filled(self.resources.iter().map(fill).collect())
     }
 
-    /// The resource arrays, and the resources that did not render: id and why. Those are in the content too, without a
-    /// manifest, so that nobody takes them for deleted.
+    /// The resource arrays, and the ids and errors of resources that did not render. The content keeps those without a manifest,
+    /// so that they do not count as deleted.
     pub fn render(&self, inputs: &RowInputs) -> (Value, Vec<(String, String)>) {
         self.finish(inputs, self.fill(inputs))
     }
 
-    /// The second half of [`render`](Self::render): whether each resource may be where its templates say.
+    /// The second half of [`render`](Self::render): checks that each resource may have the name and namespace from its templates.
     pub fn finish(&self, inputs: &RowInputs, filled: Filled) -> (Value, Vec<(String, String)>) {
         let Filled(rendered) = filled;
         let (mut arrays, mut errors) = (Map::new(), vec![]);
@@ -270,14 +270,14 @@ impl CompiledForm {
         (Value::Object(arrays), errors)
     }
 
-    /// What everybody may read of a text that a resource was rendered to.
+    /// The part of a rendered text that every reader may see.
     pub fn shown(&self, id: &str, inputs: &RowInputs, value: &str) -> String {
         let mut all = self.resources.iter().map(|(_, resource)| resource);
         let resource = all.find(|resource| resource.fixed.id == id);
         resource.map_or_else(String::new, |resource| resource.shown(inputs, value))
     }
 
-    /// By what the namespaces imply; what the form itself says was looked at when it was compiled.
+    /// Checks dependencies that follow from the rendered namespaces. `parse` has checked the form's own.
     fn is_circular(&self, rendered: &[Result<Resource, String>]) -> bool {
         let all = self.resources.iter().zip(rendered);
         let all = all.map(|((_, compiled), rendered)| rendered.as_ref().unwrap_or(&compiled.fixed));
@@ -286,7 +286,7 @@ impl CompiledForm {
     }
 }
 
-/// The manifest, which is most of it, is moved and not copied.
+/// Moves the manifest, which is the largest part, instead of copying it.
 fn as_json(mut resource: Resource) -> Value {
     let manifest = std::mem::take(&mut resource.spec);
     let mut json = json!(resource);
@@ -308,8 +308,8 @@ const CREATED_TOO_LATE: &str = "targetNamespace: the resource that creates this 
                                 of dependIds, or list the namespace in allowedNamespaces";
 
 impl CompiledForm {
-    /// The first group of the order whose condition the row meets; and a condition that is neither true nor false for it, which
-    /// counts as false.
+    /// The first group of the order whose condition the row meets. Also returns a condition that is neither true nor false for
+    /// the row, which counts as false.
     pub fn group(&self, inputs: &RowInputs) -> Result<(Option<usize>, Option<String>), String> {
         if self.groups.is_empty() {
             return Ok((None, None));
@@ -330,7 +330,7 @@ impl CompiledForm {
         Ok((None, odd))
     }
 
-    /// The row's value of each variable that tells the domains of the rollout apart.
+    /// The row's value of each variable that defines the rollout's domains.
     pub fn domains(&self, inputs: &RowInputs) -> Result<BTreeMap<String, String>, String> {
         if self.domains.is_empty() {
             return Ok(BTreeMap::new());
@@ -347,8 +347,8 @@ impl CompiledForm {
     }
 }
 
-/// A single text as Lynq renders it when it applies a resource, or why not, in words that everybody may read. What `now` and random
-/// functions gave nobody knows any more.
+/// Renders one text as Lynq does when it applies a resource; an error contains only words that every reader may see. Lynq's
+/// results of `now` and random functions are lost.
 pub fn text_as_lynq(inputs: &RowInputs, field: &str, text: &str) -> Result<String, String> {
     let row = Inputs::new(&variables(inputs), None, LIMITS);
     let template = Template::parse(Engine::Go, inputs.form, text);
@@ -357,8 +357,8 @@ pub fn text_as_lynq(inputs: &RowInputs, field: &str, text: &str) -> Result<Strin
     rendered.map(Rendered::into_text)
 }
 
-/// As Lynq has them when it renders manifests: `hostOrUrl` falls back on the uid, and a row may overrule all but the
-/// hub's and the form's name.
+/// The variables that Lynq has when it renders manifests: `hostOrUrl` defaults to the uid, and a row can override all except the
+/// names of the hub and the form.
 fn variables(inputs: &RowInputs) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::from([("uid".to_owned(), inputs.row.uid.clone())]);
     let of_row = inputs.row.variables.iter();
@@ -387,13 +387,12 @@ fn host_of(url: &str) -> String {
     rendered.map(Rendered::into_text).unwrap_or_default()
 }
 
-/// Whether rows, or the hour, may have a say in this text, whatever the engine: what marks a template of Go's marks one of
-/// Jinja's too.
+/// Whether the text may be a template in either engine: Go's markers also start Jinja templates.
 pub fn is_template(text: &str) -> bool {
     Engine::Jinja.has_template(text)
 }
 
-/// What no API server needs to be asked: that the object has a kind and a name, and is no other resource's too.
+/// Checks without the API server that the object has a kind and a name, and that no other resource has the same object.
 fn complete(
     resource: Resource,
     objects: &mut BTreeSet<[String; 4]>,
@@ -550,7 +549,7 @@ impl CompiledResource {
         public::shown(value, &known)
     }
 
-    /// What the form itself says where a value may be refused.
+    /// The form's own texts in fields whose value may be rejected.
     fn said(&self) -> impl Iterator<Item = &str> {
         let templates = [&self.name, &self.namespace].into_iter();
         let templates = templates.chain(self.labels.values()).map(Template::text);

@@ -1,8 +1,8 @@
-//! From the rows of a data source to the instances that should exist. Pure: it reads no database, knows no
-//! cluster, and never picks a winner between rows that contradict each other.
+//! From a data source's rows to the instances that should exist. Pure: it reads no database, knows no cluster, and never picks a
+//! winner between contradictory rows.
 //!
-//! Bad input costs the row its update, never its node: what is skipped is named with a reason, and the uids that
-//! a skipped row may stand for are `protected`, so that nobody deletes their nodes.
+//! Bad input never deletes a node, it only keeps its row from being updated. A skipped row is reported with a reason, and the
+//! uids that it may mean are `protected` from deletion.
 
 pub mod activity;
 pub mod guard;
@@ -22,7 +22,7 @@ use activity::{Activity, Words};
 
 pub use reason::{SkipReason, SkippedRow};
 
-/// Rows that may get a node, of one result. More are not kept in memory: the sync fails.
+/// The most rows of one result that may get a node. With more, the sync fails, so that memory stays bounded.
 pub const ROWS_MAX: u64 = 100_000;
 
 /// Longest text of one column of an active row, in bytes. A node's whole content may be 600 KiB.
@@ -34,9 +34,9 @@ pub struct Columns {
     pub uid: String,
     pub activate: String,
     pub host_or_url: Option<String>,
-    /// Template variable to column. None has the name of a variable that the hub gives anyway.
+    /// The column of each template variable. None has the name of a variable that every row has.
     pub extra: BTreeMap<String, String>,
-    /// What the column `activate` may say.
+    /// The meaning of the words in the column `activate`.
     pub words: Words,
 }
 
@@ -44,7 +44,7 @@ pub struct Columns {
 const OF_EVERY_ROW: [&str; 4] = ["uid", "activate", "host", "hostOrUrl"];
 
 impl Columns {
-    /// Fails where the hub leaves open which column a variable comes from, or whether a row is active.
+    /// Fails if the hub maps a variable that every row has anyway, or if a word means both active and inactive.
     pub fn of(hub: &HubSpec) -> Result<Self, String> {
         let mut shadows = hub.extra_value_mappings.keys();
         if let Some(name) = shadows.find(|name| OF_EVERY_ROW.contains(&name.as_str())) {
@@ -131,7 +131,7 @@ impl Row {
     }
 }
 
-/// What a complete result means.
+/// The meaning of a complete result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rows {
     pub read: RowCount,
@@ -139,7 +139,7 @@ pub struct Rows {
     pub rows: BTreeMap<String, Row>,
     /// Uids of active rows that are not kept: nothing is to be rendered from them.
     pub settled: BTreeSet<String>,
-    /// How many rows are switched off.
+    /// The number of inactive rows.
     pub inactive: u64,
     /// Rows that are not switched off and cannot be used, by row number.
     pub skipped: Vec<SkippedRow>,
@@ -156,7 +156,7 @@ impl Rows {
     }
 }
 
-/// A result of which nothing may be kept.
+/// A result that must be dropped as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "too many rows: more than {ROWS_MAX} are active or undecided. Nothing was changed. Correct the table, or read a view that has fewer \
@@ -172,13 +172,13 @@ pub struct Collector {
     layout: Layout,
     active: BTreeMap<String, Vec<Candidate>>,
     inactive: u64,
-    /// Rows that are not switched off.
+    /// The number of rows that are not inactive.
     kept: u64,
     skipped: Vec<SkippedRow>,
     unidentified: u64,
 }
 
-/// The row of a uid that is not switched off, before it is known whether others claim the same uid.
+/// A row that is not inactive, until all rows are read: another may have the same uid.
 #[derive(Debug)]
 struct Candidate {
     number: u64,
@@ -186,11 +186,11 @@ struct Candidate {
     row: Result<Kept, SkipReason>,
 }
 
-/// What is kept of a row.
+/// The part of a row that is kept.
 #[derive(Debug)]
 enum Kept {
     Row(Row),
-    /// Its uid.
+    /// The uid of a settled row.
     Settled(String),
 }
 
@@ -210,7 +210,7 @@ impl Collector {
         self.push_unless(&|_| false, raw);
     }
 
-    /// Of a row that is settled only the uid is kept.
+    /// Keeps only the uid of a settled row.
     pub fn push_unless(&mut self, is_settled: &dyn Fn(&Row) -> bool, raw: RawRow) {
         let activate = raw.value(self.layout.activate).unwrap_or_default();
         let activity = self.layout.words.judge(activate);
@@ -300,7 +300,7 @@ impl RawRow {
     }
 }
 
-/// Where in a [`RawRow`] each variable stands.
+/// The index in a [`RawRow`] of each variable.
 #[derive(Debug)]
 struct Layout {
     uid: usize,

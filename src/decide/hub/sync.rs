@@ -1,4 +1,4 @@
-//! One sync of a hub: which nodes are written, which go, and what is said about the rows that cannot be used.
+//! One sync of a hub: which nodes to write and delete, and what to report about unusable rows.
 
 mod lookup;
 mod settled;
@@ -28,7 +28,7 @@ use crate::decide::rollout::{Live, Way};
 use crate::decide::shared::content;
 use crate::decide::shared::parallel;
 
-/// The hub, as far as a sync needs it.
+/// The parts of the hub that a sync needs.
 #[derive(Clone, Debug)]
 pub struct Hub {
     pub namespace: String,
@@ -41,19 +41,19 @@ pub struct Hub {
     pub seed: [u8; 32],
 }
 
-/// What the hub says about many nodes at once.
+/// The hub's limit for deletions or creations in one sync.
 #[derive(Clone, Debug, Default)]
 pub struct Allowance {
-    /// Of `spec.guard`.
+    /// The limit in `spec.guard`.
     pub max: Option<Skew>,
-    /// The annotation that confirms more.
+    /// The annotation that confirms a number above the limit.
     pub confirmation: Option<String>,
 }
 
 impl Allowance {
     /// Why so many of them wait, if they do.
     pub fn held(&self, direction: Direction, existing: usize, count: usize) -> Option<Held> {
-        // Unlike a window it has no upper limit.
+        // Unlike a window, it may be any number.
         let max = self.max.map(|max| match max {
             Skew::Count(count) => count.into(),
             Skew::Percent(percent) => (existing as u64 * u64::from(percent) / 100).max(1),
@@ -72,7 +72,7 @@ impl Allowance {
     }
 }
 
-/// What a hub allows of deletions, and of creations. `annotation`: of the hub.
+/// What a hub allows of deletions, and of creations. `annotation` reads the hub's annotations.
 pub fn allowances(
     spec: &HubSpec,
     annotation: &dyn Fn(&str) -> Option<String>,
@@ -91,7 +91,7 @@ pub fn allowances(
     (deletions, creations)
 }
 
-/// Changes exactly when the hub would make other rows of what is in its source.
+/// Changes if and only if the hub would derive other rows from its source.
 pub fn rows_hash(spec: &HubSpec) -> String {
     let source = Source {
         sync_interval: String::new(),
@@ -109,7 +109,7 @@ pub fn rows_hash(spec: &HubSpec) -> String {
     content::hash_value(&json!(makes))
 }
 
-/// What every node is labelled with.
+/// The labels of every node.
 pub fn labels(hub: &str, uid: &str) -> BTreeMap<String, String> {
     let labels = [(names::LABEL_HUB, hub), (names::LABEL_UID, uid)];
     let owned = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -128,20 +128,20 @@ pub struct Form {
     pub compiled: Arc<CompiledForm>,
 }
 
-/// What was rendered before, by the node's name.
+/// Earlier renderings, by the node's name.
 pub type Rendered = BTreeMap<Arc<str>, Arc<CachedRendering>>;
 
-/// One rendering that need not be done again.
+/// A rendering that can be reused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CachedRendering {
     source: RenderedFrom,
-    /// What came out.
+    /// The result.
     wanted: Wanted,
-    /// Resources that did not render, and why.
+    /// Ids and errors of resources that did not render.
     errors: Vec<(String, String)>,
 }
 
-/// What a rendering was made from.
+/// The inputs of a rendering.
 #[derive(Clone, Debug, PartialEq)]
 struct RenderedFrom {
     form: Arc<str>,
@@ -164,7 +164,7 @@ impl CachedRendering {
     }
 }
 
-/// What nodes are rendered from.
+/// The inputs from which nodes are rendered.
 #[derive(Clone)]
 pub struct RenderSource {
     pub hub: Hub,
@@ -191,7 +191,7 @@ impl RenderSource {
     }
 }
 
-/// What one sync sees.
+/// The inputs of one sync.
 #[derive(Clone, Copy)]
 pub struct SyncInputs<'a> {
     pub source: &'a RenderSource,
@@ -199,7 +199,7 @@ pub struct SyncInputs<'a> {
     pub broken_forms: &'a BTreeSet<String>,
     /// The hub's nodes.
     pub nodes: &'a [Arc<NodeDigest>],
-    /// The hub of a node of this name, where that is another one.
+    /// The hub of the node with this key, if it is another hub.
     pub foreign: &'a (dyn Fn(&NodeKey) -> Option<String> + Sync),
     /// The hub of a form of this name, where that is another one.
     pub moved: &'a (dyn Fn(&str) -> Option<String> + Sync),
@@ -213,13 +213,13 @@ pub struct NodeWrite {
     pub name: Arc<str>,
     pub form: String,
     pub uid: String,
-    /// The node is not there yet.
+    /// The node does not exist yet.
     pub makes: bool,
-    /// What lets it go with the write itself, if something does.
+    /// The reason why the write also releases the node, if it does.
     pub way: Option<Way>,
-    /// It is only to wait for its release, and nothing of it is broken.
+    /// The node only waits for its release, and is not broken.
     pub waits: bool,
-    /// How that is said to the gate.
+    /// The annotation that tells the gate to release it.
     marker: Option<String>,
     group: Option<usize>,
     first_seen: String,
@@ -230,28 +230,28 @@ pub struct NodeWrite {
 pub struct NodeDeletion {
     pub name: Arc<str>,
     pub uid: String,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// In their turn: what waits for a correction, then what goes live with its write, then what is released first.
+    /// In order: nodes that need a correction, then nodes that the write releases, then the others in the order of their release.
     pub writes: Vec<NodeWrite>,
     pub deletes: Vec<NodeDeletion>,
     /// Deletions that wait for the user.
     pub held: Option<Held>,
     /// Creations that wait for the user.
     pub creations_held: Option<Held>,
-    /// The nodes that there should be, by form.
+    /// The required nodes, by form.
     pub desired: BTreeMap<String, Arc<Desired>>,
-    /// Rows that are left out, of all forms or of one, and nodes that are somebody else's.
+    /// Skipped rows, of all forms or of one, and nodes that belong to others.
     pub skipped: Findings,
     /// Resources and nodes that did not render.
     pub render_errors: Findings,
     pub rendered: Rendered,
-    /// Form and name of each node that the newest content of its form is not written to: it is too large, or the row is
-    /// skipped and an older form made what is there.
+    /// Form and name of each node that does not get the newest content of its form: the content is too large, or the row is
+    /// skipped and the node still has the content of an older form.
     pub unwritten: BTreeSet<(String, Arc<str>)>,
     /// A row that was settled when it was read is not any more: the rows are to be read again.
     pub reread: bool,
@@ -265,7 +265,7 @@ impl Plan {
         }
     }
 
-    /// Returns what the node is to be; None where it cannot be written.
+    /// Returns the node's desired state; None if the node cannot be written.
     fn take(&mut self, target: &RowNode, rendering: RowRendering) -> Option<Wanted> {
         let name = &target.key.name;
         self.complain(name, &rendering.errors);
@@ -326,7 +326,7 @@ fn plan_form(
 ) -> Desired {
     let mut desired = Desired::default();
     let mut targets = vec![];
-    // Where its row's own condition fails, it is as if it were to go first.
+    // If the condition fails for its row, treat the node as part of the first group.
     let unrendered = |row| Wanted {
         rendered_hash: None,
         group: form
@@ -373,7 +373,7 @@ fn plan_form(
     desired
 }
 
-/// What waits for a correction comes first, then what goes live with its write, then what is released first.
+/// Nodes that need a correction first, then nodes that the write releases, then the others in the order of their release.
 fn sort(seen: &SyncInputs, writes: &mut [NodeWrite], lookup: &Lookup) {
     writes.sort_by(|a, b| Natural(&a.name).cmp(&Natural(&b.name)));
     writes.sort_by_cached_key(|write| {
@@ -418,7 +418,7 @@ fn plan_deletions(seen: &SyncInputs, plan: &mut Plan) {
     }
 }
 
-/// Why the row's node is not written: another hub, form or row has the node of its name.
+/// Why the row's node is not written: the existing node of this name belongs to another hub, form or row.
 fn taken(
     hub: &Hub,
     foreign: Option<String>,
@@ -446,7 +446,7 @@ fn taken(
     })
 }
 
-/// What is not rendered now, and stays, is remembered for what it was rendered from.
+/// Keeps the earlier rendering of a node that is not rendered now and stays.
 fn keep(seen: &SyncInputs, plan: &mut Plan, node: &NodeDigest) {
     let name = &node.key.name;
     if plan.rendered.contains_key(name) {
@@ -456,9 +456,9 @@ fn keep(seen: &SyncInputs, plan: &mut Plan, node: &NodeDigest) {
         return;
     };
     let known = seen.rendered.get(name);
-    // What is to go, and may not yet or does not, stays behind what the form says now.
+    // A node that is to be deleted, but may not be or does not go yet, stays behind the form.
     let is_current = match known {
-        // Somebody else may have written another version to it since.
+        // Another writer may have changed the node since.
         Some(known) => known.is_of(form) && known.wanted.is_held_by(node),
         None => form.all_written && !is_gone(seen, node),
     };
@@ -498,9 +498,9 @@ fn has_form(seen: &SyncInputs, node: &NodeDigest) -> bool {
 /// The rendering of one row by one form. It needs no other row, so rows are rendered in parallel.
 struct RowRendering {
     errors: Vec<(String, String)>,
-    /// Or why the node cannot be written: its content is too large, or nobody can tell whose turn it is.
+    /// The error says why the node cannot be written: its content is too large, or its group is not known.
     node: Result<Arc<CachedRendering>, String>,
-    /// None where the node has it already.
+    /// None if the node already has it.
     write: Option<NodeWrite>,
 }
 
@@ -534,7 +534,7 @@ impl RowRendering {
         let inputs = seen.source.inputs(form_name, row, first);
         let (content, errors) = form.compiled.render(&inputs);
         let too_large = content::check_size(Some(&content)).map_err(|error| error.to_string());
-        // Whose turn it is must be known before anything may go: a condition that fails for every row would make all the last.
+        // The group must be known before a release: if the condition fails for every row, all would be in the last group.
         let group = form.compiled.group(&inputs);
         let group = group.map_err(|error| format!("rollout.order: {error}"));
         let domains = form.compiled.domains(&inputs);

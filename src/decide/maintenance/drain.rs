@@ -14,12 +14,12 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// On a Kubernetes node that does not report, a pod that should have ended so long ago is not waited for.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
 
-/// Which pods may be evicted although something of them is lost.
+/// Flags that allow evictions although data or the pod itself is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
-    /// Those whose emptyDir volumes go with them.
+    /// Pods with emptyDir volumes, whose data is lost.
     pub empty_dir: bool,
-    /// Those that nobody makes again.
+    /// Pods without a controller, which are not recreated.
     pub unmanaged: bool,
 }
 
@@ -33,9 +33,9 @@ pub struct Pod {
     priority: i64,
     is_mirror: bool,
     has_empty_dir: bool,
-    /// Its containers have ended, and none is started again.
+    /// Its containers have ended and will not restart.
     is_finished: bool,
-    /// When its time to end is over, if it is being deleted.
+    /// The end of its grace period, if it is being deleted.
     ends_at: Option<Timestamp>,
 }
 
@@ -87,7 +87,7 @@ impl Pod {
     }
 }
 
-/// The controller that an object's metadata name.
+/// The controller in an object's owner references.
 pub fn controller_of(metadata: &Value) -> Option<ObjectKey> {
     let mut owners = metadata["ownerReferences"].as_array()?.iter();
     let owner = owners.find(|owner| owner["controller"] == true)?;
@@ -109,7 +109,7 @@ impl fmt::Display for Pod {
     }
 }
 
-/// Why a pod is not evicted without a flag.
+/// Why an eviction needs a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kept {
     EmptyDir,
@@ -120,12 +120,13 @@ pub enum Kept {
 pub struct Plan {
     /// To evict now, in this order: the lowest priority first.
     pub evict: Vec<Pod>,
-    /// Evicted or deleted, and not gone yet.
+    /// Pods that are evicted or deleted but not gone yet.
     pub leaving: Vec<Pod>,
     pub kept: Vec<(Pod, Kept)>,
-    /// Of DaemonSets, and mirror pods.
+    /// The number of pods of DaemonSets and mirror pods.
     pub staying: usize,
-    /// On a Kubernetes node that does not report, and long past their time to end.
+    /// The number of pods for which the drain no longer waits: the Kubernetes node does not report, and their grace period is
+    /// long over.
     pub overdue: usize,
 }
 
@@ -145,7 +146,7 @@ pub fn plan(pods: Vec<Pod>, allowed: Allowed, unreachable: bool, now: Timestamp)
     plan
 }
 
-/// A PodDisruptionBudget, as its status tells.
+/// A PodDisruptionBudget with its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub namespace: String,
@@ -217,17 +218,17 @@ impl fmt::Display for Budget {
     }
 }
 
-/// What the API server made of an eviction.
+/// The result of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionOutcome {
     Evicted,
-    /// The pod is not there any more, or another one of its name is.
+    /// The pod no longer exists, or another pod has its name.
     Gone,
-    /// A budget refuses it now.
+    /// A budget does not allow it now.
     Refused(Option<Budget>),
-    /// Its namespace is deleted, and deletes it.
+    /// The pod's namespace is being deleted, which deletes the pod too.
     Terminating,
-    /// Not evicted now, and nothing is wrong with that.
+    /// Not evicted; a retry may succeed.
     Again,
     Failed(String),
 }
@@ -235,7 +236,7 @@ pub enum EvictionOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Draining,
-    /// Something keeps pods from being evicted.
+    /// Some pods cannot be evicted.
     Blocked,
     Drained,
 }
@@ -257,13 +258,13 @@ impl Stage {
     }
 }
 
-/// How far the drain is, for people.
+/// The progress of the drain, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub stage: Stage,
     /// The stage, and after a colon the details, which change with every pod.
     pub text: String,
-    /// What blocks; for an event.
+    /// What blocks the drain, for an event.
     pub blocked: Option<String>,
     /// The pods are listed again after this. None: the Kubernetes node is drained.
     pub again: Option<SignedDuration>,
@@ -298,7 +299,7 @@ pub fn progress(plan: &Plan, outcomes: &[(Pod, EvictionOutcome)]) -> Progress {
     };
     let again = match (waits, plan.kept.len()) {
         (0, 0) => None,
-        // Only a person moves these on.
+        // Only a user can unblock these.
         (0, _) => Some(WAIT_AGAIN),
         _ => Some(DRAIN_AGAIN),
     };
@@ -317,7 +318,7 @@ fn pods(count: usize) -> String {
     }
 }
 
-/// The first of each kind, with how many more there are.
+/// Up to 3 pods for each cause, and how many more there are.
 fn blocked(plan: &Plan, outcomes: &[(Pod, EvictionOutcome)]) -> Option<String> {
     let mut causes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (pod, outcome) in outcomes {

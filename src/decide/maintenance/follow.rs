@@ -1,9 +1,9 @@
-//! What `lynqgate drain` makes of a Kubernetes node that it follows. It must not wait.
+//! How `lynqgate drain` interprets a Kubernetes node that it follows. It must not wait.
 
 use crate::decide::maintenance::drain::Stage;
 use crate::decide::maintenance::node::{KubernetesNode, Request, Status};
 
-/// What the person waits for.
+/// What the user waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Drained,
@@ -14,7 +14,7 @@ pub enum Wanted {
 pub enum Followed {
     Going,
     Done,
-    /// Nobody asks for the maintenance any more: it was ended, or its time is over.
+    /// The request is gone: the maintenance was ended, or its window is over.
     Withdrawn,
 }
 
@@ -31,7 +31,7 @@ pub fn follow(node: &KubernetesNode, wanted: Wanted) -> Followed {
     }
 }
 
-/// The line for people.
+/// The line that the user sees.
 pub fn line(node: &KubernetesNode) -> Option<String> {
     let status = node.status.as_deref()?;
     Some(match node.progress.as_deref() {

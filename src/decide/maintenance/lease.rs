@@ -1,4 +1,4 @@
-//! The Lease of a Kubernetes node's maintenance: what was read of it, and what is written to it. It must not decide when.
+//! Reads and builds the Lease of a Kubernetes node's maintenance. It does not decide when to write one.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::decide::maintenance::node::KubernetesNode;
 const SEPARATOR: &str = ",";
 pub const API_VERSION: &str = "coordination.k8s.io/v1";
 
-/// From when to when a Lease says that it is held.
+/// The period for which a Lease is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     pub acquired: Timestamp,
@@ -41,7 +41,7 @@ impl Times {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub resource_version: String,
-    /// Empty: nobody.
+    /// Empty: not held.
     pub holder: String,
     pub duration_seconds: i32,
     pub acquired: Option<Timestamp>,
@@ -51,22 +51,22 @@ pub struct Lease {
     pub was_schedulable: bool,
     /// The uid of the Kubernetes node that owns the Lease, if one does.
     pub owner: Option<String>,
-    /// The LynqNodes whose pods were evicted in this maintenance, or in the last one.
+    /// The LynqNodes whose pods were evicted in this maintenance, or in the last one if none is open.
     pub tenants: BTreeSet<String>,
 }
 
-/// What is to be in the Lease.
+/// The Lease to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseWrite {
-    /// None: it is created.
+    /// The resourceVersion to overwrite. None: create the Lease.
     pub over: Option<String>,
     pub holder: String,
     pub times: Times,
     pub transitions: i32,
     pub was_schedulable: bool,
-    /// None: the owner stays as it is.
+    /// None: keep the owner.
     pub owner: Option<(String, String)>,
-    /// None: they stay as they are.
+    /// None: keep the tenants.
     pub tenants: Option<BTreeSet<String>>,
 }
 
@@ -97,7 +97,7 @@ impl Lease {
         }
     }
 
-    /// Without an acquireTime it says nothing about now.
+    /// A Lease without an acquireTime counts as expired.
     pub fn times(&self) -> Times {
         let acquired = self.acquired.unwrap_or(Timestamp::UNIX_EPOCH);
         Times {
@@ -107,12 +107,12 @@ impl Lease {
         }
     }
 
-    /// A maintenance of this holder has begun and is not ended, whether its time is over or not.
+    /// This holder's maintenance has begun and not ended, even if its window is over.
     pub fn is_open(&self, holder: &str) -> bool {
         self.holder == holder && self.duration_seconds > 0
     }
 
-    /// Until when somebody else holds it. A renewal in the future is one by a clock that is ahead, and holds as well.
+    /// Until when another holder has the Lease. A renewal in the future comes from a clock that is ahead, and counts too.
     pub fn held_by_another_until(&self, holder: &str, now: Timestamp) -> Option<Timestamp> {
         let times = self.times();
         let until = times.end().max(times.renewed);
@@ -136,7 +136,7 @@ impl Lease {
         }
     }
 
-    /// With these LynqNodes besides; None where it has them.
+    /// The Lease with these LynqNodes added; None if it has them all.
     pub fn with_tenants(&self, more: &BTreeSet<String>) -> Option<LeaseWrite> {
         (!more.is_subset(&self.tenants)).then(|| LeaseWrite {
             tenants: Some(self.tenants.union(more).cloned().collect()),
@@ -165,7 +165,7 @@ impl Lease {
         }
     }
 
-    /// The maintenance is over.
+    /// Ends the maintenance.
     pub fn reset(&self, now: Timestamp) -> LeaseWrite {
         LeaseWrite {
             times: Times {
@@ -179,7 +179,7 @@ impl Lease {
         }
     }
 
-    /// Time to end a maintenance whose time has run out.
+    /// Renews an expired Lease, so that the maintenance can be ended under it.
     pub fn revived(&self, now: Timestamp) -> LeaseWrite {
         LeaseWrite {
             times: Times::from(now, 0),
@@ -201,11 +201,11 @@ impl Lease {
 }
 
 impl LeaseWrite {
-    /// A whole object for a creation, a merge patch for the rest.
+    /// A whole object to create, or else a merge patch.
     pub fn object(&self, namespace: &str, name: &str) -> Value {
         let time = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
         let remembers = self.was_schedulable.then_some(names::TRUE);
-        // The API server refuses a duration of 0; one that is not there means the same.
+        // The API server rejects a duration of 0; an absent one means the same.
         let duration = (self.times.duration_seconds > 0).then_some(self.times.duration_seconds);
         let mut object = json!({
             "apiVersion": API_VERSION,

@@ -1,4 +1,4 @@
-//! What maintenance needs to know of a Kubernetes node, and the patches of it. It must not decide which.
+//! What maintenance reads of a Kubernetes node, and the patches of it. It does not decide which patch to send.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::api::names;
 use crate::decide::maintenance::{NodeChange, NodeWrite};
 
-/// The longest maintenance has so many digits of seconds: 31 years, and the padding fits.
+/// The most digits of a maintenance's seconds: 31 years, to which the padding can still be added.
 const DIGITS_MAX: usize = 9;
 
-/// The value of the annotation that asks for maintenance.
+/// The annotation that requests maintenance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Request {
     #[default]
@@ -90,12 +90,12 @@ pub struct KubernetesNode {
     pub request: Request,
     /// The status annotation.
     pub status: Option<String>,
-    /// The annotation with the details, for people.
+    /// The progress annotation, for people.
     pub progress: Option<String>,
-    /// The holder of the Lease who wrote these two.
+    /// The Lease's holder that wrote the status and the progress.
     pub told_by: Option<String>,
     pub unschedulable: bool,
-    /// Its kubelet does not report: nobody ends what is to end there.
+    /// The kubelet does not report, so no pod there will end.
     pub unreachable: bool,
     pub deleting: bool,
 }
@@ -136,7 +136,8 @@ impl KubernetesNode {
         }
     }
 
-    /// The patch of the annotations for people; None where they say so already. `told_by`: None for who does not hold the Lease.
+    /// The patch of the annotations for people; None if nothing changes. `told_by`: None for a writer that does not hold the
+    /// Lease.
     pub fn told(
         &self,
         status: Option<Status>,
@@ -163,7 +164,7 @@ impl KubernetesNode {
         patch
     }
 
-    /// Of this very Kubernetes node, as it was read.
+    /// Conditional on the uid and resourceVersion that were read.
     fn annotated(
         &self,
         status: Option<&str>,

@@ -1,9 +1,9 @@
-//! What holds of every step, over all combinations of what a step looks at.
+//! Properties of every step, over all combinations of the values that a step reads.
 
 use super::tests::{ME, lease, now, policy};
 use super::*;
 
-/// Every observation of a small world: each field with each of the values at which a rule changes its mind.
+/// Every observation with small values: each field takes each value at which a rule changes.
 fn each(mut look: impl FnMut(&Observed)) {
     let requests = [
         Request::None,
@@ -126,7 +126,7 @@ fn what_never_happens_never_happens() {
     assert!(seen > 100_000, "{seen}");
 }
 
-/// What the effects make of the world, at the same time.
+/// The world after the effects, with no time passed.
 fn carry_out(observed: &Observed, step: &Step) -> Observed {
     let mut next = observed.clone();
     let node = next.node.as_mut().unwrap();

@@ -390,7 +390,7 @@ fn a_second_node_waits_while_as_many_as_may_are_in_maintenance() {
         reason.to_string(),
         "1 of 1 Kubernetes nodes are in maintenance: k8s-1 (--max-nodes-in-maintenance 1)"
     );
-    // What has begun goes on.
+    // A maintenance that has begun continues.
     let begun = given.under(lease(ME, 90, 1));
     check(&begun, &["Cordon (active) until 89", "again 0"]);
 }

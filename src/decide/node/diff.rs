@@ -1,4 +1,4 @@
-//! What a held node would change: its live content against the content that waits, as a unified diff. Values of Secrets are left out.
+//! What a held node would change: a unified diff of its live content and the content that waits. Values of Secrets are redacted.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ fn resources(content: &Value) -> BTreeMap<(&'static str, &str), &Value> {
     ARRAYS.into_iter().flat_map(of_array).collect()
 }
 
-/// Both without the values of Secrets, but so that a value that changes still differs.
+/// Redacts the values of Secrets on both sides, but so that a changed value still shows as a difference.
 fn redacted(before: Option<&Value>, after: Option<&Value>) -> [Option<Value>; 2] {
     let mut both = [before.cloned(), after.cloned()];
     for place in ["data", "stringData"] {
@@ -70,7 +70,7 @@ fn redacted(before: Option<&Value>, after: Option<&Value>) -> [Option<Value>; 2]
                 continue;
             };
             let Value::Object(fields) = &mut resource["spec"][place] else {
-                // Nothing that a Secret could hold there; a template may have put a value of it there.
+                // Not a valid value for a Secret; a template may have put a secret value here.
                 if !resource["spec"][place].is_null() {
                     resource["spec"][place] = "(redacted)".into();
                 }

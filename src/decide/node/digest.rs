@@ -1,4 +1,4 @@
-//! What is kept of a LynqNode in memory, read from the object as its event passes.
+//! The digest of a LynqNode that stays in memory, read from the object in its watch event.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -29,13 +29,13 @@ use crate::decide::shared::version;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     pub name: String,
-    /// Its namespace, were its kind namespaced.
+    /// The namespace that the object has if its kind is namespaced.
     pub namespace: Arc<str>,
     pub hash: Arc<str>,
     pub declared: Arc<Declared>,
 }
 
-/// What a resource has in common with that of the other nodes of its form, so that a cache can share it.
+/// The parts of a resource that are the same for other nodes of its form, so that a cache can share them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Declared {
     pub id: String,
@@ -45,7 +45,7 @@ pub struct Declared {
     pub skip_on_dependency_failure: bool,
     pub wait_for_ready: bool,
     pub timeout_seconds: i32,
-    /// How long after its apply it counts as ready where nothing tells.
+    /// How long after its apply the object counts as ready while its readiness is unknown.
     pub min_delay: Option<SignedDuration>,
     pub once: bool,
     pub retain: bool,
@@ -62,7 +62,7 @@ impl Deref for Facts {
     }
 }
 
-/// A LynqNode, in memory.
+/// The digest of a LynqNode.
 #[derive(Clone, Debug)]
 pub struct NodeDigest {
     pub key: NodeKey,
@@ -79,10 +79,10 @@ pub struct NodeDigest {
     pub start: Option<String>,
     pub held_since: Option<String>,
     pub rendered_hash: Option<String>,
-    /// Who wrote content that is not what was rendered, and when.
+    /// Who last changed the content since the hub rendered it, and when.
     pub edited_by: Option<String>,
     pub edited_at: Option<String>,
-    /// Its annotation `lynq.sh/discard-edit` says so.
+    /// The annotation `lynq.sh/discard-edit` is set.
     pub discard_edit: bool,
     pub bears_lynqs_row: bool,
     /// The generation of the form that it was last written from.
@@ -90,9 +90,9 @@ pub struct NodeDigest {
     pub first_seen: Option<String>,
     /// The group of the form's order that the hub found for the row.
     pub group_of_row: Option<usize>,
-    /// Its row's value of each variable that tells the form's domains apart.
+    /// The row's value of each variable that defines the form's domains.
     pub domains_of_row: Arc<BTreeMap<String, String>>,
-    /// Every change of it goes live at once.
+    /// Every change of the node goes live at once.
     pub forced: bool,
     pub labels: Arc<Texts>,
     pub status: Arc<NodeStatus>,
@@ -100,11 +100,11 @@ pub struct NodeDigest {
     pub facts: Arc<Vec<Facts>>,
     /// The newest release by a slot.
     pub release: Option<ReleaseMarker>,
-    /// It let the live content go live: nothing that needs no slot did so since.
+    /// The live content went live by that release, and not since by a way that needs no slot.
     pub live_by_slot: bool,
     /// Its annotations claim hashes that its content does not have: it was written past the gate.
     pub past_gate: bool,
-    /// The live content itself, as JSON: only until the status says that it was seen rolled out, and only where it is small.
+    /// The live content as JSON, if it is small, until the status reports it as rolled out.
     pub content: Option<Arc<str>>,
 }
 
@@ -112,7 +112,7 @@ pub struct NodeDigest {
 const CONTENT_KEPT_MAX: usize = 8 << 10;
 
 impl NodeDigest {
-    /// Reads the object; what the last digest of it already knew is shared, not computed again.
+    /// Reads the object. What the previous digest already has is shared instead of computed again.
     pub fn of(object: &Value, previous: Option<&NodeDigest>) -> Self {
         let text = |place: &str| text_at(object, place).to_owned();
         let (namespace, name) = (
@@ -258,15 +258,15 @@ impl NodeDigest {
         }
     }
 
-    /// Whether the contents are those that this digest was made of: the API server counts their changes. So that they are not
-    /// hashed again when a status is written.
+    /// Whether the contents are unchanged since this digest, by the generation, so that a write of the status does not cause them
+    /// to be hashed again.
     fn has_content_of(&self, now: &NodeDigest) -> bool {
         !self.past_gate
             && self.generation != 0
             && (self.generation, &self.desired) == (now.generation, &now.desired)
     }
 
-    /// The live content, where it is kept.
+    /// The live content, if the digest keeps it.
     pub fn kept_content(&self) -> Option<ResourceArrays> {
         let content: Value = serde_json::from_str(self.content.as_ref()?).ok()?;
         arrays(&content)
@@ -278,8 +278,8 @@ impl NodeDigest {
             && self.status.observed_start_time == self.start
     }
 
-    /// Whether the status speaks of what is there now. Where that is not known, it must be of the object as it is: before the
-    /// last write the node loop may have been rolling out what is known no more.
+    /// Whether the status is about the current state. If the live content is not known, the status must be for the current
+    /// generation: before the last write, the node loop may have been rolling out content that is no longer known.
     fn is_seen(&self) -> bool {
         match self.live {
             Live::Unknown => self.status.observed_generation == Some(self.generation),
@@ -291,8 +291,8 @@ impl NodeDigest {
         !matches!(&self.live, Live::Hash(hash) if *hash == self.desired)
     }
 
-    /// Whether the desired content is another than the hub rendered last, as what was written past the gate is; None where no
-    /// hub did, or one of another version, which will be rendered anew.
+    /// Whether the desired content differs from what the hub last rendered, or bypassed the gate. None if no hub rendered it, or
+    /// a hub of another version, which will render it again.
     pub fn is_edited(&self) -> Option<bool> {
         let edited = content::is_edited(self.rendered_hash.as_deref(), &self.desired);
         edited.map(|edited| edited || self.past_gate)
@@ -303,7 +303,7 @@ impl NodeDigest {
         !self.held() && !self.deleting && self.is_edited() == Some(true)
     }
 
-    /// Somebody wants it as its hub renders it again.
+    /// A user wants the hub to render the node again.
     pub fn discards_edit(&self) -> bool {
         self.discard_edit && self.is_edited() == Some(true)
     }
@@ -320,18 +320,18 @@ impl NodeDigest {
         };
         match self.live {
             Live::None => None,
-            // What is there is ready; whether it is rolled out, nobody can tell.
+            // The existing objects are ready, but it is unknown whether the content is rolled out.
             Live::Unknown => since("Ready").filter(|_| self.is_seen()),
             Live::Hash(_) => since("Rolled").filter(|_| self.is_seen()),
         }
     }
 
-    /// What is live is not rolled out: it waits for a correction, or for its pods.
+    /// The live content is not rolled out: it needs a correction, or waits for its pods.
     pub fn is_broken(&self) -> bool {
         self.live != Live::None && !self.deleting && self.settled_since().is_none()
     }
 
-    /// The node as the release planner sees it.
+    /// The node for the release planner.
     pub fn for_rollout(&self, policy: Option<&Rollout>) -> rollout::Node {
         let unready_since = self.unsettled().map(|c| c.last_transition_time);
         rollout::Node {
@@ -365,14 +365,14 @@ impl NodeDigest {
         }
     }
 
-    /// The same content may have gone live without a slot since: then that marker names a newer version.
+    /// The same content may have gone live again without a slot: then the annotation for that has the newer version.
     fn is_live_by_slot(&self, object: &Value) -> bool {
         let Some(release) = &self.release else {
             return false;
         };
         let live = match &self.live {
             Live::Hash(live) => live,
-            // Nothing says more.
+            // There is no other information.
             Live::Unknown => &release.hash,
             Live::None => return false,
         };
@@ -384,7 +384,7 @@ impl NodeDigest {
         release.hash == *live && !since
     }
 
-    /// What its newest slot let go is live, and was seen rolled out.
+    /// The content that the newest slot released is live, and was seen rolled out.
     fn has_landed(&self) -> bool {
         let release = self
             .release
@@ -394,12 +394,12 @@ impl NodeDigest {
         self.live_by_slot && release.is_some() && landed == release
     }
 
-    /// All of what is live was ready once, as far as the status tells.
+    /// All of the live content was ready at some time, as far as the status shows.
     pub fn was_rolled_out(&self) -> bool {
         self.settled_since().is_some() || (self.status_is_current() && self.has_landed())
     }
 
-    /// What the node tells of its slot, should the ledger be lost.
+    /// The node's slot as the node itself records it, in case the ledger is lost.
     fn flight(&self) -> Option<rollout::Flight> {
         let ReleaseMarker {
             hash,
@@ -411,7 +411,7 @@ impl NodeDigest {
         let seen = self.has_landed();
         let landed = match (watched, &self.live) {
             (true, _) => freed,
-            // It may have been seen before; now nobody can see that.
+            // It may have landed earlier, which can no longer be seen.
             (false, Live::Unknown) => freed || seen,
             (false, _) => seen,
         };
@@ -440,7 +440,7 @@ impl NodeDigest {
         Some(shown).filter(|why| !why.is_empty())
     }
 
-    /// What says that the live content is not settled.
+    /// The condition that reports the live content as not settled.
     fn unsettled(&self) -> Option<&Condition> {
         let type_ = match self.live {
             Live::Unknown => "Ready",
@@ -458,7 +458,7 @@ impl NodeDigest {
         self.live == Live::Unknown && (self.bears_lynqs_row || has_lynqs_record)
     }
 
-    /// Its content is Lynq's own: templates.
+    /// The content is Lynq's own and contains templates.
     pub fn holds_lynqs_templates(&self) -> bool {
         self.live == Live::Unknown && self.rendered_hash.is_none() && self.bears_lynqs_row
     }
@@ -467,7 +467,7 @@ impl NodeDigest {
         conditions::is_true(&self.status.conditions, "Ready")
     }
 
-    /// Its status tells of something that failed: what only waits, or is on its way, did not.
+    /// The status reports a failure. Waiting or progressing is no failure.
     pub fn has_failed(&self) -> bool {
         if self.deleting || self.is_ready() {
             return false;
@@ -482,8 +482,8 @@ impl NodeDigest {
     }
 }
 
-/// Of what a hub of ours wrote last; none where Lynq has written since. It is back where its annotations are, and the content is
-/// another: templates, which must not be taken for an edit by hand.
+/// The hash that one of our hubs last wrote; None if Lynq has written since. After that the annotations are still there, but the
+/// content is other content: templates, which must not count as a manual edit.
 fn rendered_hash(object: &Value) -> Option<String> {
     let rendered = annotation(object, names::RENDERED_HASH)?;
     let content = rendered.split('/').next();
@@ -505,14 +505,14 @@ pub fn live_content(object: &Value, live: &Live) -> Option<ResourceArrays> {
     sources.into_iter().find(of_hash).and_then(arrays)
 }
 
-/// Whatever a LynqNode names: its desired content, and what it says to be live.
+/// Both contents of a LynqNode: the desired one, and the one stored as live.
 pub fn contents(object: &Value) -> impl Iterator<Item = ResourceArrays> {
     ["/spec", "/spec/released"]
         .into_iter()
         .filter_map(|at| arrays(object.pointer(at)?))
 }
 
-/// Shared with the last digest where they did not change.
+/// Shared with the previous digest if unchanged.
 fn domains_of_row(object: &Value, previous: Option<&NodeDigest>) -> Arc<BTreeMap<String, String>> {
     let text = annotation(object, names::DOMAINS_OF_ROW);
     let domains = text.and_then(|text| serde_json::from_str(text).ok());
@@ -523,7 +523,7 @@ fn domains_of_row(object: &Value, previous: Option<&NodeDigest>) -> Arc<BTreeMap
     }
 }
 
-/// Shared with the last digest where they did not change.
+/// Shared with the previous digest if unchanged.
 fn labels(object: &Value, previous: Option<&NodeDigest>) -> Arc<Texts> {
     let labels: BTreeMap<String, String> =
         serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();

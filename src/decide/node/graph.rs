@@ -6,23 +6,23 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-/// A resource as the graph sees it.
+/// A resource as a vertex of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vertex<'a> {
     pub id: &'a str,
     pub depend_ids: &'a [String],
-    /// What creates its namespace. Empty where that is not known to be one of the others.
+    /// The id of the resource that creates its namespace; empty if no other resource is known to.
     pub namespace_from: &'a str,
     pub skip_on_dependency_failure: bool,
     pub wait_for_ready: bool,
 }
 
-/// What has become of a resource's *live* content so far. That it was ready with earlier content counts for
-/// nothing: it is `NotApplied` until the content of now is in the cluster.
+/// The state of a resource's *live* content. Readiness with earlier content does not count: the resource is `NotApplied` until
+/// its current content is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     NotApplied,
-    /// It could not be applied: it does not render, is refused, or is in conflict.
+    /// The apply failed: the resource does not render, is rejected, or has a conflict.
     ApplyFailed,
     /// Applied, and not ready yet.
     Waiting,
@@ -31,14 +31,14 @@ pub enum State {
     Failed,
 }
 
-/// What may happen to a resource now, as far as its dependencies go.
+/// What the dependencies allow for a resource now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
     /// It may be applied, or be applied again.
     Apply,
     /// The same, although this dependency has failed: `skipOnDependencyFailure` is false.
     Proceed { despite: &'a str },
-    /// Nothing is done and nothing is reported until this dependency is ready.
+    /// Wait, without a report, until this dependency is ready.
     Blocked { on: &'a str },
     /// Nothing is done, because this dependency has failed or is skipped itself.
     Skip { because: &'a str },
@@ -61,9 +61,9 @@ pub enum GraphError {
 #[derive(Debug)]
 pub struct Graph<'a> {
     vertices: &'a [Vertex<'a>],
-    /// For each vertex those it depends on, in the order of its `depend_ids`.
+    /// The dependencies of each vertex, in the order of its `depend_ids`.
     dependencies: Vec<Vec<usize>>,
-    /// Every vertex after all that it depends on.
+    /// Every vertex after all its dependencies.
     order: Vec<usize>,
 }
 
@@ -88,11 +88,9 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// What may happen to each resource now, in the order of the vertices, which is also the order of
-    /// `states`; a state that is not given is `NotApplied`.
+    /// The step of each resource now, in the order of the vertices. `states` has the same order; a missing state is `NotApplied`.
     ///
-    /// Skips are not kept anywhere: they follow from the failures of now, through any number of resources,
-    /// and end with them.
+    /// Skips are not stored: they follow from the current failures, through any number of resources, and end with them.
     pub fn steps(&self, states: &[State]) -> Vec<Step<'a>> {
         let mut steps = vec![Step::Apply; self.vertices.len()];
         for &v in &self.order {
@@ -120,8 +118,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// What has become of what creates its namespace, which may be somebody else's: nothing goes there before that is known,
-    /// whatever is to happen when others fail.
+    /// The state of the resource that creates its namespace. Until that succeeds the namespace may belong to others, so nothing
+    /// may be applied in it, whatever `skipOnDependencyFailure` says.
     fn home(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> Option<DependencyState> {
         let home = self.vertices[v].namespace_from;
         let mut dependencies = self.dependencies[v].iter();
@@ -129,7 +127,7 @@ impl<'a> Graph<'a> {
         Some(self.outcome(*home, steps, states))
     }
 
-    /// What a resource is to those that depend on it, once its own step is known.
+    /// The state of a resource for its dependents, once its own step is known.
     fn outcome(&self, v: usize, steps: &[Step<'a>], states: &[State]) -> DependencyState {
         match steps[v] {
             Step::Skip { .. } => return DependencyState::Failed,
@@ -140,7 +138,7 @@ impl<'a> Graph<'a> {
             State::NotApplied => DependencyState::Open,
             State::ApplyFailed => DependencyState::Failed,
             State::Ready => DependencyState::Satisfied,
-            // Applied is all that was asked for; its readiness is not even looked at.
+            // For its dependents it is enough that the resource is applied.
             State::Waiting | State::Failed if !self.vertices[v].wait_for_ready => {
                 DependencyState::Satisfied
             }
@@ -149,8 +147,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The order in which everything is deleted: what one level holds may go at the same time, and is gone
-    /// before the next begins. It mirrors the order of applying, so what was applied first goes last.
+    /// The order of deletion: all of one level may be deleted at the same time, and must be gone before the next level. It
+    /// reverses the order of applying.
     pub fn deletion_order(&self) -> Vec<Vec<&'a str>> {
         let mut level_of = vec![0; self.vertices.len()];
         for &v in &self.order {
@@ -211,7 +209,7 @@ fn dependencies(
     all.map(find).collect()
 }
 
-/// Every vertex after its dependencies; those on a cycle, and those that depend on one, are left out.
+/// Every vertex after its dependencies, without those on a cycle or dependent on one.
 fn order(dependencies: &[Vec<usize>]) -> Vec<usize> {
     let mut dependents = vec![vec![]; dependencies.len()];
     let mut open: Vec<usize> = dependencies.iter().map(Vec::len).collect();
@@ -238,7 +236,7 @@ fn order(dependencies: &[Vec<usize>]) -> Vec<usize> {
 fn cycle(dependencies: &[Vec<usize>], order: &[usize]) -> Vec<usize> {
     let ordered: BTreeSet<usize> = order.iter().copied().collect();
     let left_out = |v: &usize| !ordered.contains(v);
-    // Each of them depends on another of them, so walking along must come back to where it has been.
+    // Each of these depends on another one of them, so the walk must return to a visited vertex.
     let mut walked: Vec<usize> = vec![];
     let mut place_of = BTreeMap::new();
     let mut at = (0..dependencies.len()).find(left_out);

@@ -1,5 +1,5 @@
-//! What the node controller does next for one node: which resources it applies, which objects it takes down, and what
-//! the status says. Asked again after every step, until nothing is left to do.
+//! The next steps of the node controller for one node: which resources to apply, which objects to take down, and the status.
+//! Called again after every step, until nothing is left to do.
 
 pub mod applies;
 pub mod news;
@@ -28,17 +28,17 @@ use crate::decide::rollout::Live;
 use crate::decide::shared::backoff::Backoff;
 use crate::decide::shared::content::hash_value;
 
-/// How the last apply of a resource ended, where it failed.
+/// A failed apply of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub kind: FailureKind,
     pub message: String,
     pub retry_at: Timestamp,
-    /// What it met: as soon as that is another, the failure is no news of it any more.
+    /// The state on which the apply failed. Once it changes, the failure no longer counts.
     pub premise: Premise,
 }
 
-/// What an apply may fail on, as far as events tell of it.
+/// The state on which an apply may depend, as far as events report it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Premise {
     /// When the content went live: a policy may have changed with it that the object does not show.
@@ -61,22 +61,22 @@ impl Premise {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Somebody else has the object or a field of it.
+    /// Another owner has the object or one of its fields.
     Conflict,
     Refused,
 }
 
-/// One resource with what is known of its object.
+/// A resource with its object.
 #[derive(Clone, Debug)]
 pub struct ObservedResource<'a> {
     pub facts: &'a Facts,
-    /// Why nothing can be done with objects of its kind.
+    /// Why objects of its kind cannot be handled.
     pub unavailable: Option<&'a str>,
     pub child: Option<&'a Child>,
-    /// What keeps its pods from running, where it waits for them.
+    /// What keeps its pods from running, if it waits for pods.
     pub obstacle: Option<&'a str>,
     pub failure: Option<&'a Failure>,
-    /// What an apply would meet now.
+    /// The state on which an apply would depend now.
     pub premise: Premise,
     /// Hash of the fields that our last apply owned. None while that is not known: one more apply settles it.
     pub fields_hash: Option<&'a str>,
@@ -84,16 +84,16 @@ pub struct ObservedResource<'a> {
     pub applies: Applies,
     /// When the wait for readiness began; None once it was ready.
     pub waiting_since: Option<Timestamp>,
-    /// How long after its apply the object counts as ready if nothing in it tells.
+    /// How long after its apply the object counts as ready while its readiness is unknown.
     pub untold: SignedDuration,
 }
 
-/// How long a controller whose status says of no generation has for seeing that there is a new one. Most take less than a second;
-/// one that finds nothing to write keeps its node waiting for as long.
+/// How long a controller whose status has no generation may take to observe a new one. Most take less than a second; if the
+/// controller has nothing to write, its node waits for all of this time.
 const OLD_STATUS_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
-/// How long that is: what the resource, its form or its hub says; else, where its kind has a status in which something
-/// may yet appear, as long as for any other to become ready.
+/// That delay, from the resource, its form or its hub; by default, the resource's timeout if its kind has a status, in which
+/// something may still appear.
 pub fn untold_delay(
     facts: &Facts,
     policy: Option<SignedDuration>,
@@ -108,12 +108,12 @@ pub fn untold_delay(
     facts.min_delay.or(policy).unwrap_or(patience)
 }
 
-/// From when on an object of which nothing tells counts as ready.
+/// When an object with unknown readiness counts as ready.
 pub fn untold_until(child: &Child, delay: SignedDuration) -> Option<Timestamp> {
     child.applied_at?.checked_add(delay).ok()
 }
 
-/// What has become of one resource.
+/// The state of one resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceOutcome {
     pub state: State,
@@ -136,29 +136,29 @@ pub struct NodePlan {
     /// Indices of the resources to apply now, side by side.
     pub apply: Vec<usize>,
     pub take_down: Vec<(ObjectKey, TakeDown)>,
-    /// What the content no longer names, and what stays until all that may replace it is ready.
+    /// Objects that the content no longer names, which stay until all their possible replacements are ready.
     pub kept: Vec<(ObjectKey, TakeDown)>,
     /// One for each resource, in their order. Empty where the content is not live or the graph is broken.
     pub outcomes: Vec<ResourceOutcome>,
     pub graph_error: Option<GraphError>,
-    /// Where the live content is not known: what is there and not ready, and why. None where nothing is known of its objects
-    /// either: Lynq's have no label by which they would be watched.
+    /// If the live content is not known: the objects that are not ready, with reasons. None if its objects are not known either:
+    /// Lynq's lack the label by which they would be watched.
     pub unready: Option<Vec<String>>,
-    /// What could not be taken down, and why.
+    /// Objects that could not be taken down, with reasons.
     pub left_over: Vec<String>,
-    /// What is applied now, and what was and is not gone yet.
+    /// What is applied now, and what was applied and still exists.
     pub record: Record,
     pub wake_at: Option<Timestamp>,
 }
 
-/// What there is of a node besides the objects of its live content.
+/// What belongs to a node besides the objects of its live content.
 #[derive(Clone, Debug, Default)]
 pub struct Rest {
-    /// What was applied for it.
+    /// The record of what was applied for the node.
     pub record: Record,
     /// Objects that say they are its own, and that no resource of its live content names.
     pub others: BTreeMap<ObjectKey, Child>,
-    /// Kinds whose objects the operator may not see at present.
+    /// Kinds whose objects the operator cannot list at present.
     pub unlisted: BTreeSet<Kind>,
 }
 
@@ -204,7 +204,7 @@ pub fn plan(node: &NodeDigest, seen: &[ObservedResource], rest: &Rest, now: Time
             Step::Skip { because } => (
                 StepKind::Skipped,
                 format!("skipped because {because} failed"),
-                // What is there stays.
+                // An object that exists stays, so there is nothing to report.
                 (a.state == State::NotApplied).then(|| Trouble::Skipped {
                     because: because.to_owned(),
                     always: because == seen[i].facts.namespace_from,
@@ -223,8 +223,8 @@ pub fn plan(node: &NodeDigest, seen: &[ObservedResource], rest: &Rest, now: Time
             trouble,
         });
     }
-    // What replaces an object is ready before the object goes: a change that never becomes ready costs nobody what runs. What
-    // does not render is never ready, and has no name by which its last applied object could be told from the others.
+    // An object is deleted only after its replacement is ready, so that a change that never becomes ready does not break what
+    // runs. A resource that does not render is never ready, and its last applied object cannot be recognized.
     let is_done = |o: &ResourceOutcome| o.state == State::Ready && o.step == StepKind::Go;
     let surplus = take_down::surplus(node, rest);
     match plan.outcomes.iter().all(is_done) {
@@ -253,7 +253,7 @@ fn unready(node: &NodeDigest, children: &BTreeMap<ObjectKey, Child>) -> Option<V
 
 /// One hash of the fields that our last writes owned, by the id of the resource: what the status keeps of them.
 pub fn fields_hash<'a>(fields: impl Iterator<Item = (&'a Facts, &'a str)>) -> Option<String> {
-    // What is made once is left to others.
+    // Objects with `creationPolicy: Once` are left to other managers.
     let fields: BTreeMap<&str, &str> = fields
         .filter(|(facts, _)| !facts.once)
         .map(|(facts, hash)| (facts.id.as_str(), hash))
@@ -261,8 +261,8 @@ pub fn fields_hash<'a>(fields: impl Iterator<Item = (&'a Facts, &'a str)>) -> Op
     (!fields.is_empty()).then(|| hash_value(&json!(fields)))
 }
 
-/// Whether these objects are as our last applies left them, by what the status says: nobody has taken a field over while
-/// no operator was there to see it.
+/// Whether these objects are as our last applies left them, by the hash in the status: no manager took over a field while no
+/// operator was running.
 pub fn is_untouched(node: &NodeDigest, children: &[Option<Arc<Child>>]) -> bool {
     let is_told = |hash: fn(&Child) -> &str| {
         let objects = node.facts.iter().zip(children);
@@ -273,14 +273,14 @@ pub fn is_untouched(node: &NodeDigest, children: &[Option<Arc<Child>>]) -> bool 
         });
         fields_hash(applied) == node.status.applied_fields_hash
     };
-    // An older version's status tells nothing of what a merge or replace has written; an upgrade takes that as it finds it. Of one
-    // that speaks of other content, the merge may be newer.
+    // The status of an older version does not cover the fields of a merge or replace; an upgrade accepts those as they are. If
+    // the status is about other content, the merge may be newer than it.
     let older = || node.status_is_current() && is_told(|child| &child.applied_fields_hash);
     is_told(|child| &child.fields_hash) || older()
 }
 
-/// The objects of a node's resources, each of one resource only: two that are applied by turns would change it for ever.
-/// That the hub cannot tell: it does not know which kinds have namespaces.
+/// The objects of a node's resources, without those that an earlier resource has too: applied in turn, they would change for
+/// ever. The hub cannot check this, because it does not know which kinds are namespaced.
 pub fn distinct(
     keys: impl Iterator<Item = Result<ObjectKey, String>>,
 ) -> Vec<Result<ObjectKey, String>> {
@@ -308,21 +308,22 @@ pub fn twice(key: &ObjectKey) -> String {
     )
 }
 
-/// What is said of a resource whose kind is not installed.
+/// The message for a resource whose kind is not installed.
 pub fn missing_kind(Kind { api_version, kind }: &Kind) -> String {
     format!(
         "the cluster has no kind {kind} in {api_version}; install its CustomResourceDefinition, or correct apiVersion and kind"
     )
 }
 
-/// What is said of one of which the API server cannot say whether it has it.
+/// The message for a kind if the API server cannot say whether it serves it.
 pub fn unknown_kind(Kind { api_version, kind }: &Kind, error: &str) -> String {
     format!(
         "the API server does not say whether it has kind {kind} in {api_version}: {error}; it is asked again"
     )
 }
 
-/// What is said of one whose objects the operator cannot list; `refusal` is the API server's, `forbidden` that a right is missing.
+/// The message for a kind whose objects the operator cannot list; `refusal` is the API server's message, `forbidden` means that
+/// RBAC does not allow it.
 pub fn unlistable_kind(Kind { kind, .. }: &Kind, refusal: &str, forbidden: bool) -> String {
     let next = match forbidden {
         true => "grant it get, list, watch, create, patch, update and delete on them",
@@ -345,7 +346,7 @@ struct Assessed {
     state: State,
     apply: bool,
     conflict: bool,
-    /// It waited for readiness longer than it may.
+    /// It was not ready within its timeout.
     timed_out: bool,
     message: String,
     wake_at: Option<Timestamp>,
@@ -375,7 +376,7 @@ fn assess(seen: &ObservedResource, node: &NodeDigest, record: &Record, now: Time
     if record.has_run(seen.facts) && !is_there {
         return settled(State::Ready, String::new());
     }
-    // What is to be tried again later than that was put off by a clock that was ahead.
+    // A retry later than this was set by a clock that was ahead: ignore it.
     let last = now.checked_add(Backoff::APPLY.longest).unwrap_or(now);
     let holds = |failure: &&Failure| {
         (now < failure.retry_at && failure.retry_at <= last) && failure.premise == seen.premise
@@ -449,7 +450,7 @@ fn await_ready(seen: &ObservedResource, child: &Child, now: Timestamp) -> Assess
         Readiness::Failed(reason) => return done(State::Failed, told(reason), None),
         Readiness::Unknown(reason) => {
             return match untold_until(child, seen.untold).filter(|until| *until > now) {
-                // It has told.
+                // Its status says that it is ready.
                 None if matches!(reason, Reason::StatusMayBeOld { .. }) => {
                     done(State::Ready, String::new(), None)
                 }
@@ -462,7 +463,7 @@ fn await_ready(seen: &ObservedResource, child: &Child, now: Timestamp) -> Assess
         }
         Readiness::Waiting(reason) => told(reason),
     };
-    // It begins with the name, and so does what it is told in.
+    // The reason begins with the object's name, and so does the message around it.
     let bare = reason.strip_prefix(&format!("{}: ", seen.facts.name));
     let limit = SignedDuration::from_secs(seen.facts.timeout_seconds.into());
     match seen

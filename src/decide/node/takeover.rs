@@ -11,7 +11,7 @@ use crate::api::names;
 use crate::api::node::NodeStatus;
 use crate::decide::child::{Kind, ObjectKey, Scope};
 
-/// The kinds of Lynq's arrays, whose groups its record does not have.
+/// The kinds of Lynq's arrays: its record lacks their API groups.
 const RECORDED: [(&str, &str); 15] = [
     ("ServiceAccount", "v1"),
     ("Service", "v1"),
@@ -30,7 +30,7 @@ const RECORDED: [(&str, &str); 15] = [
     ("HorizontalPodAutoscaler", "autoscaling/v2"),
 ];
 
-/// Lynq's nodes do, until they are taken over.
+/// Whether the node has the row that Lynq writes, as its nodes do until they are taken over.
 pub fn bears_lynqs_row(node: &Value) -> bool {
     let annotations = &node["metadata"]["annotations"];
     let mut row = names::LYNQS_ROW.iter();
@@ -41,7 +41,7 @@ pub fn bears_lynqs_row(node: &Value) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     pub kind: String,
-    /// Empty where the record does not say it and the kind is none of Lynq's arrays.
+    /// Empty if the record does not have it and Lynq has no array for the kind.
     pub api_versions: Vec<String>,
     pub namespace: String,
     pub name: String,
@@ -104,7 +104,7 @@ impl Recorded {
         }
     }
 
-    /// Whether it is the object as far as the record says: what is a template in it, or missing, may be anything.
+    /// Whether the object may be this one: a part of the record that is missing or a template matches anything.
     pub fn may_be(&self, key: &ObjectKey) -> bool {
         let fits = |recorded: &str, name: &str| {
             recorded.is_empty() || recorded.contains("{{") || recorded == name
@@ -114,13 +114,13 @@ impl Recorded {
             && fits(&self.namespace, &key.namespace)
     }
 
-    /// Lynq's record has the namespace as the form's template says it: it names nothing.
+    /// Lynq records the namespace as the form's template, which does not identify an object.
     pub fn is_template(&self) -> bool {
         self.namespace.contains("{{") || self.name.contains("{{")
     }
 }
 
-/// What the release of a node would do to one object.
+/// What releasing a node would do to one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The fields as JSON pointers. Their values may be secrets.
@@ -129,16 +129,16 @@ pub enum Effect {
         fields: Vec<String>,
     },
     Makes(ObjectKey),
-    /// It is nobody's, or was left behind as an orphan, and becomes the node's.
+    /// The object has no owner or is an orphan, and becomes the node's.
     Takes {
         object: ObjectKey,
         orphaned: bool,
         fields: Vec<String>,
     },
     Deletes(ObjectKey),
-    /// Its deletionPolicy says that it stays.
+    /// Its deletionPolicy retains it.
     Leaves(ObjectKey),
-    /// Nobody can say, or it would fail.
+    /// Not known, or it would fail.
     Unclear {
         /// An object, or the id of a resource that names none.
         what: String,

@@ -1,4 +1,4 @@
-//! What `lynqgate explain statefulset` says: the pods, the partition, and the next step or why there is none.
+//! The output of `lynqgate explain statefulset`: the pods, the partition, and the next step or why there is none.
 
 use std::fmt;
 
@@ -15,17 +15,17 @@ pub struct Explanation {
     pub name: String,
     /// lynqgate moves the partition.
     pub gated: bool,
-    /// None: no pod is released yet, or its pods are updated when somebody deletes them.
+    /// None: no pod is released yet, or the update strategy is OnDelete.
     pub partition: Option<i64>,
     pub replicas: i64,
     pub updated: usize,
     pub reason: &'static str,
     pub message: String,
     pub pods: Vec<PodSeen>,
-    /// What is wrong with the cluster's version.
+    /// A known fault of the cluster's Kubernetes version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// No operator runs.
+    /// No operator is running.
     pub leaderless: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct PodSeen {
 }
 
 impl Explanation {
-    /// `waits`: why the loop has not taken this step for a while; it sees more than one look does.
+    /// `waits`: why the loop has delayed this step, which one read of the objects cannot show.
     pub fn of(
         namespace: &str,
         (set, pods): (&Set, &[Pod]),

@@ -1,5 +1,5 @@
-//! What a write to a StatefulSet lets its pods become. A pure function of the stored object, the written one and the writer; asked
-//! about its own answer it changes nothing more, so that the validating half asks it again.
+//! Decides what a write to a StatefulSet does to its pods. A pure function of the stored object, the new one and the writer. It
+//! changes nothing in its own result, so the validating webhook can check the result by the same function.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::api::names;
 use crate::decide::child::{Owner, owner};
 use crate::decide::partition::{HELD, PARTITION, annotation, is_gated, partition};
 
-/// What is written, over what, by whom, and under which field manager.
+/// A write: the stored and the new object, the user and the field manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
     /// The stored object; None for a creation.
@@ -18,7 +18,7 @@ pub struct Write<'a> {
     pub new: &'a Value,
     pub user: &'a str,
     pub manager: &'a str,
-    /// User name of the operator itself.
+    /// The operator's own user name.
     pub operator: &'a str,
 }
 
@@ -27,24 +27,24 @@ impl Write<'_> {
         self.user == self.operator
     }
 
-    /// The partition loop's; what else the operator writes means nothing for the partition.
+    /// Whether the partition loop wrote it. The operator's other writes do not concern the partition.
     fn is_step(&self) -> bool {
         self.is_operator() && self.manager == names::PARTITION_MANAGER
     }
 }
 
-/// What the gate did; `code` is the audit annotation and the metric label.
+/// The gate's decision; `code` is the audit annotation and the metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionOutcome {
-    /// Not gated, or nothing that its pods follow has changed.
+    /// Not gated, or nothing changed that affects the pods.
     Unchanged,
-    /// The change waits above the partition.
+    /// The partition holds the change back.
     Held,
-    /// The partition loop's.
+    /// A step of the partition loop.
     Step,
-    /// Somebody else raised the partition.
+    /// A user raised the partition.
     Paused,
-    /// Somebody else lowered it: the loop goes on.
+    /// The user lowered it again: the loop continues.
     Resumed,
     Forced,
     /// lynqgate no longer moves its partition.
@@ -68,9 +68,9 @@ impl PartitionOutcome {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     pub outcome: PartitionOutcome,
-    /// What brings the written object to the state decided on. Empty when it is there already.
+    /// Patches the new object into the decided state. Empty if it already is.
     pub patch: Vec<PatchOperation>,
-    /// For the person who wrote.
+    /// For the user who wrote.
     pub warnings: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ pub fn decide(write: &Write<'_>) -> Decision {
     }
 }
 
-/// The validating half: what is to be stored is what the mutating half made of it.
+/// The validating webhook: rejects an object that differs from the mutating webhook's result.
 pub fn check(write: &Write<'_>) -> Result<(), Tampered> {
     match decide(write).patch.is_empty() {
         true => Ok(()),
@@ -127,7 +127,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> P
         Some(json!(names::TRUE)),
     );
     let Some(wanted) = partition(object) else {
-        // An apply that changes the type alone would leave it there, and be refused for it.
+        // An apply that changes only the type would leave it there, and the API server would reject that.
         if let Some(strategy) = object["spec"]["updateStrategy"].as_object_mut() {
             strategy.remove("rollingUpdate");
         }
@@ -140,7 +140,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> P
     }
     let stored = write.old.and_then(partition);
     let (Some(old), Some(stored)) = (write.old, stored) else {
-        // A creation may adopt the pods of one before it, and pods that nobody updated so far are of many revisions.
+        // A created StatefulSet may adopt the pods of an earlier one, or pods of many revisions that no controller updated.
         if wanted != 0 && wanted != HELD {
             warnings.push(named(object, wanted));
         }
@@ -172,7 +172,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> P
         set_partition(object, stored);
         return PartitionOutcome::Unchanged;
     }
-    // One that somebody set before they asked for the gate holds for the same reason.
+    // A partition that a user set before the gate was enabled pauses the updates in the same way.
     let before = if was_gated { stored } else { 0 };
     match wanted.cmp(&before) {
         Ordering::Equal => PartitionOutcome::Unchanged,
@@ -191,7 +191,7 @@ fn judge(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> P
     }
 }
 
-/// The label stays, also in a write that leaves it out.
+/// Keeps the gate's label even if the write omits it.
 fn keep_label(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) {
     let text = format!(
         "statefulset {}: lynqgate keeps its label {}: to have it leave the partition alone, {}",
@@ -229,7 +229,7 @@ fn pause(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> P
     PartitionOutcome::Paused
 }
 
-/// Only the user who paused the updates resumes them by the partition.
+/// Only the user who paused the updates can resume them by lowering the partition.
 fn resume(
     write: &Write<'_>,
     by: &str,
@@ -269,13 +269,13 @@ fn named(object: &Value, partition: i64) -> String {
     )
 }
 
-/// A team may take its own StatefulSet out of the gate, in so many words. What a LynqNode manages is as its form says.
+/// A team may opt its own StatefulSet out by setting the label to "false". For an object of a LynqNode, only the form decides.
 fn may_opt_out(write: &Write<'_>) -> bool {
     let says_so = write.new["metadata"]["labels"][names::PARTITION_GATE] == "false";
     write.is_operator() || (says_so && !is_managed(write.old))
 }
 
-/// What waited would wait for ever: nobody moves its partition any more.
+/// Releases the pods that wait: no loop would lower the partition any more.
 fn opt_out(write: &Write<'_>, object: &mut Value, warnings: &mut Vec<String>) -> PartitionOutcome {
     let stored = write.old.and_then(partition);
     if partition(object) == stored && stored.is_some_and(|stored| stored != 0) {
@@ -298,8 +298,8 @@ fn is_managed(object: Option<&Value>) -> bool {
     })
 }
 
-/// Fields of a StatefulSet's spec of which its pods know nothing. What is in none of these counts as part of the revision, for a
-/// Kubernetes that is newer than this.
+/// Fields of a StatefulSet's spec that do not affect its pods. Every other field counts as part of the revision, including those
+/// that a newer Kubernetes adds.
 const OUTSIDE_REVISION: [&str; 6] = [
     "replicas",
     "updateStrategy",

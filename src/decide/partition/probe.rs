@@ -1,4 +1,4 @@
-//! Readiness of a whole beyond the pods: an object that must be ready before each step of a partition.
+//! An object other than the pods that must be ready before each step of a partition, such as the StatefulSet's owner.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct OfWhole {
 }
 
 impl OfWhole {
-    /// None where the StatefulSet asks for none; an error says what is wrong with what it asks for.
+    /// None if the StatefulSet has no such annotation; an error if the annotation is invalid.
     pub fn of(stateful_set: &Value) -> Option<Result<Self, String>> {
         let text = annotation(stateful_set, names::PARTITION_PROBE)?;
         let read = Self::read(text, stateful_set);

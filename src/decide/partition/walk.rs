@@ -10,14 +10,14 @@ use crate::api::policy::delay;
 use crate::decide::child::managers::written_at;
 use crate::decide::partition::{HELD, annotation, is_gated, partition};
 
-/// A pod must have been ready for so long before the next one is updated (minReadySeconds, where that is more).
+/// How long a pod must be ready before the next one is updated (or minReadySeconds, if longer).
 const SETTLES_WITHIN: SignedDuration = SignedDuration::from_secs(5);
-/// No event tells of a pod that changes without its StatefulSet, nor of a probed object.
+/// How often to check: a pod that changes without its StatefulSet, or a probed object, causes no event.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(5);
-/// The shortest of waits: less is a busy loop.
+/// The shortest wait, so that the loop is not busy.
 const LOOK_SOON: SignedDuration = SignedDuration::from_millis(500);
 
-/// One look at the StatefulSet itself.
+/// One read of the StatefulSet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Set {
     pub name: String,
@@ -27,18 +27,18 @@ pub struct Set {
     pub observed: bool,
     pub replicas: i64,
     pub start: i64,
-    /// None: pods are updated when somebody deletes them (OnDelete).
+    /// None for OnDelete, which updates a pod only when it is deleted.
     pub partition: Option<i64>,
     /// Its controller replaces no pod while another is not ready (podManagementPolicy: OrderedReady).
     pub ordered: bool,
     pub update_revision: String,
-    /// What all pods were last; a pod below the partition that is deleted comes back with it.
+    /// The last revision that all pods had; a deleted pod below the partition is recreated with it.
     pub current_revision: String,
     pub settles_within: SignedDuration,
     pub paused_by: Option<String>,
     /// By its own annotation.
     pub forced: bool,
-    /// Between two steps; the text where it is no duration.
+    /// The pause between two steps; an error with the annotation's text if that is not a duration.
     pub interval: Result<Option<SignedDuration>, String>,
     pub stepped_at: Option<Timestamp>,
 }
@@ -79,7 +79,7 @@ impl Set {
         format!("{}-{}", self.name, self.start + index)
     }
 
-    /// Whether nothing waits: neither above the partition nor for its controller.
+    /// Whether nothing waits for the partition or the controller.
     pub fn is_done(&self) -> bool {
         let is_current = self.current_revision == self.update_revision;
         let over = |partition| partition == 0 && self.observed && is_current;
@@ -92,7 +92,7 @@ fn is_delay(text: &str) -> bool {
     number.is_some_and(|n| (1..=5).contains(&n.len()) && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// One look at one of its pods.
+/// One read of a pod of the StatefulSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// Its ordinal less `spec.ordinals.start`.
@@ -109,7 +109,7 @@ impl Pod {
         self.ready_since.is_some() && !self.terminating
     }
 
-    /// None where it is not one of the StatefulSet's, or one that is scaled away.
+    /// None for a pod that is not the StatefulSet's, or whose index is at or above `replicas`.
     pub fn of(object: &Value, set: &Set, set_uid: &str) -> Option<Self> {
         let metadata = &object["metadata"];
         let owners = metadata["ownerReferences"].as_array()?;
@@ -144,12 +144,12 @@ impl Pod {
     }
 }
 
-/// What beside the pods has a say.
+/// What else affects the step, besides the StatefulSet and its pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Around {
-    /// Everything of the owning node goes at once: by its annotation, or its form's, or its hub's.
+    /// The owning node's rollout is forced, by an annotation of the node, its form or its hub.
     pub forced: bool,
-    /// Why the owning node is in no state for a step.
+    /// Why the state of the owning node allows no step.
     pub node: Option<String>,
     /// Why the probed object is not ready.
     pub probe: Option<String>,
@@ -157,16 +157,16 @@ pub struct Around {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// By the resourceVersion that was looked at.
+    /// Conditional on the resourceVersion that was read.
     Lower { from: i64, to: i64 },
-    /// Its controller waits for this broken pod, and the pod for its update. By uid.
+    /// Its controller waits for this broken pod, which only its update would repair. Conditional on the uid.
     DeletePod { name: String, uid: String },
 }
 
 /// Why there is no further step now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing waits.
+    /// No update waits.
     Done,
     Stepping,
     Unobserved,
@@ -176,7 +176,7 @@ pub enum Reason {
     BadInterval {
         text: String,
     },
-    /// Above the partition: it is being updated.
+    /// The pod is above the partition and still being updated.
     Updating {
         pod: String,
     },
@@ -213,7 +213,7 @@ impl Reason {
         }
     }
 
-    /// Nobody asked for this wait.
+    /// Whether no user asked for this wait.
     pub fn is_trouble(&self) -> bool {
         !matches!(
             self,
@@ -222,7 +222,7 @@ impl Reason {
     }
 }
 
-/// The step in words; None where it changes no pod that runs.
+/// Describes the step; None if it changes no running pod.
 pub fn told(set: &Set, pods: &[Pod], from: i64, to: i64) -> Option<String> {
     let is_old =
         |pod: &&Pod| (to..from).contains(&pod.index) && pod.revision != set.update_revision;
@@ -293,7 +293,7 @@ impl fmt::Display for Reason {
 pub struct Step {
     pub effect: Option<Effect>,
     pub reason: Reason,
-    /// Events aside.
+    /// When to check again without an event.
     pub look_again: Option<SignedDuration>,
 }
 
@@ -328,7 +328,7 @@ impl Step {
     }
 }
 
-/// The first rule that matches decides.
+/// Goes through the rules in order; the first that matches decides.
 pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
     let Some(partition) = set.partition.filter(|_| !set.is_done()) else {
         return Step::done();
@@ -343,7 +343,7 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
         return Step::wait(Reason::Unobserved, LOOK_EVERY);
     }
     let released = partition.min(set.replicas);
-    // Nothing runs that a step could break; what was never ready, or lies down, may be mended by it.
+    // No pod is ready, so a step can break nothing, and may repair pods that were never ready or have failed.
     if partition > 0 && !pods.iter().any(Pod::is_ready) {
         return Step::lower(partition, 0);
     }
@@ -377,7 +377,7 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
     let target = next.map(|next| lowest_target(set, next, &below)..=next);
     let is_target = |index: &i64| target.as_ref().is_some_and(|target| target.contains(index));
     let mut broken = (0..released).filter(|index| !is_target(index) && !is_ready(*index));
-    // One that is not there yet may wait for one that is there.
+    // Name an existing pod first: a missing one may be waiting for it.
     if let Some(index) = broken
         .clone()
         .find(|i| below(*i).is_some())
@@ -391,7 +391,7 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
         );
     }
     let Some(next) = target.map(|target| *target.start()) else {
-        // All of them are what they are to become: the partition means nothing any more.
+        // All pods are updated, so the partition has no effect any more.
         return match partition {
             0 => Step::wait(Reason::Unobserved, LOOK_EVERY),
             _ => Step::lower(partition, 0),
@@ -418,8 +418,8 @@ pub fn step(set: &Set, pods: &[Pod], around: &Around, now: Timestamp) -> Step {
     Step::lower(partition, next)
 }
 
-/// The next pod. Where that pod does not exist, its controller may wait for the first pod below it that exists: then that one, if it is
-/// broken, and of a revision that was replaced before all pods had it.
+/// The index of the next pod. If that pod does not exist, its controller may be waiting for the next existing pod below: then
+/// that pod's, if it is broken and its revision was replaced before all pods had it.
 fn lowest_target<'a>(set: &Set, next: i64, below: &impl Fn(i64) -> Option<&'a Pod>) -> i64 {
     let known = [&set.current_revision, &set.update_revision];
     let is_left = |pod: &&Pod| !pod.is_ready() && !known.contains(&&pod.revision);
@@ -428,9 +428,9 @@ fn lowest_target<'a>(set: &Set, next: i64, below: &impl Fn(i64) -> Option<&'a Po
 }
 
 impl Step {
-    /// The StatefulSet controller replaces no pod in order while one of them is broken, not even the broken one; see "Forced
-    /// rollback" in the documentation of StatefulSets. A broken pod that is released and not updated is deleted, as people are told
-    /// to; one at a time, and none while an updated pod is not ready.
+    /// The StatefulSet controller replaces no pod in order while one is broken, not even the broken one; see "Forced rollback" in
+    /// the documentation of StatefulSets. As that page advises, deletes a broken pod that is released and not updated; one at a
+    /// time, and none while an updated pod is not ready.
     fn mend(mut self, set: &Set, pods: &[Pod], released: i64) -> Self {
         let all = || pods.iter().filter(|pod| pod.index >= released);
         let is_old = |pod: &&Pod| pod.revision != set.update_revision;

@@ -5,11 +5,10 @@ use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;
 use crate::decide::readiness::object::Object;
 
-/// The first of these that is there has to be True, and none may be False.
+/// The first of these conditions that exists must be True, and none may be False.
 const DECISIVE: [&str; 3] = ["Ready", "Available", "Healthy"];
 
-/// Crossplane leaves Ready as it was when it could not bring the newest spec to the provider; then only
-/// this one is False.
+/// If Crossplane cannot bring the newest spec to the provider, it leaves Ready unchanged; only this condition is then False.
 const SYNCED: &str = "Synced";
 
 pub(super) fn rule(object: &Object<'_>) -> Readiness {

@@ -1,5 +1,5 @@
-//! CustomResourceDefinition: ready when its API is served (Established). It must not count accepted names
-//! alone: objects of the kind are refused until then.
+//! CustomResourceDefinition: ready when its API is served (Established). Accepted names alone are not enough: until then the API
+//! server rejects objects of the kind.
 
 use crate::decide::readiness::Readiness;
 use crate::decide::readiness::object::Object;
@@ -7,7 +7,7 @@ use crate::decide::readiness::object::Object;
 pub(super) fn rule(object: &Object<'_>) -> Readiness {
     let reason = object.unobserved_if_reported().or_else(|| {
         let not_established = object.not_true("Established")?;
-        // A clash of names is the cause that Established itself does not name.
+        // Established does not mention a name conflict, which can be the cause.
         let clash = object
             .condition("NamesAccepted")
             .and_then(|names| object.condition_not_true(&names));

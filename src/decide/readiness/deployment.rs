@@ -32,7 +32,7 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
         .count("/spec/progressDeadlineSeconds")
         .filter(|s| *s != NO_DEADLINE_SECONDS);
     let Some(deadline_seconds) = deadline_seconds else {
-        // The controller keeps no Progressing condition then: only the counts can say it.
+        // The controller then writes no Progressing condition, so only the counts remain.
         return replica_failure(object)
             .or_else(|| pods_missing(object))
             .map_or(Readiness::Ready, Readiness::Waiting);
@@ -59,7 +59,7 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
         .map_or(Readiness::Ready, Readiness::Waiting)
 }
 
-/// Pods that the API server refused: quota, admission, a missing service account.
+/// The API server rejects pods: quota, admission, a missing service account.
 fn replica_failure(object: &Object<'_>) -> Option<Reason> {
     let condition = object
         .condition("ReplicaFailure")
@@ -71,7 +71,7 @@ fn replica_failure(object: &Object<'_>) -> Option<Reason> {
     })
 }
 
-/// Progressing is False for another reason than the deadline: the new ReplicaSet itself was refused.
+/// Progressing is False before the deadline: the API server rejected the new ReplicaSet itself.
 fn stopped(object: &Object<'_>, progressing: Option<&Condition<'_>>) -> Option<Reason> {
     let condition = progressing.filter(|condition| condition.status() == "False")?;
     Some(Reason::NotProgressing {

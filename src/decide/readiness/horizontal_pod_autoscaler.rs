@@ -1,5 +1,5 @@
-//! HorizontalPodAutoscaler: ready when it is able to scale its target. It must not ask for metrics
-//! (ScalingActive): a target scaled to zero has none.
+//! HorizontalPodAutoscaler: ready when it can scale its target. It must not require metrics (ScalingActive), which a target with
+//! 0 replicas does not have.
 
 use serde_json::Value;
 

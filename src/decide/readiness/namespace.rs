@@ -1,4 +1,4 @@
-//! Namespace: ready while Active. It must not look at what is inside.
+//! Namespace: ready while Active, whatever is inside.
 
 use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;

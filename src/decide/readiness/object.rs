@@ -69,7 +69,7 @@ impl<'a> Object<'a> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// A number of pods, completions, seconds: what an int32 of the API holds that cannot be negative.
+    /// A number of pods, completions or seconds: a non-negative int32 of the API.
     pub(super) fn count(&self, pointer: &str) -> Option<u32> {
         let number = self.get(pointer)?.as_u64()?;
         u32::try_from(number)
@@ -77,29 +77,29 @@ impl<'a> Object<'a> {
             .filter(|number| *number <= i32::MAX.unsigned_abs())
     }
 
-    /// A number of the status; the API server leaves zeros out.
+    /// A number of the status, 0 if absent, because the API server omits zeros.
     pub(super) fn status_count(&self, field: &str) -> u32 {
         self.count(&format!("/status/{field}")).unwrap_or(0)
     }
 
-    /// `spec.replicas`, with the default of the API.
+    /// `spec.replicas`, or the API's default.
     pub(super) fn replicas(&self) -> u32 {
         self.count("/spec/replicas").unwrap_or(1)
     }
 
-    /// Zero where the kind has none.
+    /// 0 if the kind has no generation.
     fn generation(&self) -> i64 {
         self.get("/metadata/generation")
             .and_then(Value::as_i64)
             .unwrap_or(0)
     }
 
-    /// None where there is nothing that can be compared with a generation.
+    /// None if there is nothing to compare with a generation.
     fn observed_generation(&self) -> Option<i64> {
         self.get("/status/observedGeneration").and_then(number)
     }
 
-    /// Why the status cannot be believed, for kinds whose controller always reports what it has observed.
+    /// Why the status may not be of this generation, for kinds whose controller always reports the generation.
     pub(super) fn unobserved(&self) -> Option<Reason> {
         let observed = self.observed_generation();
         (observed != Some(self.generation())).then(|| Reason::NotObserved {
@@ -113,15 +113,15 @@ impl<'a> Object<'a> {
         self.has("/metadata/generation") && self.observed_generation().is_some()
     }
 
-    /// The same for kinds whose controller may not report it at all.
+    /// As `unobserved`, for kinds whose controller may not report the generation.
     pub(super) fn unobserved_if_reported(&self) -> Option<Reason> {
         self.reports_generation().then(|| self.unobserved())?
     }
 
-    /// Why a status that says nothing of a generation may be of what was there before: nobody has written it since our last
-    /// apply. The API server keeps those times in whole seconds.
+    /// Why a status without a generation may be of the previous spec: its last write is not newer than our last apply. The API
+    /// server records these times in whole seconds.
     pub(super) fn may_be_old(&self) -> Option<Reason> {
-        // There was nothing before the first one.
+        // Before the first generation there was no other spec.
         if self.generation() <= 1 {
             return None;
         }
@@ -147,7 +147,7 @@ impl<'a> Object<'a> {
         self.conditions().find(|condition| condition.kind() == kind)
     }
 
-    /// Why a condition that has to be True is not, or `None`.
+    /// Why a condition that must be True is not; None if it is True.
     pub(super) fn not_true(&self, kind: &str) -> Option<Reason> {
         match self.condition(kind) {
             Some(condition) => self.condition_not_true(&condition),
@@ -214,7 +214,7 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// Some controllers write their generations as texts. What is none (a hash, a text that is empty) says nothing.
+/// Some controllers write their generations as strings. One that is no number (a hash, or empty) counts as absent.
 fn number(value: &Value) -> Option<i64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),

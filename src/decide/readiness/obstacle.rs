@@ -1,28 +1,28 @@
-//! What keeps the pods of a workload from running, of which the workload itself only says that they do not. Told in words
-//! that stay the same while that does: a kubelet alternates between two reasons for one image, and counts restarts and
-//! seconds, and each change of a message is a write of a status.
+//! Finds what keeps a workload's pods from running, if the workload itself says only that they do not. The text stays the same
+//! while the cause does, because each change writes a status: a kubelet alternates between two reasons for one image, and counts
+//! restarts and seconds.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::decide::readiness::object::Object;
 
-/// What tells the pods of one version of a workload from those of the others.
+/// The labels that distinguish the pods of one revision of a workload.
 const REVISIONS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
 
-/// Of a pod that nobody replaces, else of the newest pod that says one, among those of the newest version.
+/// The obstacle of a pod that its controller will not replace, or else of the newest pod of the newest revision that has one.
 pub fn of(workload: &Value, pods: &[Value]) -> Option<String> {
     let pods = living(pods);
     let left = left_broken(&Object::new(workload), &pods);
     left.or_else(|| newest(&pods).find_map(|pod| Some(of_pod(pod, &in_the_way(pod)?))))
 }
 
-/// Whether the workload's own status says why a pod of it may not be made.
+/// Whether the workload's own status says why its pods are rejected.
 pub fn tells_refusals(workload: &Value) -> bool {
     workload["kind"] == "Deployment"
 }
 
-/// What refuses the pods of a workload, by its events, where no pod was made since.
+/// Why the API server rejects the workload's pods, from its events; None if a pod was created since.
 pub fn refused(events: &[Value], pods: &[Value]) -> Option<String> {
     let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
     let told_at = |event: &Value| {
@@ -44,7 +44,7 @@ pub fn refused(events: &[Value], pods: &[Value]) -> Option<String> {
     (Some(at) >= created.max().flatten()).then(|| message.to_owned())
 }
 
-/// The newest pod that is not ready, and how far it is: where there is nothing else to say.
+/// The newest pod that is not ready, and how far its start is: for when no obstacle is known.
 pub fn not_started(pods: &[Value]) -> Option<String> {
     let pods = living(pods);
     let is_ready = |pod: &Object| pod.condition("Ready").is_some_and(|ready| ready.is_true());
@@ -87,7 +87,7 @@ fn of_pod(pod: &Object, said: &str) -> String {
     format!("pod {}: {said}", pod.name())
 }
 
-/// Newest first. One that has ended is kept for its logs.
+/// The pods that have not ended, newest first. Ended pods are kept only for their logs.
 fn living(pods: &[Value]) -> Vec<Object<'_>> {
     let is_over = |pod: &Object| {
         let phase = pod.text("/status/phase").unwrap_or_default();
@@ -99,7 +99,7 @@ fn living(pods: &[Value]) -> Vec<Object<'_>> {
     pods
 }
 
-/// Those of the newest version.
+/// The pods of the newest revision.
 fn newest<'a, 'b>(pods: &'b [Object<'a>]) -> impl Iterator<Item = &'b Object<'a>> {
     let revision =
         |pod: &Object| REVISIONS.map(|label| pod.value()["metadata"]["labels"][label].clone());
@@ -107,14 +107,14 @@ fn newest<'a, 'b>(pods: &'b [Object<'a>]) -> impl Iterator<Item = &'b Object<'a>
     pods.iter().filter(move |pod| Some(revision(pod)) == newest)
 }
 
-/// Two of one age are told in the same order each time.
+/// Also sorts by name, so that pods of the same age keep their order.
 fn age<'a>(pod: &Object<'a>) -> (Option<&'a str>, Option<&'a str>) {
     let created = pod.text("/metadata/creationTimestamp");
     (created, pod.text("/metadata/name"))
 }
 
-/// A StatefulSet that keeps an order waits until each pod is ready, one of the version before as well: it does not become so
-/// when that version was broken, and what corrects it never comes.
+/// An ordered StatefulSet waits until each pod is ready, also one of the previous revision. If that revision was broken, the pod
+/// never becomes ready, and the rollout that would correct it never starts.
 fn left_broken(workload: &Object, pods: &[Object]) -> Option<String> {
     let ordered = workload.text("/spec/podManagementPolicy") != Some("Parallel");
     let on_delete = workload.text("/spec/updateStrategy/type") == Some("OnDelete");
@@ -131,7 +131,7 @@ fn left_broken(workload: &Object, pods: &[Object]) -> Option<String> {
         let why = (revision != newest && !ready).then(|| of_containers(pod))??;
         Some((pod.name(), why, pod.text("/metadata/namespace")?))
     });
-    // The first in its order is the one that it waits for.
+    // The controller waits for the first pod in the order.
     let (name, why, namespace) = left.min_by_key(|(name, ..)| (name.len(), name.clone()))?;
     Some(format!(
         "pod {name} still runs what was before ({why}), and the StatefulSet controller does not replace a pod that is not \
@@ -156,8 +156,8 @@ fn in_the_way(pod: &Object) -> Option<String> {
     })
 }
 
-/// What a scheduler says (`0/9 nodes are available: 2 Insufficient cpu, 7 node(s) had untolerated taint. preemption: ...`),
-/// without how many nodes there are of each sort.
+/// A scheduler's message (`0/9 nodes are available: 2 Insufficient cpu, 7 node(s) had untolerated taint. preemption: ...`)
+/// without its numbers.
 fn uncounted(message: &str) -> String {
     let Some((_, causes)) = message.split_once(" nodes are available: ") else {
         return message.to_owned();
@@ -184,12 +184,12 @@ fn of_container(container: &Object) -> Option<String> {
             of(format!("its image {image} cannot be pulled"))
         }
         ("InvalidImageName", _) => of(format!("{image} is no name of an image")),
-        // They are on their way.
+        // The container is starting.
         ("PodInitializing" | "ContainerCreating", _) => None,
         ("CrashLoopBackOff", _) => {
             ended(container, &["/lastState/terminated", "/state/terminated"]).and_then(of)
         }
-        // What has done its work may be waited for no less.
+        // A container that exited with 0 is no obstacle, even if the pod still waits for it.
         ("", _) if container.get("/state/terminated/exitCode") != Some(&Value::from(0)) => {
             ended(container, &["/state/terminated"]).and_then(of)
         }
@@ -253,7 +253,7 @@ mod tests {
                 ),
                 crashed,
             ),
-            // It may have been started for the last time.
+            // The restart may be the one that succeeds.
             (crashing(json!({"running": {}})), None),
             (crashing(ended.clone()), crashed),
             (

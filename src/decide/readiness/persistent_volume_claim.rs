@@ -1,12 +1,11 @@
-//! PersistentVolumeClaim: ready when bound, or when it can only be waiting for its first consumer. It must
-//! not make a pod wait for a claim that waits for the pod.
+//! PersistentVolumeClaim: ready when bound, or when it may only be waiting for its first consumer. A pod must not wait for a
+//! claim that waits for the pod.
 //!
-//! Whether a class binds at once or for the first consumer stands in the StorageClass, not in the claim.
-//! The claim tells it indirectly: with immediate binding the volume controller writes the provisioner's
-//! name onto it (for a first consumer only after a Kubernetes node was selected), and a claim with a
-//! volume's name or without a class is never delayed. A pending claim with none of these signs counts as
-//! ready: else everything that depends on it would never be applied. The price is that a claim whose
-//! class does not exist, and that no pod uses, counts as ready as well.
+//! The StorageClass says whether it binds at once or for the first consumer; the claim does not. It shows it indirectly: with
+//! immediate binding the volume controller writes the provisioner's name onto the claim (for a first consumer only after a
+//! Kubernetes node was selected), and a claim with a volume's name or without a class is never delayed. A pending claim with none
+//! of these signs counts as ready: otherwise lynqgate would never apply the objects that depend on it. The price is that an
+//! unused claim whose class does not exist also counts as ready.
 
 use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;

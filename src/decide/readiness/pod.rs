@@ -32,8 +32,7 @@ pub(super) fn rule(object: &Object<'_>) -> Readiness {
     })
 }
 
-/// What keeps the pod from starting, if it says so: no Kubernetes node, or a container that waits (for
-/// its image, mostly).
+/// Why the pod does not start, if it says so: no Kubernetes node fits, or a container is waiting (mostly for its image).
 fn cause(object: &Object<'_>) -> String {
     let waiting = ["/status/initContainerStatuses", "/status/containerStatuses"]
         .into_iter()

@@ -1,8 +1,7 @@
-//! `readyProbe`: a resource's own word for when its object is ready. The probe travels with the object, as an annotation,
-//! so that the object alone still says everything.
+//! `readyProbe`: a resource's own definition of ready. The object carries the probe in an annotation, so that its readiness still
+//! depends on the object alone.
 //!
-//! CEL is let in as far as it can only compare and look through lists: nothing that an expression can say takes long or
-//! makes anything larger than what it looks at.
+//! CEL is limited to comparisons and loops over lists: no expression can take long or build a value larger than its input.
 
 mod check;
 
@@ -22,7 +21,7 @@ const BYTES_MAX: usize = 1024;
 const SIGNS_MAX: usize = 32;
 /// Steps of all loops together, on one object.
 const STEPS_MAX: usize = 10_000;
-/// How much of a value is shown.
+/// The characters of a value that a message shows.
 const SHOWN_CHARS: usize = 60;
 
 #[derive(Debug)]
@@ -64,7 +63,7 @@ fn compile(text: &str) -> Result<IdedExpr, String> {
     if text.len() > BYTES_MAX {
         return Err(format!("it has more than {BYTES_MAX} bytes"));
     }
-    // Whatever descends, descends on the stack.
+    // Each of these nests, and the parser and the checks recurse on the stack.
     let signs = text.matches(['!', '?', '-', '(', '[', '{']).count();
     if signs > SIGNS_MAX {
         return Err(format!(
@@ -90,8 +89,8 @@ fn compile(text: &str) -> Result<IdedExpr, String> {
     }
 }
 
-/// Where an expression of the text begins: line and column, as errors of the syntax have them. The parser tells what stands
-/// where only with an error, so there is one behind the text.
+/// The line and column at which an expression begins, as in syntax errors. The parser gives positions only with an error, so
+/// append one to the text.
 fn place(text: &str, expression: u64) -> String {
     let parsed = PrattParser::new().parse(&format!("{text}\n)"));
     let errors = parsed.err().map(|all| all.errors).unwrap_or_default();
@@ -108,7 +107,7 @@ fn place(text: &str, expression: u64) -> String {
 /// By the object's own probe, if it has one.
 pub(super) fn rule(object: &Object<'_>) -> Option<Readiness> {
     let annotation = object.annotation(names::READY_PROBE)?;
-    // An old status may still say what it said of the generation before.
+    // An outdated status may still describe the previous generation.
     if let Some(reason) = object.unobserved_if_reported() {
         return Some(Readiness::Waiting(reason));
     }
@@ -185,12 +184,12 @@ pub fn unmet(probe: &Probe, object: &Value) -> Option<String> {
     }
 }
 
-/// What the rest of an object says (the data of a Secret, say) is not for everybody who may read conditions.
+/// Only the status may be quoted: other fields (a Secret's data, for example) are not for everyone who can read conditions.
 fn of_status(path: &str) -> bool {
     path.trim_start_matches('$').starts_with(".status")
 }
 
-/// Only such errors in their own words as tell no values of the object.
+/// Quotes only errors that contain no values of the object.
 fn why(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(_)
@@ -200,7 +199,7 @@ fn why(error: &ExecutionError) -> String {
     }
 }
 
-/// A value whose integers are ints, as CEL has them for JSON.
+/// A value whose whole numbers become CEL's int, as CEL does for JSON.
 struct Json<'a>(&'a Value);
 
 impl Serialize for Json<'_> {
@@ -233,7 +232,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// How many loops are in each other, at most.
+/// The depth of nested loops.
 fn loops(expr: &IdedExpr) -> u32 {
     let most = |all: &mut dyn Iterator<Item = &IdedExpr>| all.map(loops).max().unwrap_or(0);
     match &expr.expr {
@@ -320,7 +319,7 @@ mod tests {
         assert_eq!(error("object.status.parts[0].up"), "");
     }
 
-    /// On the stack of a test, which is small.
+    /// Runs on a test's stack, which is small.
     #[test]
     fn the_deepest_that_probes_may_be() {
         for cel in [
@@ -354,7 +353,7 @@ mod tests {
         }
     }
 
-    /// Whatever could take long or grow, and whatever is no CEL.
+    /// Expressions that could take long or grow, and texts that are not CEL.
     #[test]
     fn what_probes_may_not_say() {
         let deep = format!("{}object.a{}", "(".repeat(400), ")".repeat(400));
@@ -463,7 +462,7 @@ mod tests {
         prop_oneof![4 => some, 1 => any::<String>()]
     }
 
-    /// Whether it could be asked, and what came of it.
+    /// The probe's result; None if it is rejected.
     fn asked(text: String) -> Option<bool> {
         let object = serde_json::json!({
             "a": "x", "status": {"n": i64::MIN, "list": [1, "x", null, [], {"a": 1.5}], "u": u64::MAX, "f": -0.0},
@@ -485,7 +484,7 @@ mod tests {
         }
     }
 
-    /// What would be found must be able to come up.
+    /// Proves that the property test would detect a panic.
     #[test]
     fn a_panic_where_a_loop_is_true_would_be_found() {
         let planted = |text: &String| text.contains("(x, ") && asked(text.clone()) == Some(true);

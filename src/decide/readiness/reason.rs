@@ -1,5 +1,5 @@
-//! Why an object is not ready: one variant per way to wait or to fail. It must not decide anything; it
-//! turns what a rule found into a metric label ([`Reason::code`]) and a sentence for whoever is on call.
+//! Why an object is not ready: one variant for each way to wait or to fail. It decides nothing; it turns a rule's result into a
+//! metric label ([`Reason::code`]) and a sentence for the engineer on call.
 
 use crate::decide::readiness::rolling::Availability;
 
@@ -43,10 +43,10 @@ pub enum Reason {
     },
     #[error("{name}: none of its conditions ({}) is Ready, Available or Healthy; if existence is enough, set waitForReady: false", .found.join(", "))]
     NoKnownCondition { name: String, found: Vec<String> },
-    /// Unknown.
+    /// With `Readiness::Unknown`.
     #[error("{name}: nothing in it tells whether it is ready")]
     NothingTold { name: String },
-    /// Unknown.
+    /// With `Readiness::Unknown`.
     #[error(
         "{name}: its status says of no generation that it is ready, and was not written since the apply"
     )]
@@ -61,7 +61,7 @@ pub enum Reason {
     // Deployment
     #[error("{name}: paused; set spec.paused to false to go on")]
     Paused { name: String },
-    /// Failed. `cause` is the message of ReplicaFailure, if there is one.
+    /// With `Readiness::Failed`. `cause` is the message of ReplicaFailure, if there is one.
     #[error("{name}: no progress for {deadline_seconds} s (progressDeadlineSeconds){}; {availability}{}", because("", .message), after("; ", .cause.as_deref().unwrap_or("")))]
     ProgressDeadlineExceeded {
         name: String,
@@ -93,7 +93,7 @@ pub enum Reason {
     OldPodsLeft {
         name: String,
         old: u32,
-        /// Old and new.
+        /// Old and new pods together.
         pods: u32,
         unavailable: u32,
         availability: Availability,
@@ -175,7 +175,7 @@ pub enum Reason {
         active: u32,
         failed: u32,
     },
-    /// Failed.
+    /// With `Readiness::Failed`.
     #[error("{name}: failed{}; delete it to run it again", because(.reason, .message))]
     JobFailed {
         name: String,
@@ -192,7 +192,7 @@ pub enum Reason {
     },
     #[error("{name}: completed, and will not become ready; use a Job for work that ends")]
     PodCompleted { name: String },
-    /// Failed.
+    /// With `Readiness::Failed`.
     #[error("{name}: failed{}; delete it to have it created again", because(.reason, .message))]
     PodFailed {
         name: String,
@@ -213,7 +213,7 @@ pub enum Reason {
         phase: String,
         detail: String,
     },
-    /// Failed.
+    /// With `Readiness::Failed`.
     #[error(
         "{name}: its volume {volume} is gone; restore it, or delete the claim to get a new one"
     )]
@@ -221,7 +221,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether pods are waited for, whose own statuses may say more.
+    /// Whether it waits for pods, whose own statuses may say more.
     pub fn is_of_pods(&self) -> bool {
         match self {
             Self::ProgressDeadlineExceeded { cause, .. } => cause.is_none(),
@@ -304,7 +304,8 @@ fn because(reason: &str, message: &str) -> String {
     reason + &after(": ", message)
 }
 
-/// Which pods are not available the status does not say; as a rule the new ones, for else the old ones would go.
+/// The status does not say which pods are not available. It is usually the new ones, otherwise the controller would stop the old
+/// ones.
 fn old_pods(old: u32, pods: u32, unavailable: u32) -> String {
     let kept = if old == 1 {
         "old pod is kept"
@@ -330,8 +331,8 @@ fn last_seen(observed: &Option<i64>) -> String {
     })
 }
 
-/// Says why a rollout stands still although there are old pods to stop. `Recreate`, the one strategy that
-/// lets nothing be extra or missing, stops them all the same.
+/// Why a rollout stops although old pods are left. `Recreate`, the only strategy without any surge or unavailable pods, stops
+/// them anyway.
 fn standstill(max_surge: &u32, availability: &Availability) -> &'static str {
     let is_rolling = *max_surge > 0 || availability.may_be_missing > 0;
     if is_rolling && !availability.is_met() {

@@ -5,7 +5,7 @@ use crate::decide::readiness::Readiness;
 use crate::decide::readiness::Reason;
 use crate::decide::readiness::object::Object;
 
-/// None where pods are wanted.
+/// None if the workload should have pods.
 pub(super) fn none_wanted(object: &Object<'_>) -> Option<Readiness> {
     if object.replicas() > 0 {
         return None;

@@ -1,6 +1,5 @@
-//! What a Deployment's rolling update may do: how many pods may be missing and how many may be extra,
-//! resolved as the Deployment controller resolves them. It must not know what the pods are doing now,
-//! beyond the one number that it is given.
+//! The bounds of a Deployment's rolling update: how many pods may be unavailable and how many extra, resolved as the Deployment
+//! controller does. It knows nothing of the current pods except the one number that it gets.
 //!
 //! The rules are those of `ResolveFenceposts` and `MaxUnavailable` in Kubernetes'
 //! pkg/controller/deployment/util/deployment_util.go.
@@ -88,7 +87,7 @@ enum Rounding {
     Down,
 }
 
-/// A number of pods from an int or a percentage of `replicas`; absent means the API's default of 25 %.
+/// A number of pods, from a number or a percentage of `replicas`; defaults to 25 % as in the API.
 fn resolve(field: Option<&Value>, replicas: u32, rounding: Rounding) -> Option<u32> {
     let percent = match field {
         None | Some(Value::Null) => 25,

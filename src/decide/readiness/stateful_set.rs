@@ -1,8 +1,8 @@
-//! StatefulSet: settled when every pod is of the newest revision, ready and available, and the controller
-//! has made that revision the current one. It must not count ready pods of an old revision.
+//! StatefulSet: ready when every pod is of the newest revision, ready and available, and the controller has made that revision
+//! the current one. Ready pods of an old revision do not count.
 //!
-//! A partition is no way out: pods held below it are not updated, whoever set it. With `OnDelete` the
-//! pods change when somebody deletes them, so only ready pods can be asked for.
+//! A partition is no exception: the controller does not update pods below it, whoever set it. With `OnDelete` a pod changes only
+//! when it is deleted, so the rule can require only ready pods.
 
 use crate::api::names;
 use crate::decide::partition::is_gated;
@@ -56,7 +56,7 @@ fn not_rolled_out(object: &Object<'_>) -> Option<Reason> {
     if pods > wanted {
         return Some(Reason::SurplusPods { name, pods, wanted });
     }
-    // With only one revision about, missing pods are not outdated, they are not there yet.
+    // If there is only one revision, a missing pod is not outdated, it does not exist yet.
     if updated < wanted && !revision_is_current {
         return Some(pods_outdated(object, updated, wanted));
     }
@@ -66,7 +66,7 @@ fn not_rolled_out(object: &Object<'_>) -> Option<Reason> {
     if updated < wanted {
         return Some(pods_outdated(object, updated, wanted));
     }
-    // Ready, but not for minReadySeconds yet.
+    // The pods are ready, but not yet for minReadySeconds.
     if available < wanted {
         return Some(Reason::PodsNotAvailable {
             name,

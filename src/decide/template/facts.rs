@@ -1,11 +1,12 @@
-//! What a form's templates may know besides a row's variables: when the row was first seen, and the hub's secret. Draws nothing itself.
+//! What templates may use besides a row's variables: the time at which the row was first seen, and the hub's secret. Generates no
+//! random values itself.
 
 use std::sync::{Arc, LazyLock};
 
 use go_templates::{Facts, Seed};
 use jiff::Timestamp;
 
-/// The facts of one resource of a row. `key` is the hub's secret: whoever knows it can compute every generated password.
+/// The facts for one resource of a row. `key` is the hub's secret: with it, every generated password can be computed.
 pub fn of(first_seen: Timestamp, key: [u8; 32], uid: &str, resource_id: &str) -> Arc<Facts> {
     let scope = [
         &b"lynq.sh/random/1"[..],
@@ -18,7 +19,7 @@ pub fn of(first_seen: Timestamp, key: [u8; 32], uid: &str, resource_id: &str) ->
     })
 }
 
-/// The facts where nobody knows any.
+/// For renderings without a known row: `now` and random functions return an error.
 pub fn unknown() -> Arc<Facts> {
     static UNKNOWN: LazyLock<Arc<Facts>> = LazyLock::new(|| {
         Arc::new(Facts {

@@ -1,5 +1,5 @@
-//! The functions of both engines: sprig's, those of Lynq's own (hosts of URLs, names that fit Kubernetes, conversions that make a leaf typed),
-//! and the names that are refused. Runs no template.
+//! The functions of both engines: sprig's, Lynq's own (hosts of URLs, names that fit Kubernetes, conversions to typed leaves),
+//! and the names of unsupported ones. Renders nothing.
 
 mod refused;
 #[cfg(test)]
@@ -27,7 +27,7 @@ const TEXT: Signature = Signature::exactly(&[Param::Str]);
 /// The length of a Kubernetes label, and of most names.
 const NAME_MAX_BYTES: usize = 63;
 
-/// What Lynq adds to sprig, and what it has in place of sprig's.
+/// Lynq's additions to sprig, and its replacements of sprig's functions.
 const OWN: &[Function] = &[
     Function::new("bool", ONE, bool),
     Function::new("float", ONE, float),
@@ -40,7 +40,7 @@ const OWN: &[Function] = &[
     }),
 ];
 
-/// The host of a URL without its port; what is no URL with a host is cut at its first colon.
+/// The host of a URL without its port; any other text up to its first colon.
 fn to_host(context: &mut Context, args: &[Value]) -> Outcome {
     let whole = text(args, 0)?;
     match hostname(whole) {
@@ -95,7 +95,7 @@ fn parsed_float(text: &str) -> Option<f64> {
     number::float(text)
 }
 
-/// The words for yes, in any case; everything else means no.
+/// True for a word that means yes, in any case; otherwise false.
 fn bool(context: &mut Context, args: &[Value]) -> Outcome {
     let text: Text = match any(args, 0).plain() {
         Value::Bool(b) => return Ok(Value::Typed(Typed::Bool(b))),

@@ -1,4 +1,4 @@
-//! What templates are rendered with: the variables of a row, and what else the result depends on.
+//! The inputs of a rendering: a row's variables, and everything else on which the result depends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::decide::template::facts;
 
-/// What one rendering may use.
+/// The limits of one rendering.
 pub const LIMITS: Limits = Limits {
     steps: 200_000,
     memory_bytes: 8 << 20,
@@ -17,7 +17,7 @@ pub const LIMITS: Limits = Limits {
     depth: 100,
 };
 
-/// What all renderings of one form for one row may use.
+/// The limits of all renderings of a form for one row together.
 const ROW_LIMITS: SharedLimits = SharedLimits {
     steps: 400_000,
     output_bytes: 1 << 20,
@@ -32,11 +32,11 @@ pub fn row_budget() -> Arc<SharedBudget> {
     Arc::new(SharedBudget::new(ROW_LIMITS))
 }
 
-/// What one row gives to the templates of one resource. Cheap to clone.
+/// What a row provides to the templates of one resource. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Inputs {
     pub(super) variables: Arc<BTreeMap<Text, Text>>,
-    /// Lists and objects. No row has any.
+    /// Lists and objects, only for trying out templates: a row has none.
     pub(super) structured: Arc<Map<String, Json>>,
     pub(super) facts: Arc<Facts>,
     pub(super) limits: Limits,
@@ -44,7 +44,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Without facts, random functions and `now` are errors.
+    /// Without facts, `now` and random functions return an error.
     pub fn new(
         variables: &BTreeMap<String, String>,
         facts: Option<Arc<Facts>>,
@@ -62,7 +62,7 @@ impl Inputs {
         }
     }
 
-    /// With a budget that others of the row share.
+    /// Uses a budget that is shared with the row's other templates.
     pub fn within(mut self, row: &Arc<SharedBudget>) -> Inputs {
         self.row = row.clone();
         self
@@ -73,7 +73,7 @@ impl Inputs {
         self
     }
 
-    /// With variables that are no texts, to try templates out: each is what `fromJson` makes of it.
+    /// Adds variables of any type, for trying out templates: each is converted as by `fromJson`.
     pub fn with_structured(mut self, values: Map<String, Json>) -> Inputs {
         self.structured = Arc::new(values);
         self
@@ -93,7 +93,7 @@ impl Inputs {
     }
 }
 
-/// As `fromJson` has it: every number is a float.
+/// Converts as `fromJson`: every number becomes a float.
 pub(super) fn value(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,

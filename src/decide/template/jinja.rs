@@ -1,4 +1,4 @@
-//! Jinja, by minijinja, over the same functions as Go's templates and under the same limits. A form's templates cannot include one another.
+//! Jinja, by minijinja, with the functions and limits of Go's templates. A template cannot include another one.
 
 mod convert;
 mod guard;
@@ -21,24 +21,24 @@ use crate::decide::template::{Inputs, inputs};
 
 use meter::Meter;
 
-/// Instructions of one rendering; calls of functions spend the budget's steps besides.
+/// The instructions of one rendering; function calls additionally spend steps of the budget.
 const FUEL_MAX: u64 = 50_000;
-/// What one rendering costs of the budget's steps: minijinja does not tell how many of its instructions there were. So many
-/// texts that spend all of them, as a row's budget lets through, take about a second.
+/// The steps that each rendering costs, because minijinja does not report its instructions. If every text of a row spends all its
+/// instructions, the row's budget ends after about a second.
 const STEPS_EACH: u64 = 500;
-/// Macros and recursive loops inside each other.
+/// The depth of nested macros and recursive loops.
 const CALLS_MAX: u32 = 50;
 
-/// What all templates share: functions, filters, and how values are written.
+/// What all templates share: functions, filters, and the output of values.
 static LIBRARY: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL_MAX));
     environment.set_recursion_limit(CALLS_MAX as usize);
-    // Errors say what is undefined. They know the row's values then, too: of an error only kind, detail and place are told.
+    // So that errors say what is undefined. They then also contain the row's values: show only their kind, detail and place.
     environment.set_debug(true);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    // Never fails: the delimiters are the usual ones.
+    // Cannot fail: these are the default delimiters.
     if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
         environment.set_syntax(syntax);
     }
@@ -130,7 +130,7 @@ impl Template {
         Ok(())
     }
 
-    /// What is undefined, and for which function.
+    /// What is undefined, and the function that got it.
     fn undefined(&self, inputs: &Inputs, error: &Error, function: Option<&str>) -> Option<String> {
         let named = |detail: &str| match detail.strip_prefix('`')?.rsplit_once("` is undefined")? {
             (name, _) if !name.contains(['.', '[']) => Some(format!("the row has no {name}")),
@@ -170,7 +170,7 @@ impl Template {
     }
 }
 
-/// What minijinja calls an expression. It is mistaken about what stands before a key that is calculated.
+/// minijinja's text for an expression, without the part before a calculated key, which minijinja gets wrong.
 fn readable(path: &str) -> String {
     match path.rsplit_once("[...]") {
         Some((_, behind)) => format!("(…)[…]{behind}"),
@@ -178,7 +178,7 @@ fn readable(path: &str) -> String {
     }
 }
 
-/// An error in this module's words: the message says where and what; `detail` says it better than minijinja.
+/// Builds an error whose message says where and what; `detail` replaces minijinja's own detail.
 fn described(
     name: &str,
     text: &str,

@@ -1,5 +1,5 @@
-//! An error of a template for conditions, events and logs, which may be read by more people than the rows: of what the rendering
-//! put into it, no more is shown than words that are in the form, in the row's uid, or in everybody's errors.
+//! Redacts template errors for conditions, events and logs, which more people can read than the rows. Of what a rendering adds, a
+//! message shows only words that occur in the form, in the row's uid, or in the engines' own messages.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,13 +10,13 @@ use go_templates::TemplateError;
 static WORDS: LazyLock<BTreeSet<&str>> =
     LazyLock::new(|| include_str!("words.txt").lines().collect());
 
-/// Numbers of so many digits are no secrets.
+/// Numbers with at most this many digits are not secret.
 const DIGITS_MAX: usize = 2;
 
-/// What stands for words that are not shown.
+/// Replaces words that are not shown.
 pub const HIDDEN: &str = "…";
 
-/// The error's message, with `…` for what only the row's values say; `known` may be read by everybody.
+/// The error's message, with `…` for words that only the row's values contain; `known` are texts that every reader may see.
 pub fn message(error: &TemplateError, known: &[&str]) -> String {
     // A limit's message has no values.
     if error.limit.is_some() {
@@ -26,7 +26,7 @@ pub fn message(error: &TemplateError, known: &[&str]) -> String {
     format!("{place}{}", shown(said, known))
 }
 
-/// Where that ends which only says in what part of the form it happened.
+/// The end of the part that only says where in the form the error occurred.
 fn place_end(error: &TemplateError) -> usize {
     let after = |text: &str| error.message.find(text).map(|at| at + text.len());
     let line = error.line.map_or(String::new(), |line| format!("{line}:"));
@@ -41,12 +41,12 @@ fn place_end(error: &TemplateError) -> usize {
     .unwrap_or_default()
 }
 
-/// A text with `…` for words that are not known.
+/// The text with `…` for unknown words.
 pub fn shown(text: &str, known: &[&str]) -> String {
     PublicWords::of(known).shown(text)
 }
 
-/// Words that everybody may read.
+/// Words that every reader may see.
 pub struct PublicWords<'a>(BTreeSet<&'a str>);
 
 impl<'a> PublicWords<'a> {
@@ -54,7 +54,7 @@ impl<'a> PublicWords<'a> {
         PublicWords(texts.iter().flat_map(|text| words(text)).collect())
     }
 
-    /// A text with `…` for words that are not known.
+    /// The text with `…` for unknown words.
     pub fn shown(&self, text: &str) -> String {
         replaced(text, |word, hangs| {
             let is_shown = self.0.contains(word) || (is_everybodys(word) && !hangs);
@@ -76,7 +76,7 @@ fn is_everybodys(word: &str) -> bool {
     (is_number && word.len() <= DIGITS_MAX) || WORDS.contains(word)
 }
 
-/// The text with `…` for the words that `hide` picks; it is told, too, whether a word hangs on one that is hidden.
+/// The text with `…` for the words that `hide` selects. `hide` also gets whether the word directly follows a hidden one.
 fn replaced(text: &str, hide: impl Fn(&str, bool) -> bool) -> String {
     let (mut shown, mut rest, mut was_hidden) = (String::new(), text, false);
     while !rest.is_empty() {
@@ -85,7 +85,7 @@ fn replaced(text: &str, hide: impl Fn(&str, bool) -> bool) -> String {
         let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
         let (word, after) = after.split_at(end);
         rest = after;
-        // What hangs on a hidden word may be a part of the same value.
+        // A word that directly follows a hidden one may belong to the same value.
         let hangs = was_hidden && !gap.contains(char::is_whitespace);
         let is_hidden = !word.is_empty() && hide(word, hangs);
         if is_hidden && hangs {

@@ -1,4 +1,4 @@
-//! Round trips through the Secret, what is refused there, and the certificates as a TLS client judges them.
+//! Round trips through the Secret, invalid Secret data, and certificates as a TLS client verifies them.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn read(data: &BTreeMap<String, ByteString>) -> CaSet<Authority> {
         .expect("the data holds a set")
 }
 
-/// As a client judges `leaf` that trusts what is in `bundle`.
+/// The result of a client that trusts `bundle` and verifies `leaf`.
 fn judged(leaf: &Leaf, bundle: &[u8], name: &str, second: i64) -> Result<(), rustls::Error> {
     let mut roots = RootCertStore::empty();
     for root in CertificateDer::pem_slice_iter(bundle) {
@@ -275,7 +275,7 @@ fn debug_output_shows_no_key() {
 #[test]
 fn a_serving_certificate_is_judged_by_name_time_and_authority() {
     let (one, two) = (authority(), authority());
-    // Read back first: what signs is what the Secret holds.
+    // Read it back first, so that the authority from the Secret signs.
     let one = read(&data_of(&CaSet::new(one))).active;
     let validity = Validity {
         not_before: at(ISSUED),

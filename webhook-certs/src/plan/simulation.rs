@@ -3,7 +3,7 @@
 use super::tests::{LIFETIMES, at, ca, gate, id};
 use super::*;
 
-/// One replica as the simulation plays it: it sees the world as it was when it last looked.
+/// A simulated replica: it acts on the state that it last observed.
 struct Replica {
     state: State,
     leaf: Option<LeafFacts>,

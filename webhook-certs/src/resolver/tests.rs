@@ -33,7 +33,7 @@ impl Server {
             while let Ok((tcp, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
-                    // A refused handshake is the client's to report.
+                    // The client reports a failed handshake.
                     if let Ok(tls) = acceptor.accept(tcp).await {
                         let (mut reader, mut writer) = tokio::io::split(tls);
                         drop(tokio::io::copy(&mut reader, &mut writer).await);

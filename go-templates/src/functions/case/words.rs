@@ -76,7 +76,7 @@ pub fn separated(text: &[u8], separator: char) -> Vec<u8> {
     out
 }
 
-/// A separator before a word that has none of its own.
+/// Adds a separator before a word that does not begin with one.
 fn separate(out: &mut Vec<u8>, kind: Kind, separator: char, after_number: bool) {
     let nothing = after_number && matches!(kind, Kind::Nothing | Kind::Invalid);
     if !nothing && !matches!(kind, Kind::Separator | Kind::Punctuation) {

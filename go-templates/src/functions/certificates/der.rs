@@ -1,4 +1,4 @@
-//! As much of ASN.1's DER as tells one private key from another. Copies nothing.
+//! The part of ASN.1's DER that distinguishes kinds of private keys. Copies nothing.
 
 pub const INTEGER: u8 = 2;
 pub const OCTETS: u8 = 4;
@@ -38,7 +38,7 @@ pub fn elements<const N: usize>(mut bytes: &[u8], tag: u8) -> Option<([&[u8]; N]
     Some((found, bytes))
 }
 
-/// A number that fits; negative ones and those that are too large are none.
+/// A non-negative number that fits; None for any other.
 pub fn small(content: &[u8]) -> Option<u64> {
     let is_negative = content.first()? & 0x80 != 0;
     let fits = content.len() <= 8 && !is_negative;

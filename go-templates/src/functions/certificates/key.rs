@@ -1,5 +1,5 @@
-//! Whether a PEM text holds a private key that Go takes: its form, not whether its numbers fit each other. Why not is said in Go's
-//! words; what is wrong inside the ASN.1 Go says in more detail.
+//! Whether a PEM text holds a private key that Go accepts: checks its form, not whether its numbers are consistent. Errors use
+//! Go's words, but Go is more specific about the ASN.1.
 
 use crate::functions::certificates::{der, pem};
 use crate::runes;
@@ -114,7 +114,7 @@ impl Dsa {
     }
 }
 
-/// Where one kind of key is wanted and another is there.
+/// The error for another kind of key than the expected one.
 fn instead(function: &str) -> String {
     format!("x509: failed to parse private key (use {function} instead for this key format)")
 }

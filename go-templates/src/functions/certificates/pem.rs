@@ -31,7 +31,7 @@ pub fn decode(mut rest: &[u8]) -> Option<Block> {
     }
 }
 
-/// What begins with its kind, and has `END` at `end`.
+/// A block that begins with its kind, with `END` at `end`.
 fn block(text: &[u8], end: usize) -> Option<Block> {
     let (first, mut content) = line(text);
     let kind = first.strip_suffix(DASHES)?;

@@ -37,7 +37,7 @@ impl Decimal {
         text.parse().unwrap_or(f64::NAN)
     }
 
-    /// How much a result of this and another one may take on this one's account.
+    /// An upper bound of this operand's share in the size of a result.
     pub fn bytes(&self) -> usize {
         // The exponents of two floats differ by less than 650 digits.
         (self.digits.bits() / 8) as usize + 300 + self.exponent.unsigned_abs() as usize / 2

@@ -1,4 +1,4 @@
-//! JSON text as values, with Go's messages for what is none. Depth and size are the budget's.
+//! Parses JSON, with Go's error messages. The budget limits depth and size.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -256,7 +256,7 @@ impl Parser<'_, '_> {
         self.text.get(self.at).copied().ok_or_else(ended)
     }
 
-    /// The next byte inside a word, number or escape. At the end Go feigns a space, and says that it does not belong there.
+    /// The next byte inside a word, number or escape. At the end of the text, Go reports an unexpected space.
     fn peek_inside(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(b' ')
     }

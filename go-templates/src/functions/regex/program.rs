@@ -1,4 +1,5 @@
-//! A compiled pattern and the search with it, one pass over the text whatever the pattern. The library compiles; the search is here, because each of its steps is charged for.
+//! A compiled pattern and its search, one pass over the text for any pattern. A library compiles; the search is implemented here,
+//! because it charges for each step.
 
 use regex_automata::nfa::thompson::{Compiler, Config, NFA, State, WhichCaptures};
 use regex_automata::util::primitives::StateID;
@@ -7,24 +8,24 @@ use crate::budget::Budget;
 use crate::functions::FunctionError;
 use crate::functions::regex::syntax;
 
-/// Bytes of a pattern.
+/// The largest pattern in bytes.
 const PATTERN_MAX_BYTES: usize = 64 << 10;
-/// Bytes of a pattern's compiled form.
+/// The largest compiled pattern in bytes.
 const PROGRAM_MAX_BYTES: usize = 1 << 20;
 /// Bytes of a compiled form that count as one step.
 const BYTES_PER_STEP: usize = 256;
-/// States that a search may look at for one step.
+/// How many states a search may visit for one step.
 const VISITS_PER_STEP: u64 = 64;
 
-/// Where nothing was matched.
+/// The position of a group that did not match.
 const NONE: usize = usize::MAX;
 
-/// What a search asks for.
+/// The result that a search needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Where the whole match begins and ends.
+    /// Start and end of the whole match.
     Match,
-    /// And each of its groups.
+    /// Also those of each group.
     Groups,
 }
 
@@ -103,7 +104,7 @@ impl Program {
             }
             std::mem::swap(&mut search.now, &mut search.next);
             search.next.clear();
-            // The scan of a byte is a visit, too.
+            // Scanning a byte also counts as a visit.
             search.visits += 1;
             if search.visits >= VISITS_PER_STEP {
                 budget.spend_steps(search.visits / VISITS_PER_STEP)?;
@@ -229,7 +230,7 @@ impl Program {
     }
 }
 
-/// Which threads are added to: those at this byte, or at the next.
+/// Whether to add threads for the current or for the next byte.
 #[derive(Clone, Copy)]
 enum Round {
     Now,
@@ -238,7 +239,7 @@ enum Round {
 
 enum Todo {
     Visit(StateID),
-    /// Behind the states that a group's end was set for.
+    /// Resets a group's position, after the states for which it was set.
     Restore(usize, usize),
 }
 
@@ -247,7 +248,7 @@ pub struct Search {
     now: Threads,
     next: Threads,
     stack: Vec<Todo>,
-    /// States looked at that no step was spent for yet.
+    /// Visited states that are not charged yet.
     visits: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Reads a pattern as Go's regexp/syntax does: what it takes, what it refuses and in which words. What comes out is the library's form, so that nothing of the library's own syntax shows.
+//! Parses a pattern as Go's regexp/syntax does: accepts and rejects the same, with the same messages. Builds the library's
+//! internal form directly, so that the library's own syntax never shows.
 
 mod class;
 mod escape;
@@ -11,7 +12,7 @@ use crate::functions::FunctionError;
 
 /// How far groups and repeats may nest. Go allows 1,000; each level takes stack when a pattern is compiled.
 const HEIGHT_MAX: u32 = 200;
-/// How often something may be counted to repeat, nested counts multiplied: Go's limit.
+/// Go's limit of a repeat count, with nested counts multiplied.
 const REPEATS_MAX: u32 = 1000;
 
 /// A pattern that Go would not compile, in Go's words.
@@ -29,7 +30,7 @@ fn refused<T>(what: &'static str, part: &str) -> Result<T, Stop> {
     }))
 }
 
-/// Why a pattern was not read to its end.
+/// Why parsing stopped.
 #[derive(Debug)]
 pub enum Stop {
     Syntax(SyntaxError),
@@ -51,7 +52,7 @@ impl From<Stop> for FunctionError {
     }
 }
 
-/// A pattern that was read.
+/// A parsed pattern.
 #[derive(Debug)]
 pub struct Syntax {
     pub hir: Hir,
@@ -77,7 +78,7 @@ pub fn parse(pattern: &[u8], budget: &mut Budget) -> Result<Syntax, Stop> {
     .run()
 }
 
-/// What `(?i)` and its like turn on.
+/// The flags of `(?i)` and the like.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flags {
     fold_case: bool,
@@ -86,7 +87,7 @@ struct Flags {
     swap_greed: bool,
 }
 
-/// What stands between two parentheses, so far.
+/// The state of an open group.
 #[derive(Debug, Default)]
 struct Frame {
     /// The number of the group, if it has one.
@@ -127,7 +128,7 @@ struct Parser<'p, 'b> {
 
 impl<'p> Parser<'p, '_> {
     fn run(mut self) -> Result<Syntax, Stop> {
-        // The operator just read, with all that follows it.
+        // The last operator, with the rest of the pattern after it.
         let mut last_repeat = None;
         while let Some(c) = self.rest.chars().next() {
             self.budget.spend_steps(1)?;
@@ -241,7 +242,7 @@ impl<'p> Parser<'p, '_> {
         self.push(hir);
     }
 
-    /// A class takes as much as it has ranges.
+    /// Charges for a class by the number of its ranges.
     fn class(&mut self, class: ClassUnicode) -> Result<(), Stop> {
         let ranges = class.ranges().len() as u64;
         self.budget.spend_steps(ranges / 64)?;
@@ -408,7 +409,7 @@ impl<'p> Parser<'p, '_> {
     fn joined(&self, items: Vec<Item>, join: fn(Vec<Hir>) -> Hir) -> Result<Item, Stop> {
         let height = items.iter().map(|item| item.height + 1).max();
         let copies = items.iter().map(|item| item.copies).max();
-        // One item is not nested by joining it.
+        // A single item does not nest deeper by being joined.
         let single = items.len() == 1;
         let height = height.unwrap_or(0) - u32::from(single);
         if height > HEIGHT_MAX {
@@ -422,7 +423,7 @@ impl<'p> Parser<'p, '_> {
     }
 }
 
-/// What stands in `here` before `rest`, which ends it.
+/// The part of `here` before `rest`, which is its end.
 fn before<'p>(here: &'p str, rest: &str) -> &'p str {
     &here[..here.len() - rest.len()]
 }

@@ -1,4 +1,4 @@
-//! Ranges of versions: alternatives of conditions that must all hold. What is a prerelease is allowed only where a condition names one.
+//! Version ranges: alternatives of conditions that must all hold. A prerelease is allowed only if a condition names one.
 
 use std::cmp::Ordering;
 
@@ -28,7 +28,7 @@ enum Operator {
     Caret,
 }
 
-/// Those that begin like others stand behind them.
+/// An operator follows those that it is a prefix of.
 const OPERATORS: [(&str, Operator); 11] = [
     ("!=", Operator::NotEqual),
     (">=", Operator::GreaterOrEqual),
@@ -43,7 +43,7 @@ const OPERATORS: [(&str, Operator); 11] = [
     ("^", Operator::Caret),
 ];
 
-/// Bytes of a text with ranges.
+/// The longest text with ranges, in bytes.
 pub const TEXT_MAX_BYTES: usize = 1024;
 
 impl Constraints {
@@ -80,7 +80,7 @@ impl Condition {
                 3 => order != Ordering::Equal,
                 _ if is_unwanted_prerelease => false,
                 0 => order != Ordering::Equal,
-                // A wildcard for the patch still compares prereleases.
+                // With a wildcard as patch, prereleases are still compared.
                 2 => {
                     let pre = prerelease_order(&version.prerelease, &bound.prerelease);
                     !same(2) || pre != Ordering::Equal
@@ -126,7 +126,7 @@ impl Condition {
         same_numbers(version, bound, if self.given == 1 { 1 } else { 2 })
     }
 
-    /// What is right of the first number that is not 0 may be higher.
+    /// All numbers to the right of the first non-zero one may be higher.
     fn holds_caret(&self, version: &Version) -> bool {
         let bound = &self.version;
         if version.precedence(bound) == Ordering::Less {

@@ -1,4 +1,4 @@
-//! The methods of Masterminds' versions. Those that decode into one are not there.
+//! The methods of Masterminds' versions, without those that decode into a version.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

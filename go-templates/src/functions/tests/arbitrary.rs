@@ -210,7 +210,7 @@ fn fitting_arguments_end_in_a_value_or_an_error() {
     }
 }
 
-/// Also behind what they do not belong to, which the engines never let through.
+/// Also calls methods on values of other types, which the engines never allow.
 #[test]
 fn methods_end_in_a_value_or_an_error() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {

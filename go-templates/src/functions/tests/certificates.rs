@@ -1,4 +1,4 @@
-//! What Go says of a key in more words, and certificates and keys with bytes that somebody changed: a value or an error, never a panic.
+//! Key errors for which Go is more specific, and certificates and keys with changed bytes: a value or an error, never a panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Functions that could take more than there is end with a limit, before they take it.
+//! Functions that could exceed the limits fail before they allocate.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn hostile_arguments_end_with_a_limit() {
             "{{ $x := repeat 2000000 \"a\" }}{{ range 1000 }}{{ $y := sha256sum $x }}{{ end }}",
             Limit::Steps,
         ),
-        // Each `x` is found only after a look at all that follows it.
+        // Each `x` is found only after a search through the rest of the text.
         (
             "{{ $x := repeat 20000 \"x\" }}{{ regexReplaceAll \"x.*y|x\" $x \"\" }}",
             Limit::Steps,

@@ -1,4 +1,4 @@
-//! The methods of Go's times, durations, months and weekdays. Those that give bytes or zones are not there.
+//! The methods of Go's times, durations, months and weekdays, without those that return bytes or zones.
 
 use jiff::civil::DateTime;
 use jiff::{SignedDuration, Timestamp};
@@ -147,7 +147,7 @@ pub const OF_DURATION: &[Function] = &[
     }),
 ];
 
-/// What months, weekdays and durations have in common.
+/// The methods that months, weekdays and durations share.
 pub const NAMED: &[Function] = &[Function::new("String", NONE, |context, args| {
     match any(args, 0) {
         Value::Named(named) => context.string(named.text()),
@@ -173,7 +173,7 @@ fn of_duration(nanoseconds: i64) -> Outcome {
     Ok(Value::Named(Named::Duration(nanoseconds)))
 }
 
-/// Whole units and the rest one by one, as upstream: what is large loses no more than it must.
+/// As upstream, divides whole units and the rest separately, so that a large value loses little precision.
 fn in_units(args: &[Value], unit: i64) -> Outcome {
     let amount = nanoseconds(args, 0)?;
     let (whole, rest) = (amount / unit, amount % unit);

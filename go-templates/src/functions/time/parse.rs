@@ -10,7 +10,7 @@ use crate::duration::quote;
 use crate::format::time::{Element, MONTHS, OffsetForm, WEEKDAYS, next_element};
 use crate::time::{Time, Zone};
 
-/// Why a time that is there cannot be told.
+/// The error for a time outside the supported range.
 pub const OUTSIDE: &str =
     "the time would be outside the years -9999 to 9999, whose last day is December 30th";
 
@@ -20,7 +20,7 @@ pub fn year_one() -> Timestamp {
     Offset::UTC.to_timestamp(midnight).unwrap_or(Timestamp::MIN)
 }
 
-/// The time that `value` is under `layout`, or what is wrong with it, as Go says it.
+/// Parses `value` by `layout`, or returns Go's error.
 pub fn time(layout: &str, value: &str) -> Result<Time, String> {
     let mut found = Found::default();
     let (mut layout_left, mut rest) = (layout, value);
@@ -78,7 +78,7 @@ enum Wrong {
     Range(&'static str),
 }
 
-/// What was read so far.
+/// The parts of the time parsed so far.
 #[derive(Default)]
 struct Found {
     year: i16,
@@ -178,7 +178,7 @@ impl Found {
         Ok(rest)
     }
 
-    /// `.` or `,` with digits, as far as nanoseconds go; nothing is no fraction.
+    /// Parses `.` or `,` and digits, up to nanoseconds; the fraction may be absent.
     fn fraction<'v>(&mut self, value: &'v str) -> &'v str {
         let Some(digits) = value.strip_prefix(['.', ',']) else {
             return value;
@@ -249,7 +249,7 @@ impl Found {
         Ok(rest)
     }
 
-    /// The time that all of it makes.
+    /// Combines the parsed parts.
     fn time(self) -> Result<Time, String> {
         let hour = match self.is_afternoon {
             Some(true) if self.hour < 12 => self.hour + 12,
@@ -313,7 +313,7 @@ impl Found {
     }
 }
 
-/// So many digits.
+/// Exactly `count` digits.
 fn digits(value: &str, count: usize) -> Result<(i16, &str), Wrong> {
     let text = value.get(..count).ok_or(Wrong::Form)?;
     let is_number = text.bytes().all(|digit| digit.is_ascii_digit());

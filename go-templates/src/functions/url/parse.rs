@@ -1,4 +1,4 @@
-//! A URL and its parts, with Go's idea of what is one and its words for what is not.
+//! Parses a URL as Go does, with Go's errors.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,10 +9,10 @@ use crate::quote::quote;
 #[derive(Debug, Default)]
 pub struct Url {
     pub scheme: Vec<u8>,
-    /// What follows a scheme without a slash.
+    /// The part after a scheme without a slash.
     pub opaque: Vec<u8>,
     pub user: Option<User>,
-    /// With its port.
+    /// Including the port.
     pub host: Vec<u8>,
     pub path: Vec<u8>,
     pub query: Vec<u8>,

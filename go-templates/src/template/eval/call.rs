@@ -1,4 +1,5 @@
-//! Calls of functions: how many arguments, of which types, and `and` and `or`, which stop early. Knows no function but `call` and `len`.
+//! Function calls: the number and types of arguments, and `and` and `or`, which stop early. Knows no function except `call` and
+//! `len`.
 
 use crate::error::TemplateError;
 use crate::format;
@@ -81,7 +82,7 @@ impl<'t> Machine<'t, '_> {
             values.push(self.fit(Slot::plain(piped), param)?.value);
         }
         let outcome = match function.name {
-            // The only function that tells a nil interface from no value; to the others both are `Value::Nil`.
+            // Only `len` distinguishes a nil interface from a missing value; for other functions both are `Value::Nil`.
             "len" if has_nil_interface => {
                 Err(FunctionError::Message("len of nil pointer".to_owned()))
             }

@@ -12,7 +12,7 @@ use crate::template::eval::slot::Slot;
 use crate::template::literal::{Ideal, Number};
 use crate::value::Value;
 
-/// What a field is given, if it is a method: the arguments behind it, and what is piped.
+/// The inputs of a field that may be a method: its arguments, and the piped value.
 #[derive(Default)]
 pub(super) struct Given<'t> {
     args: &'t [Operand],
@@ -43,7 +43,7 @@ impl<'t> Machine<'t, '_> {
                 let value = self.call(callee, place, &command.args, dot, piped)?;
                 return Ok(Slot::plain(value));
             }
-            // Go has not moved on to a parenthesis when it refuses arguments to it.
+            // Go's error still has the previous position when it rejects arguments of a parenthesis.
             Term::Pipe(_) => self.refuse_args(first, has_args)?,
             Term::Field(_) | Term::Variable { .. } | Term::Chain { .. } => {}
             Term::Dot | Term::Nil | Term::Bool(_) | Term::Number(_) | Term::Quoted(_) => {
@@ -171,7 +171,7 @@ impl<'t> Machine<'t, '_> {
         Err(self.fail(message))
     }
 
-    /// A number where no type is asked for.
+    /// A number without an expected type.
     pub(super) fn ideal(
         &mut self,
         operand: &'t Operand,

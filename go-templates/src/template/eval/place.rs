@@ -1,4 +1,4 @@
-//! What is being evaluated, as error messages name it. Evaluates nothing.
+//! The node that is evaluated, for error messages. Evaluates nothing.
 
 use crate::template::ast::{Command, Operand, Pipe, TemplateCall, Text};
 

@@ -7,7 +7,7 @@ use crate::template::eval::slot::Slot;
 use crate::template::eval::{Flow, Machine};
 use crate::value::{List, Text, Value};
 
-/// What is left to range over.
+/// The items that are left.
 enum Items {
     Nothing,
     Count {
@@ -61,7 +61,7 @@ impl Iterator for Items {
     }
 }
 
-/// What makes a number one of the same type.
+/// The function that converts a number to the same type.
 fn of_type(named: Named) -> fn(u64) -> Value {
     match named {
         Named::Month(_) => |number| Value::Named(Named::Month(number as i64)),
@@ -95,7 +95,7 @@ impl<'t> Machine<'t, '_> {
             Some(list) if is_empty => self.list(list, dot)?,
             _ => Flow::Next,
         };
-        // As in Go, `break` ends the range in whose `else` it stands, and `continue` goes on with the one around it.
+        // As in Go, a `break` in a range's `else` ends that range, and a `continue` affects the enclosing range.
         let flow = match flow {
             Flow::Break => Flow::Next,
             flow => flow,

@@ -58,7 +58,7 @@ impl<'t> Parser<'t> {
             let sign = self.tokens.peek_solid();
             let is_comma = sign.kind == Kind::Other && sign.text == ",";
             if !is_comma && !matches!(sign.kind, Kind::Assign | Kind::Declare) {
-                // An operand: whether a space follows it matters.
+                // It is an operand: keep the space, which matters.
                 if after.kind == Kind::Space {
                     self.tokens.put_back(after);
                 }
@@ -78,7 +78,7 @@ impl<'t> Parser<'t> {
         Ok((!assignment.names.is_empty()).then_some(assignment))
     }
 
-    /// What may follow the comma behind the variable number `count`.
+    /// Checks what follows the comma after variable number `count`.
     fn check_second_variable(&mut self, context: &str, count: usize) -> Result<(), TemplateError> {
         if context != "range" || count >= 2 {
             return Err(self.error(format!("too many declarations in {context}")));
@@ -138,7 +138,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// A term and the fields that follow it, or nothing where no operand begins.
+    /// A term with its fields; None if no operand begins here.
     fn operand(&mut self) -> Result<Option<Operand>, TemplateError> {
         let Some(operand) = self.term()? else {
             return Ok(None);

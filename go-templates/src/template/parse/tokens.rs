@@ -47,14 +47,14 @@ impl<'t> Tokens<'t> {
         }
     }
 
-    /// As `next_solid`, but only the spaces are gone.
+    /// As `next_solid`, but consumes only the spaces.
     pub fn peek_solid(&mut self) -> Token<'t> {
         let token = self.next_solid();
         self.put_back(token);
         token
     }
 
-    /// The line of the newest token that was looked at, taken or not: Go's messages name that one.
+    /// The line of the newest token that was read or peeked at, which Go's messages name.
     pub fn newest_line(&self) -> usize {
         self.newest_line
     }

@@ -1,4 +1,4 @@
-//! Templates made to hurt: too deep, too long, too much. Each ends with an error or a result, on a small stack, never with a panic.
+//! Hostile templates: too deep, too long, too large. Each ends with an error or a result, on a small stack, never with a panic.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use crate::planted;
 use crate::template::Template;
 use crate::template::tests::{limit_of, native, render};
 
-/// What a thread gets by default.
+/// The default stack of a thread.
 const STACK_BYTES: usize = 2 << 20;
 const MANY: usize = 100_000;
 
@@ -273,7 +273,7 @@ proptest! {
     }
 }
 
-/// What would be found must be able to come up.
+/// Proves that the property test would detect a panic.
 #[test]
 fn a_panic_in_a_range_would_be_found() {
     let planted =

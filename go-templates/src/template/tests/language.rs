@@ -11,7 +11,7 @@ const GOLDEN: &str = include_str!(concat!(
     "/tests/language.golden.json"
 ));
 
-/// What Go gave for a case.
+/// Go's result for a case.
 fn expected(golden: &Json) -> Result<Vec<u8>, String> {
     let text = |key: &str| golden[key].as_str().map(str::to_owned);
     let hex = |text: String| {

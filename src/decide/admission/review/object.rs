@@ -1,4 +1,4 @@
-//! What is read of an object in a review.
+//! The parts of an object that a review reads.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::decide::shared::fields::{Fields, Object};
 
 pub trait Reviewed<'de>: Deserialize<'de> {
-    /// As far as it is there as a value.
+    /// The object, as far as it was parsed into a value.
     fn object(&self) -> &Value;
 }
 

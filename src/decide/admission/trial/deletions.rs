@@ -15,9 +15,9 @@ use crate::decide::child::{
 };
 use crate::decide::hub::rows::guard;
 
-/// A change may delete the data of this many tenants without a confirmation.
+/// The most tenants whose data a change may delete without a confirmation.
 const TENANTS_UNASKED: usize = guard::ALWAYS_ALLOWED as usize;
-/// Live objects of a kind that are looked at.
+/// The most live objects of a kind to read.
 const LOOKS_MAX: usize = 6;
 /// How many objects of a kind are named, and in how many characters. The API server cuts a warning off after 256, and what keeps
 /// the objects stands at its end.
@@ -29,13 +29,13 @@ const DENIED: Room = Room {
     names: 4,
     chars: 100,
 };
-/// How many kinds a denial names.
+/// The most kinds that a rejection names.
 const KINDS_DENIED: usize = 3;
 
-/// The metadata of live objects; None where there is no such object.
+/// The metadata of live objects; None if the object does not exist.
 pub type LiveMetadata = BTreeMap<ObjectKey, Option<Value>>;
 
-/// What a change deletes of the rows tried so far.
+/// The objects of the rows tried so far that a change deletes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deletions(BTreeMap<Of, Deleted>);
 
@@ -43,16 +43,16 @@ pub struct Deletions(BTreeMap<Of, Deleted>);
 struct Of {
     kind: String,
     group: String,
-    /// Not they go, but the claims of the replicas that they have too many.
+    /// Not the objects are deleted, but the claims of their surplus replicas.
     sheds: bool,
-    /// Their nodes run something other than the old content: whether the objects exist, and are kept, only they themselves show.
+    /// The nodes run other content than the old form's: only the objects themselves show whether they exist and are retained.
     in_doubt: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Deleted {
     count: usize,
-    /// The first ones.
+    /// The first few names.
     names: Vec<String>,
     /// The numbers of their rows.
     tenants: BTreeSet<usize>,
@@ -81,7 +81,8 @@ struct Room {
 }
 
 impl Deletions {
-    /// Adds what the new rendering no longer names; whether data goes. `unrendered`: ids of the resources whose new names are not known.
+    /// Adds the objects that the new rendering no longer names; returns whether data is deleted. `unrendered`: ids of the
+    /// resources whose new names are not known.
     pub fn add(
         &mut self,
         tenant: &Tenant,
@@ -143,13 +144,13 @@ impl Deletions {
         }
     }
 
-    /// The live objects that show whether data goes. Until they are seen, it does.
+    /// The live objects that show whether data is deleted. Until they are read, assume that it is.
     pub fn looks(&self) -> impl Iterator<Item = &ObjectKey> {
         self.0.values().flat_map(|deleted| &deleted.looks)
     }
 
-    /// What the objects show: only those of custom resources that have a finalizer hold data, and none goes whose own annotation
-    /// keeps it. An object that is not among the seen counts as deleted, with its data.
+    /// Applies what the objects show. A custom resource holds data only if it has a finalizer; an object whose own annotation
+    /// retains it is not deleted. An object that was not read counts as deleted with its data.
     pub fn settle(&mut self, seen: &LiveMetadata) {
         self.0.retain(|of, deleted| {
             if deleted.looks.is_empty() {
@@ -174,8 +175,8 @@ impl Deletions {
         });
     }
 
-    /// Why the change is denied; None where it may go on. `later`: how many nodes run whose rows cannot be tried now, and get the change
-    /// once these can be used again, and what it takes away from them.
+    /// Why the change is rejected; None if it may go on. `later`: the number of nodes whose rows cannot be tried now, which get
+    /// the change once the rows are usable again, and the resources that they then lose.
     pub fn unconfirmed(
         &self,
         (later, taken_away): (usize, &[TakenAway]),
@@ -187,7 +188,7 @@ impl Deletions {
             .clone()
             .flat_map(|(_, d)| d.tenants.iter().copied())
             .collect();
-        // What was looked at, and found to hold none, holds none later either.
+        // If the objects that were read hold no data, assume the same of the later ones.
         let is_harmless = tenants.is_empty() && self.0.values().any(|d| !d.tenants.is_empty());
         let later = if is_harmless { 0 } else { later };
         let count = tenants.len() + later;
@@ -221,7 +222,7 @@ impl Deletions {
         ))
     }
 
-    /// `all`: no row was left out. `only_data`: nothing of what holds none.
+    /// `all`: no row was left out. `only_data`: only the kinds that hold data.
     pub fn warnings(&self, all: bool, only_data: bool) -> Vec<String> {
         let least = if all { "" } else { "at least " };
         let by_kind = self.by_kind();
@@ -243,7 +244,7 @@ impl Deletions {
         told.collect()
     }
 
-    /// Those in doubt with the others.
+    /// Merges the objects in doubt with the others of their kind.
     fn by_kind(&self) -> Vec<(Kind, Deleted)> {
         let mut all: Vec<(Kind, Deleted)> = vec![];
         for (of, deleted) in &self.0 {
@@ -267,7 +268,7 @@ impl Deletions {
 }
 
 impl Deleted {
-    /// How many of the kind, and the first ones by name.
+    /// The number of objects of the kind, and the first names.
     fn told(&self, kind: &Kind, least: &str, room: &Room) -> String {
         let mut chars = 0;
         let names = self.names.iter().cloned();
@@ -299,8 +300,8 @@ impl Deleted {
 }
 
 impl Tenant<'_> {
-    /// Its name, with its namespace where that is not the form's own. Where a value of the row is in them that is not for everybody,
-    /// the row stands for them.
+    /// The object's name, with its namespace if that is not the form's own. If a value of the row in it must not be shown, names
+    /// the row instead.
     fn shown(&self, key: &ObjectKey, resource: &Resource) -> String {
         let path = match &*key.namespace {
             namespace if namespace.is_empty() || *namespace == *self.old.home.namespace => {
@@ -314,8 +315,8 @@ impl Tenant<'_> {
 }
 
 impl Confirmation<'_> {
-    /// What it lacks; None where it confirms the count. One that an earlier change brought confirms nothing more, for the next
-    /// change may delete something else of as many tenants.
+    /// What the confirmation lacks; None if it confirms the count. An annotation from an earlier change confirms nothing: this
+    /// change may delete other objects of as many tenants.
     fn lacks(&self, count: u64) -> Option<String> {
         let name = names::CONFIRM_DELETIONS;
         let text = match (self.now, self.now.and_then(guard::count)) {
@@ -351,8 +352,8 @@ fn listed(taken_away: &[TakenAway]) -> String {
     Vec::from_iter(all).join(", ")
 }
 
-/// The resources of a form that may hold data and whose objects the new form does not name, names by another template, or scales down
-/// with their claims. `runs_old`: all nodes run what the old form says, so that what it retains is kept.
+/// The resources of a form that may hold data and that the new form no longer names, names by another template, or scales down
+/// with their claims. `runs_old`: all nodes run the old form, so the objects that it retains are kept.
 pub fn taken_away(old: &FormSpec, new: &FormSpec, runs_old: bool) -> Vec<TakenAway> {
     let home = NodeKey::new("", "");
     let key = |resource: &Resource| object_key(resource, &home, scope(resource));

@@ -10,10 +10,10 @@ use crate::decide::hub::rows::names::node_name;
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Live;
 
-/// The nodes of a hub, by name; of all of its forms, for no label says which form is whose.
+/// The nodes of a hub by name. They include all its forms, because no label names a node's form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveNodes {
-    /// What the hub's random values are drawn from; None before its first sync.
+    /// The seed of the hub's random values; None before its first sync.
     pub seed: Option<[u8; 32]>,
     nodes: BTreeMap<String, LiveNode>,
 }
@@ -22,9 +22,9 @@ pub struct LiveNodes {
 pub struct LiveNode {
     /// Of its row.
     uid: String,
-    /// The hash of what runs, as the gate has it; empty where nothing was released, or nobody knows.
+    /// The gate's hash of the live content; empty if nothing was released or it is not known.
     pub live: String,
-    /// It holds another content.
+    /// The desired content differs from the live one.
     pub is_held: bool,
     pub first_seen: Option<Timestamp>,
 }
@@ -37,7 +37,7 @@ impl LiveNodes {
         }
     }
 
-    /// Takes a node of which no more than its metadata is known. One that is being deleted is made anew.
+    /// Adds a node from its metadata. One that is being deleted is left out, because it will be created again.
     pub fn add(&mut self, name: &str, metadata: &Value) {
         if !metadata["deletionTimestamp"].is_null() {
             return;
@@ -91,7 +91,7 @@ impl LiveNodes {
     }
 }
 
-/// Whether the form as it is stored is what runs everywhere, so that nobody needs to look at its nodes.
+/// Whether the stored form is live on all its nodes, so that its nodes need not be read.
 pub fn runs_everywhere(form: &Value) -> bool {
     let (generation, status) = (&form["metadata"]["generation"], &form["status"]);
     let rollout = &status["rollout"];

@@ -1,5 +1,5 @@
-//! The objects that a row's rendering names, and which of them more than one row asks for. Of a row's values it tells no more than
-//! an error of its templates would.
+//! The objects that a row's rendering names, and those that more than one row names. Shows no more of a row's values than an
+//! error of its templates would.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::decide::hub::render::{CompiledForm, RowInputs};
 use crate::decide::hub::rows::Row;
 use crate::decide::template::public::HIDDEN;
 
-/// What the rows tried so far make of their objects.
+/// The objects of the rows tried so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objects {
     /// The first two rows of one object, and the object.
@@ -21,7 +21,7 @@ pub struct Objects {
     clashes: usize,
 }
 
-/// Rows by a hash of what they name: a fleet has many objects.
+/// The row of each object, by the object's hash, because a fleet has many objects.
 #[derive(Default)]
 pub struct Claims<'a>(BTreeMap<ObjectHash, &'a str>);
 
@@ -33,13 +33,13 @@ pub struct Rendering<'a> {
 }
 
 impl Rendering<'_> {
-    /// None where a value of the row is in it that is not for everybody.
+    /// None if the text contains a value of the row that must not be shown.
     pub fn shown(&self, resource: &Resource, text: &str) -> Option<String> {
         let shown = self.form.shown(&resource.id, &self.inputs, text);
         Some(shown).filter(|shown| !shown.contains(HIDDEN))
     }
 
-    /// An object, in words.
+    /// Describes an object.
     pub fn described(&self, (key, resource): &(ObjectKey, Resource)) -> String {
         let kind = &key.kind.kind;
         match self.shown(resource, &key.name) {
@@ -49,8 +49,8 @@ impl Rendering<'_> {
     }
 }
 
-/// The resources of a content with the keys of their objects, without those that did not render. Namespace is the only kind that is known
-/// here to have no namespace.
+/// The resources of a content with the keys of their objects, without those that did not render. Only Namespaces are known to be
+/// cluster-scoped here.
 pub fn named(content: Value, home: &NodeKey) -> Vec<(ObjectKey, Resource)> {
     let Value::Object(mut lists) = content else {
         return vec![];
@@ -61,7 +61,7 @@ pub fn named(content: Value, home: &NodeKey) -> Vec<(ObjectKey, Resource)> {
         _ => vec![],
     });
     let resources = all.filter_map(|mut resource| {
-        // The manifest, which is most of it, is moved and not copied.
+        // Move the manifest, which is the largest part, instead of copying it.
         let manifest = resource.get_mut("spec").map(Value::take);
         let resource: Resource = serde_json::from_value(resource).ok()?;
         Some(Resource {
@@ -84,12 +84,12 @@ pub fn scope(resource: &Resource) -> Scope {
     }
 }
 
-/// The same in whatever version.
+/// Identifies an object in any version of its kind.
 pub fn identity(key: &ObjectKey) -> [&str; 4] {
     [key.kind.group(), &key.kind.kind, &key.namespace, &key.name]
 }
 
-/// Stands for an object among those of a fleet.
+/// The hash of an object's identity.
 pub type ObjectHash = [u8; 32];
 
 pub fn hash(key: &ObjectKey) -> ObjectHash {
@@ -97,7 +97,8 @@ pub fn hash(key: &ObjectKey) -> ObjectHash {
 }
 
 impl Objects {
-    /// Rows do not share an object, whatever their forms' policies. `what`: the row's object of this number, in words.
+    /// Reports an object that another row already names: no policy lets rows share one. `what` describes the row's object of this
+    /// number.
     pub fn claim<'a>(
         &mut self,
         row: &'a Row,

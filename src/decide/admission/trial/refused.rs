@@ -1,4 +1,4 @@
-//! What the API server said of the resources that were tried on it, for whoever applies the form.
+//! The API server's results for the resources that were tried, for the form's author.
 
 use std::collections::BTreeSet;
 
@@ -10,41 +10,42 @@ use crate::decide::admission::trial::{counted, plural};
 use crate::decide::child::managers;
 use crate::decide::node::plan::recreate::{self, Recreation};
 
-/// How many resources an answer names.
+/// The most resources that a response names.
 const RESOURCES_SHOWN: usize = 3;
-/// What is said of one, and of each where there are several: what to do stands behind it.
+/// The longest text of a single resource, and of each of several: the advice follows it.
 const ONE_CHARS_MAX: usize = 700;
 const EACH_CHARS_MAX: usize = 240;
 
-/// What came of one resource.
+/// The result for one resource.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TrialOutcome {
     Good,
-    /// No API server with these kinds takes the object, whenever it is sent: why.
+    /// No API server with these kinds would ever accept the object; with the reason.
     Refused(String),
-    /// The API server would take it as a new object, and does not change the one that is there: why, and what it means to recreate it.
+    /// The API server would accept it as a new object, but rejects the change of the existing one; with the reason, and what
+    /// recreating it means.
     Fixed(String, Recreation),
-    /// It may be taken another time: why not now.
+    /// The API server may accept it later; with the reason why not now.
     NotNow(String),
-    /// It was not asked about: why.
+    /// The resource was not tried; with the reason.
     Untried(&'static str),
 }
 
-/// All that was found.
+/// All results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     tried: usize,
     refused: Vec<Finding>,
     recreated: Vec<Finding>,
     not_now: Vec<Finding>,
-    /// How many, by why.
+    /// The number of untried resources for each reason.
     untried: Vec<(&'static str, usize)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Finding {
     id: String,
-    /// The whole of it, for people.
+    /// The complete text, for people.
     text: String,
 }
 
@@ -100,7 +101,8 @@ impl Findings {
         ))
     }
 
-    /// `allowed`: what is refused is stored all the same. `nodes`: how many the change reaches that are there, if all were tried.
+    /// `allowed`: rejected resources are stored anyway. `nodes`: the number of existing nodes that the change reaches, if all
+    /// rows were tried.
     pub fn warnings(&self, allowed: bool, nodes: usize) -> Vec<String> {
         let refused = named(&self.refused).filter(|_| allowed);
         let refused = refused.map(|named| format!("the API server refuses {named}"));
@@ -175,7 +177,7 @@ fn cut(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// What can be done about a field that can be set only once.
+/// How to change a field that is immutable.
 fn ways_out(sample: &Sample, recreation: &Recreation) -> String {
     let kind = sample.kind();
     let claims = sample.resource.spec["spec"]["volumeClaimTemplates"].as_array();
@@ -202,7 +204,7 @@ fn ways_out(sample: &Sample, recreation: &Recreation) -> String {
     }
 }
 
-/// Why an object is refused that could be written alone: fields of other managers do not fit with the change.
+/// Why the API server rejects an object that it would accept alone: fields of other managers conflict with the change.
 pub fn beside_others(why: &str, live: &Value) -> String {
     let others = managers::entries(live)
         .filter(|entry| entry["subresource"].is_null())

@@ -1,5 +1,6 @@
-//! One row of a trial: rendered by the changed form and by the stored form, and compared. It needs no other row, so rows are tried in
-//! parallel. The thread that renders a row also drops its contents; the few rows whose contents an answer needs are rendered again.
+//! Renders one row of a trial by the changed form and by the stored form, and compares both. It needs no other row, so rows are
+//! tried in parallel. The thread that renders a row also drops the contents; the few contents that a response needs are rendered
+//! again.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,7 +18,7 @@ use crate::decide::hub::rows::Row;
 use crate::decide::hub::rows::names::node_name;
 use crate::decide::shared::content::{self, Hash};
 
-/// What a form's rows are rendered with.
+/// The inputs for rendering all rows of a form.
 pub struct FormTrial<'a> {
     pub change: &'a Change,
     pub on: &'a On<'a>,
@@ -26,26 +27,26 @@ pub struct FormTrial<'a> {
     pub form: &'a str,
 }
 
-/// The node that a row is rendered for, and what it is rendered with.
+/// The node of a row, and the inputs for rendering the row.
 pub struct RowContext<'a> {
     pub home: NodeKey,
     pub node: Option<&'a LiveNode>,
     pub inputs: RowInputs<'a>,
 }
 
-/// A row as the form renders it, compared with how it did.
+/// The result of rendering a row, compared with its earlier rendering.
 pub struct TriedRow<'a> {
     pub row: &'a Row,
     pub context: RowContext<'a>,
-    /// Its node is not there yet.
+    /// The node does not exist yet.
     pub is_made: bool,
     pub new: Version,
-    /// None where the form is new, or the row.
+    /// None if the form or the row is new.
     pub old: Option<Version>,
     /// The first group of the order that the row is in, and a condition that is neither true nor false; or why that is not known.
     pub placed: Result<(Option<usize>, Option<String>), String>,
     pub too_large: Option<String>,
-    /// The content of its node changes; one that is made included.
+    /// The node is created, or its content changes.
     pub changes: bool,
     pub restarts: Restarts,
     pub deletions: Deletions,
@@ -96,12 +97,12 @@ impl<'a> FormTrial<'a> {
         RowContext { home, node, inputs }
     }
 
-    /// What the changed form makes of a row.
+    /// The changed form's content for a row.
     pub fn content(&self, row: &'a Row) -> Value {
         self.change.new.render(&self.context(row).inputs).0
     }
 
-    /// What the form was, and the row as it was read then.
+    /// The earlier form, and the row as it was read then.
     fn before(&self, row: &'a Row) -> Option<(&'a CompiledForm, &'a Row)> {
         let row = match self.on.before {
             Some(before) => before.rows.get(&row.uid)?,
@@ -110,7 +111,7 @@ impl<'a> FormTrial<'a> {
         Some((self.change.old.as_ref()?, row))
     }
 
-    /// `number`: of the row.
+    /// `number`: the row's number.
     pub fn try_row(&self, number: usize, row: &'a Row) -> TriedRow<'a> {
         let form = &self.change.new;
         let context = self.context(row);
@@ -151,10 +152,10 @@ impl<'a> FormTrial<'a> {
         let now = objects::named(content, home);
         let (mut restarts, mut deletions) = (Restarts::default(), Deletions::default());
         let mut loses_data = false;
-        // Also of a node of which something does not render, for it goes once that is corrected.
+        // This also covers a node with a resource that does not render: its objects are deleted once that is corrected.
         if let (true, Some((rendering, content)), Some(old)) = (changes && !is_made, before, &old) {
             let named = objects::named(content, home);
-            // What runs may be neither the old content nor the new one.
+            // The live content may be neither the old nor the new one.
             let runs_old = node.is_none_or(|node| old.runs(node));
             match runs_old {
                 true => restarts.add(&named, &now),

@@ -1,4 +1,4 @@
-//! The workloads whose pods a change makes anew.
+//! The workloads whose pods a change restarts.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::decide::shared::content;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Restarts {
     by_kind: BTreeMap<String, usize>,
-    /// By nodes that run something other than the old content: what, only they themselves show.
+    /// Workloads of nodes whose live content is not the old one: only the nodes show what it is.
     in_doubt: BTreeMap<NodeKey, Vec<Workload>>,
 }
 
@@ -23,11 +23,11 @@ struct Workload {
     pods: String,
 }
 
-/// What a rendering names.
+/// The objects that a rendering names.
 type Named<'a> = &'a [(ObjectKey, Resource)];
 
 impl Restarts {
-    /// `live`: what runs.
+    /// `live`: the live content.
     pub fn add(&mut self, live: Named, new: Named) {
         self.count(workloads(of(new)), of(live));
     }
@@ -47,18 +47,18 @@ impl Restarts {
         self.in_doubt.extend(row.in_doubt);
     }
 
-    /// The nodes that show what runs. Until they are seen, all of their workloads may restart.
+    /// The nodes to read for their live content. Until then, assume that all their workloads restart.
     pub fn looks(&self) -> impl Iterator<Item = &NodeKey> {
         self.in_doubt.keys()
     }
 
-    /// `live`: what runs of the node.
+    /// `live`: the node's live content.
     pub fn settle<'a>(&mut self, node: &NodeKey, live: impl Iterator<Item = &'a Resource>) {
         let workloads = self.in_doubt.remove(node).unwrap_or_default();
         self.count(workloads, live);
     }
 
-    /// What the live content does not name is no object yet.
+    /// A workload that the live content does not name does not exist yet, so it does not restart.
     fn count<'a>(
         &mut self,
         new: impl IntoIterator<Item = Workload>,

@@ -1,5 +1,5 @@
-//! Which rendered resources the API server is asked about. A form's manifests have the same fields for every row, and their
-//! texts differ: one row stands for all whose texts have the same shape.
+//! Selects the rendered resources to try on the API server. A form's manifests have the same fields for every row and differ only
+//! in their texts: one row represents all whose texts have the same shape.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::api::resource::Resource;
 use crate::decide::admission::trial::resources;
 use crate::decide::child::{Kind, NodeKey, Scope, kind_of, object_key};
 
-/// Rows whose resources are tried.
+/// The most rows whose resources are tried.
 const ROWS_MAX: usize = 3;
 /// So much of a text counts for its shape.
 const TEXT_BYTES_MAX: usize = 256;
@@ -31,11 +31,11 @@ impl Sample {
     }
 }
 
-/// A row, and what is rendered for it.
+/// A row with its rendered resources.
 pub struct Offer<'a> {
     pub row: &'a str,
     pub node: &'a NodeKey,
-    /// The row's node is there: only then does the API server say what cannot be changed.
+    /// The row's node exists: only then does the API server check immutable fields.
     pub has_node: bool,
     /// The id and the shape of each resource that changes.
     pub shapes: Vec<(String, Shape)>,
@@ -43,7 +43,7 @@ pub struct Offer<'a> {
     pub content: &'a dyn Fn() -> Value,
 }
 
-/// What the rows offered so far are tried with.
+/// The rows chosen so far.
 #[derive(Default)]
 pub struct Samples {
     first: Option<Chosen>,
@@ -103,7 +103,7 @@ impl Samples {
         has_node && self.other_types.len() >= ROWS_MAX - 1
     }
 
-    /// In the order of the form, row by row; of the later rows only what has another shape than before.
+    /// The samples, row by row in the form's order; from later rows only resources of a new shape.
     pub fn finish(self) -> Vec<Sample> {
         let rows = self.first.into_iter();
         let rows = rows.chain(self.other_types).chain(self.other_texts);
@@ -120,7 +120,7 @@ impl Samples {
     }
 }
 
-/// The id and the shape of each resource that differs from what it was. A resource that did not render has no manifest to compare.
+/// The id and the shape of each changed resource. One that did not render has no manifest to compare.
 pub fn shapes(new: &Value, old: Option<&Value>) -> Vec<(String, Shape)> {
     let renders = |resource: &&Value| resource["renderError"].as_str().is_none_or(str::is_empty);
     let is_changed = |resource: &&Value| {
@@ -241,7 +241,7 @@ mod tests {
         ]})
     }
 
-    /// Row and id of what is tried.
+    /// The row and id of each sample.
     fn tried(rows: &[(&str, bool, Value)], old: Option<&Value>) -> Vec<String> {
         let mut samples = Samples::default();
         for (row, has_node, new) in rows {

@@ -85,7 +85,7 @@ fn window(skew: u32) -> Rollout {
     }
 }
 
-/// What both forms have is rendered once, but not where the new form's templates left it nothing to be rendered with.
+/// A resource that both forms have is rendered once, unless the new form's templates exhaust the budget before it.
 #[test]
 fn a_resource_that_another_one_leaves_no_budget_did_render_before() {
     let loops = r#"{{ range until 60000 }}{{ end }}x"#;
@@ -185,7 +185,7 @@ fn a_change_says_how_far_it_reaches() {
     assert!(changed(Some(&old), &same).is_none());
 }
 
-/// The metadata of a node with what runs, and what is held, as the forms render it for the row.
+/// The metadata of a node with this live and this desired content, rendered for the row.
 pub fn node(live: Option<&Value>, desired: &Value, row: &Row) -> Value {
     let hash = |form: &Value| {
         let inputs = RowInputs {
@@ -223,7 +223,7 @@ fn a_change_is_compared_with_what_runs() {
     let names: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "pro")).collect();
     let rows = rows(&names);
     let (good, bad) = (form("a{{ randAlpha 4 }}", ""), form("b", ""));
-    // A bad edit reached three of twenty.
+    // A bad edit went live on three of twenty nodes.
     let reached = |until: usize| {
         let mut nodes = LiveNodes::new(Some([7; 32]));
         for (number, row) in rows.rows.values().enumerate() {
@@ -245,7 +245,7 @@ fn a_change_is_compared_with_what_runs() {
         said(&none),
         ["takes the change back: 20 held tenants keep what runs, 0 change"]
     );
-    // Neither the one nor the other: what runs may restart wherever it is.
+    // Neither version is live anywhere: all workloads may restart.
     let other = tried_live(Some(&bad), &form("c", ""), &rows, &reached(3));
     assert_eq!(
         said(&other),
@@ -254,7 +254,7 @@ fn a_change_is_compared_with_what_runs() {
         ]
     );
     assert_eq!(other.samples.len(), 1);
-    // A row that is new beside them.
+    // A new row in addition.
     let mut fewer = LiveNodes::new(Some([7; 32]));
     for row in rows.rows.values().skip(1) {
         fewer.add(&node_name(&row.uid, "web"), &node(Some(&good), &good, row));
@@ -265,7 +265,7 @@ fn a_change_is_compared_with_what_runs() {
     ));
 }
 
-/// Only the object itself says whether it is there and kept, where its node runs something other than what the form was.
+/// If the node's live content is not the earlier form, only the object shows whether it exists and is retained.
 #[test]
 fn what_a_node_does_not_run_is_looked_at() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| (name, "pro"));
@@ -275,7 +275,7 @@ fn what_a_node_does_not_run_is_looked_at() {
     let namespace = |policy: &str| json!({"id": "ns", "nameTemplate": "team-{{ .uid }}", "deletionPolicy": policy, "spec": {"apiVersion": "v1", "kind": "Namespace"}});
     let deletes = with(json!([map, namespace("Delete")]));
     let (retains, new) = (with(json!([map, namespace("Retain")])), with(json!([map])));
-    // Retain reached two of eight.
+    // Retain is live on two of eight nodes.
     let mut nodes = LiveNodes::new(Some([7; 32]));
     for (number, row) in rows.rows.values().enumerate() {
         let live = if number < 2 { &retains } else { &deletes };
@@ -309,7 +309,7 @@ fn what_a_node_does_not_run_is_looked_at() {
         json!({"annotations": {"lynq.sh/deletion-policy": "Retain"}})
     )));
     assert!(!looked_at(None), "it was never made");
-    // An annotation that allows errors, or force, lifts nothing; nor does a trial of some rows.
+    // Neither allowed errors, nor force, nor a partial trial override this.
     let old = with(json!([map, namespace("Delete")]));
     let change = changed(Some(&old), &new).unwrap();
     let first = AtomicBool::new(true);
@@ -370,7 +370,7 @@ fn a_form_whose_nodes_are_there_adopts_them() {
     );
 }
 
-/// A canary that is none would go with all the others.
+/// A canary group without rows would be released with all others.
 #[test]
 fn a_group_without_rows_is_told_and_so_is_a_condition_that_is_none() {
     let rows = rows(&[("a", "pro"), ("b", "free")]);
@@ -429,7 +429,7 @@ fn what_a_change_breaks_is_refused_and_what_was_broken_is_not() {
         "{warning}"
     );
     assert!(verdict(&tried(None, &bad, &rows), false).denied.is_some());
-    // Whose turn is not known, is not written at all.
+    // A node whose group is not known is not written at all.
     let grouped = |mut form: Value, when: &str| {
         form["spec"]["rollout"] = json!({"order": [{"name": "first", "when": when}]});
         verdict(&tried(Some(&good), &form, &rows), true).warnings[1].clone()

@@ -1,4 +1,4 @@
-//! Cases for what has to leave an object, and for how it does.
+//! Which fields are removed from an object, and how.
 
 use super::*;
 
@@ -71,8 +71,8 @@ fn only_what_leaves_the_manifest_is_a_reason_to_look() {
     }
 }
 
-/// The fields that go, where this is live and ours as far as `owned` says, and these are what the API server makes of what was and of
-/// what is applied.
+/// The removed fields: `live` is the live object, of which lynqgate owns `owned`; `old` and `new` are the API server's results
+/// for the previous and the new manifest.
 fn gone(
     live: &Value,
     owned: &Value,
@@ -120,7 +120,7 @@ fn what_only_the_old_manifest_brought_about_goes() {
         none,
         "a new one has it too"
     );
-    // Another value by default, as a NetworkPolicy's policyTypes.
+    // The default itself changes, as a NetworkPolicy's policyTypes do.
     let (before, after) = (json!({"types": ["In", "Out"]}), json!({"types": ["In"]}));
     let (named, goes) = (json!({"f:in": {}}), json!({"f:types": {}}));
     assert_eq!(gone(&before, &none, &before, (&after, &named), &[]), goes);
@@ -206,7 +206,7 @@ fn others_are_asked_for_nothing_but_by_force_and_subresources_never() {
         .expect("ours")
         .expect("a change");
     assert_eq!(entries.as_array().map(Vec::len), Some(1), "{entries}");
-    // A field that nobody owns, and an object that was never applied by us.
+    // A field that no manager owns, in an object that lynqgate never applied.
     let live = object(&json!({"paused": true}), &[]);
     let entries = made_ours(&live, &paused, false)
         .expect("nobody's")
@@ -214,7 +214,7 @@ fn others_are_asked_for_nothing_but_by_force_and_subresources_never() {
     assert_eq!(entries[0]["fieldsV1"], paused);
 }
 
-/// As versions did that applied a Secret's `stringData` as it was.
+/// Older versions applied a Secret's `stringData` unchanged.
 #[test]
 fn keys_that_were_applied_as_string_data_go() {
     let owned = json!({"f:stringData": {"f:user": {}, "f:password": {}}});

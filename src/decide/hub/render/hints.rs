@@ -1,4 +1,4 @@
-//! What a template may have meant by a name that nothing has, at the end of the engine's error.
+//! Adds a hint to an engine's error about an unknown name: what the template may have meant.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::decide::template::functions::LIBRARY;
 /// How many variables are listed where none is near.
 const VARIABLES_SHOWN: usize = 8;
 
-/// Neither engine's message says where variables come from. `message` is for everybody already.
+/// Adds where variables come from, which neither engine says. `message` must already be safe for every reader.
 pub fn hinted(message: String, variables: &BTreeMap<String, String>) -> String {
     if let Some(name) = unknown_variable(&message).filter(|name| !variables.contains_key(*name)) {
         let known = || variables.keys().map(String::as_str);
@@ -42,7 +42,7 @@ fn unknown_variable(message: &str) -> Option<&str> {
     of_go.or_else(of_jinja)
 }
 
-/// Of a Jinja template; Go's says so when it is parsed.
+/// For Jinja templates; Go templates report this when they are parsed.
 fn unknown_function(message: &str) -> Option<&str> {
     let name = message.strip_suffix(" is unknown")?;
     let (_, name) = name.rsplit_once(' ')?;

@@ -13,7 +13,7 @@ pub fn created<'a>(resources: impl Iterator<Item = &'a Resource>) -> BTreeMap<St
     let namespaces = resources.filter(|resource| is_namespace(resource));
     let mut created = BTreeMap::new();
     for resource in namespaces {
-        // A second one of the same name is an error of its own.
+        // `complete` reports a second one of the same name.
         let id = created.entry(name_of(resource));
         id.or_insert_with(|| resource.id.clone());
     }
@@ -32,7 +32,7 @@ fn name_of(resource: &Resource) -> String {
     }
 }
 
-/// Where a resource goes; empty for the node's own namespace.
+/// A resource's namespace; empty for the node's own.
 pub fn of(resource: &Resource) -> String {
     match resource.target_namespace.as_str() {
         "" => text_at(&resource.spec, "/metadata/namespace").to_owned(),
@@ -40,8 +40,8 @@ pub fn of(resource: &Resource) -> String {
     }
 }
 
-/// What a template stands for as a pattern: its own text, with `*` for each action. None where that leaves no letter and no
-/// digit, so that a row would choose freely; and where an action has no end.
+/// The pattern of a template: its literal text, with `*` for each action. None if no letter or digit is left, because a row could
+/// then select any namespace, or if an action has no end.
 pub fn pattern(template: &str) -> Option<String> {
     const ACTIONS: [(&str, &str); 3] = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
     let (mut pattern, mut rest) = (String::new(), template);
@@ -61,7 +61,7 @@ pub fn pattern(template: &str) -> Option<String> {
     }
 }
 
-/// Where the templates of a form may lead.
+/// The namespaces that a form's templates may select.
 pub struct Allowed<'a> {
     /// `allowedNamespaces`.
     pub listed: &'a [String],
@@ -69,7 +69,7 @@ pub struct Allowed<'a> {
     pub own: &'a str,
 }
 
-/// Kubernetes' own, the one that everybody has, and the operator's: no pattern is meant to lead there.
+/// Kubernetes' own namespaces, `default` and the operator's: no pattern is meant to match them.
 pub fn is_reserved(namespace: &str, own: &str) -> bool {
     namespace.starts_with("kube-") || namespace == "default" || namespace == own
 }
@@ -80,8 +80,8 @@ impl Allowed<'_> {
         is_reserved(namespace, self.own) && !self.listed.iter().any(|listed| listed == namespace)
     }
 
-    /// The resource, whose namespace a template with this pattern chose, or why that may not lead there; `shown` says of it what
-    /// everybody may read.
+    /// Returns the resource if its namespace, selected by a template with this pattern, is allowed. `shown` redacts the namespace
+    /// for the error.
     pub fn reach(
         &self,
         mut resource: Resource,
@@ -110,15 +110,16 @@ impl Allowed<'_> {
                 shown(&namespace)
             ));
         };
-        // The row may have given it the name of one that is there already: then it is a conflict, unless the form's author says
-        // conflictPolicy: Force, and nothing goes there.
+        // The row may have named an existing namespace: that is a conflict, and nothing is created in it, unless the form has
+        // conflictPolicy: Force.
         if *id != resource.id {
             resource.namespace_from.clone_from(id);
         }
         Ok(resource)
     }
 
-    /// The resource, whose name a template chose: with conflictPolicy: Force it would take over the namespace of that name.
+    /// Returns the resource if its name, selected by a template, is allowed: with conflictPolicy: Force it could take over the
+    /// namespace of that name.
     pub fn create(
         &self,
         resource: Resource,
@@ -139,7 +140,7 @@ fn barred(shown: &str) -> String {
     )
 }
 
-/// `*` stands for any text, also for none.
+/// `*` matches any text, also an empty one.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -176,7 +177,7 @@ mod tests {
         serde_json::from_value(resource).expect("a resource")
     }
 
-    /// A row may say the name of a namespace that is there already, and somebody else's.
+    /// A row may name an existing namespace that belongs to others.
     #[test]
     fn what_goes_into_a_created_namespace_waits_for_it() {
         let all = [
@@ -222,7 +223,7 @@ mod tests {
             ("t-{{ .a }}-{{ .b }}-x", Some("t-*-*-x")),
             ("{{.a}}{{.b}}x", Some("**x")),
             ("{{ .uid }}", None),
-            // Nothing that keeps a row in bounds.
+            // Templates without any text that restricts a row.
             ("{{ .a }}-{{ .b }}", None),
             ("{{- .a -}}", None),
             ("{{}}a", Some("*a")),
@@ -230,12 +231,12 @@ mod tests {
                 "{% if uid %}a{% endif %}-{{ uid }}{# note #}",
                 Some("*a*-**"),
             ),
-            // What stands in branches must all be there: nothing matches both.
+            // All branches must match: no namespace matches both.
             (
                 "{{ if .a }}kube-system{{ else }}t-1{{ end }}",
                 Some("*kube-system*t-1*"),
             ),
-            // An end within a text is taken for the end: what is left of the action matches no name.
+            // The first end counts, even inside a string: the rest of the action matches no name.
             (r#"t-{{ "}}" }}"#, Some(r#"t-*" }}"#)),
             ("t-{{ .a", None),
         ] {

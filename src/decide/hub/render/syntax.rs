@@ -1,5 +1,5 @@
-//! Names, namespaces and labels as an API server takes them. Its own refusal would come when the node is let go, one node at a
-//! time, and would repeat the whole value for everybody to read.
+//! Checks names, namespaces and labels as the API server does. The API server's own error would come only when each node is
+//! released, and would show every reader the whole value.
 
 use serde_json::Value;
 
@@ -9,13 +9,13 @@ use crate::decide::hub::rows::names::NAME_CHARS_MAX;
 use crate::decide::hub::rows::uid::is_subdomain;
 use crate::decide::shared::fields::at;
 
-/// Kinds of Kubernetes' own groups without a namespace.
+/// Cluster-scoped kinds of Kubernetes' own groups.
 const WITHOUT_NAMESPACE: [&str; 3] = ["Namespace", "Node", "PersistentVolume"];
 
 const OWN_LABELS: &str = "/metadata/labels";
 const PODS_LABELS: &str = "/spec/template/metadata/labels";
 
-/// What a label may have, in Kubernetes' own words a qualified name's last part.
+/// The longest label value, and the longest last part of a key.
 const LABEL_CHARS_MAX: usize = 63;
 
 /// A field, its value, and the rule that this breaks; `object` by group, kind and name.
@@ -28,7 +28,7 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
         return found("nameTemplate", name, &format!("is no name: {rule}"));
     }
     let namespace = namespaces::of(resource);
-    // Of what has none it does not matter; and of kinds of others nobody here knows.
+    // A cluster-scoped object's namespace does not matter, and the scope of custom kinds is unknown here.
     let has_namespace = is_builtin(group, kind) && !WITHOUT_NAMESPACE.contains(&kind);
     if has_namespace && !namespace.is_empty() && !is_label_name(&namespace) {
         let rule = "is no namespace: it may have 63 characters, lower case letters, digits and '-', and begins and ends with a letter or digit";
@@ -47,7 +47,7 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
         labels
             .into_iter()
             .flatten()
-            // The template's wins over the object's own.
+            // `labelsTemplate` overrides the object's own labels.
             .filter(move |(key, _)| {
                 place != OWN_LABELS || !resource.labels_template.contains_key(*key)
             })
@@ -65,7 +65,7 @@ pub fn broken(resource: &Resource, object: (&str, &str, &str)) -> Option<(String
     found(&field, value, rule)
 }
 
-/// Of a label or annotation that no API server takes, whatever its value.
+/// A label or annotation whose key the API server rejects.
 fn broken_key(resource: &Resource, has_pods: bool) -> Option<(&'static str, &str)> {
     let of_spec = |place: &str| {
         let all = at(&resource.spec, place).and_then(Value::as_object);
@@ -124,7 +124,7 @@ fn is_builtin(group: &str, kind: &str) -> bool {
     }
 }
 
-/// What names it takes for kinds of its own, and for any kind (a PodDisruptionBudget among them).
+/// The rule for names that the object breaks: of a built-in kind, or of any kind (such as a PodDisruptionBudget).
 fn broken_name(group: &str, kind: &str, name: &str) -> Option<&'static str> {
     match name {
         _ if name.len() > NAME_CHARS_MAX => Some("it may have 253 characters"),

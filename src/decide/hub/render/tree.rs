@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::decide::hub::render::FormError;
 use crate::decide::template::{Inputs, Template};
 
-/// A manifest whose texts are parsed templates.
+/// A manifest whose strings are parsed templates.
 pub enum Tree {
     Fixed(Value),
     Text {
@@ -17,7 +17,7 @@ pub enum Tree {
     Map(Vec<(String, Tree)>),
 }
 
-/// Where in a manifest a value stands.
+/// The position of a value in a manifest.
 struct Position<'a> {
     path: String,
     key: &'a str,
@@ -38,7 +38,7 @@ impl Position<'_> {
     }
 }
 
-/// Gives a text, and the path where it stands, to the engine.
+/// Parses the text at this path.
 pub type Parse<'a> = dyn Fn(&str, &str) -> Result<Template, FormError> + 'a;
 
 impl Tree {
@@ -96,7 +96,7 @@ impl Tree {
         })
     }
 
-    /// What the form itself says in labels, and in the names of labels and annotations.
+    /// The form's own text in labels, and in the keys of labels and annotations.
     pub fn said(&self) -> Vec<&str> {
         match self {
             Tree::Text { .. } => Vec::new(),

@@ -1,4 +1,4 @@
-//! Whether a row is active, by the word in its `activate` column. Never by a guess: a word that is in no list decides nothing.
+//! Whether a row is active, by the word in its `activate` column. Never guesses: a word in neither list decides nothing.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::decide::hub::rows::uid::trimmed;
 
 /// Lynq's seven spellings, whatever their case.
 const ACTIVE: [&str; 3] = ["1", "true", "yes"];
-/// The empty word is also NULL.
+/// NULL counts as the empty word.
 const INACTIVE: [&str; 7] = ["", "0", "false", "no", "off", "n", "f"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

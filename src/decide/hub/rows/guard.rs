@@ -1,4 +1,4 @@
-//! How many nodes one sync may delete, and how many it may make. Decides only whether; which nodes follows from the rows.
+//! Limits how many nodes one sync may delete or create. It decides only whether; the rows decide which.
 
 use std::fmt;
 
@@ -7,31 +7,31 @@ use crate::api::names::{CONFIRM_CREATIONS, CONFIRM_DELETIONS};
 /// Without `maxDeletions`, this many nodes may always go: the last rows of a small hub are no disaster.
 pub const ALWAYS_ALLOWED: u64 = 5;
 
-/// Without `maxCreations`, a hub may grow by as many nodes as it has, and by at least this many.
+/// Without `maxCreations`, a hub's nodes may double in one sync, or grow by this many if that is more.
 pub const NEW_ALLOWED: u64 = 100;
 
 /// Without `maxCreations`, a hub without nodes may get this many.
 pub const FIRST_ALLOWED: u64 = 1_000;
 
-/// What a sync would do, and what its hub says about it.
+/// What a sync would do, and what the hub allows.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     pub direction: Direction,
     /// Nodes of the hub that are not being deleted already.
     pub existing: u64,
-    /// Those of them that there is a reason to delete; or nodes that are not there yet.
+    /// The nodes to delete, or the nodes to create.
     pub count: u64,
     /// The hub's `spec.guard.maxDeletions` or `maxCreations`.
     pub max: Option<u64>,
-    /// The hub's annotation [`Direction::annotation`]. It is spent by a sync that uses it: whoever acts on
-    /// [`Verdict::Allow`] removes it first, or it would let the same number through again.
+    /// The hub's annotation [`Direction::annotation`]. It is valid once: a caller that acts on [`Verdict::Allow`] must remove it
+    /// first, or it would allow the same number again.
     pub confirmation: Option<&'a str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Deletions {
-        /// Those whose form is gone, whatever their row says.
+        /// Nodes whose form is gone, whatever their row.
         without_form: u64,
         /// Active rows without a usable uid ([`crate::decide::hub::rows::Rows::unidentified`]).
         unidentified: u64,
@@ -58,12 +58,12 @@ impl Direction {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Allow,
-    /// Nothing is deleted, or nothing made.
+    /// No node is deleted, or none created.
     Held(Held),
 }
 
-/// All of a sync's deletions, or creations, wait. A confirmation of fewer releases none of them: the rest would pass as a small
-/// change at the next sync, and which ones to take first is nobody's to guess.
+/// All deletions, or creations, of a sync wait. Confirming a smaller number releases none of them: the rest would pass as a small
+/// change at the next sync, and lynqgate must not guess which ones to take first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub direction: Direction,
@@ -77,9 +77,9 @@ pub struct Held {
 pub enum Cause {
     /// More than half of the hub's nodes, and more than [`ALWAYS_ALLOWED`].
     MoreThanHalf,
-    /// More than [`ALWAYS_ALLOWED`] whose form is gone, whatever share of the hub's nodes they are.
+    /// More than [`ALWAYS_ALLOWED`] whose form is gone, whatever their share of the hub's nodes.
     WithoutForm,
-    /// More than the hub may grow by.
+    /// More than one sync may create.
     MoreThanGrowth {
         allowed: u64,
     },
@@ -95,7 +95,7 @@ pub enum Cause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confirmation {
     Absent,
-    /// Another count: what is to be done now is not what was looked at.
+    /// The confirmed number differs: the user confirmed another change.
     Other {
         confirmed: u64,
     },
@@ -153,7 +153,7 @@ fn cause(asked: &Asked<'_>) -> Option<Cause> {
     (count > limit).then_some(cause)
 }
 
-/// Digits only: what `u64::from_str` also takes (`+5`) is no count that anybody meant to write.
+/// Accepts only digits: `u64::from_str` also accepts `+5`, which no user means as a count.
 pub fn count(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! Names of nodes, and the rows and forms whose nodes would get the same one. Decides nothing about their content.
+//! Names of nodes, and rows and forms whose nodes would have the same name. Decides nothing about their content.
 
 use std::collections::BTreeSet;
 

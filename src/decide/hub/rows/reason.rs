@@ -1,9 +1,9 @@
-//! Why a row is skipped, in words for whoever has to mend the table. Never shows a value other than the uid.
+//! Why a row is skipped, worded for the user who can correct the table. Never shows a value except the uid.
 
 use crate::decide::hub::rows::VALUE_BYTES_MAX;
 use crate::decide::hub::rows::uid::UID_CHARS_MAX;
 
-/// One way for a row that is not switched off to be unusable.
+/// One reason why a row that is not inactive is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum SkipReason {
     #[error("the uid is NULL; fill it in, or deactivate the row")]

@@ -124,7 +124,7 @@ fn a_mapping_never_takes_the_place_of_a_variable_of_every_row() {
     }
 }
 
-/// Active and undecided rows alike; those that are switched off cost nothing.
+/// Counts active and undecided rows; inactive rows cost nothing.
 #[test]
 fn more_rows_than_a_hub_may_have_are_not_kept() {
     let push = |collector: &mut Collector, number: u64, activate: &str| {

@@ -1,4 +1,4 @@
-//! What a uid may look like, which uid a damaged one probably means, and how to show either. No policy here.
+//! The syntax of a uid, the valid uid that a damaged one probably means, and how to show either. No policy here.
 
 use crate::decide::hub::rows::reason::SkipReason;
 
@@ -38,7 +38,7 @@ pub fn meant(bytes: &[u8]) -> Option<String> {
     Some(folded)
 }
 
-/// ASCII only, control characters and everything foreign escaped, cut to [`SHOWN_CHARS_MAX`].
+/// ASCII only: escapes control and non-ASCII characters, and truncates to [`SHOWN_CHARS_MAX`].
 pub fn shown(bytes: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in bytes.utf8_chunks() {
@@ -73,7 +73,7 @@ pub(super) fn trimmed(text: &str) -> &str {
     text.trim_matches(|character: char| character.is_whitespace() || character == '\0')
 }
 
-/// Kubernetes' `IsDNS1123Subdomain` without its length.
+/// As Kubernetes' `IsDNS1123Subdomain`, without the limit of length.
 pub fn is_subdomain(text: &str) -> bool {
     text.split('.').all(|label| {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

@@ -37,7 +37,7 @@ impl<'a> Lookup<'a> {
         self.by_name.get(name).copied()
     }
 
-    /// The row's node of the form, and what there is of it.
+    /// The key of the row's node of the form, and the node if it exists.
     pub fn node(&self, row: &Row, form: &str) -> (NodeKey, Option<&'a Arc<NodeDigest>>) {
         let name = node_name(&row.uid, form);
         match self.named(&name) {
@@ -61,7 +61,7 @@ impl<'a> Lookup<'a> {
             && (self.seen.foreign)(&key).is_none()
     }
 
-    /// How many nodes would be made.
+    /// The number of nodes to create.
     pub fn new_nodes(&self) -> usize {
         let source = self.seen.source;
         let new_of = |form: &String| {

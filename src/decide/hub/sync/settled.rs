@@ -1,5 +1,5 @@
-//! Rows from which nothing need be rendered: their nodes hold what was rendered from them before. Of such a row only the uid is
-//! kept, so that a large table is read without holding it.
+//! Settled rows: their nodes already hold what was rendered from them, so nothing needs to be rendered. Only the uid of such a
+//! row is kept, so that a large table is never in memory as a whole.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(super) fn plan(
             None => {
                 plan.reread = true;
                 plan.unwritten.insert((form_name.clone(), name.clone()));
-                // As if it were to go first, as long as nobody knows.
+                // Assume the first group until the row is read again.
                 Wanted {
                     rendered_hash: None,
                     group: Some(0),
@@ -85,7 +85,7 @@ mod tests {
     use crate::decide::hub::sync::tests::{form, rows_of, seen, source, written};
     use crate::decide::hub::sync::{RenderSource, plan};
 
-    /// The same rows, as they are read once nothing is to be done for those that are settled.
+    /// Reads the same rows again, now that some are settled.
     fn read_again(
         uids: &[usize],
         forms: &BTreeMap<String, Form>,

@@ -1,4 +1,4 @@
-//! Cases for what a sync remembers, and for what it says is still to be written.
+//! What a sync remembers, and which nodes it reports as not written.
 
 use serde_json::Value;
 
@@ -124,14 +124,14 @@ fn whose_a_form_or_a_node_is_instead_is_said() {
     assert!(nobodys.contains("lynq.sh/hub=hub"), "{nobodys}");
 }
 
-/// What the plan's writes send.
+/// The objects that the plan's writes send.
 fn objects(forms: &BTreeMap<String, Form>, rows: &Rows, plan: &Plan) -> Vec<Value> {
     let source = source(forms, rows);
     let writes = plan.writes.iter();
     writes.map(|write| source.object(write)).collect()
 }
 
-/// As if every write of the plan went through.
+/// The nodes after all writes of the plan.
 pub fn written(forms: &BTreeMap<String, Form>, rows: &Rows, plan: &Plan) -> Vec<Arc<NodeDigest>> {
     let objects = objects(forms, rows, plan).into_iter();
     objects
@@ -158,7 +158,7 @@ fn what_is_remembered_is_of_the_rows_and_forms_there_are() {
     assert!(none.rendered.is_empty());
 }
 
-/// Its deletion may fail, or wait: until it is gone, it has what an older form made.
+/// The deletion may fail or wait: until then the node has the content of an older form.
 #[test]
 fn what_is_to_go_is_behind_what_the_form_says_since() {
     let (old, new) = (form(1, "web:1"), form(2, "web:2"));
@@ -175,7 +175,7 @@ fn what_is_to_go_is_behind_what_the_form_says_since() {
     assert_eq!(unwritten(&unknown), ["t0-web"]);
 }
 
-/// An edit stays until its row renders something new, or somebody discards it.
+/// An edit stays until its row renders differently, or a user discards it.
 #[test]
 fn an_edit_is_written_over_when_it_is_to_be_discarded() {
     let forms = form(1, "web:1");
@@ -191,10 +191,10 @@ fn an_edit_is_written_over_when_it_is_to_be_discarded() {
         let plan = sync(&forms, &rows([0, 1]), &nodes, &before.rendered);
         let writes: Vec<&str> = plan.writes.iter().map(|w| &*w.name).collect();
         assert_eq!(writes, ["t0-web"][..usize::from(again)], "{discard:?}");
-        // Until it is written it is not released.
+        // The planner must not release it before it is written.
         let is_behind = before.desired["web"].is_behind(&nodes[0]);
         assert_eq!(is_behind, again, "{discard:?}");
-        // No sync can discard what no row asks for.
+        // No sync can discard an edit in a node without a row.
         let goes = sync(&forms, &rows([1]), &nodes, &before.rendered);
         assert!(!goes.desired["web"].is_behind(&nodes[0]), "{discard:?}");
     }
@@ -208,7 +208,7 @@ fn an_edit_is_written_over_when_it_is_to_be_discarded() {
     assert!(plan.writes.is_empty(), "{:?}", plan.writes);
 }
 
-/// What runs there nobody knows yet: where no window applies either, the first write does not let it go.
+/// Nobody knows yet what runs there: the first write does not release it, even without a window.
 #[test]
 fn what_lynq_left_is_held_by_the_first_write() {
     let forms = form(1, "web:1");
@@ -218,7 +218,7 @@ fn what_lynq_left_is_held_by_the_first_write() {
     let mut lynqs = new[0].clone();
     lynqs["metadata"]["annotations"] = json!({});
     let mut ours = new[1].clone();
-    // Held since its creation: nothing of it was ever live.
+    // Held since its creation: it never had live content.
     ours["metadata"]["annotations"] = json!({names::LIVE_HASH: "none"});
     let nodes = [&lynqs, &ours].map(|node| Arc::new(NodeDigest::of(node, None)));
     let plan = sync(&forms, &all, &nodes, &Rendered::new());
@@ -235,7 +235,7 @@ fn what_lynq_left_is_held_by_the_first_write() {
     assert_eq!(told, expected);
 }
 
-/// As many rows as a cross join gives: none of them gets a node, and what is there changes as ever.
+/// A cross join gives so many rows: none of them gets a node, and existing nodes still change.
 #[test]
 fn too_many_new_nodes_are_not_made_and_keep_no_other_waiting() {
     let (old, new) = (form(1, "web:1"), form(2, "web:2"));
@@ -275,7 +275,7 @@ fn too_many_new_nodes_are_not_made_and_keep_no_other_waiting() {
     assert_eq!(first.writes.len(), 152, "the first sync of a hub");
 }
 
-/// A correction reaches what is broken first, and a new tenant waits for nobody; the rest is written as it is released.
+/// Broken nodes get a correction first, and a new tenant waits for no other node; the rest follows in the order of release.
 #[test]
 fn nodes_are_written_in_the_order_in_which_somebody_waits_for_them() {
     let mut forms = form(1, "web:1");

@@ -15,7 +15,7 @@ use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::{Live, Way, is_ungated};
 use crate::decide::shared::content::{self, Hash};
 
-/// The node that a row of a form asks for, and what there is of it.
+/// The node that a row requires of a form, and the existing node.
 pub struct RowNode<'a> {
     pub form_name: &'a str,
     pub form: &'a Form,
@@ -24,8 +24,8 @@ pub struct RowNode<'a> {
     pub node: Option<&'a Arc<NodeDigest>>,
 }
 
-/// The hash of everything that the hub renders for a node. The content's own hash is in front: it tells an edit by hand from what
-/// was rendered.
+/// The hash of everything that the hub renders for a node. It begins with the content's own hash, so that a manual edit can be
+/// distinguished from what was rendered.
 pub fn rendered_hash(
     hub: &Hub,
     (form, row): (&str, &Row),
@@ -40,7 +40,7 @@ pub fn rendered_hash(
 }
 
 impl NodeWrite {
-    /// `deletions_held`: no new node goes live while nodes wait for their deletion.
+    /// `deletions_held`: while deletions wait, the write releases no new node.
     pub fn of(
         hub: &Hub,
         target: &RowNode,
@@ -58,7 +58,7 @@ impl NodeWrite {
         let creation = node.is_none_or(|node| node.live == Live::None);
         let free = form.forced || is_ungated(&form.policy, hub.skew, creation);
         let held = creation && deletions_held;
-        // Of what Lynq left it is found out first what the release would change, and which objects the node has.
+        // For a node that Lynq left, lynqgate first checks what the release would change, and which objects the node has.
         let known = node.is_none_or(|node| node.live != Live::Unknown);
         let goes = free && known && !held;
         let marker = || {
@@ -83,7 +83,7 @@ impl NodeWrite {
 }
 
 impl RenderSource {
-    /// The node as it is written.
+    /// The node to write.
     pub fn object(&self, write: &NodeWrite) -> Value {
         let (hub, form, row) = (
             &self.hub,

@@ -1,4 +1,4 @@
-//! Which pods are evicted, and what is told of the rest.
+//! Which pods are evicted, and what is reported about the others.
 
 use serde_json::json;
 

@@ -1,10 +1,10 @@
-//! What is read of a LynqNode, case by case.
+//! How a LynqNode is read, case by case.
 
 use serde_json::json;
 
 use super::*;
 
-/// What a node tells of its slot, should the ledger be lost.
+/// The slot as the node itself records it, in case the ledger is lost.
 #[test]
 fn a_slot_is_over_by_what_it_was_taken_for() {
     let spec = json!({"uid": "acme", "templateRef": "web"});
@@ -77,7 +77,7 @@ fn what_waits_did_not_fail() {
     assert!(!new.has_failed(), "nobody has looked at it");
 }
 
-/// An upgrade of the operator may bring another hash; nobody's state changes with it.
+/// An upgrade of the operator may change the hashes, but must not change any state.
 #[test]
 fn hashes_of_another_version_are_read_as_the_gate_rebases_them() {
     let content = |image: &str| json!([{"id": "app", "spec": {"apiVersion": "v1", "kind": "Pod", "image": image}}]);
@@ -140,7 +140,7 @@ fn hashes_of_another_version_are_read_as_the_gate_rebases_them() {
     }
 }
 
-/// What got past the gate stays so until that is mended.
+/// Content that bypassed the gate counts as such until it is corrected.
 #[test]
 fn a_claim_that_changes_is_checked_anew() {
     let content = json!({"uid": "acme", "deployments": [{"id": "app", "spec": {"kind": "Pod"}}]});
@@ -156,7 +156,7 @@ fn a_claim_that_changes_is_checked_anew() {
     assert!(node(&other, Some(&forged)).past_gate);
 }
 
-/// A release takes every trace of the hold away: what is called live while some are left was not released.
+/// A release removes all traces of the hold: while some are left, content that claims to be live was not released.
 #[test]
 fn held_content_that_is_called_live_is_found() {
     let content =
@@ -183,7 +183,7 @@ fn held_content_that_is_called_live_is_found() {
     );
 }
 
-/// Without a hash there is no release; Lynq's have none, and its fault is not that something got past the gate.
+/// There is no release without a hash. Lynq's nodes have none, but have not bypassed the gate.
 #[test]
 fn a_lost_hash_is_found() {
     let node = |annotations: Value| {

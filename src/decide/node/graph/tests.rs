@@ -229,8 +229,8 @@ fn a_long_cycle_is_told_in_one_line() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the graph: as long as everything becomes ready, applying what may be applied reaches
-    /// everything, each after all that it depends on, and deletion goes exactly the other way.
+    /// For every valid graph: if everything becomes ready, applying reaches all resources, each after its dependencies, and
+    /// deletion has the reverse order.
     #[test]
     fn a_sound_graph_is_applied_to_its_end(edges in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..4), 1..30)) {
         let owned: Vec<Owned> = edges
@@ -273,7 +273,7 @@ proptest! {
     }
 }
 
-/// Whatever is to happen when others fail: it would be in a namespace of somebody else.
+/// Whatever `skipOnDependencyFailure` says: the object would be in a namespace of others.
 #[test]
 fn nothing_goes_into_a_namespace_that_was_not_created() {
     let owned = parse("ns db app!:db");

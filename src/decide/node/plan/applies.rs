@@ -1,16 +1,16 @@
-//! How often one object was applied of late: what somebody else deletes or writes over each time is a fight, which nobody
-//! wins by being faster.
+//! Counts the recent applies of an object. If another writer deletes or overwrites it each time, the two fight, and applying
+//! faster does not help.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::child::Kind;
 
-/// So many applies in a row need no explanation.
+/// The number of applies in a row that cause no delay.
 const FREE: u32 = 3;
 /// The longest time between two applies of one fight.
 const PAUSE_MAX: SignedDuration = SignedDuration::from_secs(60);
 
-/// What is said of an object that is not left as it was applied.
+/// The message for an object that does not stay as it was applied.
 pub fn fought_over(kind: &Kind) -> &'static str {
     match kind.is_job() {
         true => NEVER_COMPLETED,
@@ -18,7 +18,7 @@ pub fn fought_over(kind: &Kind) -> &'static str {
     }
 }
 
-/// A Job that completed is not made again.
+/// A completed Job is not created again, so only an uncompleted one can be in this state.
 const NEVER_COMPLETED: &str = "it is deleted each time before it has completed, by its ttlSecondsAfterFinished after a failure, or by \
                                somebody else; lynqgate runs it again at growing pauses of up to 1 minute. Correct what fails, and \
                                raise ttlSecondsAfterFinished to keep the logs";
@@ -44,12 +44,12 @@ impl Applies {
         self.last = Some(now);
     }
 
-    /// Before this it is not applied once more; None where nothing speaks against that.
+    /// When the next apply is allowed; None if it is allowed now.
     pub fn pause(&self, now: Timestamp) -> Option<Timestamp> {
         let more = self.count.checked_sub(FREE)?;
         let pause = PAUSE_MAX.min(SignedDuration::from_secs(1 << more.min(10)));
         let until = self.last?.checked_add(pause).ok()?;
-        // A clock that was ahead puts nothing off for longer than that.
+        // Ignore a longer pause: a clock that was ahead caused it.
         (now < until && until.duration_since(now) <= PAUSE_MAX).then_some(until)
     }
 }

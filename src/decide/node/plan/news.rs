@@ -1,8 +1,8 @@
-//! What is told of a node's resources in events, in Lynq's words where it has some.
+//! The events about a node's resources, worded as in Lynq if Lynq has the event.
 
 use crate::api::events::EventReason;
 
-/// What became of a resource, where that is worth an event and is no failed write.
+/// A result that is worth an event and is not a failed write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Skipped {
@@ -52,7 +52,7 @@ impl Trouble {
 /// The resources that an event names by their ids.
 const NAMED_MAX: usize = 20;
 
-/// What is told once nothing is left to apply; a failed write has an event of its own.
+/// The event once nothing is left to apply; a failed write has its own event.
 pub fn applied(form: &str, done: &[&str], failed: &[&str]) -> (EventReason, String) {
     let told = format!("Applied {} of LynqForm '{form}'", counted(done));
     match failed.len() {

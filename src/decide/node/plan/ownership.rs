@@ -1,27 +1,27 @@
-//! Whose an object is, and whether a node may write it.
+//! Which node owns an object, and whether a node may write it.
 
 use crate::api::resource::ConflictPolicy;
 use crate::decide::child::{Child, Owner};
 use crate::decide::node::digest::NodeDigest;
 
-/// Whether the object belongs to this very node, not to one of the same name before it.
+/// Whether the object belongs to the node of this uid, not to an earlier one of its name.
 pub fn is_ours(child: &Child, node: &NodeDigest) -> bool {
     match &*child.owner {
-        // Lynq gives references to cluster-scoped objects too, where they name no namespace.
+        // Lynq also puts owner references on cluster-scoped objects; they name no namespace.
         Owner::Node { uid: Some(uid), .. } => *uid == node.uid,
         Owner::Node { key, uid: None } => *key == node.key,
         Owner::Other(_) | Owner::Nobody => false,
     }
 }
 
-/// The same, or it was and nothing ties it to the node any more: it is in the node's record, and shows that we applied it. A
-/// record of the name alone may be of another object, that is gone; and what has our label no more was given away.
+/// Whether the object is the node's, or was and lost its tie: the node's record names it, and it shows that we applied it. The
+/// record alone could mean an earlier object of that name; an object without our label was given away on purpose.
 pub fn was_ours(child: &Child, node: &NodeDigest, recorded: bool) -> bool {
     let untied = *child.owner == Owner::Nobody && !child.orphaned;
     is_ours(child, node) || (untied && recorded && child.marked)
 }
 
-/// Why an object that is there is not the node's to write. `recorded`: the node's record names it.
+/// Why the node may not write an existing object. `recorded`: the node's record names it.
 pub fn refused(
     child: &Child,
     node: &NodeDigest,
@@ -44,7 +44,7 @@ pub fn refused(
     }
 }
 
-/// What was kept in one namespace is not for the nodes of another, whoever may be behind those. Lynq does not say who left an
+/// An orphan of one namespace is not for nodes of another, which may belong to other users. Lynq does not record who left an
 /// orphan.
 fn elsewhere(child: &Child, node: &NodeDigest) -> Option<String> {
     let from = child.orphaned_from.as_deref()?;

@@ -1,6 +1,6 @@
-//! The record of what was applied for a node, as its status keeps it. What is deleted must stand here: labels, owner
-//! references and annotations can be put on any object, or come along with a copy; the status only we write. It also says which
-//! Jobs completed: their objects go, and must not be taken for drift.
+//! The record of what was applied for a node, in its status. lynqgate deletes only recorded objects: anyone can put labels, owner
+//! references and annotations on an object, or copy them, but only lynqgate writes the status. The record also lists completed
+//! Jobs, whose deletion must not count as drift.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::decide::node::plan::{ObservedResource, ResourceOutcome, Rest};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    /// Each as `Kind/namespace/name@id`, sorted.
+    /// Sorted entries of the form `Kind/namespace/name@id`.
     entries: Vec<String>,
     /// Of the entries, which have no apiVersion. Sorted.
     kinds: Vec<Kind>,
-    /// Of each Job that completed, by the id of its resource: the hash of what completed.
+    /// The hash of each completed Job, by the id of its resource.
     completed: BTreeMap<String, String>,
 }
 
@@ -63,7 +63,7 @@ impl Record {
         facts.kind.is_job() && completed.is_some_and(is_it)
     }
 
-    /// Takes what an object of the resource tells: that its Job has completed.
+    /// Records a completed Job from its object.
     pub fn note(&mut self, node: &NodeDigest, facts: &Facts, child: &Child) {
         let current = child.applied_hash.as_ref() == Some(&facts.hash);
         if child.completed && is_ours(child, node) && (current || (facts.once && child.once)) {
@@ -96,7 +96,7 @@ impl Record {
         known && self.entries_of(key).next().is_some()
     }
 
-    /// An entry names a namespace also for an object of the whole cluster.
+    /// An entry has a namespace even for a cluster-scoped object.
     fn entries_of(&self, key: &ObjectKey) -> impl Iterator<Item = &String> {
         let beginning = format!("{}/", key.kind.kind);
         self.entries.iter().filter(move |entry| {
@@ -109,7 +109,7 @@ impl Record {
         })
     }
 
-    /// The record after a look: what is applied, and what was and is still there, as far as anybody can tell.
+    /// The next record: what is applied, and what was applied and still exists or may exist.
     pub fn next(
         &self,
         node: &NodeDigest,
@@ -151,7 +151,7 @@ impl Record {
     }
 }
 
-/// Into what is sorted, once.
+/// Inserts into a sorted list without duplicates.
 fn insert<T: Ord>(sorted: &mut Vec<T>, value: T) {
     if let Err(at) = sorted.binary_search(&value) {
         sorted.insert(at, value);

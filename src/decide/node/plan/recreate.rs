@@ -9,22 +9,23 @@ use crate::decide::child::{Child, Kind, applied_hash, deletes_claims, kind_of};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::node::plan::ownership::is_ours;
 
-/// What becomes of the objects that a deleted object owns, such as its pods.
+/// Whether the objects that a deleted object owns, such as its pods, stay or are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependents {
     Stay,
     Go,
 }
 
-/// Whether the resource asks for it, and its object holds nothing that would be lost.
+/// Whether the resource allows it, and no data would be lost with the object.
 pub fn is_wanted(resource: &Resource) -> bool {
     resource.on_immutable == OnImmutable::Recreate
         && resource.creation_policy == CreationPolicy::WhenNeeded
         && kind_of(&resource.spec).holds().is_none()
 }
 
-/// Whether this very object may be recreated, once the API server has refused to change it. Only a rollout recreates, for only a
-/// rollout has a window: an object that was applied with this content before, or whose node was ready with it, has drifted.
+/// Whether this object may be recreated after the API server has rejected its change. Only a rollout recreates, because only a
+/// rollout has a window. An object that this content was already applied to, or whose node was ready with it, has drifted
+/// instead.
 pub fn is_due(resource: &Resource, node: &NodeDigest, child: &Child) -> bool {
     let was_applied = child.applied_hash.as_deref() == Some(&*applied_hash(resource));
     is_wanted(resource)
@@ -34,17 +35,17 @@ pub fn is_due(resource: &Resource, node: &NodeDigest, child: &Child) -> bool {
         && !node.was_rolled_out()
 }
 
-/// What the recreation of an object means.
+/// The consequences of recreating an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recreation {
     pub dependents: Dependents,
-    /// What would be lost with the object; then it is not recreated.
+    /// What would be lost with the object, in which case it is not recreated.
     pub loss: Option<&'static str>,
 }
 
 impl Recreation {
-    /// A new StatefulSet adopts the pods of the one before it, unless it selects others, or wants volumes that they do not have.
-    /// Every other object is deleted as always. `new` is the object as it will be.
+    /// A new StatefulSet adopts the existing pods if it has the same selector and claims; any other object is deleted with its
+    /// dependents. `new` is the object to create.
     pub fn of(kind: &Kind, live: &Value, new: &Value) -> Self {
         let claims = |object: &Value| -> BTreeSet<String> {
             let claims = object["spec"]["volumeClaimTemplates"].as_array();
@@ -74,7 +75,7 @@ impl Recreation {
     }
 }
 
-/// What the API server lets change in a StatefulSet's spec.
+/// The fields of a StatefulSet's spec that the API server allows to change.
 const CHANGEABLE: [&str; 7] = [
     "minReadySeconds",
     "ordinals",
@@ -85,8 +86,8 @@ const CHANGEABLE: [&str; 7] = [
     "updateStrategy",
 ];
 
-/// Why a workload is not changed, by its fields. Of a StatefulSet the API server only lists those that may change; of another one that
-/// loses a label of its selector it says that its pods lack the label. None for other kinds.
+/// Names the changed immutable fields of a workload, because the API server does not: for a StatefulSet it lists only the mutable
+/// ones, and for a label removed from another selector it says that the pods lack it. None for other kinds.
 pub fn immutable(kind: &Kind, live: &Value, new: &Value) -> Option<String> {
     let fields = live["spec"].as_object();
     let fields = fields.filter(|_| kind.group() == "apps")?;
@@ -101,7 +102,7 @@ pub fn immutable(kind: &Kind, live: &Value, new: &Value) -> Option<String> {
     (!others.is_empty()).then(|| format!("{}: field is immutable", others.join(", ")))
 }
 
-/// What happens while the object is not there, for people.
+/// The effect while the object does not exist, for people.
 pub fn meanwhile(kind: &Kind, dependents: Dependents) -> &'static str {
     match (dependents, kind.group(), kind.kind.as_str()) {
         (Dependents::Stay, ..) => "its pods stay",
@@ -131,7 +132,7 @@ mod tests {
 
     const DEPLOYMENT: [&str; 2] = ["apps/v1", "Deployment"];
 
-    /// Its content is live, and was seen rolled out or was not.
+    /// With live content that was rolled out, or not.
     fn node(rolled: bool) -> NodeDigest {
         let spec = json!({"hubId": "tenants", "uid": "acme"});
         let hash = content::hash(Some(&spec));

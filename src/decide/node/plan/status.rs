@@ -15,7 +15,7 @@ use crate::decide::node::plan::{
 use crate::decide::rollout::Live;
 use crate::decide::rollout::reason::Reason;
 
-/// Why the node is held, as the release planner says it.
+/// Why the release planner holds the node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
     pub reason: ConditionReason,
@@ -30,8 +30,8 @@ impl Hold {
         }
     }
 
-    /// What every node of a form waits for until its newest content has reached them all; and what is over in a moment: a
-    /// status that is written meanwhile is a conflict for the release.
+    /// Reasons that all nodes of a form share until the newest content has reached them, or that soon end. Writing the status for
+    /// one would conflict with the release.
     fn is_brief(self) -> bool {
         matches!(
             self.reason,
@@ -74,7 +74,7 @@ pub fn of_node(
         applied_resources,
         applied_kinds,
         completed_jobs: plan.record.completed_texts(),
-        // Of a Job that has run and is gone, nobody can take a field.
+        // No manager can take over a field of a completed Job that is gone.
         applied_fields_hash: fields_hash(
             seen.iter()
                 .filter(|s| s.child.is_some())
@@ -91,7 +91,7 @@ pub fn of_node(
         let release = node.release.as_ref();
         status.landed_release = release.map(|release| release.resource_version.clone());
     }
-    // Whoever reads `settled since` must not see an older roll-out of the same content.
+    // A reader of `settled since` must not see an older rollout of the same content.
     if !node.status_is_current() {
         let rolled = status
             .conditions
@@ -104,12 +104,12 @@ pub fn of_node(
     status
 }
 
-/// The status of a node that could not be looked at, lastingly: whatever it said, it is not known to be ready.
+/// The status of a node that could not be read for a long time: it is no longer known to be ready.
 pub fn in_vain(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
     not_ready(node, ConditionReason::LookFailed, why, now)
 }
 
-/// What a node that is being deleted says of objects that do not go.
+/// The message of a node that is being deleted while some objects remain.
 pub fn waits_for(going: &[(ObjectKey, Vec<String>)]) -> String {
     let named = |(key, finalizers): &(ObjectKey, Vec<String>)| match finalizers.as_slice() {
         [] => key.to_string(),
@@ -132,7 +132,7 @@ pub fn going(node: &NodeDigest, why: &str, now: Timestamp) -> NodeStatus {
         ready_resources: 0,
         ..not_ready(node, ConditionReason::Deleting, why, now)
     };
-    // Nothing of it goes live any more, so that it waits for nothing.
+    // It will release nothing more, so it is not held.
     let held = ConditionState::new(
         "Held",
         false,
@@ -153,14 +153,14 @@ fn not_ready(node: &NodeDigest, reason: ConditionReason, why: &str, now: Timesta
     status
 }
 
-/// How often a status that says the same in other words is written: the texts of a rollout change with every pod.
+/// How often a status is written if only its texts change: during a rollout they change with every pod.
 const TEXT_EVERY: SignedDuration = SignedDuration::from_secs(3);
 
-/// How long what is new of a hold is not yet worth a write: the release planner says at once, as a rule, why the node waits or
-/// that it does not. `told` is the reason that the status gives already.
+/// How long to delay a write for a change of the hold: the release planner usually decides soon why the node waits, or that it
+/// does not. `told` is the reason in the current status.
 ///
-/// A node that says why it is held says little new with a brief reason, and nothing with the same for a newer generation. A
-/// correction would else write both to all nodes that hold the bad change.
+/// For a node that already has a reason, a brief reason is little news, and the same reason for a newer generation is none.
+/// Otherwise a correction would write both to all nodes that hold the bad change.
 pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
     let is_news = |hold: Hold, told: &str| !hold.is_brief() && hold.reason.as_str() != told;
     match (hold, told) {
@@ -174,7 +174,7 @@ pub fn patience(hold: Option<Hold>, told: Option<&str>) -> SignedDuration {
     }
 }
 
-/// The reason for which the status says that the node is held.
+/// The reason for the hold in the status.
 pub fn told_hold(status: &NodeStatus) -> Option<&str> {
     let told = conditions::find(&status.conditions, "Held").filter(|told| told.status == "True");
     Some(&told?.reason)
@@ -206,7 +206,7 @@ pub fn due(
     Some(now)
 }
 
-/// What the status says of anything but the hold, for whichever generation.
+/// The status without the hold and without generations.
 fn but_hold(status: &NodeStatus) -> NodeStatus {
     let mut rest = status.clone();
     rest.observed_generation = None;
@@ -255,8 +255,8 @@ fn conditions_of(
         (false, _) if plan.graph_error.is_some() => ConditionReason::DependencyCycle,
         (false, _) => ConditionReason::ResourceFailures,
     };
-    // No wait mends what does not render. What is skipped, is so because of something that does not render, or that counts
-    // here itself.
+    // A resource that does not render does not count, because waiting does not fix it. A skipped resource does not count either:
+    // its cause does not render, or counts itself.
     let rolled = matches!(node.live, Live::Hash(_))
         && plan.graph_error.is_none()
         && seen.iter().zip(&plan.outcomes).all(|(s, o)| {
@@ -267,7 +267,7 @@ fn conditions_of(
                     StepKind::Blocked => false,
                 }
         });
-    // What else there is goes on beside what failed.
+    // The other resources make progress in spite of the failures.
     let starts = plan.outcomes.iter().any(|o| o.state == State::Waiting);
     let working = matches!(node.live, Live::Hash(_)) && !rolled && (starts || !degraded);
     let (held_reason, held_message) = match hold {
@@ -303,7 +303,7 @@ fn conditions_of(
             degraded_reason,
             match left_over {
                 Some(text) if why.is_empty() => text.clone(),
-                // Lynq's words.
+                // Worded as in Lynq.
                 _ if failed > 0 => format!("LynqNode has {failed} failed resources: {why}"),
                 _ if degraded => why.clone(),
                 _ => String::new(),
@@ -393,7 +393,7 @@ fn edited(node: &NodeDigest, yes: bool) -> ConditionState {
     ConditionState::new("Edited", yes, ConditionReason::NotAsRendered, message)
 }
 
-/// What the new status says of an edit, if the old one did not say that.
+/// The message about an edit, if the old status did not have it.
 pub fn edit_news<'a>(old: &NodeStatus, new: &'a NodeStatus) -> Option<&'a str> {
     fn said(status: &NodeStatus) -> Option<&str> {
         let mut conditions = status.conditions.iter();
@@ -403,7 +403,7 @@ pub fn edit_news<'a>(old: &NodeStatus, new: &'a NodeStatus) -> Option<&'a str> {
     said(new).filter(|news| said(old) != Some(*news))
 }
 
-/// What did not render has no kind and no name.
+/// A resource that did not render has no kind and no name.
 pub fn named(facts: &Facts) -> String {
     match facts.kind.kind.as_str() {
         "" => format!("resource {:?}", facts.id),
@@ -429,7 +429,7 @@ fn unknown_content(unready: &[String]) -> String {
 /// How many resources a message names.
 const SHOWN_MAX: usize = 3;
 
-/// What counts as ready although nothing tells, is named.
+/// Names the resources that count as ready although their readiness is unknown.
 fn all_ready(seen: &[ObservedResource], plan: &NodePlan) -> String {
     let untold = seen
         .iter()
@@ -449,8 +449,8 @@ fn all_ready(seen: &[ObservedResource], plan: &NodePlan) -> String {
     }
 }
 
-/// What no resource names any more, while it stays, and what to do where it must make room for what replaces it. Where something
-/// does not render, it may be just that resource's object.
+/// The objects that stay although no resource names them, and what to do if they block their replacement. Nothing if a resource
+/// does not render, because one of the objects may be its own.
 fn kept(seen: &[ObservedResource], plan: &NodePlan) -> Option<String> {
     let unrendered = seen.iter().any(|s| s.facts.render_error.is_some());
     if unrendered || plan.kept.is_empty() {
@@ -466,7 +466,7 @@ fn kept(seen: &[ObservedResource], plan: &NodePlan) -> Option<String> {
     let kept = format!(
         "lynqgate keeps {names}{more}, which the form no longer names, until all resources are ready"
     );
-    // Nobody is told to delete data in a hurry.
+    // Never advise a user to delete data.
     let mut goes = plan
         .kept
         .iter()

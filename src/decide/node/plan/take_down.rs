@@ -9,7 +9,7 @@ use crate::decide::node::plan::ownership::is_ours;
 use crate::decide::node::plan::record::Record;
 use crate::decide::node::plan::{Rest, vertex};
 
-/// How an object that no resource names any more is taken down.
+/// How to take down an object that no resource names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakeDown {
     Delete,
@@ -26,9 +26,9 @@ pub(super) fn surplus(node: &NodeDigest, rest: &Rest) -> Vec<(ObjectKey, TakeDow
         .collect()
 }
 
-/// The objects of a terminating node to take down now: what others depend on goes last. Empty once all are gone. What says
-/// that it is the node's own, and is neither in its content nor in the record, is left alone. `of_lynq`: what a node names that was
-/// not taken over yet, and whether its content wants that to stay.
+/// The objects of a terminating node to take down now, dependencies last; empty once all are gone. An object that claims to be
+/// the node's, but is neither in its content nor in its record, is left alone. `of_lynq`: the objects that a node names that was
+/// not taken over yet, and whether its content retains them.
 pub fn plan_deletion(
     node: &NodeDigest,
     children: &BTreeMap<ObjectKey, Child>,
@@ -61,7 +61,7 @@ pub fn plan_deletion(
             .collect();
         for (key, retain) in here {
             if let Some((key, child)) = left.remove_entry(&key) {
-                // The content speaks, also where the object does not say so yet.
+                // The content decides, even if the object does not have the policy yet.
                 deletion.push(key, child, retain);
             }
         }
@@ -79,9 +79,9 @@ pub fn plan_deletion(
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deletion {
     pub take_down: Vec<(ObjectKey, TakeDown)>,
-    /// Something is there still: the finalizer stays.
+    /// Some object still exists, so the finalizer must stay.
     pub pending: bool,
-    /// Each of those that are going already, with what keeps it.
+    /// The objects that are being deleted, with their finalizers.
     pub going: Vec<(ObjectKey, Vec<String>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Cases for what the node controller does next.
+//! The next steps of the node controller, by cases.
 
 mod edited;
 mod jobs;
@@ -49,7 +49,7 @@ fn facts(id: &str, depends: &[&str]) -> Facts {
     }
 }
 
-/// The same resource, declared otherwise.
+/// The resource with a changed declaration.
 fn declared(facts: Facts, change: impl FnOnce(&mut Declared)) -> Facts {
     let mut declared = (*facts.declared).clone();
     change(&mut declared);
@@ -139,7 +139,7 @@ fn key(name: &str) -> ObjectKey {
     }
 }
 
-/// Plans for a node with these resources, and these objects of theirs (in the same order).
+/// The plan for a node with these resources and their objects, in the same order.
 fn planned(node: &NodeDigest, children: &[Option<Child>]) -> NodePlan {
     plan(node, &seen(node, children), &Rest::default(), at(0))
 }
@@ -274,7 +274,7 @@ fn a_change_of_the_policy_reaches_what_is_left_alone() {
             usize::from(retain),
             "the garbage collector would take it"
         );
-        // Not yet written, and the row goes.
+        // The policy is not written yet when the row is deleted.
         let own_key = |facts: &Facts| Some(key(&facts.name));
         let late = BTreeMap::from([(
             key("a"),
@@ -475,7 +475,7 @@ fn without_known_live_content_nothing_is_touched() {
     }
 }
 
-/// Nothing in the object tells: the delay of the resource, of the policy, of a kind with a status, and none.
+/// For an object with unknown readiness: the delay of the resource, of the policy, of a kind with a status, and none.
 #[test]
 fn what_says_nothing_counts_as_ready_after_its_delay() {
     let untold = || Readiness::Unknown(Reason::NothingTold { name: "a".into() });

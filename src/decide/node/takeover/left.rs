@@ -1,5 +1,5 @@
-//! Which objects a node has that nobody has taken over yet: what Lynq's status records, and what the node's content names. Both may
-//! hold templates, which are rendered as Lynq did, with the row that it has left on the node.
+//! The objects of a node that was not taken over yet, from the record in Lynq's status and from the node's content. Both may
+//! contain templates, which are rendered as by Lynq, with the row that Lynq left on the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ use crate::decide::node::takeover::{Recorded, recorded};
 /// Objects that may be there.
 #[derive(Debug, Default, PartialEq)]
 pub struct Left {
-    /// Each with what the content says: that it is to stay when the node goes.
+    /// Each object, and whether its content retains it when the node is deleted.
     pub objects: Vec<(Recorded, bool)>,
-    /// What is recorded or named, and why nobody can say which object it is.
+    /// Recorded or named objects that cannot be identified, with reasons.
     pub unclear: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub fn left(object: &Value, node: &NodeDigest) -> Left {
     for resource in &content {
         let retain = resource.deletion_policy == DeletionPolicy::Retain;
         let named = named(resource, node);
-        // What a hub of ours wrote is rendered, whatever it looks like.
+        // What one of our hubs wrote is rendered, even if it looks like a template.
         match node.rendered_hash {
             Some(_) => left.objects.push((named, retain)),
             None => left.add(named, retain, &inputs),
@@ -66,8 +66,8 @@ pub fn left(object: &Value, node: &NodeDigest) -> Left {
     left
 }
 
-/// Lynq's record of a node that it wrote last, with the objects that its templates name in this row, and their kinds: for
-/// `status.appliedResources` and `status.appliedKinds`. What nobody can render stays as Lynq recorded it.
+/// For `status.appliedResources` and `status.appliedKinds`: Lynq's record of a node that it wrote last, plus the objects that its
+/// templates name for this row, and their kinds. An entry that cannot be rendered stays as Lynq recorded it.
 pub fn record(object: &Value, node: &NodeDigest) -> (Vec<String>, Vec<String>) {
     let row = row(object, node);
     let inputs = inputs(node, &row);
@@ -118,7 +118,7 @@ impl Recorded {
 }
 
 impl Left {
-    /// One of this kind and name, wherever it is.
+    /// Whether an object of this kind and name is known, in any namespace.
     fn names(&self, recorded: &Recorded) -> bool {
         let is_it =
             |named: &Recorded| (&named.kind, &named.name) == (&recorded.kind, &recorded.name);
@@ -142,7 +142,7 @@ impl Left {
     }
 }
 
-/// The object of a resource. Lynq pays no heed to the namespace in a manifest.
+/// The object of a resource. Lynq ignores the namespace in a manifest.
 fn named(resource: &Resource, node: &NodeDigest) -> Recorded {
     let Kind { api_version, kind } = kind_of(&resource.spec);
     let key = object_key(resource, &node.key, Scope::Namespaced);
@@ -158,7 +158,7 @@ fn named(resource: &Resource, node: &NodeDigest) -> Recorded {
     }
 }
 
-/// The row as Lynq left it.
+/// The row that Lynq left on the node.
 fn row(object: &Value, node: &NodeDigest) -> Row {
     let said = |name| annotation(object, name).filter(|text| !text.is_empty());
     let extra = said(names::EXTRA).and_then(|text| serde_json::from_str(text).ok());

@@ -1,10 +1,10 @@
-//! What the partition gate makes of each write, by cases, and of its own answer: nothing more.
+//! What the partition gate does to each write, and that it changes nothing in its own result.
 
 use super::*;
 
 const OPERATOR: &str = "system:serviceaccount:lynq-system:lynq-controller-manager";
 
-/// As the API server has it after its defaults.
+/// An object with the API server's defaults.
 fn stateful_set(labels: Value, partition: i64) -> Value {
     json!({
         "metadata": {"name": "db", "labels": labels},
@@ -418,7 +418,7 @@ fn there_is_no_way_round_by_the_label() {
         }
         labels
     };
-    // (before, after, who, outcome, the labels that are stored)
+    // (before, after, user, outcome, stored labels)
     for (case, managed, before, after, who, outcome, stored) in [
         (
             "removed from what a node owns",

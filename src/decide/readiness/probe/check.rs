@@ -1,10 +1,10 @@
-//! What CEL may say in a probe: only what takes little, and makes nothing larger than what it looks at.
+//! The CEL that a probe may use: only what is fast and builds no value larger than its input.
 
 use cel::IdedExpr;
 use cel::common::ast::{Expr, LiteralValue, operators};
 
 const DEPTH_MAX: u32 = 24;
-/// Loops within loops.
+/// The depth of nested loops.
 const LOOPS_MAX: u32 = 2;
 
 /// Operators and functions that take little, and make nothing large.
@@ -34,22 +34,22 @@ const KNOWN: [&str; 23] = [
     "uint",
 ];
 
-/// What is refused: the number that the parser gave the expression, and why.
+/// A rejected expression: the parser's number for it, and why.
 pub struct RefusedExpression {
     pub expression: u64,
     pub why: String,
 }
 
-/// Where in a probe an expression stands.
+/// The position of an expression in a probe.
 #[derive(Clone, Default)]
 struct Scope<'a> {
-    /// Names of the loops around it.
+    /// The variables of the enclosing loops.
     variables: Vec<&'a str>,
     loops: u32,
     depth: u32,
 }
 
-/// Refuses what could take long or grow, and names that nothing has.
+/// Rejects expressions that could take long or grow, and unknown names.
 pub fn check(expr: &IdedExpr) -> Result<(), RefusedExpression> {
     check_in(expr, &Scope::default())
 }
@@ -114,7 +114,7 @@ fn check_in<'a>(expr: &'a IdedExpr, scope: &Scope<'a>) -> Result<(), RefusedExpr
     }
 }
 
-/// False where it is plain that something else comes out.
+/// False if the result is certainly not a boolean.
 pub fn may_be_true(expr: &IdedExpr) -> bool {
     const OTHERS: [&str; 8] = [
         operators::ADD,

@@ -1,10 +1,10 @@
-//! sprig's functions that there are not on purpose, with the reason and what to do instead. Their names are known, so that nobody looks for a typing error.
+//! sprig's functions that are left out on purpose, each with a reason and an alternative. Their names stay known, so that an
+//! error does not look like a typing mistake.
 
-/// Their salt, key or serial number is random, and drawing it from the hub's seed would make a secret that whoever
-/// knows the seed can compute.
+/// Their salt, key or serial number is random. Derived from the hub's seed, it could be computed by anyone who knows the seed.
 const NEW_EACH_TIME: &str = "its salt or key is random, so that every sync would change the object";
 
-/// What is refused: names, why, and what to do instead.
+/// Names, the reason why they are not supported, and the alternative.
 const REFUSED: &[(&[&str], &str, &str)] = &[
     (
         &["bcrypt", "htpasswd"],
@@ -30,7 +30,7 @@ const REFUSED: &[(&[&str], &str, &str)] = &[
     ),
 ];
 
-/// Every name that is refused, and why.
+/// Every unsupported name with its reason.
 pub fn reasons() -> impl Iterator<Item = (&'static str, String)> {
     REFUSED.iter().flat_map(|(names, why, instead)| {
         let reason = format!("{why}; {instead}");

@@ -1,4 +1,4 @@
-//! Typed values: what Lynq gives only as a marked text, and where the mark would leak there. And what no release may change.
+//! Typed values, which Lynq gives as marked texts; in these cases its mark would leak. Also values that no release may change.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +123,7 @@ fn a_field_that_must_stay_text_gets_the_text() {
     assert_eq!(rendered.into_text(), "5");
 }
 
-/// Written down, so that a new version of the operator changes no password.
+/// Written out here, so that no release changes a generated password.
 #[test]
 fn random_values_are_those_of_every_release() {
     let password = render("{{ randAlphaNum 32 }}").unwrap().into_text();

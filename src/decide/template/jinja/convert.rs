@@ -45,7 +45,7 @@ impl Object for Own {
         if !method.signature.fixed.is_empty() {
             return None;
         }
-        // None of these makes more than its own value is long.
+        // The default budget is enough: no result is longer than the value itself.
         let mut context = Context::new(Budget::default());
         single(&method.invoke(&mut context, &[value]).ok()?)
     }
@@ -73,7 +73,7 @@ impl Object for Own {
     }
 }
 
-/// A value that is neither a list nor a dict, nor the result of a conversion.
+/// Converts a value other than a list, a dict or a typed value.
 fn single(value: &Value) -> Option<minijinja::Value> {
     Some(match value {
         Value::Nil => minijinja::Value::from(()),
@@ -97,7 +97,7 @@ fn single(value: &Value) -> Option<minijinja::Value> {
     })
 }
 
-/// Jinja's value for the table's.
+/// Converts a value of the table to Jinja's.
 pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error> {
     meter.spend(|budget| budget.spend_steps(1))?;
     Ok(match value {
@@ -131,7 +131,7 @@ pub fn to_jinja(value: &Value, meter: &Meter) -> Result<minijinja::Value, Error>
     })
 }
 
-/// The table's value for Jinja's. An undefined one is nil.
+/// Converts a Jinja value to the table's. An undefined value becomes nil.
 pub fn from_jinja(value: &minijinja::Value, budget: &mut Budget) -> Result<Value, FunctionError> {
     budget.spend_steps(1)?;
     Ok(match value.kind() {
@@ -164,7 +164,7 @@ pub fn from_jinja(value: &minijinja::Value, budget: &mut Budget) -> Result<Value
     })
 }
 
-/// What a function gave.
+/// The value inside an object that a function returned.
 fn own_object(value: &minijinja::Value) -> Result<Value, FunctionError> {
     match value.downcast_object_ref::<Own>() {
         Some(own) => Ok(own.value()),
@@ -191,7 +191,7 @@ fn refused(error: Error) -> FunctionError {
     FunctionError::new(error.to_string())
 }
 
-/// One level deeper, with room for as many items.
+/// Charges for one more level of nesting with so many items.
 fn reserve(budget: &mut Budget, items: usize) -> Result<(), LimitError> {
     budget.enter()?;
     budget.spend_memory(items.saturating_mul(size_of::<Value>()) as u64)
@@ -202,7 +202,7 @@ fn leave(budget: &mut Budget) -> Result<(), LimitError> {
     Ok(())
 }
 
-/// How an operator that cannot take a value says so.
+/// The error of an operator that does not support its operands.
 pub fn unsupported(operator: &str, left: &minijinja::Value, right: &minijinja::Value) -> Error {
     Error::new(
         ErrorKind::InvalidOperation,

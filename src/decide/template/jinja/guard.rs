@@ -1,4 +1,5 @@
-//! Keeps hostile templates from minijinja's stack and memory: refuses what nests or chains too long, and puts the budget under its instructions.
+//! Protects minijinja's stack and memory from hostile templates: rejects what nests or chains too far, and charges instructions
+//! to the budget.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +24,8 @@ pub struct GuardError {
     pub message: String,
 }
 
-/// Refuses what could exhaust the stack when it is parsed or run, and what minijinja would calculate without limits
-/// while parsing. Syntax errors are left to the parser.
+/// Rejects what could exhaust the stack during parsing or rendering, and what minijinja would compute without limits while it
+/// parses. Leaves syntax errors to the parser.
 pub fn check(text: &str, syntax: &SyntaxConfig) -> Result<(), GuardError> {
     let (mut tag, mut elifs, mut first) = (Vec::new(), 0, None);
     let (mut lost, mut read) = (None, false);
@@ -84,7 +85,7 @@ const CHANGING: [&str; 6] = [
     "unset",
 ];
 
-/// What a tag changes as one would in Go, where it keeps nothing of it unless `_` is read.
+/// The error for a tag that changes a dict as in Go and discards the changed copy, unless the template reads `_`.
 fn lost_change(tag: &[Token]) -> Option<String> {
     let ([Token::Ident("do"), expression @ ..]
     | [
@@ -200,8 +201,8 @@ fn is_constant_group(group: &[Token]) -> bool {
     is_larger && !names_something
 }
 
-/// The instructions with the budget under each one that writes text, makes a larger value of smaller ones, or looks at all of a value.
-/// What only is a function's name is no variable where it is not called.
+/// Adds a charge to each instruction that writes text, builds a larger value from smaller ones, or reads a whole value. A
+/// function's name that is not called becomes undefined, because the template must mean a variable.
 pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'env>, Error> {
     let all = || (0..).map_while(|at| instructions.get(at));
     let landings: BTreeSet<u32> = all().filter_map(jump).collect();
@@ -209,7 +210,7 @@ pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'
         let before = at
             .checked_sub(1)
             .and_then(|before| instructions.get(before));
-        // Errors show a constant key, and no template is so long that it takes time.
+        // A constant key needs no charge: errors show it, and a template's text is too short for it to take long.
         let is_constant = matches!(
             (before, instructions.get(at)),
             (Some(Instruction::LoadConst(_)), Some(Instruction::GetItem))
@@ -280,8 +281,8 @@ pub fn guarded<'env>(instructions: &Instructions<'env>) -> Result<Instructions<'
     Ok(guarded)
 }
 
-/// Whether an instruction takes the longer, the larger the value is that it takes first. A comparison takes as long as the smaller of
-/// the two, so that the first will do.
+/// Whether an instruction's time grows with the size of its first operand. A comparison stops at the end of the smaller operand,
+/// so charging the first is enough.
 fn reads(instruction: &Instruction) -> bool {
     matches!(
         instruction,
@@ -295,7 +296,7 @@ fn reads(instruction: &Instruction) -> bool {
             | Instruction::CompareAndPreserve(_)
             | Instruction::GetItem
             | Instruction::PushLoop(_)
-            // Of a loop: whether its value is that of the iteration before.
+            // On a loop: whether the value differs from the previous iteration's.
             | Instruction::CallMethod("changed", _)
     )
 }

@@ -1,4 +1,5 @@
-//! The function table as Jinja's filters and functions, the few filters of Jinja's own that the table lacks, and how values are written. Where both have a name (`list`, `split`, `slice`, `indent`, `min`, `max`), the table's wins.
+//! The function table as Jinja's filters and functions, a few of Jinja's own filters, and the output of values. If both have a
+//! name (`list`, `split`, `slice`, `indent`, `min`, `max`), the table's function wins.
 
 use std::fmt::{self, Write};
 use std::mem::size_of;
@@ -14,10 +15,10 @@ use crate::decide::template::jinja::convert::{from_jinja, to_jinja};
 use crate::decide::template::jinja::meter::Meter;
 use crate::decide::template::jinja::operators;
 
-/// Functions that take a variable that does not exist, in place of which they put something else.
+/// Functions that accept an undefined variable and replace it by another value.
 const TAKE_UNDEFINED: [&str; 6] = ["all", "any", "coalesce", "default", "empty", "ternary"];
 
-/// Items that `range` gives at most.
+/// The most items that `range` returns.
 const RANGE_MAX: usize = 10_000;
 
 pub fn add_to(environment: &mut Environment<'static>) {
@@ -33,7 +34,7 @@ pub fn add_to(environment: &mut Environment<'static>) {
         environment.add_filter(
             function.name,
             move |state: &mut State, mut args: Rest<Value>| {
-                // What is piped is the last argument, as in Go.
+                // A piped value is the last argument, as in Go.
                 if !args.is_empty() {
                     args.rotate_left(1);
                 }
@@ -88,7 +89,7 @@ where
     environment.add_global(name, Value::from_object(Callable(function)));
 }
 
-/// A function as a value. Where it is not called, a variable is meant that the row does not have.
+/// A function as a value. If a template does not call it, it means a variable that the row lacks.
 struct Callable(Value);
 
 impl fmt::Debug for Callable {
@@ -107,7 +108,7 @@ impl Object for Callable {
     }
 }
 
-/// `call`: in Go it calls a value, and none is a function there or here.
+/// `call` calls a value in Go, but no value here is a function.
 fn call_nothing(_: Rest<Value>) -> Result<Value, Error> {
     Err(Error::new(
         ErrorKind::InvalidOperation,
@@ -115,8 +116,8 @@ fn call_nothing(_: Rest<Value>) -> Result<Value, Error> {
     ))
 }
 
-/// `and` and `or` as filters: as functions they are Jinja's operators. Like Go's they give the argument that decides, the
-/// last one if none does.
+/// `and` and `or` as filters, because Jinja has them as operators. As in Go, they return the argument that decides, or else the
+/// last.
 fn add_logic(environment: &mut Environment<'static>) {
     for (name, decides) in [("and", false), ("or", true)] {
         environment.add_filter(name, move |state: &mut State, args: Rest<Value>| {
@@ -131,7 +132,7 @@ fn add_logic(environment: &mut Environment<'static>) {
     }
 }
 
-/// The error for a value that is undefined, which minijinja completes with what was to give it.
+/// The error for an undefined value. minijinja adds what the value was.
 pub fn undefined(value: &Value) -> Error {
     let error = value.get_attr("").err();
     error.unwrap_or_else(|| ErrorKind::UndefinedError.into())
@@ -142,7 +143,7 @@ fn all_defined(meter: &Meter, function: &'static str, args: &[Value]) -> Result<
     missing.map_or(Ok(()), |arg| Err(meter.undefined_argument(function, arg)))
 }
 
-/// Calls a function of Jinja's own, whose errors do not name it.
+/// Calls one of Jinja's own functions, whose errors do not name it.
 fn call_own(
     state: &mut State,
     name: &'static str,
@@ -155,13 +156,13 @@ fn call_own(
         .call(state, args)
         .map_err(|error| match error.detail() {
             Some(detail) => Error::new(error.kind(), format!("error calling {name}: {detail}")),
-            // Of something undefined inside a value minijinja has yet to say what it was.
+            // minijinja still adds which nested value is undefined.
             None if error.kind() == ErrorKind::UndefinedError => error,
             None => Error::new(error.kind(), format!("error calling {name}")),
         })
 }
 
-/// Filters of Jinja that make nothing larger than what they are given. The table's names win over Jinja's.
+/// Jinja's filters whose result is no larger than their input. The table's functions win over them.
 fn add_own_filters(environment: &mut Environment<'static>) {
     let own = [
         ("abs", Value::from_function(filters::abs)),
@@ -191,7 +192,7 @@ fn add_own_filters(environment: &mut Environment<'static>) {
             })?;
             for arg in &args {
                 let steps = operators::read(&meter, arg)?;
-                // Those that compare look at each as often as a sorted list is halved.
+                // These filters compare: they read each value about log2(n) times.
                 if ["dictsort", "sort", "unique"].contains(&name) {
                     let halved = u64::from(work.max(1).ilog2());
                     meter.spend(|budget| budget.spend_steps(steps.saturating_mul(halved)))?;
@@ -200,7 +201,8 @@ fn add_own_filters(environment: &mut Environment<'static>) {
             call_own(state, name, &filter, &args)
         });
     }
-    // The table's, and Jinja's own second argument: whether what is empty counts as missing, as it does for the table anyway.
+    // The table's `default` with Jinja's second argument, which says whether an empty value counts as missing. In the table it
+    // always does.
     environment.add_filter("default", |state: &mut State, args: Rest<Value>| {
         let [value, instead, flag] = args.0.as_slice() else {
             let mut args = args.0;
@@ -233,7 +235,7 @@ fn add_own_filters(environment: &mut Environment<'static>) {
     }
 }
 
-/// What stands behind `is`.
+/// The tests that follow `is`.
 fn add_tests(environment: &mut Environment<'static>) {
     for (name, test) in [
         ("boolean", Value::from_function(tests::is_boolean)),
@@ -363,7 +365,7 @@ fn fitted(
     Ok(values)
 }
 
-/// Jinja has one integer type and does not tell integers from floats where a float is wanted.
+/// Jinja has one integer type, and accepts an integer where a float is expected.
 fn fitted_value(value: TableValue, param: Param) -> Outcome {
     Ok(match (value, param) {
         (TableValue::Int(n), Param::Int64) => TableValue::Int64(n),
@@ -386,7 +388,7 @@ fn fitted_value(value: TableValue, param: Param) -> Outcome {
     })
 }
 
-/// How `{{ … }}` writes a value.
+/// The output of a value in `{{ … }}`.
 fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     if value.is_undefined() {
         return Err(undefined(value));
@@ -415,7 +417,7 @@ fn typed_of(value: &Value) -> Option<Typed> {
     }
 }
 
-/// The value as it is written, charged to the memory.
+/// The value's output as text, charged as memory.
 pub fn shown(meter: &Meter, value: &Value) -> Result<String, Error> {
     if value.is_undefined() {
         return Err(undefined(value));

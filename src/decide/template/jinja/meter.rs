@@ -1,4 +1,4 @@
-//! What one rendering has used and written so far. Lives in the template's context under a name that no template can write.
+//! Tracks the resources and output of one rendering. The template's context holds it under a name that no template can write.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,12 +24,12 @@ impl Object for Meter {}
 struct Used {
     /// Away while a function runs.
     context: Option<Suspended>,
-    /// What `int`, `float` and `bool` gave: to Jinja these are plain numbers, so that it can calculate with them.
+    /// The results of `int`, `float` and `bool`: to Jinja these are plain numbers, so that it can calculate with them.
     typed: Vec<Typed>,
-    /// The last typed value written, with the text it was written as.
+    /// The last typed value that was written, and its text.
     written: Option<(Typed, String)>,
     limit: Option<LimitError>,
-    /// The function that was last given something undefined.
+    /// The function that last got an undefined argument.
     missed: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ impl Meter {
         })))
     }
 
-    /// The meter of a running template.
+    /// The meter of the template that is being rendered.
     pub fn of(state: &State) -> Result<Meter, Error> {
         state
             .lookup(NAME)
@@ -56,7 +56,7 @@ impl Meter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a function of the table. The lock is not held meanwhile.
+    /// Calls a function of the table without holding the lock.
     pub fn call(&self, function: impl FnOnce(&mut Context) -> Outcome) -> Result<Outcome, Error> {
         let suspended = self.used().context.take();
         let Some(suspended) = suspended else {
@@ -71,7 +71,7 @@ impl Meter {
         Ok(outcome)
     }
 
-    /// Spends the budget, or says which limit is reached.
+    /// Charges the budget; fails if a limit is reached.
     pub fn spend(
         &self,
         charge: impl FnOnce(&mut Budget) -> Result<(), LimitError>,
@@ -88,7 +88,7 @@ impl Meter {
         charged.map_err(|limit| self.stopped(limit))
     }
 
-    /// The error for a limit, which is remembered.
+    /// Records a limit that was reached, and returns its error.
     pub fn stopped(&self, limit: LimitError) -> Error {
         self.used().limit = Some(limit);
         Error::new(ErrorKind::InvalidOperation, limit.to_string())
@@ -104,7 +104,7 @@ impl Meter {
         }
     }
 
-    /// The error for an argument that is undefined; the function is remembered.
+    /// Records the function, and returns the error for its undefined argument.
     pub fn undefined_argument(&self, function: &'static str, argument: &Value) -> Error {
         self.used().missed = Some(function);
         undefined(argument)
@@ -125,7 +125,7 @@ impl Meter {
         }
     }
 
-    /// Whether a number or boolean about to be written is a typed value; if so, its text.
+    /// The text of a number or boolean about to be written, if it is a typed value.
     pub fn typed_text(&self, value: Typed) -> Option<String> {
         let mut used = self.used();
         used.typed.contains(&value).then(|| {

@@ -1,4 +1,5 @@
-//! Jinja's operators that make larger values of smaller ones, under the budget. minijinja's own know no limit on memory or nesting.
+//! Jinja's operators that build larger values from smaller ones, charged to the budget. minijinja's own limit neither memory nor
+//! nesting.
 
 use std::mem::size_of;
 
@@ -17,7 +18,7 @@ pub const SLICE: &str = "%slice";
 pub const LIST: &str = "%list";
 pub const TUPLE: &str = "%tuple";
 pub const MAP: &str = "%map";
-/// The filter in front of an instruction that looks at all of a value.
+/// The filter before an instruction that reads a whole value.
 pub const READ: &str = "%read";
 /// The filter behind a variable that has a function's name.
 pub const VARIABLE: &str = "%variable";
@@ -54,7 +55,7 @@ pub fn add_to(environment: &mut Environment<'static>) {
     });
 }
 
-/// Charges for a look at everything inside a value, however often it is shared. Returns the steps that it took.
+/// Charges for reading everything inside a value, as often as it occurs. Returns the steps spent.
 pub fn read(meter: &Meter, value: &Value) -> Result<u64, Error> {
     let mut spent = 0;
     let mut spend = |steps: u64| {
@@ -71,7 +72,7 @@ pub fn read(meter: &Meter, value: &Value) -> Result<u64, Error> {
         if !is_map && !is_sequence(&value) {
             continue;
         }
-        // Before they are gathered.
+        // Charge before the items are collected.
         spend((value.len().unwrap_or(0) as u64).div_ceil(64))?;
         for item in value.try_iter()? {
             if is_map {
@@ -134,7 +135,7 @@ fn multiply(state: &mut State, left: Value, right: Value) -> Result<Value, Error
     Ok(Value::from(repeated))
 }
 
-/// Integers as far as they reach, else floats.
+/// Calculates with floats if either operand is one, otherwise with integers.
 fn calculate(
     operator: &str,
     left: &Value,

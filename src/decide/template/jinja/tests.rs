@@ -364,7 +364,6 @@ fn every_function_is_a_filter_and_a_function() {
     }
 }
 
-/// Runs on the stack of a server's worker thread.
 fn fragment() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "{{ ",
@@ -462,7 +461,7 @@ fn fragment() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// What would be found must be able to come up.
+/// Proves that the property test would detect a panic.
 #[test]
 fn a_panic_in_an_expression_would_be_found() {
     let planted = |text: &String| text.contains("{{ ") && render(text).is_ok();

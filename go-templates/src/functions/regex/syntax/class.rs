@@ -35,7 +35,7 @@ impl<'p> Parser<'p, '_> {
 
     fn add(&mut self, class: &mut ClassUnicode, other: ClassUnicode) -> Result<(), Stop> {
         let ranges = class.ranges().len() + other.ranges().len();
-        // The union is sorted anew.
+        // The union sorts its ranges again.
         self.budget.spend_steps(ranges as u64 / 64)?;
         class.union(&other);
         Ok(())

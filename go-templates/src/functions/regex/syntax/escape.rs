@@ -1,4 +1,4 @@
-//! What a backslash begins: places, quoted text, classes and single characters.
+//! Escapes after a backslash: positions, quoted text, classes and single characters.
 
 use regex_syntax::hir::{Hir, Look};
 

@@ -160,7 +160,7 @@ fn what_a_change_makes_go_is_told_before_it_goes() {
         format!("deletes at least 2 PersistentVolumeClaims (acme-data and globex-data){GONE}");
     assert_eq!(said(&trial), [least]);
 
-    // What is to be done stands at the end, where the API server cuts.
+    // The advice is at the end of the warning, which the API server may cut off.
     let long = "a".repeat(60);
     let far = rows(&[
         (&*format!("{long}1"), "x"),

@@ -1,4 +1,4 @@
-//! Cases for Jobs, whose objects go when they have done their work.
+//! Cases for Jobs, whose objects are deleted after they complete.
 
 use super::*;
 use crate::decide::node::plan::status;
@@ -9,7 +9,7 @@ fn job(id: &str) -> Facts {
     })
 }
 
-/// What a status of a plan for these objects tells the next process.
+/// The record that a status of this plan passes on to the next process.
 fn next_record(node: &NodeDigest, children: &[Option<Child>], record: Record) -> Record {
     let all = seen(node, children);
     let rest = Rest {
@@ -36,7 +36,7 @@ fn completed(facts: &Facts, node: &NodeDigest) -> Child {
     }
 }
 
-/// By its TTL, or by a person; and whatever process looks then.
+/// Whether its TTL or a user deletes it, and in any process.
 #[test]
 fn a_job_that_completed_is_not_run_again_when_its_object_goes() {
     let node = node(vec![job("migrate"), facts("app", &["migrate"])]);
@@ -53,11 +53,11 @@ fn a_job_that_completed_is_not_run_again_when_its_object_goes() {
         assert_eq!(plan.outcomes[0].state, State::Ready);
         assert_eq!(plan.apply, [1], "what depends on it goes on");
     }
-    // It was seen complete only when it went already.
+    // The Job was first seen complete while it was being deleted.
     let record = next_record(&node, &[Some(going), app.clone()], Record::default());
     let plan = plan_with(&node, &[None, app.clone()], &record);
     assert!(plan.apply.is_empty());
-    // The record names what is there, and remembers what has run, as long as the content names it.
+    // The record names what exists, and remembers a completed Job while the content names it.
     assert!(!plan.record.names(&key_of(&node.facts[0])));
     assert!(plan.record.has_run(&node.facts[0]));
     let without = NodeDigest {
@@ -118,7 +118,7 @@ fn a_job_that_is_to_run_once_runs_once_whatever_changes() {
     assert!(record.has_run(&second.facts[0]));
 }
 
-/// Its TTL goes by whether it is done, not by how.
+/// The TTL starts when the Job ends, even if it failed.
 #[test]
 fn a_job_that_fails_again_and_again_is_told_and_paused() {
     let node = node(vec![job("migrate")]);

@@ -1,8 +1,8 @@
-//! Cases for objects that nothing ties to a node: nobody's, and those that have lost what tied them.
+//! Cases for objects without a tie to a node: those of no owner, and those that have lost their tie.
 
 use super::*;
 
-/// What is nobody's is written where the form says so, or where it was the node's.
+/// An object without an owner is written if the form allows it, or if it was the node's.
 #[test]
 fn nobodys_object_is_a_conflict_unless_it_was_ours() {
     let stuck = node(vec![facts("a", &[])]);
@@ -61,7 +61,7 @@ fn nobodys_object_is_a_conflict_unless_it_was_ours() {
     }
 }
 
-/// Until it is tied again, the record alone tells that it was ours.
+/// Until it is tied again, only the record shows that it was ours.
 #[test]
 fn what_is_untied_stays_in_the_record_and_what_is_given_away_does_not() {
     let node = node(vec![facts("a", &[])]);

@@ -98,7 +98,7 @@ fn what_is_not_in_the_record_is_never_deleted() {
     assert_eq!(done, Deletion::default());
 }
 
-/// Its record has Lynq's templates, and nothing is known of what is live.
+/// The record has Lynq's templates, and the live content is not known.
 #[test]
 fn what_lynq_made_goes_with_a_node_that_was_never_taken_over() {
     let node = NodeDigest {

@@ -52,7 +52,7 @@ fn the_status_says_what_is_ready_and_why_the_rest_is_not() {
     assert!(!is_true(&working.conditions, "Rolled") && !is_true(&working.conditions, "Degraded"));
 }
 
-/// A roll-out of the same content, seen before it went live again, is an older one: a soak begins anew.
+/// A rollout of the same content that was seen before it went live again is an older one: the soak restarts.
 #[test]
 fn what_goes_live_again_is_rolled_out_anew() {
     let mut node = node(vec![facts("a", &[])]);
@@ -91,7 +91,7 @@ fn a_status_that_says_the_same_is_the_same() {
     }
 }
 
-/// The window counts what is broken, also where nobody knows what should run.
+/// The window counts broken nodes, even if the intended content is not known.
 #[test]
 fn without_known_live_content_a_node_is_as_ready_as_what_is_there() {
     let said = |children: &[Child], before: &str| {
@@ -156,7 +156,7 @@ fn a_resource_that_does_not_render_does_not_make_the_node_unsettled() {
     assert_eq!(status.failed_resources, 1);
 }
 
-/// What is skipped fills the window where something else than a render error is to blame, however far away.
+/// A skipped resource fills the window if something other than a render error is the cause, through any number of dependencies.
 #[test]
 fn what_is_skipped_because_of_a_render_error_counts_like_it() {
     let unrendered = |id: &str| {
@@ -173,7 +173,7 @@ fn what_is_skipped_because_of_a_render_error_counts_like_it() {
         of.skip_on_dependency_failure = false
     });
     type Case<'a> = (&'a str, Vec<Facts>, Vec<&'a str>, bool, Vec<&'a str>);
-    // Of each resource: whether its object is there and ready, waits, or is somebody else's.
+    // For each resource: whether its object is ready, waits, or belongs to others.
     let cases: [Case; 11] = [
         (
             "directly",
@@ -380,7 +380,7 @@ fn a_status_is_written_when_it_is_worth_it() {
     }
 }
 
-/// Drift must be seen also by an operator that was not there when it was made; and without any, nothing is asked.
+/// An operator that was not running when the drift occurred must detect it, without a request to the API server.
 #[test]
 fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
     let made_once = declared(facts("b", &[]), |of| of.once = true);
@@ -447,7 +447,7 @@ fn after_a_restart_the_status_tells_whether_somebody_has_taken_a_field() {
     assert!(!is_untouched(&node, &children), "no status");
 }
 
-/// Ready, waiting, failed and conflicted resources, in the reasons that Lynq has for them.
+/// Ready, waiting, failed and conflicted resources, with Lynq's reasons.
 #[test]
 fn the_conditions_have_lynqs_reasons() {
     type Reasons = [(&'static str, bool, &'static str); 4];

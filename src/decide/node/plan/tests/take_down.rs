@@ -1,4 +1,4 @@
-//! Cases for what goes: objects that the content no longer names, and those of a node that is deleted.
+//! Cases for taking down objects that the content no longer names, and those of a deleted node.
 
 use super::*;
 use crate::decide::node::plan::status;
@@ -25,7 +25,7 @@ fn unrendered(id: &str) -> Facts {
     declared(facts(id, &[]), |of| of.render_error = Some("no".into()))
 }
 
-/// What is left over: one to delete, one to leave behind, one that is somebody else's, one on its way out.
+/// The other objects: one to delete, one to orphan, one that belongs to others, one being deleted.
 fn left_over(node: &NodeDigest) -> Rest {
     let old = child(&facts("old", &[]), node);
     let retained = Child {
@@ -48,7 +48,7 @@ fn left_over(node: &NodeDigest) -> Rest {
     ]))
 }
 
-/// A change that never becomes ready must cost nobody what runs.
+/// A change that never becomes ready must not break what runs.
 #[test]
 fn what_no_resource_names_any_more_stays_until_all_resources_are_ready() {
     let patient = || declared(facts("a", &[]), |of| of.wait_for_ready = false);
@@ -110,7 +110,7 @@ fn what_no_resource_names_any_more_stays_until_all_resources_are_ready() {
     }
 }
 
-/// Refused, too late, or somebody else's: none of that is tried by taking down what runs.
+/// A rejected, late or conflicted object is never fixed by taking down what runs.
 #[test]
 fn what_failed_replaces_nothing() {
     let (node, children) = with(vec![facts("a", &[]), facts("b", &["a"])], &[]);
@@ -141,7 +141,8 @@ fn what_failed_replaces_nothing() {
     assert!(plan.outcomes[0].conflict && plan.take_down.is_empty());
 }
 
-/// The one that runs is named by the content again, and ready: the one that never was goes at once, and nothing is applied.
+/// The content names the running object again, and it is ready: the one that was never ready is deleted at once, and nothing is
+/// applied.
 #[test]
 fn a_change_that_is_taken_back_takes_down_what_never_became_ready() {
     let (node, children) = with(vec![facts("api", &[])], &[("api", true)]);
@@ -174,7 +175,7 @@ fn what_is_kept_is_told_with_the_reason_and_the_way_out() {
             let condition = status.conditions.iter().find(|c| c.type_ == type_);
             condition.cloned().expect(type_)
         });
-        // What does not render leaves the node settled.
+        // A resource that does not render leaves the node settled.
         assert!(rolled.status == "True" || rolled.message == ready.message);
         ready.message
     };
@@ -192,7 +193,7 @@ fn what_is_kept_is_told_with_the_reason_and_the_way_out() {
         many.contains("keeps Thing a1, Thing a2, Thing a3 (and 1 more), which"),
         "{many}"
     );
-    // What stays in the cluster is not told to be deleted.
+    // No user is advised to delete an object that is retained.
     assert!(many.contains("If Thing a2 is in their way"), "{many}");
     let retained = said(a(), &[("a1", true)]);
     assert!(

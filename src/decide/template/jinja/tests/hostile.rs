@@ -1,4 +1,4 @@
-//! Templates that want more than there is.
+//! Templates that exceed the limits.
 
 use go_templates::Limit;
 
@@ -103,7 +103,7 @@ fn nothing_exhausts_the_stack() {
         for count in [40, 99, 140, long] {
             let text = format!("{start}{}", repeated.repeat(count));
             let closed = [format!("{text} }}}}"), format!("{text}{{% endif %}}"), text];
-            // A result or an error: what matters is that the process lives.
+            // Either a result or an error is fine: the process must survive.
             on_small_stack(move || closed.iter().for_each(|text| drop(render(text))));
         }
     }

@@ -1,4 +1,4 @@
-//! The table's functions on Jinja's values: patterns, times, versions, URLs and floats; and those that are refused.
+//! The table's functions with Jinja values: patterns, times, versions, URLs and floats; and unsupported functions.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Where Jinja's own ways and the table's meet.
+//! Where Jinja's own behaviour meets the function table.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ fn whole_numbers_of_json_have_no_fraction() {
     }
 }
 
-/// What is piped is the last argument, as in Go.
+/// A piped value is the last argument, as in Go.
 #[test]
 fn and_and_or_are_filters_too() {
     for (text, expected) in [
@@ -44,7 +44,7 @@ fn and_and_or_are_filters_too() {
         ("{{ empty | or }}", ""),
         ("{{ uid | and }}", "acme-web"),
         ("{% if (plan == 'pro') | and(uid) %}x{% endif %}", "x"),
-        // Jinja's own.
+        // Jinja's own operators.
         ("{{ true and false or plan }}", "pro"),
     ] {
         assert_eq!(leaf(text), json!(expected), "{text}");
@@ -107,7 +107,7 @@ fn a_function_that_is_not_called_is_an_undefined_variable() {
     }
 }
 
-/// Not every name that the row lacks, but what it was.
+/// An error names what was undefined, not every name that the row lacks.
 #[test]
 fn an_error_says_what_is_undefined() {
     for (text, expected) in [
@@ -187,7 +187,7 @@ fn an_error_names_the_function_also_where_it_is_jinjas() {
     }
 }
 
-/// Values do not change here, as dicts do in Go.
+/// In Jinja no value changes, unlike Go's dicts.
 #[test]
 fn a_change_that_would_be_lost_is_refused() {
     for text in [
@@ -223,7 +223,7 @@ fn a_change_that_would_be_lost_is_refused() {
     assert!(message("{% do fail('no') %}").ends_with("error calling fail: no"));
 }
 
-/// With its debug information, minijinja's error holds every variable of a row.
+/// minijinja's error contains every variable of the row in its debug information.
 #[test]
 fn an_error_tells_no_values() {
     for text in [

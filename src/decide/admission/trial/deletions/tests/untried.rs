@@ -1,11 +1,11 @@
-//! Cases for what a change takes away from nodes for which it could not be tried.
+//! Cases for nodes on which a change that deletes objects could not be tried.
 
 use super::*;
 use crate::api::texts::Texts;
 use crate::decide::admission::trial::live::LiveNodes;
 use crate::decide::admission::trial::tests::{node, tried_live};
 
-/// The nodes of all tenants, which run this.
+/// The nodes of all tenants, with this form live.
 fn live(form: &Value) -> LiveNodes {
     let mut nodes = LiveNodes::new(Some([7; 32]));
     for row in rows(&TENANTS).rows.values() {
@@ -80,7 +80,7 @@ fn nodes_that_could_not_be_tried_lose_the_same_later() {
     let more = resources("team-{{ .uid }}", "y");
     let trial = tried_live(Some(&old), &more, &undecided, &live(&old));
     assert_eq!(trial.unconfirmed(&Confirmation::default()), None);
-    // Without the nodes nobody knows how many.
+    // Without the nodes, the number is not known.
     let mut unlisted = tried(Some(&old), &renamed, &few);
     unlisted.unlisted = Some("no answer".to_owned());
     let said = unlisted.unconfirmed(&Confirmation::default());
