@@ -340,7 +340,7 @@ fn a_node_whose_form_is_gone_says_what_keeps_it() {
         "{explained}"
     );
     assert_eq!(explained.why.as_deref(), Some(text));
-    assert!(explained.next.unwrap().contains("confirm its deletions"));
+    assert!(explained.next.unwrap().contains("condition DeletionsHeld"));
 }
 
 /// Whether something is held or not: what goes on by itself does not go on.
@@ -356,7 +356,7 @@ fn explain_says_first_that_nobody_leads() {
         };
         for told in [told.of_form(), told.of_node(&live_node("n0", true, 0))] {
             assert_eq!(told.reason.as_deref(), Some("NoLeader"), "{told:?}");
-            assert!(told.next.unwrap().starts_with("start the operator"));
+            assert!(told.next.unwrap().starts_with("find out why the operator does not run"));
         }
     }
 }
