@@ -69,7 +69,7 @@ goldens! {
     DomainFull ["t0-web", "plan \"pro\"", "its image"] => shared!(shared::domain_full),
     RolloutFailed ["t0-web", "Deployment t0-app", "its image", "maxFailures"] => shared!(shared::rollout_failed),
     GroupNotDone ["t0-web", "its image", "canaries"] => shared!(shared::group_not_done),
-    AwaitingPromotion ["canaries", "lynqgate promote web"] => shared!(shared::awaiting_promotion),
+    AwaitingPromotion ["canaries", "rollout.order"] => shared!(shared::awaiting_promotion),
     NotRendered ["form \"web\"", "unclosed action"] => shared!(shared::not_rendered),
     Paused ["form \"web\""] => shared!(shared::paused),
     DeletionsHeld ["tenant-t0-web", "hub"] => shared!(shared::deletions_held),

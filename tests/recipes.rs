@@ -325,7 +325,7 @@ async fn the_uid_column_of_a_hub_is_changed_and_no_tenant_is_lost() -> Result<()
     let held = async || -> Result<()> {
         fleet.apply(&by_number).await?;
         let waits = ("Held", "True", "DeletionsHeld");
-        let why = "new nodes wait while deletions of the hub are held; see the hub's condition DeletionsHeld";
+        let why = "new nodes wait while lynqgate holds deletions of their hub; see the hub's condition DeletionsHeld";
         for node in NEW {
             fleet.says(("LynqNode", node), waits, why).await?;
         }

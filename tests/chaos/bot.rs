@@ -8,10 +8,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio::sync::watch;
 
 use crate::cluster::wait;
 use crate::dice::Dice;
+use crate::operator;
 use crate::stage::{Content, Stage, is_set, soon};
 
 /// For a fleet that is healthy again: a full rollout, and a lease that has to run out first.
@@ -63,7 +65,7 @@ impl Bot {
     }
 
     async fn act(&mut self) -> Result<()> {
-        match self.dice.below(21) {
+        match self.dice.below(23) {
             0..5 => self.edit().await,
             5 => self.change_rows().await,
             6 => {
@@ -92,6 +94,7 @@ impl Bot {
                 self.content.soak = *self.dice.one_of(&[0, 0, 1, 3]);
                 let failures = [json!("100%"), json!("100%"), json!(1), json!(3)];
                 self.content.failures = self.dice.one_of(&failures).clone();
+                self.content.reverts = self.dice.percent(50);
                 self.apply().await
             }
             11 | 12 => self.force().await,
@@ -99,6 +102,7 @@ impl Bot {
             15 | 16 => self.touch_child().await,
             17 | 18 => self.delete_child().await,
             19 => self.make_form_anew().await,
+            20 | 21 => self.undo().await,
             _ => self.unpause().await,
         }
     }
@@ -127,6 +131,23 @@ impl Bot {
         tokio::time::sleep(self.dice.seconds(0, 4)).await;
         self.content = before;
         self.apply().await
+    }
+
+    /// By the command. There may be nothing to go back to.
+    async fn undo(&self) -> Result<()> {
+        let cluster = &self.stage.cluster;
+        let kubeconfig = cluster.kubeconfig_for(&operator::identity()).await?;
+        let mut command = Command::new(operator::program("lynqgate")?);
+        command.args(["undo", "web", "--yes", "--namespace"]);
+        command.arg(&self.stage.fleet.namespace);
+        command.arg("--kubeconfig").arg(kubeconfig);
+        command.kill_on_drop(true);
+        let output = soon("undo", async { Ok(command.output().await?) }).await?;
+        let text = [output.stdout, output.stderr].concat();
+        if is_set("VERBOSE") {
+            println!("         user: {}", String::from_utf8_lossy(&text).trim());
+        }
+        Ok(())
     }
 
     /// Deleted by mistake: its nodes are more than the guard lets go, and wait for it. It comes back with another content.

@@ -138,6 +138,8 @@ impl Stage {
         form["spec"]["rollout"]["progressDeadlineSeconds"] = json!(60);
         form["spec"]["rollout"]["minReadySeconds"] = json!(content.soak);
         form["spec"]["rollout"]["maxFailures"] = content.failures.clone();
+        let on_failure = if content.reverts { "Revert" } else { "Halt" };
+        form["spec"]["rollout"]["onFailure"] = json!(on_failure);
         let mut workload = deployment(&image, content.delay);
         workload["spec"]["replicas"] = json!(content.replicas);
         form["spec"]["deployments"][0]["spec"] = workload;
@@ -299,6 +301,8 @@ pub struct Content {
     pub soak: u32,
     /// How many failures halt the rollout.
     pub failures: Value,
+    /// lynqgate takes back what failed.
+    pub reverts: bool,
 }
 
 impl Content {
@@ -312,6 +316,7 @@ impl Content {
             immediate: false,
             soak: 0,
             failures: json!("100%"),
+            reverts: false,
         }
     }
 }

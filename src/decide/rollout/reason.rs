@@ -295,7 +295,7 @@ impl Reason {
                  rows, or confirm the deletions (lynqgate confirm HUB)"
             }
             Reason::Starting { .. } => {
-                "nothing, if that is over within seconds; else the operator's log says what keeps it from those nodes (kubectl logs -n lynq-system -l control-plane=controller-manager) (kubectl logs -n \
+                "nothing, if that is over within seconds; else the operator's log says what keeps it from those nodes (kubectl logs -n \
                  lynq-system -l control-plane=controller-manager)"
             }
             Reason::LiveContentUnknown { node } => {
