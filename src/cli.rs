@@ -14,9 +14,11 @@ mod generate;
 mod history;
 mod manifests;
 mod migrate;
+mod orphans;
 mod output;
 mod render;
 mod replay;
+mod report;
 mod run;
 mod schema;
 mod status;
@@ -68,6 +70,12 @@ enum Command {
     Force(steer::Force),
     /// Agree to the deletions and creations that a hub holds back.
     Confirm(steer::OfHub),
+    /// List the objects that lynqgate left behind (deletionPolicy: Retain), or delete those that nobody needs. A LynqNode that wants
+    /// such an object takes it back by itself.
+    Orphans(orphans::Arguments),
+    /// Write a file for somebody who helps from afar: hubs, forms, nodes, events, and how lynqgate runs. Values of Secrets are left
+    /// out.
+    Report(report::Arguments),
     /// Plan again what the release loops saw (/debug/state), and say what differs and why nodes wait. Exit status 1: a plan
     /// differs; 2: nothing could be planned.
     Replay(replay::Arguments),
@@ -142,6 +150,8 @@ pub fn main() -> ExitCode {
         Command::Release(node) => steer(&Verb::Release(&node)),
         Command::Force(what) => steer(&Verb::Force(&what)),
         Command::Confirm(hub) => steer(&Verb::Confirm(&hub)),
+        Command::Orphans(arguments) => orphans::orphans(&arguments),
+        Command::Report(arguments) => report::report(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Render(arguments) => render::render(&arguments),
         Command::Eval(arguments) => eval::eval(&arguments),

@@ -8,6 +8,7 @@ pub mod client;
 pub mod clock;
 pub mod events;
 pub mod evictions;
+pub mod inventory;
 pub mod json_object;
 pub mod lease;
 pub mod namespaces;

@@ -21,6 +21,8 @@ pub mod operator;
 pub mod partition;
 /// Whether an object is ready, and what it waits for.
 pub mod readiness;
+/// What goes into a report for support, and what of it is redacted.
+pub mod report;
 /// Which held LynqNodes are released next, and why the rest waits.
 pub mod rollout;
 /// What several of the modules above use: hashes, paths, retries.

@@ -25,6 +25,8 @@ pub const LEADER_LEASE: &str = "f2130106.lynq.sh";
 pub const SHARDS: &str = "lynq.sh/shards";
 /// Annotation of a lease: the replica that asks its holder to hand the shard over.
 pub const WANTED_BY: &str = "lynq.sh/wanted-by";
+/// Selects the operator's Deployment and its pods.
+pub const OPERATOR_SELECTOR: &str = "control-plane=controller-manager";
 /// The Secret with the webhook certificate authority.
 pub const CERTIFICATE_SECRET: &str = "lynq-webhook-ca";
 /// Field manager of that Secret, and of the bundles in the webhook configurations.

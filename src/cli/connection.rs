@@ -35,7 +35,7 @@ pub struct Connection {
 pub struct Connected {
     pub objects: Objects,
     pub namespace: String,
-    operator_namespace: String,
+    pub operator_namespace: String,
     /// A command that reads again and again warns once.
     warned: OnceCell<()>,
 }
@@ -76,6 +76,11 @@ pub fn may_pass(error: &AnyError) -> bool {
 }
 
 impl Connection {
+    /// The namespace, if the user gave one.
+    pub fn given_namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     pub async fn connect(&self) -> Result<Connected, AnyError> {
         let path = self.kubeconfig.as_ref();
         let path = path.map(|path| path.display().to_string());

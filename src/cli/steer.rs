@@ -90,19 +90,20 @@ enum Subject {
     StatefulSet,
 }
 
+// What every command has that changes something. As a doc comment it would be the help of each.
 #[derive(clap::Args)]
-struct Common {
+pub struct Common {
     /// Do not ask.
     #[arg(short, long)]
-    yes: bool,
+    pub(super) yes: bool,
     /// Have the API server check the change, and store nothing.
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Form of the answer.
     #[arg(short, long, value_enum, default_value = "text")]
-    output: Output,
+    pub(super) output: Output,
     #[command(flatten)]
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 pub enum Verb<'a> {
@@ -273,7 +274,8 @@ fn told(form: &Form) -> FormTold<'_> {
     }
 }
 
-fn ask(effect: &str) -> Result<(), AnyError> {
+/// Asks the user to agree to the effect.
+pub fn ask(effect: &str) -> Result<(), AnyError> {
     if !stdin().is_terminal() {
         tell(format_args!("This {effect}."));
         return Err(Error::NobodyAsked.into());

@@ -11,7 +11,7 @@ use kube::api::{
     PostParams, Preconditions, PropagationPolicy,
 };
 use kube::core::{GroupVersionKind, ObjectList, Request};
-use kube::discovery::{self, Discovery, Scope as ApiScope};
+use kube::discovery::{self, ApiCapabilities, Discovery, Scope as ApiScope};
 use serde_json::{Value, json};
 
 use crate::api::form::FormSpec;
@@ -40,6 +40,24 @@ pub struct Served {
     pub scope: Scope,
     /// Whether the kind has a status subresource.
     pub has_status: bool,
+}
+
+impl Served {
+    pub fn of(resource: ApiResource, capabilities: &ApiCapabilities) -> Self {
+        let mut subresources = capabilities.subresources.iter();
+        Served {
+            has_status: subresources.any(|(own, _)| own.plural == "status"),
+            scope: match capabilities.scope {
+                ApiScope::Cluster => Scope::Cluster,
+                ApiScope::Namespaced => Scope::Namespaced,
+            },
+            resource,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        Kind::new(&self.resource.api_version, &self.resource.kind)
+    }
 }
 
 /// The form of an object, and the name of its node.
@@ -121,17 +139,7 @@ impl Objects {
         });
         match found.await {
             Ok(Some((resource, capabilities))) => {
-                let scope = if capabilities.scope == ApiScope::Cluster {
-                    Scope::Cluster
-                } else {
-                    Scope::Namespaced
-                };
-                let mut subresources = capabilities.subresources.iter();
-                let served = Served {
-                    has_status: subresources.any(|(own, _)| own.plural == "status"),
-                    resource,
-                    scope,
-                };
+                let served = Served::of(resource, &capabilities);
                 self.served.lock().insert(kind.clone(), served.clone());
                 Ok(Some(served))
             }
@@ -158,6 +166,12 @@ impl Objects {
     /// As `served`, from the cache only.
     pub fn known(&self, kind: &Kind) -> Option<Served> {
         self.served.lock().get(kind).cloned()
+    }
+
+    /// Caches how the cluster serves a kind, for `served`.
+    pub fn learn(&self, served: Served) -> Served {
+        self.served.lock().insert(served.kind(), served.clone());
+        served
     }
 
     pub async fn get(&self, key: &ObjectKey) -> Result<Value, ApiError> {

@@ -6,8 +6,9 @@ pub mod fields;
 mod ignored;
 pub mod kind;
 pub mod managers;
+pub mod orphan;
 pub mod schema;
-mod secret;
+pub mod secret;
 pub mod texts;
 pub mod tie;
 

@@ -74,6 +74,24 @@ impl Kind {
         group.contains('.') && !is_own
     }
 
+    /// The word for the kind in what a user reads: that of a custom resource ends with its group.
+    pub fn called(&self) -> String {
+        match self.is_custom() {
+            true => format!("{}.{}", self.kind, self.group()),
+            false => self.kind.clone(),
+        }
+    }
+
+    /// Whether a user may mean this kind by a word: its name or its plural in any case, alone or followed by a dot and the group.
+    pub fn is_called(&self, plural: &str, word: &str) -> bool {
+        let (name, group) = match word.split_once('.') {
+            Some((name, group)) => (name, Some(group)),
+            None => (word, None),
+        };
+        let is_named = self.kind.eq_ignore_ascii_case(name) || plural.eq_ignore_ascii_case(name);
+        is_named && group.is_none_or(|group| group == self.group())
+    }
+
     pub fn group(&self) -> &str {
         self.api_version
             .split_once('/')
@@ -115,6 +133,26 @@ mod tests {
             "cluster.x-k8s.io/v1beta1",
         ] {
             assert!(is_custom(custom), "{custom}");
+        }
+    }
+
+    #[test]
+    fn a_kind_is_known_by_its_name_its_plural_and_its_group() {
+        let certificate = Kind::new("cert-manager.io/v1", "Certificate");
+        assert_eq!(certificate.called(), "Certificate.cert-manager.io");
+        assert_eq!(Kind::new("apps/v1", "Deployment").called(), "Deployment");
+        for (word, expected) in [
+            ("Certificate", true),
+            ("certificates", true),
+            ("CERTIFICATE.cert-manager.io", true),
+            ("certificates.cert-manager.io", true),
+            ("certificates.example.com", false),
+            ("cert", false),
+            ("", false),
+            (".cert-manager.io", false),
+        ] {
+            let found = certificate.is_called("certificates", word);
+            assert_eq!(found, expected, "{word}");
         }
     }
 

@@ -1,5 +1,5 @@
 //! Converts a Secret's `stringData`, which the API server never returns, into `data`. lynqgate owns the keys that it applies as
-//! `data`, so it detects when another manager changes one, or when one leaves the form.
+//! `data`, so it detects when another manager changes one, or when one leaves the form. Redacts the values of a Secret's manifest.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 use crate::decide::child::fields::unite;
 
 const PLACES: [&str; 2] = ["data", "stringData"];
+
+/// Stands in the place of a value that is not shown.
+pub const REDACTED: &str = "(redacted)";
 
 fn is_secret(object: &Value) -> bool {
     object["apiVersion"] == "v1" && object["kind"] == "Secret"
@@ -85,6 +88,22 @@ pub fn unmirrored(pointers: Vec<String>, object: &Value) -> Vec<String> {
     all.into_iter().collect()
 }
 
+/// Replaces the values of a Secret's manifest, and keeps its keys. `told`: the text for the key of `data` or `stringData`.
+pub fn redact(manifest: &mut Value, told: impl Fn(&str, &str) -> &'static str) {
+    for place in PLACES {
+        match manifest.get_mut(place) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(fields)) => {
+                for (key, value) in fields {
+                    *value = told(place, key).into();
+                }
+            }
+            // Not a valid value for a Secret; a template may have put a secret value here.
+            Some(other) => *other = REDACTED.into(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,5 +152,31 @@ mod tests {
         }
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "stringData": {"a": "x"}});
         assert_eq!(fold(map.clone()), map, "of a Secret only");
+    }
+
+    #[test]
+    fn values_are_redacted_and_keys_stay() {
+        for (name, manifest, redacted) in [
+            ("none", json!({"kind": "Secret"}), json!({"kind": "Secret"})),
+            (
+                "both places",
+                json!({"data": {"a": "eA=="}, "stringData": {"b": "x", "c": 1, "d": {"e": "x"}}}),
+                json!({
+                    "data": {"a": "(redacted)"},
+                    "stringData": {"b": "(redacted)", "c": "(redacted)", "d": "(redacted)"},
+                }),
+            ),
+            (
+                "no map",
+                json!({"data": "x", "stringData": ["x"]}),
+                json!({"data": "(redacted)", "stringData": "(redacted)"}),
+            ),
+            ("null", json!({"data": null}), json!({"data": null})),
+            ("no object", json!("x"), json!("x")),
+        ] {
+            let mut found = manifest;
+            redact(&mut found, |_, _| REDACTED);
+            assert_eq!(found, redacted, "{name}");
+        }
     }
 }

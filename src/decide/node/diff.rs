@@ -6,6 +6,7 @@ use serde_json::Value;
 use similar::TextDiff;
 
 use crate::api::resource::ARRAYS;
+use crate::decide::child::secret::{self, REDACTED};
 use crate::decide::node::digest::NodeDigest;
 
 /// None if the node is not held. `object`: a LynqNode.
@@ -56,34 +57,25 @@ fn resources(content: &Value) -> BTreeMap<(&'static str, &str), &Value> {
 
 /// Redacts the values of Secrets on both sides, but so that a changed value still shows as a difference.
 fn redacted(before: Option<&Value>, after: Option<&Value>) -> [Option<Value>; 2] {
-    let mut both = [before.cloned(), after.cloned()];
-    for place in ["data", "stringData"] {
-        let values = [before, after].map(|side| side.map(|side| &side["spec"][place]));
-        for (side, told) in both
-            .iter_mut()
-            .zip(["(redacted)", "(redacted, another value)"])
-        {
-            let Some(resource) = side
-                .as_mut()
-                .filter(|side| side["spec"]["kind"] == "Secret")
-            else {
-                continue;
+    let is_same = |place: &str, key: &str| {
+        let value = |side: Option<&Value>| side.map(|side| side["spec"][place][key].clone());
+        value(before) == value(after)
+    };
+    let redacted = |side: Option<&Value>, changed: &'static str| {
+        let mut side = side?.clone();
+        if side["spec"]["kind"] == "Secret" {
+            let told = |place: &str, key: &str| match is_same(place, key) {
+                true => REDACTED,
+                false => changed,
             };
-            let Value::Object(fields) = &mut resource["spec"][place] else {
-                // Not a valid value for a Secret; a template may have put a secret value here.
-                if !resource["spec"][place].is_null() {
-                    resource["spec"][place] = "(redacted)".into();
-                }
-                continue;
-            };
-            for (key, value) in fields {
-                let [before, after] = values.map(|values| values.map(|values| &values[key]));
-                let is_same = before == after;
-                *value = if is_same { "(redacted)" } else { told }.into();
-            }
+            secret::redact(&mut side["spec"], told);
         }
-    }
-    both
+        Some(side)
+    };
+    [
+        redacted(before, REDACTED),
+        redacted(after, "(redacted, another value)"),
+    ]
 }
 
 fn text(resource: &Value) -> String {
