@@ -5,6 +5,7 @@
 
 mod complete;
 mod connection;
+mod definitions;
 mod diff;
 mod drain;
 mod eval;
@@ -23,6 +24,7 @@ mod run;
 mod schema;
 mod status;
 mod steer;
+mod test;
 pub mod webhooks;
 
 use std::ffi::OsString;
@@ -81,6 +83,9 @@ enum Command {
     Replay(replay::Arguments),
     /// Render a form for one row, without a cluster and a database: the LynqNode that the operator would write.
     Render(render::Arguments),
+    /// Render a form for every row of a CSV file, without a cluster and a database, and compare the result with golden files. Exit
+    /// status 0: all rows rendered; 1: a row failed or was skipped, or a golden file differs; 2: a file could not be read.
+    Test(test::Arguments),
     /// Evaluate one template.
     Eval(eval::Arguments),
     /// Say what lynqgate would make of a cluster that Lynq runs. Writes nothing.
@@ -95,8 +100,8 @@ enum Command {
 const UNFINISHED: u8 = 3;
 /// That of a status that could not be read.
 const UNREAD: u8 = 4;
-/// That of a replay of what cannot be replayed: with 1 a plan differs.
-const NOT_REPLAYED: u8 = 2;
+/// That of a replay or a test of what could not be read: with 1 a plan or a row differs.
+const NOT_BEGUN: u8 = 2;
 
 /// The form of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -154,6 +159,7 @@ pub fn main() -> ExitCode {
         Command::Report(arguments) => report::report(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Render(arguments) => render::render(&arguments),
+        Command::Test(arguments) => test::test(&arguments),
         Command::Eval(arguments) => eval::eval(&arguments),
         Command::Migrate(arguments) => migrate::migrate(&arguments),
         Command::Drain(arguments) => drain::drain(&arguments),
@@ -166,7 +172,8 @@ pub fn main() -> ExitCode {
             match () {
                 () if error.is::<drain::Unfinished>() => ExitCode::from(UNFINISHED),
                 () if error.is::<status::Unread>() => ExitCode::from(UNREAD),
-                () if error.is::<replay::Failed>() => ExitCode::from(NOT_REPLAYED),
+                () if error.is::<replay::Failed>() => ExitCode::from(NOT_BEGUN),
+                () if error.is::<test::Untested>() => ExitCode::from(NOT_BEGUN),
                 () => ExitCode::FAILURE,
             }
         }

@@ -159,6 +159,10 @@ async fn idle_costs_nothing_and_a_change_what_it_must() -> Result<()> {
     change.assert("patch events", NODES, NODES + 6);
     // The form was tried on the rows before it was stored, and its author's rights were asked for.
     change.assert("create subjectaccessreviews", 2, 2);
+    // What the form is now is a revision, and marked once it is complete.
+    change.assert("list controllerrevisions", 1, 1);
+    change.assert("create controllerrevisions", 1, 1);
+    change.assert("patch controllerrevisions", 1, 1);
     let rest = change.without(&QUIET);
     assert!(rest.is_empty(), "nothing else is asked: {rest:?}");
 

@@ -1,8 +1,10 @@
-//! What needs no cluster: `lynqgate render`, `lynqgate eval` and `lynqgate replay`, as a user or a pipeline calls them.
+//! What needs no cluster: `lynqgate render`, `lynqgate test`, `lynqgate eval` and `lynqgate replay`, as a user or a pipeline calls
+//! them.
 
 mod api_server;
 mod ends;
 mod replay;
+mod tested;
 
 use std::process::{Command, Output, Stdio};
 use std::{io::Write, str};

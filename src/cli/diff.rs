@@ -1,8 +1,5 @@
 //! `lynqgate diff`: what the release of held nodes would change, as a unified diff of live and held content.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
-
 use clap_complete::engine::ArgValueCandidates;
 use kube::api::ListParams;
 
@@ -12,11 +9,7 @@ use crate::cli::connection::{AnyError, Connected, Connection, Error};
 use crate::cli::output::print;
 use crate::decide::child::ObjectKey;
 use crate::decide::node::diff;
-
-/// So many different diffs are shown.
-const SHOWN_MAX: usize = 3;
-/// So many names of the nodes that have one.
-const NAMES_MAX: usize = 3;
+use crate::decide::node::diff::alike::Groups;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -57,22 +50,12 @@ async fn show(arguments: &Arguments) -> Result<(), AnyError> {
     Ok(print(text)?)
 }
 
-/// Nodes whose contents change in the same way.
-#[derive(Default)]
-struct Alike {
-    count: usize,
-    names: Vec<String>,
-    /// Of the first one.
-    diff: String,
-}
-
 async fn of_form(cluster: &Connected, form: &str) -> Result<String, AnyError> {
     let object = cluster.get("LynqForm", form).await?;
     let hub = object["spec"]["hubId"].as_str().unwrap_or_default();
     let of_hub = ListParams::default().labels(&format!("{}={hub}", names::LABEL_HUB));
     let of_nodes = ObjectKey::own("LynqNode", "", "").kind;
-    // By their diffs, in which the row's id stands for any row's.
-    let mut all: BTreeMap<String, Alike> = BTreeMap::new();
+    let mut groups = Groups::default();
     let listed = cluster
         .objects
         .list_selected(&of_nodes, &cluster.namespace, of_hub, |node| {
@@ -81,49 +64,24 @@ async fn of_form(cluster: &Connected, form: &str) -> Result<String, AnyError> {
             if text("/spec/templateRef") != form {
                 return;
             }
-            let Some(diff) = diff::of_node(&node) else {
-                return;
-            };
-            let same = diff.replace(&text("/spec/uid"), "\0");
-            let alike = all.entry(same).or_insert_with(|| Alike {
-                diff,
-                ..Alike::default()
-            });
-            alike.count += 1;
-            if alike.names.len() < NAMES_MAX {
-                alike.names.push(text("/metadata/name"));
+            if let Some(diff) = diff::of_node(&node) {
+                groups.add(&text("/metadata/name"), &text("/spec/uid"), diff);
             }
         });
     listed.await.map_err(|reason| Error::Api {
         what: "LynqNodes".to_owned(),
         reason,
     })?;
-    let mut all: Vec<Alike> = all.into_values().collect();
-    all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.names.cmp(&b.names)));
-    let held: usize = all.iter().map(|alike| alike.count).sum();
+    let held = groups.nodes();
     if held == 0 {
         return Ok(format!("form {form}: no node is held\n"));
     }
-    let ways = match all.len() {
-        1 => "alike".to_owned(),
-        ways => format!("in {ways} ways"),
+    let more = match groups.left_out() {
+        0 => String::new(),
+        more => format!("\nand {more} more ways: lynqgate diff node NAME\n"),
     };
-    let mut text = format!("form {form}: {held} held nodes change {ways}\n");
-    for alike in all.iter().take(SHOWN_MAX) {
-        let more = if alike.count > alike.names.len() {
-            ", ..."
-        } else {
-            ""
-        };
-        let names = alike.names.join(", ");
-        write!(
-            text,
-            "\n{} nodes ({names}{more}):\n{}",
-            alike.count, alike.diff
-        )?;
-    }
-    if let Some(more @ 1..) = all.len().checked_sub(SHOWN_MAX) {
-        write!(text, "\nand {more} more ways: lynqgate diff node NAME\n")?;
-    }
-    Ok(text)
+    let ways = groups.ways();
+    Ok(format!(
+        "form {form}: {held} held nodes change {ways}\n{groups}{more}"
+    ))
 }

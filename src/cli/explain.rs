@@ -114,6 +114,9 @@ async fn ask(arguments: &Arguments) -> Result<Explanation, AnyError> {
         namespace,
         form: told,
         hub: hub.as_ref().map(|hub| &hub.status),
+        policy: form
+            .as_ref()
+            .and_then(|form| form.spec.as_ref().ok()?.rollout.as_ref()),
         force,
         leader: &leader,
         now,

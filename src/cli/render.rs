@@ -1,20 +1,14 @@
 //! `lynqgate render`: what the operator would make of one row, without a cluster and a database.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::api::crd;
+use crate::cli::definitions::{self, Definitions};
 use crate::cli::file::{self, Mapping};
 use crate::cli::output::{print, tell};
-use crate::cli::schema;
-use crate::cluster::catalog::{Form, Hub};
 use crate::cluster::clock;
-use crate::decide::admission::{form, hub};
-use crate::decide::hub::rows::activity::Words;
-use crate::decide::hub::rows::{Collector, Columns, RawRow, RowCount, Rows};
-use crate::decide::hub::sync::{self, SyncInputs};
+use crate::decide::hub::rows::{Collector, RawRow, RowCount, Rows};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -40,12 +34,6 @@ enum Output {
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("{kind} {name}: {reason}")]
-    Object {
-        kind: &'static str,
-        name: String,
-        reason: String,
-    },
     #[error("{path}: {reason}")]
     Row { path: String, reason: String },
     /// In the words of the hub's conditions.
@@ -53,85 +41,11 @@ enum Error {
     Found(String),
 }
 
-/// What there is no database for: a row by its template variables.
-const VARIABLES: [&str; 3] = ["uid", "activate", "hostOrUrl"];
-
 pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let [of_hubs, of_forms, _] = crd::definitions();
-    let object = read(&arguments.form, "LynqForm", &of_forms)?;
-    let form = Form::of(&object);
-    let judged = form::judge(None, &object, clock::now());
-    for warning in judged.verdict.warnings {
-        tell(format_args!("Warning: {warning}"));
-    }
-    // A new form either is denied, or changes something.
-    let change = judged.change.ok_or_else(|| Error::Object {
-        kind: "lynqform",
-        name: form.name.clone(),
-        reason: judged.verdict.denied.unwrap_or_default(),
-    })?;
-    let hub = match &arguments.hub {
-        Some(path) => {
-            let object = read(path, "LynqHub", &of_hubs)?;
-            let hub = Hub::of(&object);
-            let denied = hub::judge(None, &object).denied;
-            let other =
-                (hub.name != form.hub_id).then(|| format!("the form is of hub {:?}", form.hub_id));
-            let away = [&hub.namespace, &form.namespace];
-            let away = (hub.namespace != form.namespace && !away.iter().any(|n| n.is_empty()))
-                .then(|| {
-                    format!(
-                        "it is in namespace {:?}, and the form in {:?}; a form is of a hub in its own",
-                        hub.namespace, form.namespace
-                    )
-                });
-            if let Some(reason) = denied.or(other).or(away) {
-                return Err(Error::Object {
-                    kind: "lynqhub",
-                    name: hub.name,
-                    reason,
-                }
-                .into());
-            }
-            Some(hub)
-        }
-        None => None,
-    };
-    let rows = rows(&arguments.row, hub.as_ref())?;
-    let forms = BTreeMap::from([(
-        form.name.clone(),
-        sync::Form {
-            generation: 1,
-            policy: change.spec.rollout.clone().unwrap_or_default(),
-            forced: false,
-            all_written: false,
-            compiled: change.new,
-        },
-    )]);
-    let source = sync::RenderSource {
-        hub: sync::Hub {
-            namespace: form.namespace.clone(),
-            name: form.hub_id.clone(),
-            uid: String::new(),
-            skew: Default::default(),
-            deletions: sync::Allowance::default(),
-            creations: sync::Allowance::default(),
-            seed: [0; 32],
-        },
-        forms,
-        rows,
-    };
-    let plan = sync::plan(
-        &SyncInputs {
-            source: &source,
-            broken_forms: &BTreeSet::new(),
-            nodes: &[],
-            foreign: &|_| None,
-            moved: &|_| None,
-            rendered: &sync::Rendered::new(),
-        },
-        clock::now(),
-    );
+    let definitions = Definitions::read(&arguments.form, arguments.hub.as_deref())?;
+    let rows = rows(&arguments.row, &definitions)?;
+    let source = definitions.source(rows);
+    let plan = definitions::plan(&source, clock::now());
     for write in &plan.writes {
         let node = shown(&source.object(write));
         match arguments.output {
@@ -148,35 +62,6 @@ pub fn render(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
-}
-
-/// The object as the webhook would get it. What the API server would refuse, or leave out without a word, is an error.
-fn read(
-    path: &Path,
-    kind: &'static str,
-    definition: &Value,
-) -> Result<Value, Box<dyn std::error::Error>> {
-    let mut object = file::object(path, kind)?;
-    let schema = schema::of_spec(definition);
-    let mut problems = schema::misnamed(&object, kind);
-    // Without one, the webhook says what is missing first.
-    if !object["spec"].is_null() {
-        object["spec"] = schema::filled(schema, object["spec"].take());
-        problems.extend(schema::problems(schema, &object["spec"], "spec"));
-    }
-    if problems.is_empty() {
-        return Ok(object);
-    }
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    Err(Error::Object {
-        kind: match kind {
-            "LynqHub" => "lynqhub",
-            _ => "lynqform",
-        },
-        name: name.to_owned(),
-        reason: problems.join("; "),
-    }
-    .into())
 }
 
 /// The node without what only the operator and the cluster can add.
@@ -200,48 +85,25 @@ fn shown(node: &Value) -> Value {
     json!({"apiVersion": node["apiVersion"], "kind": node["kind"], "metadata": metadata, "spec": spec})
 }
 
-/// The one row, as a data source would give it.
-fn rows(path: &Path, hub: Option<&Hub>) -> Result<Rows, Box<dyn std::error::Error>> {
+/// The one row, as a data source would give it. Without a hub it is active, unless it says otherwise.
+fn rows(path: &Path, definitions: &Definitions) -> Result<Rows, Box<dyn std::error::Error>> {
     let wrong = |reason: String| Error::Row {
         path: path.display().to_string(),
         reason,
     };
     let mapping = Mapping::read(path)?;
     let mut row = mapping.fields.clone();
-    let columns = match hub {
-        Some(hub) => {
-            let invalid = |reason| Error::Object {
-                kind: "lynqhub",
-                name: hub.name.clone(),
-                reason,
-            };
-            let spec = hub.spec.clone().map_err(invalid)?;
-            Columns::of(&spec).map_err(invalid)?
-        }
-        None => {
-            row.entry("activate").or_insert(json!("1"));
-            let extra = row
-                .keys()
-                .filter(|name| !VARIABLES.contains(&name.as_str()));
-            Columns {
-                uid: "uid".to_owned(),
-                activate: "activate".to_owned(),
-                host_or_url: row
-                    .contains_key("hostOrUrl")
-                    .then(|| "hostOrUrl".to_owned()),
-                extra: extra.map(|name| (name.clone(), name.clone())).collect(),
-                words: Words::default(),
-            }
-        }
-    };
+    if definitions.hub().is_none() {
+        row.entry("activate").or_insert(json!("1"));
+    }
+    let columns = definitions.columns(row.keys().map(String::as_str))?;
     let selected = columns.selected();
     mapping.check(selected.iter().copied()).map_err(wrong)?;
     let values = selected.into_iter().map(|column| {
-        let value = row.get(column).ok_or_else(|| match hub {
-            Some(hub) => format!(
-                "the row has no column {column:?}, which LynqHub {} maps",
-                hub.name
-            ),
+        let value = row.get(column).ok_or_else(|| match definitions.hub() {
+            Some(hub) => {
+                format!("the row has no column {column:?}, which LynqHub {hub} maps")
+            }
             None => format!("the row has no {column:?}"),
         })?;
         file::text(value).map_err(|reason| format!("{column:?} is {reason}"))

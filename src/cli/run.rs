@@ -32,6 +32,7 @@ use crate::controller::maintenance::metrics::Metrics as MaintenanceMetrics;
 use crate::controller::maintenance::{Maintenance, lead_with};
 use crate::controller::metrics::Metrics;
 use crate::controller::metrics::lynq::LynqMetrics;
+use crate::controller::metrics::process::ProcessMetrics;
 use crate::controller::{Workers, World};
 use crate::datasource::database::panics;
 use crate::decide::child::key_of;
@@ -242,6 +243,7 @@ async fn operate(arguments: Arguments) -> Result<(), AnyError> {
         world: world.clone(),
         nodes: arguments.node_metrics,
     }));
+    registry.register_collector(Box::new(ProcessMetrics));
     let maintenance = arguments.of_maintenance.settings().map(|settings| {
         let metrics = MaintenanceMetrics::default();
         metrics.register(&mut registry);

@@ -162,6 +162,16 @@ impl<K: Ord + Clone> Queue<K> {
         state.order.iter().map(due).sum()
     }
 
+    /// How long the key has been due that waits longest.
+    pub fn waited(&self) -> Duration {
+        let state = self.inner.state.lock();
+        let first = state.order.iter().filter_map(|order| order.first());
+        let first = first.map(|(at, _)| *at).min();
+        first.map_or(Duration::ZERO, |at| {
+            clock::instant().saturating_duration_since(at)
+        })
+    }
+
     /// Whether one of these keys is due, or worked on.
     pub fn is_busy_with(&self, of: impl Fn(&K) -> bool) -> bool {
         let state = self.inner.state.lock();

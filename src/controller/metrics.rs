@@ -1,6 +1,7 @@
 //! The metrics of the loops. Labels are forms with their namespaces, kinds and results: never nodes or rows.
 
 pub mod lynq;
+pub mod process;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -48,14 +48,7 @@ impl ConfigMap {
         columns: &Columns,
         mut on_row: impl FnMut(RawRow),
     ) -> Result<RowCount, SourceError> {
-        let text = self.text.strip_prefix('\u{feff}').unwrap_or(&self.text);
-        if let Some(line) = swallowing_quote(text) {
-            return Err(SourceError::Malformed {
-                line,
-                cause: "a value begins with a quote there that does not end where the value does; close it, and write a quote inside as \"\"",
-            });
-        }
-        let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
+        let mut reader = csv_reader(&self.text)?;
         let names = reader.headers().map_err(malformed_csv)?;
         let mut places = vec![];
         for column in columns.selected() {
@@ -131,6 +124,24 @@ impl ConfigMap {
         }
         Ok(RowCount(number))
     }
+}
+
+/// The names in the first line of CSV.
+pub fn csv_columns(text: &str) -> Result<Vec<String>, SourceError> {
+    let mut reader = csv_reader(text)?;
+    let names = reader.headers().map_err(malformed_csv)?;
+    Ok(names.iter().map(str::to_owned).collect())
+}
+
+fn csv_reader(text: &str) -> Result<csv::Reader<&[u8]>, SourceError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Some(line) = swallowing_quote(text) {
+        return Err(SourceError::Malformed {
+            line,
+            cause: "a value begins with a quote there that does not end where the value does; close it, and write a quote inside as \"\"",
+        });
+    }
+    Ok(csv::ReaderBuilder::new().from_reader(text.as_bytes()))
 }
 
 fn missing(column: &str, place: &str) -> SourceError {
@@ -228,6 +239,18 @@ mod tests {
         ] {
             assert_eq!(read(Format::Csv, text).unwrap(), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_first_line_of_csv_names_the_columns() {
+        for (text, expected) in [
+            ("id,active\na,1\n", &["id", "active"][..]),
+            ("\u{feff}id,\"a, b\"\r\n", &["id", "a, b"]),
+            ("", &[]),
+        ] {
+            assert_eq!(csv_columns(text).unwrap(), expected, "{text:?}");
+        }
+        assert!(csv_columns("id\n\"a\n").is_err());
     }
 
     #[test]

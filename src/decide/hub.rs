@@ -7,3 +7,4 @@ pub mod identifier;
 pub mod render;
 pub mod rows;
 pub mod sync;
+pub mod tested;

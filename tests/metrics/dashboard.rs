@@ -186,11 +186,13 @@ fn as_expression(query: &str) -> Option<String> {
     Some(format!("max by ({label}) ({metric})"))
 }
 
-/// Metrics and labels of a query that no page has. The query writes a list of labels as ` by (`.
+/// Metrics and labels of a query that no page has. The query writes lists of labels as ` by (` and ` on (`.
 fn problems_in(query: &str, documented: &Documented) -> Vec<String> {
     let mut problems = vec![];
     let code: String = query.split('"').step_by(2).collect();
     let (code, _) = apart(&code, "[", ']');
+    // Labels of the scrape are on every page.
+    let (code, _) = apart(&code, " on (", ')');
     let (code, groups) = apart(&code, " by (", ')');
     let mut known = BTreeSet::new();
     let mut named = 0;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus_client::collector::Collector;
@@ -134,15 +135,32 @@ fn shards(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Err
 }
 
 fn queues(world: &World, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-    let depths = [
-        ("lynqhub", world.hub_queue.depth()),
-        ("lynqform", world.rollout_queue.depth()),
-        ("lynqnode", world.node_queue.depth()),
-        ("statefulset", world.partition_queue.depth()),
+    let seconds = |waited: Duration| waited.as_secs() as i64;
+    let queues = [
+        ("lynqhub", world.hub_queue.depth(), world.hub_queue.waited()),
+        (
+            "lynqform",
+            world.rollout_queue.depth(),
+            world.rollout_queue.waited(),
+        ),
+        (
+            "lynqnode",
+            world.node_queue.depth(),
+            world.node_queue.waited(),
+        ),
+        (
+            "statefulset",
+            world.partition_queue.depth(),
+            world.partition_queue.waited(),
+        ),
     ];
-    let series = depths.map(|(name, depth)| ([("name", name)], depth as i64));
+    let depths = queues.map(|(name, depth, _)| ([("name", name)], depth as i64));
     let help = "Objects that are due to be looked at";
-    gauge(encoder, "workqueue_depth", help, series.into_iter())
+    gauge(encoder, "workqueue_depth", help, depths.into_iter())?;
+    let waits = queues.map(|(name, _, waited)| ([("name", name)], seconds(waited)));
+    let help = "How long the object has been due that waits longest";
+    let name = "lynqgate_workqueue_oldest_seconds";
+    gauge(encoder, name, help, waits.into_iter())
 }
 
 /// StatefulSets for which a person should look, whatever series there are: as a rule there is none.

@@ -54,17 +54,33 @@ impl Findings {
             )
         })
     }
+
+    /// The sentences, and how many causes they leave out.
+    pub fn lines(&self) -> Vec<String> {
+        let more = match self.by_cause.len().saturating_sub(CAUSES_MAX) {
+            0 => None,
+            1 => Some("And 1 more cause".to_owned()),
+            more => Some(format!("And {more} more causes")),
+        };
+        self.sentences().chain(more).collect()
+    }
+
+    /// Every cause with the names of all objects that it affects.
+    pub fn causes(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
+        let all = self.by_cause.iter();
+        all.map(|((_, cause), names)| (cause.as_str(), names))
+    }
+
+    /// The names of all objects.
+    pub fn names(&self) -> BTreeSet<&str> {
+        let names = self.by_cause.values().flatten();
+        names.map(String::as_str).collect()
+    }
 }
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sentences: Vec<String> = self.sentences().collect();
-        f.write_str(&sentences.join(". "))?;
-        match self.by_cause.len().saturating_sub(CAUSES_MAX) {
-            0 => Ok(()),
-            1 => f.write_str(". And 1 more cause"),
-            more => write!(f, ". And {more} more causes"),
-        }
+        f.write_str(&self.lines().join(". "))
     }
 }
 
@@ -84,9 +100,14 @@ mod tests {
             findings.to_string(),
             "Rows 1, 2, 3, 4, 5 and 2 more: no uid; give it one. LynqNode b-web: too large"
         );
+        let causes: Vec<&str> = findings.causes().map(|(cause, _)| cause).collect();
+        assert_eq!(causes, ["no uid; give it one", "too large"]);
+        let names: Vec<&str> = findings.names().into_iter().collect();
+        assert_eq!(names, ["1", "2", "3", "4", "5", "6", "7", "b-web"]);
         for n in 0..9 {
             findings.add(Subject::Node, "a-web", format!("{n}"));
         }
+        assert_eq!(findings.lines().len(), CAUSES_MAX + 1);
         let text = findings.to_string();
         assert!(
             text.ends_with(". LynqNode a-web: 8. And 1 more cause"),

@@ -1,5 +1,7 @@
 //! What a held node would change: a unified diff of its live content and the content that waits. Values of Secrets are redacted.
 
+pub mod alike;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -18,24 +20,25 @@ pub fn of_node(object: &Value) -> Option<String> {
     let none = Value::Null;
     let spec = &object["spec"];
     let (live, held) = (spec.get("released").unwrap_or(&none), spec);
-    Some(of_contents(live, held))
+    Some(of_contents(("live", live), ("held", held)))
 }
 
-/// One diff for each resource that differs.
-fn of_contents(live: &Value, held: &Value) -> String {
-    let (live, held) = (resources(live), resources(held));
-    let all: BTreeMap<_, ()> = live
+/// One diff for each resource that differs. Each content comes with its name in the headers of the diffs.
+pub fn of_contents((old, before): (&str, &Value), (new, after): (&str, &Value)) -> String {
+    let (before_by_id, after_by_id) = (resources(before), resources(after));
+    let all: BTreeMap<_, ()> = before_by_id
         .keys()
-        .chain(held.keys())
+        .chain(after_by_id.keys())
         .map(|key| (key, ()))
         .collect();
     let diffs = all.into_keys().filter_map(|key| {
-        let (before, after) = (live.get(key).copied(), held.get(key).copied());
+        let before = before_by_id.get(key).copied();
+        let after = after_by_id.get(key).copied();
         if before == after {
             return None;
         }
         let [before, after] = redacted(before, after).map(|side| side.as_ref().map(text));
-        let [from, to] = [("live", &before), ("held", &after)].map(|(side, text)| match text {
+        let [from, to] = [(old, &before), (new, &after)].map(|(side, text)| match text {
             Some(_) => format!("{side}/{}/{}", key.0, key.1),
             None => "/dev/null".to_owned(),
         });
@@ -44,6 +47,20 @@ fn of_contents(live: &Value, held: &Value) -> String {
         Some(diff.unified_diff().header(&from, &to).to_string())
     });
     diffs.collect()
+}
+
+/// The resources of a content, their Secrets without values. A diff of two such contents shows no change of a value.
+pub fn without_secrets(content: &Value) -> Value {
+    let alone = |resource: &Value| {
+        let [resource, _] = redacted(Some(resource), None);
+        resource.unwrap_or_default()
+    };
+    let arrays = ARRAYS.into_iter().filter_map(|array| {
+        let resources = content[array].as_array()?;
+        let resources: Vec<Value> = resources.iter().map(alone).collect();
+        (!resources.is_empty()).then(|| (array.to_owned(), Value::Array(resources)))
+    });
+    Value::Object(arrays.collect())
 }
 
 /// By the name of their array and their ids.
@@ -78,7 +95,8 @@ fn redacted(before: Option<&Value>, after: Option<&Value>) -> [Option<Value>; 2]
     ]
 }
 
-fn text(resource: &Value) -> String {
+/// In YAML.
+pub fn text(resource: &Value) -> String {
     serde_saphyr::to_string(resource).unwrap_or_else(|error| format!("{error}\n"))
 }
 
@@ -101,7 +119,8 @@ mod tests {
             "configMaps": [{"id": "old", "spec": {"kind": "ConfigMap"}}],
         });
         let held = json!({"deployments": deployment("web:2"), "secrets": secret("hunter3", "app")});
-        let diff = of_contents(&live, &held);
+        let between = |live: &Value, held: &Value| of_contents(("live", live), ("held", held));
+        let diff = between(&live, &held);
         for line in [
             "--- live/deployments/app\n+++ held/deployments/app\n",
             "\n-  image: web:1\n+  image: web:2\n",
@@ -113,11 +132,39 @@ mod tests {
         assert!(!diff.contains("hunter"), "{diff}");
         let broken =
             json!({"secrets": [{"id": "login", "spec": {"kind": "Secret", "data": "hunter2"}}]});
-        let diff = of_contents(&json!({}), &broken);
+        let diff = between(&json!({}), &broken);
         assert!(
             diff.contains("data: (redacted)") && !diff.contains("hunter"),
             "{diff}"
         );
-        assert_eq!(of_contents(&live, &live), "");
+        assert_eq!(between(&live, &live), "");
+    }
+
+    #[test]
+    fn a_content_without_secrets_is_otherwise_the_same() {
+        for (name, content, expected) in [
+            ("nothing", json!({"secrets": [], "uid": "acme"}), json!({})),
+            (
+                "a Secret",
+                json!({"secrets": [{"id": "login", "spec": {"kind": "Secret", "data": {"a": "hunter2"}}}]}),
+                json!({"secrets": [{"id": "login", "spec": {"kind": "Secret", "data": {"a": "(redacted)"}}}]}),
+            ),
+            (
+                "a Secret in another array, with two kinds of values",
+                json!({"manifests": [{"id": "login", "spec": {
+                    "kind": "Secret", "data": "hunter2", "stringData": {"b": "hunter2"},
+                }}]}),
+                json!({"manifests": [{"id": "login", "spec": {
+                    "kind": "Secret", "data": "(redacted)", "stringData": {"b": "(redacted)"},
+                }}]}),
+            ),
+            (
+                "another kind",
+                json!({"configMaps": [{"id": "map", "spec": {"kind": "ConfigMap", "data": {"a": "1"}}}]}),
+                json!({"configMaps": [{"id": "map", "spec": {"kind": "ConfigMap", "data": {"a": "1"}}}]}),
+            ),
+        ] {
+            assert_eq!(without_secrets(&content), expected, "{name}");
+        }
     }
 }

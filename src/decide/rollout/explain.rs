@@ -9,6 +9,7 @@ use jiff::{SignedDuration, SignedDurationRound, Timestamp, Unit};
 use crate::api::conditions::{self, Condition, ConditionReason};
 use crate::api::form::{FormRolloutStatus, FormStatus, Phase, WaitingNodes};
 use crate::api::hub::{HubStatus, Slot};
+use crate::api::policy::Rollout;
 use crate::api::{names, stamp};
 use crate::decide::node::digest::NodeDigest;
 use crate::decide::rollout::Live;
@@ -42,6 +43,8 @@ pub struct Asked<'a> {
     /// None where it is gone, or another hub's.
     pub form: Option<FormTold<'a>>,
     pub hub: Option<&'a HubStatus>,
+    /// The form's policy, where it can be read.
+    pub policy: Option<&'a Rollout>,
     pub force: Option<Force>,
     pub leader: &'a Leader,
     pub now: Timestamp,
@@ -64,11 +67,17 @@ pub fn of_nobody(node: &NodeDigest) -> Explanation {
 
 impl Asked<'_> {
     pub fn node(&self, node: &NodeDigest) -> Explanation {
-        self.led(match () {
+        let mut explanation = match () {
             () if node.deleting => going(node),
             () if node.held() => self.of_held_node(node),
             () => self.of_live_node(node),
-        })
+        };
+        let group = self.policy.and_then(|policy| {
+            let number = policy.group_of(&node.labels, node.group_of_row);
+            policy.order.get(number)
+        });
+        explanation.group = group.map(|group| group.name.clone());
+        self.led(explanation)
     }
 
     pub fn form(&self, form: FormTold) -> Explanation {
@@ -140,9 +149,19 @@ impl Asked<'_> {
         if let Some(slot) = self.slot_of(node).filter(|_| !is_broken) {
             explanation.why = Some(match slot.min_ready_seconds {
                 0 => "it keeps its slot until it was looked at once more".to_owned(),
-                n => format!(
-                    "it keeps its slot until it has been ready for rollout.minReadySeconds ({n} s)"
-                ),
+                n => {
+                    let left = node.settled_since().and_then(|since| {
+                        let until = since
+                            .checked_add(SignedDuration::from_secs(n.into()))
+                            .ok()?;
+                        (until > self.now)
+                            .then(|| format!(", {} more", short(until.duration_since(self.now))))
+                    });
+                    format!(
+                        "it keeps its slot until it has been ready for rollout.minReadySeconds ({n} s){}",
+                        left.unwrap_or_default()
+                    )
+                }
             });
             explanation.next = Some(next::STAYS_READY.to_owned());
         }
@@ -152,13 +171,10 @@ impl Asked<'_> {
     fn of_held_node(&self, node: &NodeDigest) -> Explanation {
         let what = match node.live {
             Live::None => {
-                "nothing of it was let go yet: none of it runs, unless an earlier node left it behind"
-            }
-            Live::Unknown if node.past_gate => {
-                "its content was written past the gate; what runs stays as it is until the release"
+                "none of its content is released yet: lynqgate has created nothing for it"
             }
             Live::Unknown => {
-                "what runs is not known for sure any more, and stays as it is until the release"
+                "lynqgate is not sure what runs, and leaves it as it is until the release"
             }
             Live::Hash(_) if node.status_is_current() && !node.is_ready() => {
                 "what was live before runs on, and is not ready"

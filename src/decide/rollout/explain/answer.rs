@@ -21,6 +21,9 @@ pub struct Explanation {
     pub form: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hub: Option<String>,
+    /// Of a node: the group of rollout.order that it is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     pub state: String,
     /// The reason in one word, as in conditions and metrics. Absent where nothing waits.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,6 +81,7 @@ impl Explanation {
             subject,
             form: None,
             hub: None,
+            group: None,
             state,
             reason: None,
             why: None,
@@ -95,7 +99,8 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.subject)?;
         let within = self.form.as_ref().zip(self.hub.as_ref());
-        let within = within.map(|(form, hub)| format!("form {form}, hub {hub}"));
+        let group = (self.group.as_ref()).map_or(String::new(), |group| format!(", group {group}"));
+        let within = within.map(|(form, hub)| format!("form {form}, hub {hub}{group}"));
         let why = self.why.as_ref().map(|why| match &self.reason {
             Some(reason) => format!("{reason}: {why}"),
             None => why.clone(),

@@ -62,6 +62,7 @@ impl Told {
             namespace: "tenants",
             form: Some(self.form_told()),
             hub: Some(&self.hub),
+            policy: None,
             force: self.force,
             leader: &self.leader,
             now: at(self.second),
@@ -356,7 +357,11 @@ fn explain_says_first_that_nobody_leads() {
         };
         for told in [told.of_form(), told.of_node(&live_node("n0", true, 0))] {
             assert_eq!(told.reason.as_deref(), Some("NoLeader"), "{told:?}");
-            assert!(told.next.unwrap().starts_with("find out why the operator does not run"));
+            assert!(
+                told.next
+                    .unwrap()
+                    .starts_with("find out why the operator does not run")
+            );
         }
     }
 }

@@ -1,0 +1,267 @@
+//! `lynqgate test`: renders a form for every row of a CSV file, without a cluster and a database, and compares the result with golden
+//! files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::cli::Output;
+use crate::cli::definitions::{self, Definitions};
+use crate::cli::file;
+use crate::cli::output::print;
+use crate::datasource::SourceError;
+use crate::datasource::config_map::{ConfigMap, Format, csv_columns};
+use crate::decide::hub::rows::names::uid_of;
+use crate::decide::hub::rows::{Collector, Columns, RawRow, Rows, TooManyRows};
+use crate::decide::hub::sync::{Plan, RenderSource};
+use crate::decide::hub::tested::{Comparison, Tested, Updated};
+use crate::decide::node::golden::{Compared, Golden, Update, is_own};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// File with the LynqForm, in YAML or JSON; it may hold other objects, too. - for standard input.
+    form: PathBuf,
+    /// File with the LynqHub, whose mappings make variables of the columns.
+    #[arg(long, value_name = "FILE")]
+    hub: Option<PathBuf>,
+    /// The rows: a CSV file whose first line names the columns. Without --hub, each column is a template variable, `uid` among
+    /// them. - for standard input.
+    #[arg(long, value_name = "FILE")]
+    rows: PathBuf,
+    /// Directory of the golden files: what is expected for each LynqNode, without values of Secrets.
+    #[arg(long, value_name = "DIRECTORY")]
+    golden: Option<PathBuf>,
+    /// Write the golden files, and delete those of rows that are gone.
+    #[arg(long, requires = "golden")]
+    update: bool,
+    /// Form of the answer.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+/// A file could not be read or written, so that the form was not tested.
+#[derive(Debug, thiserror::Error)]
+pub enum Untested {
+    #[error(transparent)]
+    File(#[from] file::Error),
+    #[error("{path}: {reason}")]
+    Rows { path: String, reason: SourceError },
+    #[error(
+        "{path}: the first line has no column \"uid\"; rename a column, or give the hub that maps the columns with --hub"
+    )]
+    NoUid { path: String },
+    #[error("{path}: {reason}")]
+    TooMany { path: String, reason: TooManyRows },
+    #[error("{path}: {reason}")]
+    Golden { path: String, reason: io::Error },
+    #[error("{path}: there is no such directory; create the golden files with --update")]
+    NoGolden { path: String },
+}
+
+type AnyError = Box<dyn std::error::Error>;
+
+/// What `now` gives in every row, so that each run renders the same. The seed of random functions is fixed, too.
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+pub fn test(arguments: &Arguments) -> Result<(), AnyError> {
+    let read = Definitions::read(&arguments.form, arguments.hub.as_deref());
+    let definitions = read.map_err(|error| match error {
+        definitions::Error::File(error) => AnyError::from(Untested::File(error)),
+        invalid => invalid.into(),
+    })?;
+    let form = definitions.form().to_owned();
+    let rows = rows(&arguments.rows, &definitions)?;
+    let source = definitions.source(rows);
+    let plan = definitions::plan(&source, NOW);
+    let mut tested = Tested::of(&form, &source.rows, &plan);
+    if let Some(path) = &arguments.golden
+        && tested.has_rendered()
+    {
+        let directory = Directory {
+            path,
+            form: &form,
+            source: &source,
+            plan: &plan,
+        };
+        tested.comparison = Some(match arguments.update {
+            true => directory.update()?,
+            false => directory.compare()?,
+        });
+    }
+    match arguments.output {
+        Output::Text => print(&tested)?,
+        Output::Json => print(serde_json::to_string_pretty(&tested.json())? + "\n")?,
+    }
+    match tested.failure() {
+        None => Ok(()),
+        Some(failure) => Err(failure.into()),
+    }
+}
+
+/// The rows of the file, as a data source would give them. Without a hub they are active, unless the file says otherwise.
+fn rows(path: &Path, definitions: &Definitions) -> Result<Rows, AnyError> {
+    let shown = || path.display().to_string();
+    let wrong = |reason: SourceError| Untested::Rows {
+        path: shown(),
+        reason: match reason {
+            SourceError::ColumnMissing { column, .. } => SourceError::ColumnMissing {
+                column,
+                table: "the file".to_owned(),
+            },
+            other => other,
+        },
+    };
+    let text = file::text_of(path).map_err(Untested::File)?;
+    let names = csv_columns(&text).map_err(wrong)?;
+    let has = |name: &str| names.iter().any(|other| other == name);
+    let has_hub = definitions.hub().is_some();
+    if !has_hub && !has("uid") {
+        return Err(Untested::NoUid { path: shown() }.into());
+    }
+    let is_active = !has_hub && !has("activate");
+    let columns = definitions.columns(names.iter().map(String::as_str))?;
+    let mut read = columns.clone();
+    if is_active {
+        // A column that is there in any case, and is read once.
+        read.activate = read.uid.clone();
+    }
+    let mut collector = Collector::new(&columns);
+    let format = Format::Csv;
+    let count = ConfigMap { format, text }.rows(&read, |mut row| {
+        if is_active {
+            insert_activate(&columns, &mut row);
+        }
+        collector.push(row);
+    });
+    let count = count.map_err(wrong)?;
+    let rows = collector.finish(count);
+    Ok(rows.map_err(|reason| Untested::TooMany {
+        path: shown(),
+        reason,
+    })?)
+}
+
+/// Adds the value of the column that says whether the row is active, in its place among those that are selected.
+fn insert_activate(columns: &Columns, row: &mut RawRow) {
+    let selected = columns.selected();
+    let place = selected.iter().position(|name| *name == columns.activate);
+    let place = place.unwrap_or_default().min(row.values.len());
+    row.values.insert(place, Some(b"1".to_vec()));
+}
+
+/// The golden files of a form, and what it renders.
+struct Directory<'a> {
+    path: &'a Path,
+    form: &'a str,
+    source: &'a RenderSource,
+    plan: &'a Plan,
+}
+
+impl Directory<'_> {
+    fn compare(&self) -> Result<Comparison, Untested> {
+        let mut comparison = Comparison::with(&self.path.display().to_string());
+        comparison.left_over = self.left_over()?;
+        self.each(|node, uid, golden, file| {
+            comparison.add(node, uid, golden.compare(file));
+            Ok(())
+        })?;
+        Ok(comparison)
+    }
+
+    fn update(&self) -> Result<Comparison, Untested> {
+        fs::create_dir_all(self.path).map_err(|reason| failed(self.path, reason))?;
+        let mut comparison = Comparison::with(&self.path.display().to_string());
+        let mut updated = Updated::default();
+        for node in self.left_over()? {
+            let path = self.file(&node);
+            fs::remove_file(&path).map_err(|reason| failed(&path, reason))?;
+            updated.deleted += 1;
+        }
+        self.each(|node, uid, golden, file| {
+            match golden.update(file) {
+                Update::Keep => comparison.add(node, uid, Compared::Same),
+                Update::Refuse => updated.refused.push(node.to_owned()),
+                Update::Write => {
+                    let path = self.file(node);
+                    fs::write(&path, golden.text()).map_err(|reason| failed(&path, reason))?;
+                    updated.written += 1;
+                }
+            }
+            Ok(())
+        })?;
+        comparison.updated = Some(updated);
+        Ok(comparison)
+    }
+
+    fn file(&self, node: &str) -> PathBuf {
+        self.path.join(format!("{node}{ENDING}"))
+    }
+
+    /// Calls this for each node that was rendered without an error: with its name, the id of its row, and the text of its file. The
+    /// files of other nodes stay as they are. One node is rendered at a time, so that the memory holds one.
+    fn each(
+        &self,
+        mut call: impl FnMut(&str, &str, &Golden, Option<&str>) -> Result<(), Untested>,
+    ) -> Result<(), Untested> {
+        let unrendered = self.plan.render_errors.names();
+        for write in &self.plan.writes {
+            if unrendered.contains(&*write.name) {
+                continue;
+            }
+            let node = self.source.object(write);
+            let golden = Golden::of(self.form, &node["spec"]);
+            let file = text_of(&self.file(&write.name))?;
+            call(&write.name, &write.uid, &golden, file.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// The nodes that have a file of this form, and no row any more. A row that is skipped keeps its file.
+    fn left_over(&self) -> Result<Vec<String>, Untested> {
+        let unreadable = |reason: io::Error| match reason.kind() {
+            ErrorKind::NotFound => Untested::NoGolden {
+                path: self.path.display().to_string(),
+            },
+            _ => failed(self.path, reason),
+        };
+        let mut left_over = BTreeSet::new();
+        for entry in fs::read_dir(self.path).map_err(unreadable)? {
+            let name = entry.map_err(unreadable)?.file_name();
+            let Some(node) = name.to_str().and_then(|name| name.strip_suffix(ENDING)) else {
+                continue;
+            };
+            let is_gone = self.source.rows.is_gone(uid_of(node, self.form));
+            if is_gone && self.is_own(node)? {
+                left_over.insert(node.to_owned());
+            }
+        }
+        Ok(left_over.into_iter().collect())
+    }
+
+    fn is_own(&self, node: &str) -> Result<bool, Untested> {
+        let file = text_of(&self.file(node))?;
+        Ok(file.is_some_and(|file| is_own(self.form, &file)))
+    }
+}
+
+/// The end of the names of golden files.
+const ENDING: &str = ".yaml";
+
+fn failed(path: &Path, reason: io::Error) -> Untested {
+    Untested::Golden {
+        path: path.display().to_string(),
+        reason,
+    }
+}
+
+/// None if there is no such file.
+fn text_of(path: &Path) -> Result<Option<String>, Untested> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(path, error)),
+    }
+}
