@@ -5,6 +5,7 @@ mod alerts;
 mod architecture;
 mod auditor;
 mod bad_input;
+mod check;
 mod children;
 mod cluster;
 mod commands;
